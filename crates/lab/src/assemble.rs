@@ -2,6 +2,7 @@
 //! switch that works in slots is driven slot by slot, everything else by events.
 
 mod carrier;
+mod classed;
 pub(crate) mod engine;
 mod hosts;
 mod hub;
@@ -93,6 +94,7 @@ impl ChannelSettings {
             | SwitchSettings::Hub(_)
             | SwitchSettings::FifoBus(_)
             | SwitchSettings::Ring(_)
+            | SwitchSettings::SharedBuffer(_)
             | SwitchSettings::SharedMemory(_) => None,
         }
     }
@@ -106,6 +108,7 @@ impl ChannelSettings {
             SwitchSettings::Crossbar(switch) => switch.latency,
             SwitchSettings::OutputBuffered(switch) => switch.latency,
             SwitchSettings::SharedMemory(switch) => switch.latency,
+            SwitchSettings::SharedBuffer(switch) => switch.latency,
             SwitchSettings::Ring(ring) => ring.bypass,
             SwitchSettings::Hub(switch) => switch.latency,
             SwitchSettings::FifoBus(switch) => switch.analysis,
@@ -184,6 +187,7 @@ impl Driver {
             SwitchSettings::Crossbar(_)
             | SwitchSettings::OutputBuffered(_)
             | SwitchSettings::OutputQueued(_)
+            | SwitchSettings::SharedBuffer(_)
             | SwitchSettings::SharedMemory(_) => {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
@@ -274,6 +278,7 @@ pub(crate) fn event_channel(
         | SwitchSettings::FifoBus(_)
         | SwitchSettings::Hub(_)
         | SwitchSettings::Ring(_)
+        | SwitchSettings::SharedBuffer(_)
         | SwitchSettings::SharedMemory(_) => {
             return Err(Error::Assembly {
                 key: format!("channel.{}.switch", site.name),

@@ -195,6 +195,7 @@ fn scheduler(channel: &ChannelSettings) -> Option<String> {
         | SwitchSettings::FifoBus(_)
         | SwitchSettings::OutputQueued(_)
         | SwitchSettings::Ring(_)
+        | SwitchSettings::SharedBuffer(_)
         | SwitchSettings::SharedMemory(_) => return None,
         SwitchSettings::Hub(hub) => return hub.scheduler().map(|own| own.name().to_owned()),
     };

@@ -17,7 +17,7 @@ use weft_fabric::message::SegmentationSettings;
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::{
     CrossbarSettings, FifoBusSettings, HubSettings, InputQueuedSettings, OutputBufferedSettings,
-    OutputQueuedSettings, RingSettings, SharedMemorySettings,
+    OutputQueuedSettings, RingSettings, SharedBufferSettings, SharedMemorySettings,
 };
 use weft_fabric::workload::WorkloadSettings;
 use weft_protocol::flow::FlowControlSettings;
@@ -227,6 +227,8 @@ pub enum SwitchSettings {
     OutputQueued(OutputQueuedSettings),
     /// A cell switch with one memory of limited size, driven by events.
     SharedMemory(SharedMemorySettings),
+    /// A packet switch with a memory in bytes that all ports share, and traffic classes.
+    SharedBuffer(SharedBufferSettings),
     /// No switch: adapters that pass on what is for others.
     Ring(RingSettings),
     /// A hub that keeps one order of packets of any size, between mapped windows.
@@ -269,6 +271,7 @@ impl SwitchSettings {
             SwitchSettings::InputQueued(_) => "input_queued",
             SwitchSettings::OutputQueued(_) => "output_queued",
             SwitchSettings::SharedMemory(_) => "shared_memory",
+            SwitchSettings::SharedBuffer(_) => "shared_buffer",
             SwitchSettings::Ring(_) => "ring",
             SwitchSettings::Hub(_) => "hub",
         }

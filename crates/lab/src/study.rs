@@ -130,6 +130,7 @@ pub struct Tables {
     streams: Table,
     links: Table,
     samples: Table,
+    pauses: Table,
     ranks: Table,
     waits: Table,
     intervals: Table,
@@ -157,6 +158,7 @@ impl Tables {
             of_channel.trace(&mut self.trace);
             of_channel.streams(&mut self.streams);
             of_channel.samples(&mut self.samples);
+            of_channel.pauses(&mut self.pauses);
             if plan.points.len() <= MOST_HISTOGRAMS {
                 let name = &of_channel.runs[0].channel;
                 if let Some(settings) = plan.points[point].spec.channel.get(name) {
@@ -212,6 +214,7 @@ impl Tables {
             ("streams", self.streams),
             ("links", self.links),
             ("samples", self.samples),
+            ("pauses", self.pauses),
             ("ranks", self.ranks),
             ("waits", self.waits),
             ("intervals", self.intervals),

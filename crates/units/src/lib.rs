@@ -26,6 +26,6 @@ mod spelling;
 mod text;
 
 pub use cable::{Decibel, DecibelPerLength, Length, SpanPerLength};
-pub use number::{Fraction, Limit, Load, PositiveCount};
+pub use number::{Factor, Fraction, Limit, Load, PositiveCount};
 pub use quantity::{Bytes, Rate, Span, Time};
 pub use text::QuantityError;

@@ -21,6 +21,10 @@ pub struct Fraction(f64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Load(f64);
 
+/// How many times as much as something else: a bare number in 0..=1024.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Factor(f64);
+
 macro_rules! bounded_number {
     ($type:ident, $kind:literal, $max:literal, $example:literal, $x_unit:literal) => {
         impl $type {
@@ -114,6 +118,7 @@ macro_rules! bounded_number {
 
 bounded_number!(Fraction, "fraction", 1.0, 0.1, "1");
 bounded_number!(Load, "load", 2.0, 0.5, "fraction of the link's bandwidth");
+bounded_number!(Factor, "factor", 1024.0, 1.0, "1");
 
 /// How many there are of something that cannot be absent: a bare whole number from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

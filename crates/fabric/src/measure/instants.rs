@@ -19,6 +19,8 @@ pub struct Instants {
     pub delivered: Time,
     /// How many switches it passed.
     pub hops: u8,
+    /// Its traffic class; 0 where there are none.
+    pub class: u8,
     /// What of it a program handed over.
     pub payload: Bytes,
     /// What its length took.
@@ -58,6 +60,10 @@ impl Observations {
             self.budget.add(Stage::Switch, one.switches);
             self.budget.add(Stage::SwitchWait, Span(transit.0 - moving.0));
             self.hops.count(one.hops);
+            if let Some(class) = self.classes.get_mut(usize::from(one.class)) {
+                class.payload += one.payload;
+                class.one_way.record(now, queueing + transit + one.target);
+            }
         }
         self.deliver_from(one.from as usize, now, one.payload);
         self.pass(Passage { from: one.from, to: one.to, start: one.started, end: now });

@@ -22,7 +22,9 @@ pub use instants::Instants;
 pub use level::Level;
 pub use links::LinkUse;
 pub use max_min::{Capacity, max_min};
-pub use observations::{Collision, ConservationError, Drop, Latency, Observations, Passage};
+pub use observations::{
+    ClassSeen, Collision, ConservationError, Drop, Latency, Observations, Passage,
+};
 pub use progress::Progress;
 pub use recorder::Recorder;
 pub use series::Series;

@@ -38,6 +38,8 @@ pub enum Drop {
     OutOfOrder,
     /// Initiator and target belong to different virtual networks.
     Protected,
+    /// A switch had cut it to its header, and nobody sends it again.
+    Trimmed,
 }
 
 /// What a packet collided with in a bufferless switch.
@@ -81,6 +83,8 @@ pub struct Observations {
     pub hops: Hops,
     /// Where the time went, of packets delivered since `from`.
     pub budget: Budget,
+    /// Deliveries since `from` by traffic class; empty where packets have none.
+    pub classes: Vec<ClassSeen>,
     /// What was on its way when, if that is noted; not stored with the rest.
     #[serde(skip)]
     passages: Option<Vec<Passage>>,
@@ -91,6 +95,15 @@ pub struct Observations {
     latencies: [Recorder; Latency::ALL.len()],
     drops: [u64; Drop::ALL.len()],
     collisions: [u64; Collision::ALL.len()],
+}
+
+/// What was delivered of a traffic class.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ClassSeen {
+    /// Payload.
+    pub payload: Bytes,
+    /// From handing a packet over to its delivery.
+    pub one_way: Recorder,
 }
 
 /// A packet or a message on its way from one host to another.
@@ -161,7 +174,7 @@ impl Latency {
 
 impl Drop {
     /// Every rule, in the order of the columns.
-    pub const ALL: [Drop; 7] = [
+    pub const ALL: [Drop; 8] = [
         Drop::Collision,
         Drop::Overflow,
         Drop::NoReceiveBuffer,
@@ -169,6 +182,7 @@ impl Drop {
         Drop::Disabled,
         Drop::OutOfOrder,
         Drop::Protected,
+        Drop::Trimmed,
     ];
 
     /// The name in columns.
@@ -181,6 +195,7 @@ impl Drop {
             Drop::Disabled => "disabled",
             Drop::OutOfOrder => "out_of_order",
             Drop::Protected => "protected",
+            Drop::Trimmed => "trimmed",
         }
     }
 }
@@ -227,6 +242,12 @@ impl Observations {
     pub fn of_hosts(self, hosts: usize) -> Observations {
         let standing = Standing::among(hosts);
         Observations { fairness: Fairness::among(hosts), standing, ..self }
+    }
+
+    /// The same, also noting deliveries of `count` traffic classes apart.
+    #[must_use]
+    pub fn of_classes(self, count: usize) -> Observations {
+        Observations { classes: vec![ClassSeen::default(); count], ..self }
     }
 
     /// The same, also noting how long each of `links` directions of cables is busy until the end

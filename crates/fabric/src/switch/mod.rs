@@ -12,6 +12,7 @@ mod input_queued;
 mod output_buffered;
 mod output_queued;
 mod ring;
+pub mod shared_buffer;
 mod shared_memory;
 mod simultaneous;
 
@@ -31,6 +32,7 @@ pub use input_queued::{
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
 pub use output_queued::OutputQueuedSettings;
 pub use ring::RingSettings;
+pub use shared_buffer::SharedBufferSettings;
 pub use shared_memory::{SharedMemorySettings, SharedQueues};
 pub use simultaneous::Simultaneous;
 

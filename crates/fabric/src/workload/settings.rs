@@ -38,6 +38,10 @@ pub struct WorkloadSettings {
     /// channel and is cut into packets. If absent, what is handed over is one packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Bytes>,
+    /// The traffic class of its packets, 0 to 7. For channels with `shared_buffer` switches; 0 if not
+    /// given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<u8>,
     /// What makes a host hand over a packet.
     #[serde(default)]
     pub source: SourceSettings,

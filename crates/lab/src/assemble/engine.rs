@@ -6,35 +6,37 @@ use weft_fabric::link::FlowControl;
 use weft_fabric::message::{LastCell, SegmentationSettings};
 use weft_fabric::scheduler::MAX_PORTS;
 use weft_fabric::switch::{
-    InputQueuedSettings, InputQueues, OutputQueuedSettings, SharedMemorySettings,
+    InputQueuedSettings, InputQueues, OutputQueuedSettings, SharedBufferSettings,
+    SharedMemorySettings,
 };
 use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, Span};
 
-use super::{Driver, Site, network};
+use super::{Driver, Site, classed, network};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ConnectionParts, Engine, EngineParts};
 use crate::error::{ABSENT, Error};
 
 /// A switch that the file describes, in a form that runs.
 #[derive(Clone, Copy, Debug)]
-enum Kind<'a> {
+pub(super) enum Kind<'a> {
     Output(&'a OutputQueuedSettings),
     /// With the size of a cell and how many an input holds.
     Input(&'a InputQueuedSettings, Bytes, u32),
     Memory(&'a SharedMemorySettings),
+    Buffer(&'a SharedBufferSettings),
 }
 
 /// Where one thing stands in the file: the channel and the key below it.
 #[derive(Clone, Copy, Debug)]
-struct Place<'a> {
-    channel: &'a str,
-    key: &'a str,
+pub(super) struct Place<'a> {
+    pub channel: &'a str,
+    pub key: &'a str,
 }
 
 impl Place<'_> {
-    fn refuse<T>(self, key: &str, value: &str, accepted: &str) -> Result<T, Error> {
+    pub fn refuse<T>(self, key: &str, value: &str, accepted: &str) -> Result<T, Error> {
         Err(Error::Assembly {
             key: format!("channel.{}.{}.{key}", self.channel, self.key),
             value: value.to_owned(),
@@ -75,6 +77,7 @@ pub(super) fn build(
     };
     let all_alike = kind("switch", &settings.switch)?;
     let mut kinds = vec![all_alike; wiring.switches() as usize];
+    let mut keys = vec!["switch".to_owned(); kinds.len()];
     for (name, own) in &settings.switches {
         let key = format!("switches.{name}");
         let Some(number) = wiring.switch_named(name) else {
@@ -86,14 +89,24 @@ pub(super) fn build(
             });
         };
         kinds[number as usize] = kind(&key, own)?;
+        keys[number as usize] = key;
     }
+    let named: Vec<_> = kinds.iter().copied().zip(keys).collect();
+    let classed = classed::parts(settings, workload, (&wiring, &routes), &named, site)?;
     if has_a_memory {
         refuse_cells_cut_short(settings, &kinds, site.name)?;
     }
-    let flow = flow(settings, &kinds, site.name)?;
-    let holds = |switch: u32| !matches!(kinds[switch as usize], Kind::Output(_));
+    let flow = match &classed {
+        Some(_) => classed::no_flow_control(),
+        None => flow(settings, &kinds, site.name)?,
+    };
+    let holds = |switch: u32| matches!(kinds[switch as usize], Kind::Input(..) | Kind::Memory(_));
     network::refuse_a_circle(settings, (&wiring, &routes), &flow, holds, site.name)?;
     let switches = (0..).zip(&kinds).map(|(number, kind)| switch(number, *kind, &wiring, site));
+    let observations = match &classed {
+        Some(own) => site.observations().of_classes(own.classes),
+        None => site.observations(),
+    };
     Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
         switches: switches.collect::<Result<_, _>>()?,
         flow,
@@ -104,9 +117,10 @@ pub(super) fn build(
         payload: settings.payload,
         send_buffers: settings.adapter.send_buffers,
         sources,
-        observations: site.observations(),
+        observations,
         until: site.until,
         connections,
+        classed,
     }))))
 }
 
@@ -139,6 +153,7 @@ fn kind<'a>(
             }
             Ok(Kind::Memory(own))
         }
+        SwitchSettings::SharedBuffer(own) => Ok(Kind::Buffer(own)),
         other => Err(Error::Assembly {
             key: format!("channel.{}.{}", place.channel, place.key),
             value: other.name().to_owned(),
@@ -193,6 +208,11 @@ fn switch(
     let (own, cell, buffer) = match kind {
         Kind::Output(own) => return Ok(SwitchParts::OutputQueued(own.clone())),
         Kind::Memory(own) => return Ok(SwitchParts::SharedMemory(own.clone())),
+        Kind::Buffer(own) => {
+            // Its queues are those of the ports with classes; the graph knows its cables.
+            let (latency, buffers) = (own.latency, Limit::Unlimited);
+            return Ok(SwitchParts::OutputQueued(OutputQueuedSettings { latency, buffers }));
+        }
         Kind::Input(own, cell, buffer) => (own, cell, buffer),
     };
     let ports = wiring.ports_of(number) as usize;
@@ -248,7 +268,7 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
     let buffers = kinds.iter().filter_map(|kind| match kind {
         Kind::Input(_, _, buffer) => Some(*buffer),
         Kind::Memory(own) => Some(own.buffer.get()),
-        Kind::Output(_) => None,
+        Kind::Output(_) | Kind::Buffer(_) => None,
     });
     let smallest = buffers.min().unwrap_or(u32::MAX);
     FlowControl::new(&own, smallest).map_err(|(key, value, accepted)| Error::Assembly {
@@ -297,7 +317,9 @@ pub(super) fn refuse_more_hosts_than_others_count(
 /// slot by slot.
 pub(super) fn runs(settings: &ChannelSettings) -> bool {
     let is_known = match &settings.switch {
-        SwitchSettings::OutputQueued(_) | SwitchSettings::SharedMemory(_) => true,
+        SwitchSettings::OutputQueued(_)
+        | SwitchSettings::SharedMemory(_)
+        | SwitchSettings::SharedBuffer(_) => true,
         SwitchSettings::InputQueued(own) => !settings.fabric.is_star() || own.buffer.is_some(),
         _ => false,
     };

@@ -191,18 +191,10 @@ pub(super) fn refuse_a_circle(
     }
     let lanes = flow.lanes(routes.lanes());
     let Some(circle) = routes.circle(wiring, lanes, &holds) else { return Ok(()) };
-    let buffer = |own: &CircleBuffer| match lanes {
-        1 => wiring.port_name(own.port),
-        _ => format!("{} (virtual channel {})", wiring.port_name(own.port), own.lane),
-    };
-    let mut named: Vec<String> = circle.iter().take(MOST_NAMED).map(buffer).collect();
-    if circle.len() > MOST_NAMED {
-        named.push(format!("{} more", circle.len() - MOST_NAMED));
-    }
     let value = format!(
         "refused (a circle of buffers, each of which can be full of packets that wait for space in the \
          next: those behind {})",
-        named.join(", ")
+        name_circle(wiring, lanes, &circle)
     );
     let channels = match routes.lanes() {
         needed if needed > lanes => format!(
@@ -218,6 +210,19 @@ pub(super) fn refuse_a_circle(
     refuse(name, "deadlock", &value, &accepted)
 }
 
+/// The cables of a circle in prose.
+pub(super) fn name_circle(wiring: &Wiring, lanes: u8, circle: &[CircleBuffer]) -> String {
+    let buffer = |own: &CircleBuffer| match lanes {
+        1 => wiring.port_name(own.port),
+        _ => format!("{} (virtual channel {})", wiring.port_name(own.port), own.lane),
+    };
+    let mut named: Vec<String> = circle.iter().take(MOST_NAMED).map(buffer).collect();
+    if circle.len() > MOST_NAMED {
+        named.push(format!("{} more", circle.len() - MOST_NAMED));
+    }
+    named.join(", ")
+}
+
 /// Whether switches may wait for each other is asked only where buffers of limited size stand.
 pub(super) fn refuse_deadlock_without_buffers(
     settings: &ChannelSettings,
@@ -227,7 +232,8 @@ pub(super) fn refuse_deadlock_without_buffers(
         return Ok(());
     }
     let accepted = "it only where switches hold packets back for buffers of limited size: \
-                    input_queued with a `buffer`, or shared_memory";
+                    input_queued with a `buffer`, shared_memory, or shared_buffer with a class \
+                    that has `pfc`";
     refuse(name, "deadlock", "allowed", accepted)
 }
 
@@ -236,6 +242,7 @@ fn holds_back(settings: &ChannelSettings) -> bool {
     let is_buffered = |own: &SwitchSettings| match own {
         SwitchSettings::InputQueued(own) => own.buffer.is_some(),
         SwitchSettings::SharedMemory(_) => true,
+        SwitchSettings::SharedBuffer(own) => own.classes.values().any(|own| own.pfc.is_some()),
         _ => false,
     };
     settings.switches.values().chain([&settings.switch]).any(is_buffered)
@@ -264,9 +271,8 @@ pub(super) fn refuse_what_a_fabric_does_not_read(
         let accepted = format!("no control {NETWORK}, since nothing acknowledges there");
         return refuse("control", "given", &accepted);
     }
-    let is_buffered = |own: &SwitchSettings| {
-        matches!(own, SwitchSettings::InputQueued(_) | SwitchSettings::SharedMemory(_))
-    };
+    // One that shares its buffer has flow control of its own, and says so where it is built.
+    let is_buffered = |own: &SwitchSettings| !matches!(own, SwitchSettings::OutputQueued(_));
     let mut all = settings.switches.values().chain([&settings.switch]);
     if settings.flow_control.is_some() && !all.any(is_buffered) {
         let accepted = "no flow control with output_queued, which holds no packet back: input_queued \

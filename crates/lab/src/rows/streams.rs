@@ -45,7 +45,7 @@ impl PointRuns<'_> {
     /// Adds a row for each direction of each cable of a channel, of the first run.
     pub fn links(&self, settings: &ChannelSettings, table: &mut Table) {
         let Some(run) = self.runs.first() else { return };
-        if run.network.is_none() {
+        if run.network.as_ref().is_none_or(|network| network.ports.is_empty()) {
             self.busy_links(run, settings, table);
         }
         for link in run.network.iter().flat_map(|network| &network.ports) {
@@ -114,6 +114,23 @@ impl PointRuns<'_> {
         }
     }
 
+    /// Adds who paused which traffic class of whom, in each run.
+    pub fn pauses(&self, table: &mut Table) {
+        for run in &self.runs {
+            for pause in run.network.iter().flat_map(|network| &network.pauses) {
+                let mut row = self.head(&run.channel);
+                row.push(("seed".into(), run.seed.into()));
+                row.push(("link".into(), u64::from(pause.link).into()));
+                row.push(("paused".into(), pause.stopped.as_str().into()));
+                row.push(("by".into(), pause.by.as_str().into()));
+                row.push(("class".into(), u64::from(pause.class).into()));
+                row.push(("pauses".into(), pause.stops.into()));
+                row.push(("paused_us".into(), pause.time.as_us().into()));
+                table.push(row);
+            }
+        }
+    }
+
     /// Adds what was noted at intervals, of the first run.
     pub fn samples(&self, table: &mut Table) {
         let Some(run) = self.runs.first() else { return };
@@ -123,7 +140,10 @@ impl PointRuns<'_> {
             row.push(("link".into(), u64::from(sample.link).into()));
             row.push(("link_load".into(), sample.load.into()));
             row.push(("waiting".into(), u64::from(sample.waiting).into()));
-            row.push(("held".into(), u64::from(sample.held).into()));
+            match run.network.as_ref().is_some_and(|network| network.classes.is_empty()) {
+                true => row.push(("held".into(), u64::from(sample.held).into())),
+                false => row.push(("waiting_bytes".into(), sample.bytes.into())),
+            }
             table.push(row);
         }
         for course in &run.course {
@@ -139,6 +159,9 @@ impl PointRuns<'_> {
 /// Columns of a run with streams: each group by its name, then what concerns all of them.
 pub(super) fn columns(run: &ChannelRun) -> Vec<(String, f64)> {
     let Some(network) = &run.network else { return Vec::new() };
+    if !network.classes.is_empty() {
+        return network.classes.clone();
+    }
     let mut columns = Vec::new();
     let mut rest = network.streams.as_slice();
     while let Some(first) = rest.first() {

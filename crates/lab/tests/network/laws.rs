@@ -102,6 +102,7 @@ fn deliveries(
         observations,
         until,
         connections: ConnectionParts::default(),
+        classed: None,
     });
     assert_eq!(engine.run_watched(until, &Halt::new(), &mut watch), None);
     assert_eq!(engine.overrun(), None, "{text}");

@@ -16,6 +16,7 @@ mod mixed;
 mod oversubscription;
 mod parts;
 mod refusals;
+mod shared_buffer;
 mod shared_memory;
 mod torus;
 mod unlike;

@@ -76,6 +76,7 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
         observations: Observations::over(Time(span.0 * 20), until).of_hosts(hosts as usize),
         until,
         connections: ConnectionParts::default(),
+        classed: None,
     });
     change(&mut engine);
     let mut delivered = Vec::new();

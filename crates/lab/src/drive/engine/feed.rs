@@ -14,6 +14,8 @@ use crate::drive::carrier::{Message, MessageId, Messages};
 pub(in crate::drive) struct Feed {
     pub messages: Messages,
     hosts: Vec<Waiting>,
+    /// What a packet carries of a message, but for the last one.
+    payload: Bytes,
 }
 
 /// What one host has to hand over.
@@ -37,7 +39,8 @@ struct Unfed {
 impl Feed {
     pub fn new(hosts: usize, payload: Bytes) -> Feed {
         let messages = Messages::new(hosts, payload);
-        Feed { messages, hosts: (0..hosts).map(|_| Waiting::default()).collect() }
+        let hosts = (0..hosts).map(|_| Waiting::default()).collect();
+        Feed { messages, hosts, payload: payload.max(Bytes(1)) }
     }
 
     /// Takes a message over. Returns whether its host is to be asked for a packet now.
@@ -58,14 +61,22 @@ impl Feed {
         let Some(oldest) = host.messages.front_mut() else {
             debug_assert!(false, "a host was asked for a packet that it has not");
             let (message, size) = (MessageId::NONE, Bytes(0));
-            return Handed { to: 0, generated: now, message, size, next: Time::NEVER };
+            let (part, next) = (size, Time::NEVER);
+            return Handed { to: 0, generated: now, message, size, part, next };
         };
         let Unfed { id, to, size, offered, .. } = *oldest;
         oldest.packets -= 1;
-        if oldest.packets == 0 {
+        let is_last = oldest.packets == 0;
+        if is_last {
             host.messages.pop_front();
         }
-        Handed { to: to.into(), generated: offered, message: id, size, next: Time::NEVER }
+        // The last one has what is left, of a message of nothing nothing.
+        let part = match is_last && size > Bytes(0) {
+            true => Bytes((size.0 - 1) % self.payload.0 + 1),
+            false => self.payload.min(size),
+        };
+        let (to, generated, next) = (to.into(), offered, Time::NEVER);
+        Handed { to, generated, message: id, size, part, next }
     }
 
     /// Whether a host that has not been asked yet has a packet; then it is asked.

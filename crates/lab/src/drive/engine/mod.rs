@@ -22,6 +22,7 @@
 //! switches belongs to its *transit*.
 
 mod carrier;
+mod classed;
 mod clocks;
 mod feed;
 mod limits;
@@ -42,12 +43,14 @@ use weft_units::{Bytes, Limit, Span, Time};
 
 use super::Channel;
 use super::carrier::MessageId;
+use classed::Classed;
 use clocks::Clocks;
 use memory::Memories;
 use packets::{Packet, Packets, Way};
 use parts::Parts;
 use supply::{Handed, Supply};
 
+pub use classed::{ClassedParts, PauseRow};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 
 /// What a channel is made of.
@@ -77,6 +80,9 @@ pub struct EngineParts {
     pub until: Time,
     /// What hosts have besides where a switch has a shared memory.
     pub connections: ConnectionParts,
+    /// What switches do where packets have sizes and classes of their own. All of them then have
+    /// queues at their outputs.
+    pub classed: Option<ClassedParts>,
 }
 
 /// A packet, or a message of several of a connection, that has been delivered.
@@ -122,6 +128,8 @@ pub struct Engine {
     overrun: Option<String>,
     /// Switches with a shared memory, and connections.
     memories: Memories,
+    /// Ports and headers where packets have sizes and classes of their own.
+    classed: Option<Box<Classed>>,
 }
 
 /// The first place of each kind. What a port or a host schedules for itself happens at places
@@ -156,15 +164,16 @@ struct Places {
 }
 
 impl Places {
-    fn new(graph: &Graph) -> Places {
+    fn new(graph: &Graph, is_classed: bool) -> Places {
         let (ports, hosts) = (graph.switch_ports(), graph.hosts());
         // Without buffers of limited size there is nothing to hear and nothing to wait for.
-        let (own, all, switches) = match graph.has_limits() {
+        let (own, all, switches) = match graph.has_limits() || is_classed {
             true => (ports, ports + hosts, graph.switches()),
             false => (0, 0, 0),
         };
-        // Without shared memories there are no connections.
-        let (any, acting) = if graph.has_memories() { (all, hosts) } else { (0, 0) };
+        // Elsewhere it is known when a packet has left as soon as it comes, and hosts only send.
+        let is_told = graph.has_memories() || is_classed;
+        let (any, acting) = if is_told { (all, hosts) } else { (0, 0) };
         let frees = ports + hosts;
         let joins = frees + any;
         let enters = joins + ports;
@@ -211,7 +220,7 @@ impl Engine {
             receive: connections.endpoints.as_ref().map(|own| own.receive_buffer.get()),
             window: (observations.from, parts.until),
         });
-        let places = Places::new(&graph);
+        let places = Places::new(&graph, parts.classed.is_some());
         let memories = Memories::new(
             (&wiring, &graph, &link),
             kinds,
@@ -222,11 +231,14 @@ impl Engine {
         // A message that is cut into packets is handed over as a whole.
         let fed = if connections.segmentation.is_some() { Bytes(u64::MAX) } else { payload };
         let supply = Supply::new(parts.sources, graph.hosts(), fed);
+        let at = (&wiring, &link, packet);
+        let classed = parts.classed.map(|own| Box::new(Classed::new(own, at, observations.from)));
+        let has_queues = graph.has_limits() || classed.is_some();
         let mut engine = Engine {
-            packets: Packets::new(graph.is_mixed(), graph.has_limits()),
+            packets: Packets::new(graph.is_mixed() || classed.is_some(), has_queues),
             parts: Parts::one(&graph),
             clocks: Clocks::new(&graph, None),
-            names: graph.has_limits().then(|| Box::new(wiring)),
+            names: has_queues.then(|| Box::new(wiring)),
             graph,
             routes: parts.routes,
             observations,
@@ -239,11 +251,13 @@ impl Engine {
             overrun: None,
             memories,
             supply,
+            classed,
         };
         for (host, time) in engine.supply.begin(parts.send_buffers) {
             engine.schedule(time, places.generates + host, 0);
         }
         engine.begin_memories(connections.streams, connections.random);
+        engine.begin_classed();
         engine
     }
 
@@ -253,7 +267,7 @@ impl Engine {
     /// where streams, endpoints, damage or samples count for the whole. For a channel with sources that
     /// has not run.
     pub fn cut(&mut self, part: &[u32]) {
-        if !self.memories.may_be_cut() {
+        if !self.memories.may_be_cut() || self.is_sampled() {
             return;
         }
         self.parts.cut(&self.graph, self.places, part);
@@ -313,7 +327,9 @@ impl Engine {
     fn happen(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Event { time: now, place, item } = event;
         let places = self.places;
-        if place < places.hosts {
+        if self.classed.is_some() {
+            self.happen_classed(event, watch);
+        } else if place < places.hosts {
             self.reach(now, place, item);
         } else if place < places.frees {
             self.deliver(now, place - places.hosts, item, watch);
@@ -479,8 +495,8 @@ impl Engine {
         let Packet { from, .. } = self.packets.packets[id as usize];
         self.packets.remove(id);
         match self.parts.is_one() {
-            true => give_up(&mut self.observations, (now, from)),
-            false => self.parts.dropped.push((now, from)),
+            true => give_up(&mut self.observations, (now, from, Drop::Overflow)),
+            false => self.parts.dropped.push((now, from, Drop::Overflow)),
         }
     }
 
@@ -507,6 +523,7 @@ impl Engine {
             started: start,
             delivered: now,
             hops,
+            class: 0,
             payload: self.payload,
             transmission: spent.transmission,
             wire: spent.wire,
@@ -523,7 +540,8 @@ impl Engine {
 
     /// Packets that have not left their hosts.
     fn waiting_in_hosts(&self) -> u64 {
-        self.graph.waiting_in_hosts() + self.started_later()
+        let classed = self.classed.as_ref().map_or(0, |own| own.waiting_in_hosts());
+        self.graph.waiting_in_hosts() + classed + self.started_later()
     }
 
     /// Packets whose start is known and has not come. Each link sends one after another, so that
@@ -546,9 +564,9 @@ fn complete(seen: &mut Observations, one: &Instants, watch: &mut impl FnMut(Deli
     watch(Delivery { from, to, generated, start, end, hops });
 }
 
-/// Observes that a packet found a full queue: when, and whose it was.
-fn give_up(seen: &mut Observations, (now, from): (Time, u32)) {
-    seen.drop(Drop::Overflow, now);
+/// Observes that a packet is given up: when, whose it was, and why.
+fn give_up(seen: &mut Observations, (now, from, why): (Time, u32, Drop)) {
+    seen.drop(why, now);
     seen.abandon_from(from as usize, now);
 }
 
@@ -577,7 +595,7 @@ impl Channel for Engine {
     }
 
     fn network(&self) -> Option<NetworkReport> {
-        self.report()
+        self.report().or_else(|| self.report_classes())
     }
 
     fn overrun(&self) -> Option<&str> {

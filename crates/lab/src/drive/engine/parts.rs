@@ -5,7 +5,7 @@
 //! What is observed is put into the order of time at the end of each such window.
 
 use weft_fabric::graph::Graph;
-use weft_fabric::measure::{Instants, Observations};
+use weft_fabric::measure::{Drop, Instants, Observations};
 use weft_kernel::{Calendar, Event, Halt, Stopped};
 use weft_units::{Span, Time};
 
@@ -25,7 +25,7 @@ pub(super) struct Parts {
     /// What was handed over in the present window and what was dropped, when and of which host, and
     /// what was delivered.
     pub handed: Vec<(Time, u32)>,
-    pub dropped: Vec<(Time, u32)>,
+    pub dropped: Vec<(Time, u32, Drop)>,
     pub delivered: Vec<Instants>,
 }
 
@@ -91,18 +91,18 @@ impl Parts {
         // In the order of the places.
         let mut of = Vec::with_capacity(places.samples as usize + 1);
         of.extend(all());
-        if graph.has_memories() {
+        if places.frees < places.joins {
             of.extend(all());
         }
         of.extend(ports());
-        if graph.has_limits() {
+        if places.enters < places.signals {
             of.extend(ports().chain(all()).chain(part.iter().copied()));
         }
-        if graph.has_memories() {
+        if places.told < places.acts {
             of.extend(all().chain(hosts()));
         }
         of.extend(hosts());
-        if graph.has_limits() {
+        if places.wakes < places.sends {
             of.extend(all());
         }
         of.extend(hosts());

@@ -14,6 +14,8 @@ pub(in crate::drive) struct Handed {
     pub message: MessageId,
     /// What a program handed over: of a message, the whole of it.
     pub size: Bytes,
+    /// What of that is in the packet.
+    pub part: Bytes,
     pub next: Time,
 }
 
@@ -59,7 +61,14 @@ impl Supply {
                 source.ready(now);
                 let demand = source.take();
                 let (to, next) = (demand.target, source.next_time());
-                Handed { to, generated: now, message: MessageId::NONE, size: payload, next }
+                Handed {
+                    to,
+                    generated: now,
+                    message: MessageId::NONE,
+                    size: payload,
+                    part: payload,
+                    next,
+                }
             }
             Supply::Messages(feed) => feed.hand_over(now, host as u16),
         }

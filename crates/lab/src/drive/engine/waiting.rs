@@ -33,11 +33,17 @@ impl Engine {
 
     /// What packets wait for at a port.
     fn port_waits(&self, wiring: &Wiring, port: u32, name: &str) -> Vec<String> {
+        let is_classed = self.classed.is_some();
         let peer = match self.graph.peer(port) {
             Some(peer) if peer < wiring.ports() => wiring.port_name(peer),
-            Some(peer) if self.graph.is_limited(port) => wiring.host_name(peer - wiring.ports()),
+            Some(peer) if is_classed || self.graph.is_limited(port) => {
+                wiring.host_name(peer - wiring.ports())
+            }
             _ => return Vec::new(),
         };
+        if is_classed {
+            return self.paused_waits(port, (name, &peer));
+        }
         if self.is_served(port) {
             return self.served_waits(port, (name, &peer));
         }
@@ -67,6 +73,9 @@ impl Engine {
 
     /// The outputs that packets in the buffer behind a port wait for.
     fn wanted_behind(&self, port: u32) -> Vec<u32> {
+        if self.classed.is_some() {
+            return self.paused_behind(port);
+        }
         match self.graph.peer(port).filter(|peer| self.graph.is_of_memory(*peer)) {
             Some(input) => self.wanted_in_memory(input),
             None => self.graph.wanted_behind(port),

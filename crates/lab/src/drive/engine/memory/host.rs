@@ -14,7 +14,7 @@ use crate::drive::engine::{Delivery, Engine, Handed, complete};
 impl Engine {
     /// The source of a host hands over a packet.
     pub(in crate::drive::engine) fn hand_over(&mut self, now: Time, host: u32, handed: &Handed) {
-        let Handed { to, generated, message, size, next } = *handed;
+        let Handed { to, generated, message, size, next, .. } = *handed;
         if next < Time::NEVER {
             self.schedule(next, self.places.generates + host, 0);
         }
@@ -320,6 +320,7 @@ impl Engine {
             started: message.start,
             delivered: now,
             hops,
+            class: 0,
             payload: message.size,
             transmission: spent.transmission,
             wire: spent.wire,

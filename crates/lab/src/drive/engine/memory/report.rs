@@ -7,7 +7,7 @@ use weft_fabric::measure::{Capacity, max_min};
 use weft_units::{Span, Time};
 
 use super::streams::StreamState;
-use crate::drive::engine::Engine;
+use crate::drive::engine::{Engine, PauseRow};
 
 /// What streams got and cables carried, and how both went over time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -18,6 +18,10 @@ pub struct NetworkReport {
     pub ports: Vec<PortRow>,
     /// What was noted at intervals, if it was.
     pub samples: Vec<SampleRow>,
+    /// Who paused which class of whom.
+    pub pauses: Vec<PauseRow>,
+    /// What happened to traffic classes, column by column; nothing where packets have none.
+    pub classes: Vec<(String, f64)>,
     /// How often an input stopped its cable, since records began.
     pub stops: u64,
     /// Quenches that sources heard since records began.
@@ -105,6 +109,8 @@ pub struct SampleRow {
     pub waiting: u32,
     /// Cells that the input at its end holds.
     pub held: u32,
+    /// Bytes that wait for it, where packets have sizes of their own.
+    pub bytes: u64,
 }
 
 /// The share of its fair share below which a stream is a victim.
@@ -242,7 +248,7 @@ impl Engine {
             let (waiting, link) = (own.waiting, port);
             if busy > Span::ZERO || waiting > 0 || held > 0 {
                 let load = busy.0 as f64 / every.0 as f64;
-                let row = SampleRow { time: now, link, load, waiting, held };
+                let row = SampleRow { time: now, link, load, waiting, held, bytes: 0 };
                 self.memories.report.samples.push(row);
             }
         }

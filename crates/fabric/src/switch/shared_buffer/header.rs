@@ -1,0 +1,40 @@
+//! What switches with a shared buffer read of a packet.
+
+/// The header of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The flow that it belongs to, as its hosts number flows; switches do not read it.
+    pub flow: u32,
+    /// Its size on the wire, in bytes.
+    pub size: u32,
+    /// What of that a program handed over, in bytes.
+    pub payload: u32,
+    /// The port by which it came to the switch that it is in.
+    pub input: u32,
+    /// Its traffic class, 0 to 7. It keeps it from host to host unless it is trimmed.
+    pub class: u8,
+    /// Bits of the constants below.
+    pub bits: u8,
+}
+
+impl Header {
+    /// Its transport hears marks, so that switches may mark it (RFC 3168: ECT).
+    pub const ECN_CAPABLE: u8 = 1;
+    /// A switch has marked it (RFC 3168: CE).
+    pub const MARKED: u8 = 2;
+    /// A switch has cut its payload off.
+    pub const TRIMMED: u8 = 4;
+    /// Switches that find its queue full may do so.
+    pub const TRIMMABLE: u8 = 8;
+    /// Switches write down what they know when it leaves.
+    pub const TELEMETRY: u8 = 16;
+    /// It carries something that hosts say to each other and no program: an acknowledgment, or a
+    /// notification of congestion.
+    pub const CONTROL: u8 = 32;
+
+    /// Whether it has any of the bits.
+    #[inline]
+    pub const fn has(&self, bits: u8) -> bool {
+        self.bits & bits != 0
+    }
+}

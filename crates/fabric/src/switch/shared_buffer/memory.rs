@@ -1,0 +1,319 @@
+//! The memory of one switch: what may enter it, and when an input pauses its cable.
+
+use weft_units::Bytes;
+
+use super::settings::{ClassSettings, PauseThreshold, QueueLimit};
+
+/// What a memory is made of.
+#[derive(Clone, Debug)]
+pub struct MemoryParts<'a> {
+    /// Its size.
+    pub memory: Bytes,
+    /// How many ports share it.
+    pub ports: usize,
+    /// The traffic classes.
+    pub classes: &'a [ClassSettings],
+    /// What each input keeps for each class, input by input; nothing for classes without pauses.
+    pub headroom: Vec<Bytes>,
+}
+
+/// The memory of a switch. Bytes are counted once: those of a class that loses nothing by input, all
+/// others by queue.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// What is shared: all but headroom and what is reserved for queues.
+    pool: u64,
+    used: u64,
+    classes: usize,
+    rules: Vec<Rule>,
+    /// By input and class.
+    inputs: Vec<Input>,
+    /// What the queue of each output and class holds of classes that may lose something.
+    queues: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    /// Packets that find their queue full are lost.
+    Lossy { reserved: u64, limit: Bound },
+    /// Inputs pause their cables, and let them go on so far below.
+    Lossless { limit: Bound, below: u64 },
+}
+
+/// A number of bytes, or of times what is free.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    Alpha(f64),
+    Bytes(u64),
+}
+
+impl Bound {
+    #[inline]
+    fn of(self, free: u64) -> u64 {
+        match self {
+            Bound::Alpha(alpha) => (alpha * free as f64) as u64,
+            Bound::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// What an input holds of a class that loses nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Input {
+    shared: u64,
+    headroom: u64,
+    /// What there is of that.
+    kept: u64,
+    pauses: bool,
+}
+
+/// What becomes of a packet at a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is held.
+    Held,
+    /// It is held, and its input now pauses its class.
+    Pauses,
+    /// Its queue is full.
+    Full,
+}
+
+impl Memory {
+    /// An empty memory. What headroom and reserves leave of it is shared.
+    pub fn new(parts: MemoryParts<'_>) -> Memory {
+        let MemoryParts { memory, ports, classes, headroom } = parts;
+        let reserved = |own: &ClassSettings| own.reserved.map_or(0, |bytes| bytes.0);
+        let kept: u64 = headroom.iter().map(|bytes| bytes.0).sum();
+        let of_queues: u64 = classes.iter().map(|own| reserved(own) * ports as u64).sum();
+        let rule = |own: &ClassSettings| match &own.pfc {
+            None => Rule::Lossy {
+                reserved: reserved(own),
+                limit: match own.limit {
+                    None => Bound::Alpha(1.0),
+                    Some(QueueLimit::Alpha(alpha)) => Bound::Alpha(alpha.get()),
+                    Some(QueueLimit::Bytes(bytes)) => Bound::Bytes(bytes.0),
+                },
+            },
+            Some(pfc) => match &pfc.threshold {
+                PauseThreshold::Static { xoff, xon } => Rule::Lossless {
+                    limit: Bound::Bytes(xoff.0),
+                    below: xoff.0.saturating_sub(xon.0),
+                },
+                PauseThreshold::Dynamic { alpha, below } => {
+                    Rule::Lossless { limit: Bound::Alpha(alpha.get()), below: below.0 }
+                }
+            },
+        };
+        let input = |kept: &Bytes| Input { kept: kept.0, ..Input::default() };
+        Memory {
+            pool: memory.0.saturating_sub(kept + of_queues),
+            used: 0,
+            classes: classes.len(),
+            rules: classes.iter().map(rule).collect(),
+            inputs: headroom.iter().map(input).collect(),
+            queues: vec![0; ports * classes.len()],
+        }
+    }
+
+    /// What is shared and free.
+    #[inline]
+    fn free(&self) -> u64 {
+        self.pool - self.used
+    }
+
+    /// Bytes that are shared, and how many of them are used.
+    pub fn pool(&self) -> (u64, u64) {
+        (self.pool, self.used)
+    }
+
+    /// A packet of `size` bytes of a class comes from an input for an output, both counted at this
+    /// switch.
+    #[inline]
+    pub fn admit(&mut self, (input, output): (u32, u32), class: u8, size: u64) -> Admission {
+        let free = self.free();
+        let place = |port: u32| port as usize * self.classes + usize::from(class);
+        match self.rules[usize::from(class)] {
+            Rule::Lossy { reserved, limit } => {
+                let held = &mut self.queues[place(output)];
+                let (before, after) =
+                    (held.saturating_sub(reserved), (*held + size).saturating_sub(reserved));
+                let more = after - before;
+                if after > 0 && (after > limit.of(free) || more > free) {
+                    return Admission::Full;
+                }
+                *held += size;
+                self.used += more;
+                Admission::Held
+            }
+            Rule::Lossless { limit, .. } => {
+                let own = &mut self.inputs[place(input)];
+                // What came after a pause stays apart until it has left, as it would else take what
+                // others share.
+                if own.headroom == 0 && own.shared + size <= limit.of(free) && size <= free {
+                    own.shared += size;
+                    self.used += size;
+                    return Admission::Held;
+                }
+                if own.headroom + size > own.kept {
+                    return Admission::Full;
+                }
+                own.headroom += size;
+                match std::mem::replace(&mut own.pauses, true) {
+                    true => Admission::Held,
+                    false => Admission::Pauses,
+                }
+            }
+        }
+    }
+
+    /// The last byte of a packet has left. Returns whether its input lets its class go on because of
+    /// that.
+    #[inline]
+    pub fn release(&mut self, (input, output): (u32, u32), class: u8, size: u64) -> bool {
+        let place = |port: u32| port as usize * self.classes + usize::from(class);
+        match self.rules[usize::from(class)] {
+            Rule::Lossy { reserved, .. } => {
+                let held = &mut self.queues[place(output)];
+                let before = held.saturating_sub(reserved);
+                *held -= size;
+                self.used -= before - held.saturating_sub(reserved);
+                false
+            }
+            Rule::Lossless { limit, below } => {
+                let place = place(input);
+                let own = &mut self.inputs[place];
+                let of_headroom = own.headroom.min(size);
+                own.headroom -= of_headroom;
+                own.shared -= size - of_headroom;
+                self.used -= size - of_headroom;
+                let free = self.pool - self.used;
+                let Input { shared, headroom, pauses, .. } = *own;
+                let is_low = shared == 0 || shared + below <= limit.of(free);
+                if !pauses || headroom > 0 || !is_low {
+                    return false;
+                }
+                own.pauses = false;
+                true
+            }
+        }
+    }
+
+    /// What an input holds of a class that loses nothing: of what is shared, and of its headroom.
+    pub fn held_from(&self, input: u32, class: u8) -> (u64, u64) {
+        let own = &self.inputs[input as usize * self.classes + usize::from(class)];
+        (own.shared, own.headroom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_units::Factor;
+
+    use super::super::settings::PfcSettings;
+    use super::*;
+
+    fn lossy(alpha: f64, reserved: u64) -> ClassSettings {
+        ClassSettings {
+            limit: Some(QueueLimit::Alpha(Factor::new(alpha).expect("a factor"))),
+            reserved: Some(Bytes(reserved)),
+            ..ClassSettings::default()
+        }
+    }
+
+    /// Choudhury and Hahne: n queues that want more than they get hold alpha / (1 + n alpha) of the
+    /// memory each, and 1 / (1 + n alpha) of it stays free.
+    #[test]
+    fn congested_queues_share_as_dynamic_thresholds_say() {
+        for (alpha, queues) in [(1.0, 1), (1.0, 2), (1.0, 7), (0.5, 4), (2.0, 3), (8.0, 2)] {
+            let total = 1_000_000_u64;
+            let classes = [lossy(alpha, 0)];
+            let parts = MemoryParts {
+                memory: Bytes(total),
+                ports: 8,
+                classes: &classes,
+                headroom: vec![Bytes(0); 8],
+            };
+            let mut memory = Memory::new(parts);
+            // Packets of 100 bytes, to each output in turn, until none is held any more.
+            let mut is_growing = true;
+            while is_growing {
+                is_growing = false;
+                for output in 0..queues {
+                    is_growing |= memory.admit((7, output), 0, 100) == Admission::Held;
+                }
+            }
+            let share = alpha / (1.0 + f64::from(queues) * alpha) * total as f64;
+            for output in 0..queues {
+                let held = memory.queues[output as usize] as f64;
+                assert!((held - share).abs() <= 100.0 * (1.0 + alpha), "{alpha}, {queues}: {held}");
+            }
+            let free = total as f64 / (1.0 + f64::from(queues) * alpha);
+            let rest = memory.free() as f64;
+            assert!((rest - free).abs() <= 100.0 * f64::from(queues) * (1.0 + alpha), "{rest}");
+        }
+    }
+
+    #[test]
+    fn a_reserve_is_there_when_others_hold_all_that_is_shared() {
+        let classes = [lossy(1024.0, 200)];
+        let (memory, headroom) = (Bytes(1000), vec![Bytes(0); 2]);
+        let mut memory = Memory::new(MemoryParts { memory, ports: 2, classes: &classes, headroom });
+        assert_eq!(memory.pool(), (600, 0));
+        let held = (0..9).filter(|_| memory.admit((0, 0), 0, 100) == Admission::Held).count();
+        // Its own reserve and all that is shared.
+        assert_eq!((held, memory.pool()), (8, (600, 600)));
+        assert_eq!(memory.admit((0, 1), 0, 100), Admission::Held);
+        assert_eq!(memory.admit((0, 1), 0, 101), Admission::Full);
+        assert_eq!(memory.admit((0, 1), 0, 100), Admission::Held);
+        assert!(!memory.release((0, 0), 0, 100));
+        assert_eq!(memory.pool(), (600, 500));
+        for _ in 0..7 {
+            memory.release((0, 0), 0, 100);
+        }
+        memory.release((0, 1), 0, 200);
+        assert_eq!((memory.pool(), memory.queues), ((600, 0), vec![0, 0]));
+    }
+
+    fn lossless(threshold: PauseThreshold) -> ClassSettings {
+        let pfc = PfcSettings { threshold, headroom: None, response: weft_units::Span::ZERO };
+        ClassSettings { pfc: Some(pfc), ..ClassSettings::default() }
+    }
+
+    /// Xoff at 300 bytes, xon at 100, headroom for two packets of 100.
+    #[test]
+    fn an_input_pauses_at_xoff_and_goes_on_at_xon() {
+        let classes = [lossless(PauseThreshold::Static { xoff: Bytes(300), xon: Bytes(100) })];
+        let (memory, headroom) = (Bytes(1000), vec![Bytes(200); 2]);
+        let mut memory = Memory::new(MemoryParts { memory, ports: 2, classes: &classes, headroom });
+        let came = [(); 6].map(|()| memory.admit((0, 1), 0, 100));
+        use Admission::{Full, Held, Pauses};
+        assert_eq!(came, [Held, Held, Held, Pauses, Held, Full]);
+        assert_eq!((memory.held_from(0, 0), memory.pool()), ((300, 200), (600, 300)));
+        // The other input is not concerned.
+        assert_eq!(memory.admit((1, 1), 0, 100), Held);
+        // Headroom empties first, then what is shared, down to xon.
+        let goes_on = [(); 4].map(|()| memory.release((0, 1), 0, 100));
+        assert_eq!(goes_on, [false, false, false, true]);
+        assert_eq!(memory.held_from(0, 0), (100, 0));
+        assert!(!memory.release((0, 1), 0, 100));
+    }
+
+    /// Two inputs share 1200 bytes with alpha = 1: each pauses when it holds a third, which it never
+    /// exceeds but by its headroom.
+    #[test]
+    fn a_dynamic_threshold_falls_with_what_is_free() {
+        let alpha = Factor::new(1.0).expect("a factor");
+        let classes = [lossless(PauseThreshold::Dynamic { alpha, below: Bytes(100) })];
+        let (memory, headroom) = (Bytes(1600), vec![Bytes(200); 2]);
+        let mut memory = Memory::new(MemoryParts { memory, ports: 2, classes: &classes, headroom });
+        let mut came = Vec::new();
+        for _ in 0..5 {
+            came.push([0, 1].map(|input| memory.admit((input, 0), 0, 100)));
+        }
+        assert!(came[..4].iter().flatten().all(|own| *own == Admission::Held), "{came:?}");
+        assert_eq!(came[4], [Admission::Pauses; 2]);
+        assert_eq!([0, 1].map(|input| memory.held_from(input, 0)), [(400, 100); 2]);
+        // One goes on when it holds 300 and 500 are free: the headroom is empty and 300 + 100 fits.
+        assert!(!memory.release((0, 0), 0, 100) && memory.release((0, 0), 0, 100));
+    }
+}

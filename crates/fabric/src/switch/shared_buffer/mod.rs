@@ -1,0 +1,33 @@
+//! A packet switch as data centres have them: one memory in bytes that all ports share, a queue for each
+//! port and traffic class, dynamic thresholds, priority flow control, marking and trimming.
+//!
+//! A packet is *in the memory* from when it was admitted to when its last byte has left. What is
+//! lossless is accounted for by where it came from, since a pause has to go there; all else by the
+//! queue that it joins.
+
+mod header;
+mod headroom;
+mod memory;
+mod ports;
+mod settings;
+mod telemetry;
+mod turns;
+
+pub use header::Header;
+pub use headroom::{HeadroomParts, headroom};
+pub use memory::{Admission, Memory, MemoryParts};
+pub use ports::{ClassCounts, Next, PauseCounts, Ports, PortsParts, SwitchRule};
+pub use settings::{
+    ClassSettings, EcnLaw, EcnSettings, Forwarding, MarkAt, PauseThreshold, PfcSettings,
+    QueueLimit, ScheduleSettings, SharedBufferSettings, TrimSettings,
+};
+pub use telemetry::{HopTelemetry, Telemetry};
+
+use weft_units::Bytes;
+
+/// Traffic classes that there can be: the priority of IEEE 802.1Q has three bits.
+pub const MOST_CLASSES: usize = 8;
+
+/// The size of a pause frame on the wire: a MAC control frame has the least length of Ethernet (IEEE
+/// 802.1Qbb, IEEE 802.3 clause 31).
+pub const PAUSE_FRAME: Bytes = Bytes(64);

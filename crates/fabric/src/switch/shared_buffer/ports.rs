@@ -1,0 +1,603 @@
+//! The directed ports of a channel whose packets have sizes and classes of their own: those of all
+//! switches, and behind them those of the hosts. Whoever drives them tells the time and what came, and
+//! is told what leaves.
+//!
+//! A pause frame waits for the packet that is being sent and for nothing else. It says of every class
+//! whether it may be sent, as it is when its first byte leaves.
+
+use weft_kernel::Stream;
+use weft_units::{Bytes, Span, Time};
+
+use super::memory::{Admission, Memory};
+use super::settings::{
+    ClassSettings, EcnLaw, EcnSettings, Forwarding, MarkAt, ScheduleSettings, TrimSettings,
+};
+use super::telemetry::{HopTelemetry, Telemetry};
+use super::turns::{Sharing, Turn};
+use super::{Header, MOST_CLASSES, PAUSE_FRAME};
+use crate::fabric::{Peer, Wiring};
+use crate::link::LinkSettings;
+use crate::switch::Chain;
+
+/// What the ports of a channel are made of.
+#[derive(Debug)]
+pub struct PortsParts<'a> {
+    /// Nodes and cables.
+    pub wiring: &'a Wiring,
+    /// The link of every cable that has none of its own.
+    pub link: &'a LinkSettings,
+    /// The largest packet on the wire.
+    pub packet: Bytes,
+    /// How many classes there are, 1 to 8.
+    pub classes: usize,
+    /// Each switch.
+    pub switches: Vec<SwitchRule>,
+    /// How classes share the cable of a host.
+    pub hosts: Vec<ScheduleSettings>,
+    /// From when on is counted.
+    pub from: Time,
+}
+
+/// What a switch does with packets.
+#[derive(Debug)]
+pub struct SwitchRule {
+    /// From an input to the queue of an output.
+    pub latency: Span,
+    /// When packets may leave.
+    pub forwarding: Forwarding,
+    /// How many packets a queue holds; the largest number if that is unlimited.
+    pub most: u32,
+    /// Its classes, by number. None where all packets of an output stand in one queue.
+    pub classes: Vec<ClassSettings>,
+    /// Its memory, if that has a limit.
+    pub memory: Option<Memory>,
+    /// What marks are drawn from.
+    pub random: Stream,
+}
+
+/// What a port does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It sends a packet, for so long.
+    Packet(u32, Span),
+    /// It sends a pause frame for so long: a bit for each class that stops.
+    Pause(u8, Span),
+    /// Nothing: it is busy, or has nothing that it may send.
+    Nothing,
+}
+
+/// What became of packets of a class since records began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounts {
+    /// They found their queue full.
+    pub dropped: u64,
+    /// They found it full and went on as headers.
+    pub trimmed: u64,
+    /// They were marked.
+    pub marked: u64,
+    /// Times at which an input paused the class.
+    pub pauses: u64,
+}
+
+/// What a port heard of a class since records began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PauseCounts {
+    /// How often it had to stop.
+    pub stops: u64,
+    /// For how long it had.
+    pub stopped: Span,
+    /// Since when it has to, if it does.
+    since: Option<Time>,
+}
+
+/// All directed ports.
+#[derive(Debug)]
+pub struct Ports {
+    classes: usize,
+    from: Time,
+    egress: Vec<Egress>,
+    /// By port and class, as all below.
+    queues: Vec<Queue>,
+    deficits: Vec<u32>,
+    heard: Vec<PauseCounts>,
+    rules: Vec<Rule>,
+    links: Vec<Link>,
+    counts: Vec<ClassCounts>,
+}
+
+/// The output of a port, and what its input asks of the far end.
+#[derive(Clone, Copy, Debug)]
+struct Egress {
+    /// A bit for each queue that has packets, and each class that the far end pauses.
+    waiting: u8,
+    paused: u8,
+    /// The classes that its input pauses, and whether the far end is to be told.
+    pauses: u8,
+    has_to_tell: bool,
+    is_busy: bool,
+    turn: Turn,
+    /// What it sends, if that is a packet.
+    sending: Option<Held>,
+    rule: u32,
+    link: u32,
+    /// Where its packets arrive: a port of a switch, or behind those a host.
+    peer: u32,
+    /// From its end of the cable to the memory of the switch at the far end.
+    ahead: Span,
+    /// Whether packets count as arrived with their last byte.
+    is_whole: bool,
+    /// How long a pause is heeded after it came.
+    response: Span,
+    waiting_bytes: u64,
+    sent: u64,
+}
+
+/// What is in a memory until it has left.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    input: u32,
+    size: u32,
+    class: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    chain: Chain,
+    packets: u32,
+    bytes: u64,
+}
+
+/// What all ports of a switch have, or all hosts.
+#[derive(Debug)]
+struct Rule {
+    first: u32,
+    latency: Span,
+    is_fifo: bool,
+    most: u32,
+    sharing: Sharing,
+    ecn: [Option<EcnSettings>; MOST_CLASSES],
+    trim: [Option<TrimSettings>; MOST_CLASSES],
+    memory: Option<Memory>,
+    random: Option<Stream>,
+}
+
+/// A kind of link, with what it does to the sizes that nearly all packets have.
+#[derive(Clone, Debug)]
+struct Link {
+    settings: LinkSettings,
+    packet: (u32, Span),
+    small: Span,
+}
+
+impl Link {
+    #[inline]
+    fn span(&self, size: u32) -> Span {
+        match size {
+            _ if size == self.packet.0 => self.packet.1,
+            64 => self.small,
+            _ => self.settings.span(Bytes(size.into())),
+        }
+    }
+}
+
+impl Ports {
+    /// Idle ports.
+    pub fn new(parts: PortsParts<'_>) -> Ports {
+        let PortsParts { wiring, link, packet, classes, switches, hosts, from } = parts;
+        let kinds = wiring.links(link);
+        let ports = wiring.ports();
+        let to = |port: u32| -> (u32, Span, bool, Span) {
+            let cable = kinds[wiring.link_of(port)].propagation();
+            match wiring.peer(port) {
+                Peer::Host(host) => (ports + host, cable, true, Span::ZERO),
+                Peer::Port(peer) => {
+                    let far = &switches[wiring.switch_of(peer) as usize];
+                    let is_whole = far.forwarding == Forwarding::StoreAndForward;
+                    (peer, cable + far.latency, is_whole, response(far))
+                }
+                Peer::Unused => (u32::MAX, Span::ZERO, true, Span::ZERO),
+            }
+        };
+        let egress = |rule, link, (peer, ahead, is_whole, response)| Egress {
+            waiting: 0,
+            paused: 0,
+            pauses: 0,
+            has_to_tell: false,
+            is_busy: false,
+            turn: Turn::default(),
+            sending: None,
+            rule,
+            link,
+            peer,
+            ahead,
+            is_whole,
+            response,
+            waiting_bytes: 0,
+            sent: 0,
+        };
+        let of_switch =
+            |port| egress(wiring.switch_of(port), wiring.link_of(port) as u32, to(port));
+        let of_host = |host| {
+            let port = wiring.host_port(host);
+            let far = &switches[wiring.switch_of(port) as usize];
+            let cable = kinds[wiring.link_of(port)].propagation();
+            let is_whole = far.forwarding == Forwarding::StoreAndForward;
+            let far = (port, cable + far.latency, is_whole, response(far));
+            egress(wiring.switches(), wiring.link_of(port) as u32, far)
+        };
+        let egress: Vec<Egress> =
+            (0..ports).map(of_switch).chain((0..wiring.hosts()).map(of_host)).collect();
+        let size = packet.0 as u32;
+        let schedule = |own: &ClassSettings| own.schedule;
+        let mut rules: Vec<Rule> = Vec::with_capacity(switches.len() + 1);
+        for (number, own) in (0..).zip(switches) {
+            let sharing = Sharing::new(own.classes.iter().map(schedule), size);
+            rules.push(Rule::new(wiring.port(number, 0), sharing, Some(own)));
+        }
+        rules.push(Rule::new(ports, Sharing::new(hosts.into_iter(), size), None));
+        let link = |own: &LinkSettings| Link {
+            packet: (size, own.span(packet)),
+            small: own.span(PAUSE_FRAME),
+            settings: own.clone(),
+        };
+        let all = egress.len() * classes;
+        Ports {
+            classes,
+            from,
+            queues: vec![Queue { chain: Chain::EMPTY, packets: 0, bytes: 0 }; all],
+            deficits: vec![0; all],
+            heard: vec![PauseCounts::default(); all],
+            rules,
+            links: kinds.iter().map(link).collect(),
+            counts: vec![ClassCounts::default(); all],
+            egress,
+        }
+    }
+
+    /// How many classes there are.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// How long a packet takes on the link of a port.
+    #[inline]
+    pub fn span(&self, port: u32, size: u32) -> Span {
+        self.links[self.egress[port as usize].link as usize].span(size)
+    }
+
+    /// Whether a port sends nothing at present.
+    #[inline]
+    pub fn is_idle(&self, port: u32) -> bool {
+        !self.egress[port as usize].is_busy
+    }
+
+    /// What waits at a port, in bytes.
+    #[inline]
+    pub fn waiting_bytes(&self, port: u32) -> u64 {
+        self.egress[port as usize].waiting_bytes
+    }
+
+    /// How long a port takes for all that waits there.
+    #[inline]
+    pub fn until_empty(&self, port: u32) -> Span {
+        let own = &self.egress[port as usize];
+        match own.waiting_bytes {
+            0 => Span::ZERO,
+            bytes => self.links[own.link as usize].settings.span(Bytes(bytes)),
+        }
+    }
+
+    /// Packets that wait at a port in the queue of a class.
+    pub fn waiting(&self, port: u32, class: usize) -> u32 {
+        self.queues[port as usize * self.classes + class].packets
+    }
+
+    /// The classes that the far end of a port pauses, a bit each.
+    #[inline]
+    pub fn paused(&self, port: u32) -> u8 {
+        self.egress[port as usize].paused
+    }
+
+    /// The oldest packet of a class that waits at a port.
+    pub fn oldest(&self, port: u32, class: usize) -> Option<u32> {
+        self.queues[port as usize * self.classes + class].chain.oldest()
+    }
+
+    /// What was counted of a class at a port: what its queue dropped, trimmed and marked, and how often its
+    /// input paused the class.
+    pub fn counts(&self, port: u32, class: usize) -> ClassCounts {
+        self.counts[port as usize * self.classes + class]
+    }
+
+    /// What a port heard of a class until `now`.
+    pub fn heard(&self, now: Time, port: u32, class: usize) -> PauseCounts {
+        let own = self.heard[port as usize * self.classes + class];
+        let still = own.since.map_or(Span::ZERO, |since| now.since(since.max(self.from)));
+        PauseCounts { stopped: own.stopped + still, ..own }
+    }
+
+    /// The memory of a switch, if it has a limit.
+    pub fn memory(&self, switch: u32) -> Option<&Memory> {
+        self.rules[switch as usize].memory.as_ref()
+    }
+
+    /// When a packet arrives that starts at a port and takes `span`, and where.
+    #[inline]
+    pub fn arrival(&self, start: Time, port: u32, span: Span) -> (Time, u32) {
+        let own = &self.egress[port as usize];
+        let whole = if own.is_whole { span } else { Span::ZERO };
+        (start + own.ahead + whole, own.peer)
+    }
+
+    /// When the far end of a port heeds a pause frame that starts there, and takes `span`: nothing more begins
+    /// from then on.
+    pub fn heeded(&self, start: Time, port: u32, (cable, span): (Span, Span)) -> (Time, u32) {
+        // The far end of this port hears it; how long it takes to heed it is a setting of this end.
+        let own = &self.egress[port as usize];
+        let response = self.response_at(own.peer);
+        (start + span + cable + response, own.peer)
+    }
+
+    fn response_at(&self, far: u32) -> Span {
+        self.egress[far as usize].response
+    }
+
+    /// Whether packets leave a switch as soon as they can, and how much later a packet joins the queue of an
+    /// output, since it takes longer to come than to leave.
+    #[inline]
+    pub fn lag(&self, (input, output): (u32, u32), size: u32) -> Span {
+        let (input, output) = (&self.egress[input as usize], &self.egress[output as usize]);
+        if input.link == output.link || self.egress[input.peer as usize].is_whole {
+            return Span::ZERO;
+        }
+        let [came, goes] = [input, output].map(|own| self.links[own.link as usize].span(size));
+        Span(came.0.saturating_sub(goes.0))
+    }
+
+    /// What a packet spends at a port and on its cable: on the cable, in the switch, for its length.
+    pub fn spent(&self, port: u32, (cable, span): (Span, Span)) -> (Span, Span, Span) {
+        let own = &self.egress[port as usize];
+        let whole = if own.is_whole { span } else { Span::ZERO };
+        (cable, self.rules[own.rule as usize].latency, whole)
+    }
+
+    /// A packet enters the memory of a switch from an input for an output. If it is cut, its header
+    /// says so from then on. The input may then have a pause to send.
+    #[inline]
+    pub fn admit(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
+        let egress = &self.egress[output as usize];
+        let rule = &mut self.rules[egress.rule as usize];
+        let queue = if rule.is_fifo { 0 } else { usize::from(header.class) };
+        let place = output as usize * self.classes;
+        if self.queues[place + queue].packets + u32::from(egress.is_busy) >= rule.most {
+            self.counts[place + usize::from(header.class)].dropped += u64::from(now >= self.from);
+            return Admission::Full;
+        }
+        let Some(memory) = &mut rule.memory else { return Admission::Held };
+        let ends = (header.input - rule.first, output - rule.first);
+        let admission = memory.admit(ends, header.class, header.size.into());
+        match admission {
+            Admission::Held => {}
+            Admission::Pauses => self.tell(now, header.input, header.class, true),
+            Admission::Full => return self.cut(now, output, header),
+        }
+        admission
+    }
+
+    /// A packet found its queue full: it is cut to its header if it may be, and if that has room.
+    #[cold]
+    fn cut(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
+        let counted = u64::from(now >= self.from);
+        let counts = &mut self.counts[output as usize * self.classes + usize::from(header.class)];
+        let rule = &mut self.rules[self.egress[output as usize].rule as usize];
+        let trim = rule.trim[usize::from(header.class)].filter(|_| header.has(Header::TRIMMABLE));
+        if let (Some(trim), Some(memory)) = (trim, &mut rule.memory) {
+            let size = (trim.header.0 as u32).min(header.size);
+            let ends = (header.input - rule.first, output - rule.first);
+            if memory.admit(ends, trim.class, size.into()) == Admission::Held {
+                counts.trimmed += counted;
+                header.size = size;
+                header.class = trim.class;
+                header.bits = header.bits & !Header::TRIMMABLE | Header::TRIMMED;
+                return Admission::Held;
+            }
+        }
+        counts.dropped += counted;
+        Admission::Full
+    }
+
+    /// The input of a port pauses a class of its cable, or lets it go on.
+    fn tell(&mut self, now: Time, input: u32, class: u8, pauses: bool) {
+        let own = &mut self.egress[input as usize];
+        own.pauses = own.pauses & !(1 << class) | u8::from(pauses) << class;
+        own.has_to_tell = true;
+        if pauses && now >= self.from {
+            self.counts[input as usize * self.classes + usize::from(class)].pauses += 1;
+        }
+    }
+
+    /// A packet joins the queue of its class at a port.
+    #[inline]
+    pub fn enqueue(
+        &mut self,
+        now: Time,
+        port: u32,
+        packet: (u32, &mut Header),
+        behind: &mut [u32],
+    ) {
+        let (packet, header) = packet;
+        let egress = &mut self.egress[port as usize];
+        let rule = &mut self.rules[egress.rule as usize];
+        let number = if rule.is_fifo { 0 } else { usize::from(header.class) };
+        let queue = &mut self.queues[port as usize * self.classes + number];
+        if let Some(ecn) = &rule.ecn[number]
+            && ecn.at == MarkAt::Enqueue
+            && mark(ecn, queue.bytes, header, rule.random.as_mut())
+        {
+            let counts = &mut self.counts[port as usize * self.classes + number];
+            counts.marked += u64::from(now >= self.from);
+        }
+        queue.chain.push(packet, behind);
+        queue.packets += 1;
+        queue.bytes += u64::from(header.size);
+        egress.waiting |= 1 << number;
+        egress.waiting_bytes += u64::from(header.size);
+    }
+
+    /// What a port sends next, from `now` on.
+    #[inline]
+    pub fn next(
+        &mut self,
+        now: Time,
+        port: u32,
+        (headers, behind): (&mut [Header], &[u32]),
+        telemetry: Option<&mut Vec<Telemetry>>,
+    ) -> Next {
+        let egress = &mut self.egress[port as usize];
+        if egress.is_busy {
+            return Next::Nothing;
+        }
+        let link = &self.links[egress.link as usize];
+        if egress.has_to_tell {
+            (egress.has_to_tell, egress.is_busy) = (false, true);
+            return Next::Pause(egress.pauses, link.small);
+        }
+        let rule = &mut self.rules[egress.rule as usize];
+        let first = port as usize * self.classes;
+        let queues = &mut self.queues[first..first + self.classes];
+        let oldest = |class: u8| match queues[usize::from(class)].chain.oldest() {
+            Some(packet) => &headers[packet as usize],
+            None => &NOTHING,
+        };
+        let ready = match rule.is_fifo {
+            true => egress.waiting & !(egress.paused >> (oldest(0).class & 7) & 1),
+            false => egress.waiting & !egress.paused,
+        };
+        if ready == 0 {
+            return Next::Nothing;
+        }
+        let deficits = &mut self.deficits[first..first + self.classes];
+        let class =
+            rule.sharing.next(&mut egress.turn, ready, deficits, |class| oldest(class).size);
+        let queue = &mut queues[usize::from(class)];
+        let Some(packet) = queue.chain.pop(behind) else { return Next::Nothing };
+        let header = &mut headers[packet as usize];
+        queue.packets -= 1;
+        queue.bytes -= u64::from(header.size);
+        egress.waiting_bytes -= u64::from(header.size);
+        if queue.packets == 0 {
+            egress.waiting &= !(1 << class);
+            deficits[usize::from(class)] = 0;
+        }
+        if let Some(ecn) = &rule.ecn[usize::from(class)]
+            && ecn.at == MarkAt::Dequeue
+            && mark(ecn, queue.bytes, header, rule.random.as_mut())
+        {
+            self.counts[first + usize::from(class)].marked += u64::from(now >= self.from);
+        }
+        egress.is_busy = true;
+        egress.sent += u64::from(header.size);
+        let Header { input, size, class, .. } = *header;
+        egress.sending = Some(Held { input, size, class });
+        if let Some(all) = telemetry
+            && header.has(Header::TELEMETRY)
+        {
+            let queue = egress.waiting_bytes.min(u32::MAX.into()) as u32;
+            let hop = HopTelemetry { port, queue, sent: egress.sent, time: now };
+            all[packet as usize].write(hop);
+        }
+        Next::Packet(packet, link.span(size))
+    }
+
+    /// The last byte of what a port sent has left. Returns the port whose input has a pause to take
+    /// back, if any.
+    #[inline]
+    pub fn sent(&mut self, now: Time, port: u32) -> Option<u32> {
+        let egress = &mut self.egress[port as usize];
+        egress.is_busy = false;
+        let Held { input, size, class } = egress.sending.take()?;
+        let rule = &mut self.rules[egress.rule as usize];
+        let first = rule.first;
+        let memory = rule.memory.as_mut()?;
+        if !memory.release((input - first, port - first), class, size.into()) {
+            return None;
+        }
+        self.tell(now, input, class, false);
+        Some(input)
+    }
+
+    /// A port heeds from now on what the far end of its cable says: a bit for each class that stops.
+    pub fn hear(&mut self, now: Time, port: u32, paused: u8) {
+        let before = std::mem::replace(&mut self.egress[port as usize].paused, paused);
+        let from = self.from;
+        for class in 0..self.classes {
+            let own = &mut self.heard[port as usize * self.classes + class];
+            match (before >> class & 1, paused >> class & 1) {
+                (0, 1) => {
+                    own.stops += u64::from(now >= from);
+                    own.since = Some(now);
+                }
+                (1, 0) => {
+                    if let Some(since) = own.since.take() {
+                        own.stopped += now.since(since.max(from));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What a class without packets shows of its oldest.
+const NOTHING: Header = Header { flow: 0, size: 0, payload: 0, input: 0, class: 0, bits: 0 };
+
+impl Rule {
+    fn new(first: u32, sharing: Sharing, own: Option<SwitchRule>) -> Rule {
+        let mut rule = Rule {
+            first,
+            latency: Span::ZERO,
+            is_fifo: false,
+            most: u32::MAX,
+            sharing,
+            ecn: [const { None }; MOST_CLASSES],
+            trim: [None; MOST_CLASSES],
+            memory: None,
+            random: None,
+        };
+        let Some(own) = own else { return rule };
+        for (class, settings) in own.classes.iter().enumerate().take(MOST_CLASSES) {
+            rule.ecn[class].clone_from(&settings.ecn);
+            rule.trim[class] = settings.trim;
+        }
+        rule.is_fifo = own.classes.is_empty();
+        let (latency, most, memory, random) = (own.latency, own.most, own.memory, Some(own.random));
+        Rule { latency, most, memory, random, ..rule }
+    }
+}
+
+/// The longest response that any class of a switch counts on.
+fn response(rule: &SwitchRule) -> Span {
+    let of_class = |own: &ClassSettings| own.pfc.as_ref().map_or(Span::ZERO, |pfc| pfc.response);
+    rule.classes.iter().map(of_class).max().unwrap_or(Span::ZERO)
+}
+
+/// Marks a packet behind or before so many bytes, if the law says so and its transport hears it.
+#[inline]
+fn mark(ecn: &EcnSettings, bytes: u64, header: &mut Header, random: Option<&mut Stream>) -> bool {
+    if !header.has(Header::ECN_CAPABLE) {
+        return false;
+    }
+    let is_marked = match &ecn.law {
+        EcnLaw::Step { threshold } => bytes > threshold.0,
+        EcnLaw::Red { kmin, .. } if bytes <= kmin.0 => false,
+        EcnLaw::Red { kmax, .. } if bytes > kmax.0 => true,
+        EcnLaw::Red { kmin, kmax, pmax } => {
+            let share = (bytes - kmin.0) as f64 / (kmax.0 - kmin.0) as f64;
+            random.is_some_and(|random| random.chance(pmax.get() * share))
+        }
+    };
+    if is_marked {
+        header.bits |= Header::MARKED;
+    }
+    is_marked
+}

@@ -1,0 +1,280 @@
+//! What a file says of a switch with a shared buffer.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::{Bytes, Factor, Fraction, PositiveCount, Span};
+
+use super::MOST_CLASSES;
+use crate::link::Misfit;
+
+/// Settings of a switch whose ports share a memory of so many bytes, with a queue for each port and
+/// traffic class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SharedBufferSettings {
+    /// From an input to the queue of an output.
+    #[serde(default)]
+    pub latency: Span,
+    /// When a packet may leave.
+    #[serde(default)]
+    pub forwarding: Forwarding,
+    /// The memory that all ports share.
+    pub memory: Bytes,
+    /// The traffic classes by number, 0 to 7. A class that is not listed shares the cable by weight 1
+    /// and the memory by a dynamic threshold with alpha 1, and loses what finds its queue full.
+    #[serde(default)]
+    pub classes: BTreeMap<String, ClassSettings>,
+}
+
+/// When a packet may leave a switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Forwarding {
+    /// As soon as its header is there, unless the link behind is faster than the one before. It then
+    /// waits so long that the link does not run dry.
+    #[default]
+    CutThrough,
+    /// When its last byte is there.
+    StoreAndForward,
+}
+
+/// A traffic class at a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClassSettings {
+    /// Its share of a cable.
+    #[serde(default)]
+    pub schedule: ScheduleSettings,
+    /// How much of the memory the queue of a port may hold. For classes without `pfc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<QueueLimit>,
+    /// What the queue of each port has for itself, besides what it shares. For classes without `pfc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Bytes>,
+    /// The class loses nothing: an input whose packets hold too much pauses its cable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pfc: Option<PfcSettings>,
+    /// Packets are marked when their queue is long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<EcnSettings>,
+    /// A packet that finds its queue full is cut to its header. For classes without `pfc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trim: Option<TrimSettings>,
+}
+
+/// How classes share a cable. Strict ones go first, that with the highest number before the others;
+/// what they leave is divided by weight (IEEE 802.1Q, 8.6.8: strict priority and enhanced
+/// transmission selection).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleSettings {
+    /// Before all classes with a lower number, and all with a weight.
+    Strict,
+    /// By deficit round robin, with so many times the largest packet in a round (Shreedhar and
+    /// Varghese, "Efficient fair queueing using deficit round robin", SIGCOMM 1995).
+    Weight(PositiveCount),
+}
+
+impl Default for ScheduleSettings {
+    fn default() -> ScheduleSettings {
+        ScheduleSettings::Weight(PositiveCount::ONE)
+    }
+}
+
+/// How much of the shared memory one queue may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueLimit {
+    /// So many times what is free of it (Choudhury and Hahne, "Dynamic queue length thresholds for
+    /// shared-memory packet switches", IEEE/ACM Trans. Netw. 6(2) 1998).
+    Alpha(Factor),
+    /// So many bytes.
+    Bytes(Bytes),
+}
+
+/// Priority flow control of a class (IEEE 802.1Qbb).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PfcSettings {
+    /// When an input pauses its cable, and when it lets it go on.
+    pub threshold: PauseThreshold,
+    /// What each input has for what still comes after a pause. What rate, length and the largest packet
+    /// need, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<Bytes>,
+    /// From the last byte of a pause at the far end to the instant from which on nothing more of the class
+    /// begins there.
+    #[serde(default)]
+    pub response: Span,
+}
+
+/// When an input pauses a class of its cable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PauseThreshold {
+    /// At a number of bytes.
+    Static {
+        /// What an input holds of the class without pausing it.
+        xoff: Bytes,
+        /// At which it lets the class go on.
+        xon: Bytes,
+    },
+    /// At a share of what is free.
+    Dynamic {
+        /// What an input holds of the class without pausing it, as a multiple of what is free of
+        /// the shared memory.
+        alpha: Factor,
+        /// How far below that it lets the class go on.
+        below: Bytes,
+    },
+}
+
+/// When packets are marked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EcnSettings {
+    /// Whose length of the queue counts.
+    pub at: MarkAt,
+    /// How the mark depends on it.
+    pub law: EcnLaw,
+}
+
+/// When a packet is marked: by the bytes of its class that wait at its output, without the packet
+/// that is being sent and without itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkAt {
+    /// When it joins its queue: by what is before it.
+    Enqueue,
+    /// When it leaves its queue: by what it leaves behind.
+    Dequeue,
+}
+
+/// How a mark depends on the length of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EcnLaw {
+    /// Always where more waits than `threshold` (the K of Alizadeh et al., "Data center TCP (DCTCP)",
+    /// SIGCOMM 2010).
+    Step {
+        /// What may wait without a mark.
+        threshold: Bytes,
+    },
+    /// With a probability that grows from 0 at `kmin` to `pmax` at `kmax`, and always above (random early
+    /// detection by the instantaneous length, as in Zhu et al., "Congestion control for large-scale
+    /// RDMA deployments", SIGCOMM 2015).
+    Red {
+        /// At which marks begin.
+        kmin: Bytes,
+        /// At which the probability is `pmax`.
+        kmax: Bytes,
+        /// The probability there.
+        pmax: Fraction,
+    },
+}
+
+/// What becomes of a packet that is cut to its header (Handley et al., "Re-architecting datacenter
+/// networks and stacks for low latency and high performance", SIGCOMM 2017; Ultra Ethernet 1.0).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrimSettings {
+    /// What is left of it, on the wire.
+    pub header: Bytes,
+    /// Its class from then on.
+    pub class: u8,
+}
+
+impl SharedBufferSettings {
+    /// The settings of each class, by number, up to the highest that is listed or that trimmed packets
+    /// have. An error names the key below `shared_buffer`, its value and what is accepted.
+    pub fn by_class(&self) -> Result<Vec<ClassSettings>, Misfit> {
+        let mut classes = vec![ClassSettings::default()];
+        for (name, own) in &self.classes {
+            let number = name.parse().ok().filter(|number: &usize| *number < MOST_CLASSES);
+            let Some(number) = number.filter(|number| number.to_string() == *name) else {
+                let accepted = format!("a class in 0..={}", MOST_CLASSES - 1);
+                return Err(("classes", name.clone(), accepted));
+            };
+            let last = own.trim.map_or(number, |trim| number.max(usize::from(trim.class)));
+            if last >= MOST_CLASSES {
+                let accepted = format!("a class in 0..={}", MOST_CLASSES - 1);
+                return Err(("classes.*.trim.class", last.to_string(), accepted));
+            }
+            if classes.len() <= last {
+                classes.resize(last + 1, ClassSettings::default());
+            }
+            classes[number] = own.clone();
+        }
+        for (number, own) in classes.iter().enumerate() {
+            own.check(number, &classes)?;
+        }
+        Ok(classes)
+    }
+}
+
+impl ClassSettings {
+    fn check(&self, number: usize, classes: &[ClassSettings]) -> Result<(), Misfit> {
+        let unread = [
+            ("limit", self.limit.is_some()),
+            ("reserved", self.reserved.is_some()),
+            ("trim", self.trim.is_some()),
+        ];
+        let given = unread.iter().find(|(_, given)| *given);
+        if let (Some(_), Some((key, _))) = (&self.pfc, given) {
+            let accepted = format!(
+                "no {key} beside pfc, which loses nothing: what the class holds is bounded by where it \
+                 came from, and no queue is ever full"
+            );
+            return Err(("classes", format!("{number} with pfc and {key}"), accepted));
+        }
+        if let Some(QueueLimit::Alpha(alpha)) = self.limit
+            && alpha.get() == 0.0
+        {
+            let accepted = "more than 0, with which no queue holds anything".to_owned();
+            return Err(("classes.*.limit.alpha", alpha.to_string(), accepted));
+        }
+        if let Some(pfc) = &self.pfc {
+            pfc.check()?;
+        }
+        if let Some(EcnSettings { law: EcnLaw::Red { kmin, kmax, .. }, .. }) = &self.ecn
+            && kmin >= kmax
+        {
+            let accepted = format!("less than kmax, {kmax}");
+            return Err(("classes.*.ecn.law.red.kmin", kmin.to_string(), accepted));
+        }
+        if let Some(trim) = self.trim {
+            let of_header = &classes[usize::from(trim.class)];
+            if usize::from(trim.class) == number || of_header.trim.is_some() {
+                let accepted = "another class, which is not trimmed itself".to_owned();
+                return Err(("classes.*.trim.class", trim.class.to_string(), accepted));
+            }
+            if of_header.pfc.is_some() {
+                let accepted =
+                    "a class without pfc: headers replace packets that found no room, and \
+                                no headroom is kept for them"
+                        .to_owned();
+                return Err(("classes.*.trim.class", trim.class.to_string(), accepted));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PfcSettings {
+    fn check(&self) -> Result<(), Misfit> {
+        match &self.threshold {
+            PauseThreshold::Static { xoff, xon } if xon > xoff => {
+                let accepted = format!("at most xoff, {xoff}");
+                Err(("classes.*.pfc.threshold.static.xon", xon.to_string(), accepted))
+            }
+            PauseThreshold::Dynamic { alpha, .. } if alpha.get() == 0.0 => {
+                let accepted = "more than 0, with which an input pauses its cable for every packet";
+                let key = "classes.*.pfc.threshold.dynamic.alpha";
+                Err((key, alpha.to_string(), accepted.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! A channel in which any switch shares a memory among its ports: packets have sizes and traffic classes of
+//! their own there.
+
+use weft_fabric::fabric::{Peer, Routes, Wiring};
+use weft_fabric::link::{FlowControl, LinkSettings};
+use weft_fabric::switch::shared_buffer::{
+    ClassSettings, Forwarding, HeadroomParts, MOST_CLASSES, Memory, MemoryParts, PAUSE_FRAME,
+    SwitchRule, headroom,
+};
+use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
+use weft_fabric::workload::WorkloadSettings;
+use weft_units::{Bytes, Span};
+
+use super::engine::{Kind, Place};
+use super::{Site, network, refuse};
+use crate::composition::ChannelSettings;
+use crate::drive::engine::ClassedParts;
+use crate::error::Error;
+
+/// Where the key of a switch is, with its settings by class.
+struct Listed<'a> {
+    own: &'a SharedBufferSettings,
+    classes: Vec<ClassSettings>,
+    place: Place<'a>,
+}
+
+/// What a channel is made of whose switches are of these kinds, each named by its key; `None` if none
+/// of them shares its memory. The largest packet is that of the channel.
+pub(super) fn parts(
+    settings: &ChannelSettings,
+    workload: Option<&WorkloadSettings>,
+    (wiring, routes): (&Wiring, &Routes),
+    kinds: &[(Kind<'_>, String)],
+    site: Site<'_>,
+) -> Result<Option<ClassedParts>, Error> {
+    let class = workload.and_then(|own| own.class);
+    if !kinds.iter().any(|(kind, _)| matches!(kind, Kind::Buffer(_))) {
+        return match class {
+            None => Ok(None),
+            Some(class) => Err(Error::Assembly {
+                key: format!("workload.{}.class", site.name),
+                value: class.to_string(),
+                accepted: "it only where a switch tells classes apart (switch.shared_buffer)"
+                    .to_owned(),
+            }),
+        };
+    }
+    refuse_what_does_not_fit(settings, kinds, site.name)?;
+    let class = class.unwrap_or(0);
+    if usize::from(class) >= MOST_CLASSES {
+        return Err(Error::Assembly {
+            key: format!("workload.{}.class", site.name),
+            value: class.to_string(),
+            accepted: format!("a class in 0..={}", MOST_CLASSES - 1),
+        });
+    }
+    let links = wiring.links(&settings.link);
+    if links.iter().any(|link| link.span(PAUSE_FRAME) == Span::ZERO) {
+        let accepted = "a rate at which 64 bytes take a picosecond or more";
+        refuse(site.name, "link.rate", &settings.link.rate.to_string(), accepted)?;
+    }
+    let mut listed = Vec::new();
+    for (kind, key) in kinds {
+        let place = Place { channel: site.name, key };
+        listed.push(match kind {
+            Kind::Buffer(own) => {
+                let classes = own.by_class();
+                let classes = classes.or_else(|(key, value, accepted)| {
+                    place.refuse(&format!("shared_buffer.{key}"), &value, &accepted)
+                })?;
+                Some(Listed { own, classes, place })
+            }
+            _ => None,
+        });
+    }
+    let of_switches = listed.iter().flatten().map(|own| own.classes.len()).max().unwrap_or(1);
+    let classes = of_switches.max(usize::from(class) + 1);
+    listed
+        .iter_mut()
+        .flatten()
+        .for_each(|own| own.classes.resize(classes, ClassSettings::default()));
+    if settings.carries_messages(workload) || workload.is_none() {
+        refuse_loss(&listed, class)?;
+    }
+    for class in 0..classes {
+        refuse_a_circle(settings, (wiring, routes), (&listed, class), site.name)?;
+    }
+    let mut switches = Vec::with_capacity(kinds.len());
+    for (number, ((kind, _), own)) in (0..).zip(kinds.iter().zip(&listed)) {
+        let random = site.streams.stream(&format!("{}.marks", site.name), number as usize);
+        switches.push(match (kind, own) {
+            (_, Some(own)) => SwitchRule {
+                latency: own.own.latency,
+                forwarding: own.own.forwarding,
+                most: u32::MAX,
+                classes: own.classes.clone(),
+                memory: Some(memory(settings, (wiring, &links), number, own)?),
+                random,
+            },
+            (Kind::Output(OutputQueuedSettings { latency, buffers }), _) => SwitchRule {
+                latency: *latency,
+                forwarding: Forwarding::CutThrough,
+                most: buffers.count().map_or(u32::MAX, |count| count.get()),
+                classes: Vec::new(),
+                memory: None,
+                random,
+            },
+            // Refused above.
+            _ => continue,
+        });
+    }
+    let hosts = listed.iter().flatten().next();
+    Ok(Some(ClassedParts {
+        switches,
+        classes,
+        hosts: hosts.map_or(Vec::new(), |own| own.classes.iter().map(|own| own.schedule).collect()),
+        class,
+        overhead: settings.overhead(),
+        has_telemetry: false,
+        sample: site.sample,
+    }))
+}
+
+/// Which settings, and other switches, have no meaning there.
+fn refuse_what_does_not_fit(
+    settings: &ChannelSettings,
+    kinds: &[(Kind<'_>, String)],
+    name: &str,
+) -> Result<(), Error> {
+    if let Some(own) = &settings.flow_control {
+        let accepted = format!(
+            "no flow control beside shared_buffer: its inputs give no credits for cells but pause a \
+             class of their cable (channel.{name}.switch.shared_buffer.classes.*.pfc)"
+        );
+        refuse(name, "flow_control", own.name(), &accepted)?;
+    }
+    if settings.packet.0 > u64::from(u32::MAX / 8) {
+        refuse(
+            name,
+            "packet",
+            &settings.packet.to_string(),
+            "at most 512 MiB beside shared_buffer",
+        )?;
+    }
+    for (kind, key) in kinds {
+        let (kind, reason) = match kind {
+            Kind::Input(..) => (
+                "input_queued",
+                "a switch with a clock has slots for packets of one size and gives credits for them, which \
+                 the far end of the cable would have to count",
+            ),
+            Kind::Memory(_) => (
+                "shared_memory",
+                "it passes on the cells of connections, which a switch that tells classes apart does not \
+                 know",
+            ),
+            Kind::Output(_) | Kind::Buffer(_) => continue,
+        };
+        let accepted = format!("output_queued or shared_buffer beside shared_buffer: {reason}");
+        refuse(name, key, kind, &accepted)?;
+    }
+    Ok(())
+}
+
+/// Messages go over what loses nothing.
+fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
+    let loses = |own: &&Listed<'_>| own.classes[usize::from(class)].pfc.is_none();
+    let Some(own) = listed.iter().flatten().find(loses) else { return Ok(()) };
+    own.place.refuse(
+        "shared_buffer.classes",
+        &format!("{class} without pfc"),
+        &format!(
+            "pfc in class {class} where packets are those of messages: of what a switch drops nobody \
+             sends anything again"
+        ),
+    )
+}
+
+/// The memory of a switch, if it can hold what has to have room.
+fn memory(
+    settings: &ChannelSettings,
+    (wiring, links): (&Wiring, &[LinkSettings]),
+    switch: u32,
+    listed: &Listed<'_>,
+) -> Result<Memory, Error> {
+    let Listed { own, classes, place } = listed;
+    let ports = wiring.ports_of(switch);
+    let mut kept = Vec::with_capacity(ports as usize * classes.len());
+    for port in (0..ports).map(|number| wiring.port(switch, number)) {
+        for (number, class) in classes.iter().enumerate() {
+            let Some(pfc) = class.pfc.as_ref().filter(|_| wiring.peer(port) != Peer::Unused) else {
+                kept.push(Bytes(0));
+                continue;
+            };
+            let needed = headroom(HeadroomParts {
+                link: &links[wiring.link_of(port)],
+                packet: settings.packet,
+                response: pfc.response,
+                latency: own.latency,
+            });
+            if let Some(given) = pfc.headroom.filter(|given| *given < needed) {
+                let key = format!("shared_buffer.classes.{number}.pfc.headroom");
+                let accepted = format!(
+                    "at least {needed}, which may still come by {} after a pause",
+                    wiring.port_name(port)
+                );
+                place.refuse(&key, &given.to_string(), &accepted)?;
+            }
+            kept.push(pfc.headroom.unwrap_or(needed));
+        }
+    }
+    let reserved = classes.iter().map(|own| own.reserved.map_or(0, |bytes| bytes.0));
+    let reserved = reserved.sum::<u64>() * u64::from(ports);
+    let headrooms: u64 = kept.iter().map(|bytes| bytes.0).sum();
+    let least = Bytes(headrooms + reserved + settings.packet.0);
+    if own.memory < least {
+        let accepted = format!(
+            "at least {least} in {}: {} of headroom for {} inputs and classes, {} that queues reserve, and \
+             a packet",
+            wiring.switch_name(switch),
+            Bytes(headrooms),
+            kept.iter().filter(|bytes| bytes.0 > 0).count(),
+            Bytes(reserved),
+        );
+        place.refuse("shared_buffer.memory", &own.memory.to_string(), &accepted)?;
+    }
+    Ok(Memory::new(MemoryParts {
+        memory: own.memory,
+        ports: ports as usize,
+        classes,
+        headroom: kept,
+    }))
+}
+
+/// No inputs that pause a class can wait for each other in a circle, unless the file accepts that.
+fn refuse_a_circle(
+    settings: &ChannelSettings,
+    (wiring, routes): (&Wiring, &Routes),
+    (listed, class): (&[Option<Listed<'_>>], usize),
+    name: &str,
+) -> Result<(), Error> {
+    let pauses = |own: &Listed<'_>| own.classes[class].pfc.is_some();
+    let holds = |switch: u32| listed[switch as usize].as_ref().is_some_and(pauses);
+    if !settings.deadlock.is_refused() || !(0..wiring.switches()).any(holds) {
+        return Ok(());
+    }
+    // A packet keeps to its class, which is so the one virtual channel that it has.
+    let Some(circle) = routes.circle(wiring, 1, holds) else { return Ok(()) };
+    let value = format!(
+        "refused (a circle of inputs, each of which can pause class {class} for packets that wait for the \
+         next: those behind {})",
+        network::name_circle(wiring, 1, &circle)
+    );
+    let accepted = "routes without a circle (such as routes.per_connection.given), the class without pfc, or \
+                    deadlock = \"allowed\" for a run that may end as `stuck`";
+    refuse(name, "deadlock", &value, accepted)
+}
+
+/// Nothing is limited but by pauses.
+pub(super) fn no_flow_control() -> FlowControl {
+    FlowControl { channels: 1, has_credits: false, stop_go: None, quench: None }
+}

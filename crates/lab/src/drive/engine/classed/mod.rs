@@ -1,0 +1,338 @@
+//! Channels whose packets have sizes and traffic classes of their own, and whose switches share a memory
+//! among their ports.
+//!
+//! A packet costs a switch two events: it is in the memory, and its last byte has left. What leaves at an
+//! instant makes room before it takes what comes then. Pause frames travel like packets, ahead of those
+//! that wait. Hosts heed pauses by class as switches do; they have a queue for each class, and read
+//! what comes at once.
+
+mod report;
+mod waiting;
+
+use weft_fabric::fabric::Wiring;
+use weft_fabric::graph::Spent;
+use weft_fabric::link::LinkSettings;
+use weft_fabric::measure::{Drop, Instants};
+use weft_fabric::switch::shared_buffer::{
+    Admission, Header, Next, Ports, PortsParts, ScheduleSettings, SwitchRule, Telemetry,
+};
+use weft_kernel::Event;
+use weft_units::{Bytes, Span, Time};
+
+use super::packets::{Packet, Way};
+use super::{Delivery, Engine, Handed, complete, give_up};
+use crate::drive::carrier::MessageId;
+
+pub use report::PauseRow;
+
+/// What switches do where packets have sizes and classes of their own.
+#[derive(Debug)]
+pub struct ClassedParts {
+    /// Each switch.
+    pub switches: Vec<SwitchRule>,
+    /// How many traffic classes there are, 1 to 8.
+    pub classes: usize,
+    /// How they share the cable of a host.
+    pub hosts: Vec<ScheduleSettings>,
+    /// The class of the packets of all sources and messages.
+    pub class: u8,
+    /// What a packet has on the wire besides its payload.
+    pub overhead: Bytes,
+    /// Whether switches write into packets what they know.
+    pub has_telemetry: bool,
+    /// How often queues are noted; never if absent.
+    pub sample: Option<Span>,
+}
+
+/// What a channel knows besides its graph there.
+#[derive(Debug)]
+pub(super) struct Classed {
+    ports: Ports,
+    /// By packet.
+    headers: Vec<Header>,
+    telemetry: Option<Vec<Telemetry>>,
+    class: u8,
+    overhead: u32,
+    sample: Option<Span>,
+    samples: Vec<super::SampleRow>,
+    /// How long each port was busy at the last sample.
+    busy_before: Vec<Span>,
+    hosts: u32,
+    switch_ports: u32,
+}
+
+impl Classed {
+    pub fn new(
+        parts: ClassedParts,
+        (wiring, link, packet): (&Wiring, &LinkSettings, Bytes),
+        from: Time,
+    ) -> Classed {
+        let ClassedParts { switches, classes, hosts, .. } = parts;
+        let has_telemetry = parts.has_telemetry;
+        let ports = (wiring.ports() + wiring.hosts()) as usize;
+        Classed {
+            ports: Ports::new(PortsParts { wiring, link, packet, classes, switches, hosts, from }),
+            headers: Vec::new(),
+            telemetry: has_telemetry.then(Vec::new),
+            class: parts.class,
+            overhead: parts.overhead.0 as u32,
+            sample: parts.sample,
+            samples: Vec::new(),
+            busy_before: vec![Span::ZERO; if parts.sample.is_some() { ports } else { 0 }],
+            hosts: wiring.hosts(),
+            switch_ports: wiring.ports(),
+        }
+    }
+
+    /// Packets that wait at hosts.
+    pub fn waiting_in_hosts(&self) -> u64 {
+        let waiting =
+            |port| (0..self.ports.classes()).map(move |class| self.ports.waiting(port, class));
+        let hosts = self.switch_ports..self.switch_ports + self.hosts;
+        hosts.flat_map(waiting).map(u64::from).sum()
+    }
+}
+
+impl Engine {
+    /// The first event of what is noted at intervals.
+    pub(super) fn begin_classed(&mut self) {
+        if self.is_sampled() {
+            self.schedule(Time::ZERO, self.places.samples, 0);
+        }
+    }
+
+    /// Whether queues are noted at intervals, which is done for the whole.
+    pub(super) fn is_sampled(&self) -> bool {
+        self.classed.as_ref().is_some_and(|own| own.sample.is_some())
+    }
+
+    /// What happens where packets have sizes and classes of their own.
+    #[inline(never)]
+    pub(super) fn happen_classed(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
+        let Event { time: now, place, item } = event;
+        let places = self.places;
+        if place < places.frees {
+            self.deliver_classed(now, place - places.hosts, item, watch);
+        } else if place < places.joins {
+            self.has_sent(now, place - places.frees);
+        } else if place < places.enters {
+            let port = self.packets.ways[item as usize].output;
+            self.line_up(now, port, item);
+        } else if place < places.signals {
+            self.admit(now, place - places.enters, item);
+        } else if place < places.edges {
+            self.heed(now, place - places.signals, item as u8);
+        } else if place < places.wakes {
+            self.generate_classed(now, place - places.generates);
+        } else if place >= places.samples {
+            self.sample_classed(now);
+        } else if let Some(feed) = self.supply.messages() {
+            feed.messages.sent(now, MessageId::of(item));
+        }
+    }
+
+    /// The source of a host hands over a packet, or a message does.
+    fn generate_classed(&mut self, now: Time, host: u32) {
+        let handed = self.supply.hand_over(now, host, self.payload);
+        if handed.message == MessageId::NONE {
+            self.count_handed(now, host);
+        }
+        if handed.next < Time::NEVER {
+            self.schedule(handed.next, self.places.generates + host, 0);
+        }
+        let Some(own) = &self.classed else { return };
+        let header = Header {
+            flow: 0,
+            size: handed.part.0 as u32 + own.overhead,
+            payload: handed.part.0 as u32,
+            input: 0,
+            class: own.class,
+            bits: Header::ECN_CAPABLE | Header::TRIMMABLE,
+        };
+        self.submit(now, host, (&handed, header));
+    }
+
+    /// A packet with its header is in the adapter of a host, in the queue of its class.
+    pub(super) fn submit(&mut self, now: Time, host: u32, (handed, header): (&Handed, Header)) {
+        let Handed { to, generated, message, .. } = *handed;
+        let heading = self.routes.depart(host, to);
+        let way = Way { to, heading, output: 0, hops: 0, channel: 0 };
+        let packet = Packet { generated, start: Time::NEVER, from: host, message };
+        let id = self.packets.insert(way, packet);
+        if let Some(spent) = self.packets.spent(id) {
+            *spent = Spent::default();
+        }
+        let Some(own) = &mut self.classed else { return };
+        if own.headers.len() <= id as usize {
+            own.headers.resize(id as usize + 1, Header::default());
+        }
+        own.headers[id as usize] = header;
+        if let Some(telemetry) = &mut own.telemetry {
+            if telemetry.len() <= id as usize {
+                telemetry.resize(id as usize + 1, Telemetry::default());
+            }
+            telemetry[id as usize].clear();
+        }
+        let port = self.graph.host_port(host);
+        self.line_up(now, port, id);
+    }
+
+    /// A packet joins the queue of its class at a port.
+    fn line_up(&mut self, now: Time, port: u32, id: u32) {
+        let Some(own) = &mut self.classed else { return };
+        let header = &mut own.headers[id as usize];
+        own.ports.enqueue(now, port, (id, header), &mut self.packets.behind);
+        self.send_on(now, port);
+    }
+
+    /// A port sends what is next, if it may.
+    #[inline]
+    fn send_on(&mut self, now: Time, port: u32) {
+        let Some(own) = &mut self.classed else { return };
+        let (headers, behind) = (&mut own.headers[..], &self.packets.behind[..]);
+        let (id, span) = match own.ports.next(now, port, (headers, behind), own.telemetry.as_mut())
+        {
+            Next::Packet(id, span) => (id, span),
+            Next::Pause(paused, span) => return self.pause(now, port, (paused, span)),
+            Next::Nothing => return,
+        };
+        let (time, peer) = own.ports.arrival(now, port, span);
+        if let Some(spent) = self.packets.spent(id) {
+            let (wire, switches, transmission) =
+                own.ports.spent(port, (self.graph.propagation(port), span));
+            *spent = spent.and(Spent { wire, switches, transmission });
+        }
+        self.graph.occupy(now, port, span);
+        self.schedule(now + span, self.places.frees + port, 0);
+        let place = if peer < self.places.hosts { self.places.enters + peer } else { peer };
+        self.parts.push(Event { time, place, item: id });
+        if port >= self.graph.switch_ports() {
+            self.start_classed(now, port - self.graph.switch_ports(), (id, span));
+        }
+    }
+
+    /// A packet leaves its host.
+    fn start_classed(&mut self, now: Time, host: u32, (id, span): (u32, Span)) {
+        let packet = &mut self.packets.packets[id as usize];
+        packet.start = now;
+        let message = packet.message;
+        self.observations.attempt(now);
+        if message != MessageId::NONE
+            && let Some(feed) = self.supply.messages()
+            && feed.messages.start(message)
+        {
+            self.schedule(now + span, self.places.sends + host, message.number());
+        }
+        // The buffer of a greedy source is free when the transmission starts.
+        if self.supply.has_another(host) {
+            self.schedule(now, self.places.generates + host, 0);
+        }
+    }
+
+    /// A port sends a pause frame.
+    fn pause(&mut self, now: Time, port: u32, (paused, span): (u8, Span)) {
+        let Some(own) = &self.classed else { return };
+        let cable = self.graph.propagation(port);
+        let (time, peer) = own.ports.heeded(now, port, (cable, span));
+        self.graph.occupy(now, port, span);
+        self.schedule(now + span, self.places.frees + port, 0);
+        self.schedule(time, self.places.signals + peer, paused.into());
+    }
+
+    /// What a port sent has left.
+    fn has_sent(&mut self, now: Time, port: u32) {
+        let Some(own) = &mut self.classed else { return };
+        if let Some(input) = own.ports.sent(now, port)
+            && input != port
+        {
+            self.send_on(now, input);
+        }
+        self.send_on(now, port);
+    }
+
+    /// The far end of a cable pauses classes, or lets them go on.
+    fn heed(&mut self, now: Time, port: u32, paused: u8) {
+        let Some(own) = &mut self.classed else { return };
+        own.ports.hear(now, port, paused);
+        self.send_on(now, port);
+    }
+
+    /// A packet enters the memory of a switch, and chooses its output.
+    fn admit(&mut self, now: Time, input: u32, id: u32) {
+        let Some(own) = &mut self.classed else { return };
+        let switch = self.graph.switch_of(input);
+        let first = self.graph.first_port(switch);
+        let way = &mut self.packets.ways[id as usize];
+        let (ports, graph) = (&own.ports, &self.graph);
+        let occupied = |number: u32| {
+            let port = first + number;
+            (graph.free(port).since(now) + ports.until_empty(port)).0
+        };
+        let number = self.routes.port((switch, way.hops), way.to, &mut way.heading, occupied);
+        way.hops += 1;
+        let output = first + number;
+        way.output = output;
+        let header = &mut own.headers[id as usize];
+        header.input = input;
+        match own.ports.admit(now, output, header) {
+            Admission::Held => {}
+            Admission::Pauses => self.send_on(now, input),
+            Admission::Full => return self.give_up_classed(now, (id, Drop::Overflow)),
+        }
+        let Some(own) = &self.classed else { return };
+        let lag = own.ports.lag((input, output), own.headers[id as usize].size);
+        if lag == Span::ZERO {
+            return self.line_up(now, output, id);
+        }
+        if let Some(spent) = self.packets.spent(id) {
+            spent.transmission += lag;
+        }
+        self.schedule(now + lag, self.places.joins + input, id);
+    }
+
+    /// A packet is given up by a rule. Messages are sent only where none is.
+    fn give_up_classed(&mut self, now: Time, (id, why): (u32, Drop)) {
+        let Packet { from, .. } = self.packets.packets[id as usize];
+        self.packets.remove(id);
+        match self.parts.is_one() {
+            true => give_up(&mut self.observations, (now, from, why)),
+            false => self.parts.dropped.push((now, from, why)),
+        }
+    }
+
+    /// The last byte of a packet is at its target.
+    fn deliver_classed(&mut self, now: Time, host: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
+        let Some(own) = &self.classed else { return };
+        let header = own.headers[id as usize];
+        if header.has(Header::TRIMMED) {
+            return self.give_up_classed(now, (id, Drop::Trimmed));
+        }
+        let Way { hops, .. } = self.packets.ways[id as usize];
+        let Packet { generated, start, from, message } = self.packets.packets[id as usize];
+        let spent = self.packets.spent(id).copied().unwrap_or_default();
+        self.packets.remove(id);
+        if let Some(time) = self.supply.arrived(now, (from, host), message) {
+            self.schedule(time, self.places.generates + host, 0);
+        }
+        let instants = Instants {
+            from,
+            to: host,
+            generated,
+            started: start,
+            delivered: now,
+            hops,
+            class: header.class,
+            payload: Bytes(header.payload.into()),
+            transmission: spent.transmission,
+            wire: spent.wire,
+            switches: spent.switches,
+            initiator: Span::ZERO,
+            target: Span::ZERO,
+        };
+        if self.parts.is_one() {
+            complete(&mut self.observations, &instants, watch);
+        } else {
+            self.parts.delivered.push(instants);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Who waits for whom where pauses hold packets back.
+
+use weft_fabric::fabric::Wiring;
+
+use crate::drive::engine::Engine;
+
+impl Engine {
+    /// What packets wait for at a port: that the far end lets their class go on.
+    pub(in crate::drive::engine) fn paused_waits(
+        &self,
+        port: u32,
+        (name, peer): (&str, &str),
+    ) -> Vec<String> {
+        let Some(own) = &self.classed else { return Vec::new() };
+        let paused = own.ports.paused(port);
+        let mut lines = Vec::new();
+        for class in (0..own.ports.classes()).filter(|class| paused >> class & 1 != 0) {
+            let waiting = own.ports.waiting(port, class);
+            if waiting > 0 {
+                lines.push(format!(
+                    "{waiting} packets of class {class} wait at {name} until {peer} lets the class go on"
+                ));
+            }
+        }
+        lines
+    }
+
+    /// The outputs of the switch behind a port that hold packets which came by its cable.
+    pub(in crate::drive::engine) fn paused_behind(&self, port: u32) -> Vec<u32> {
+        let (Some(own), Some(input)) = (&self.classed, self.graph.peer(port)) else {
+            return Vec::new();
+        };
+        if input >= self.graph.switch_ports() {
+            return Vec::new();
+        }
+        let switch = self.graph.switch_of(input);
+        let first = self.graph.first_port(switch);
+        let is_of_switch =
+            |port: &u32| *port < self.graph.switch_ports() && self.graph.switch_of(*port) == switch;
+        let holds = |output: &u32| {
+            (0..own.ports.classes()).any(|class| {
+                let behind = &self.packets.behind;
+                let mut left = own.ports.waiting(*output, class);
+                let mut next = own.ports.oldest(*output, class);
+                while let Some(id) = next.filter(|_| left > 0) {
+                    if own.headers[id as usize].input == input {
+                        return true;
+                    }
+                    left -= 1;
+                    next = behind.get(id as usize).copied();
+                }
+                false
+            })
+        };
+        (first..).take_while(is_of_switch).filter(holds).collect()
+    }
+}
+
+/// The name of one end of a cable.
+pub(super) fn end_name(wiring: &Wiring, place: u32) -> String {
+    match place.checked_sub(wiring.ports()) {
+        None => wiring.port_name(place),
+        Some(host) => wiring.host_name(host),
+    }
+}
