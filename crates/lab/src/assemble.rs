@@ -152,6 +152,9 @@ impl Driver {
         site: Site<'_>,
     ) -> Result<Driver, Error> {
         engine::refuse_more_hosts_than_others_count(settings, workload, site)?;
+        workload.map_or(Ok(()), |own| {
+            classed::refuse_what_one_class_does_not_read(settings, own, site.name)
+        })?;
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
         if settings.carries_messages(workload) {

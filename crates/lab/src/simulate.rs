@@ -396,7 +396,11 @@ impl ChannelRun {
 
     /// Packets generated as a fraction of what the links carry.
     pub fn offered_load(&self) -> f64 {
-        self.load(self.observations.generated, self.until.since(Time::ZERO))
+        let time = self.until.since(Time::ZERO);
+        if let Some(offered) = self.network.as_ref().and_then(|network| network.offered) {
+            return offered.0 as f64 / (time.0 as f64 * f64::from(self.hosts));
+        }
+        self.load(self.observations.generated, time)
     }
 
     /// Packets delivered in the measured part, as a fraction of what the links carry.

@@ -56,6 +56,12 @@ const SWITCHES: &[(&str, &str)] = &[
          flow_control = 'credits'\n\
          fabric.k_ary_tree = { arity = 8, levels = 1 }\nroutes.per_connection = 'random'",
     ),
+    ("shared_buffer", "switch.shared_buffer = { latency = '90 ns', memory = '1 GB' }"),
+    (
+        "shared_buffer",
+        "switch.shared_buffer = { latency = '90 ns', memory = '100 kB', \
+         classes.0.pfc = { threshold.static = { xoff = '1 kB', xon = '500 B' } } }",
+    ),
     (
         "crossbar",
         "switch.crossbar = { latency = '90 ns', contention = 'drop' }\n\
@@ -92,6 +98,10 @@ const FURTHER: &[&str] = &[
      fabric.k_ary_tree = { arity = 2, levels = 3 }\n\
      switches.'0.1'.output_queued = { latency = '90 ns' }\n\
      switches.'2.0'.output_queued = { latency = '90 ns' }",
+    "switch.shared_buffer = { latency = '90 ns', memory = '100 kB', \
+     classes.0.pfc = { threshold.dynamic = { alpha = 0.5, below = '250 B' } } }\n\
+     fabric.k_ary_tree = { arity = 2, levels = 3 }\n\
+     switches.'1.0'.output_queued = { latency = '90 ns' }",
     "switch.crossbar = { latency = '90 ns', contention = 'drop' }\n\
      control.request_acknowledge = { timeout = '2 us', outstanding = 4, \
      acknowledgment = '8 B', order = 'resequenced' }",
@@ -99,7 +109,8 @@ const FURTHER: &[&str] = &[
 
 fn run(switch: &str, workload: &str, length: &str, seed: u64) -> ChannelRun {
     // Nothing but its link holds the packets of a host back, so that nothing would read a number.
-    let buffers = if switch.contains("output_queued") { "'unlimited'" } else { "8" };
+    let is_unlimited = switch.contains("output_queued") || switch.contains("shared_buffer");
+    let buffers = if is_unlimited { "'unlimited'" } else { "8" };
     let text = format!(
         "[system]\ntitle = 'star'\nhosts = 8\n\
          [channel.c]\npacket = '125 B'\npayload = '100 B'\n\

@@ -42,6 +42,20 @@ pub struct WorkloadSettings {
     /// given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<u8>,
+    /// Size of its packets on the wire, at most that of the channel, which they have if it is not given.
+    /// For traffic in `beside`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet: Option<Bytes>,
+    /// From when on it is offered; from the beginning of the run if not given. For traffic in `beside`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Span>,
+    /// Until when it is offered; to the end of the run if not given. For traffic in `beside`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Span>,
+    /// Further traffic of the same hosts by name, each with settings of its own, but no messages and no
+    /// sources that wait for the fabric. For channels with `shared_buffer` switches.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub beside: BTreeMap<String, WorkloadSettings>,
     /// What makes a host hand over a packet.
     #[serde(default)]
     pub source: SourceSettings,

@@ -8,13 +8,13 @@ use weft_fabric::switch::shared_buffer::{
     SwitchRule, headroom,
 };
 use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
-use weft_fabric::workload::WorkloadSettings;
-use weft_units::{Bytes, Span};
+use weft_fabric::workload::{ChannelFacts, Feedback, SourceSettings, WorkloadSettings};
+use weft_units::{Bytes, Span, Time};
 
 use super::engine::{Kind, Place};
 use super::{Site, network, refuse};
-use crate::composition::ChannelSettings;
-use crate::drive::engine::ClassedParts;
+use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::drive::engine::{ClassedParts, Traffic};
 use crate::error::Error;
 
 /// Where the key of a switch is, with its settings by class.
@@ -33,27 +33,12 @@ pub(super) fn parts(
     kinds: &[(Kind<'_>, String)],
     site: Site<'_>,
 ) -> Result<Option<ClassedParts>, Error> {
-    let class = workload.and_then(|own| own.class);
     if !kinds.iter().any(|(kind, _)| matches!(kind, Kind::Buffer(_))) {
-        return match class {
-            None => Ok(None),
-            Some(class) => Err(Error::Assembly {
-                key: format!("workload.{}.class", site.name),
-                value: class.to_string(),
-                accepted: "it only where a switch tells classes apart (switch.shared_buffer)"
-                    .to_owned(),
-            }),
-        };
+        return Ok(None);
     }
     refuse_what_does_not_fit(settings, kinds, site.name)?;
-    let class = class.unwrap_or(0);
-    if usize::from(class) >= MOST_CLASSES {
-        return Err(Error::Assembly {
-            key: format!("workload.{}.class", site.name),
-            value: class.to_string(),
-            accepted: format!("a class in 0..={}", MOST_CLASSES - 1),
-        });
-    }
+    let class = workload.map_or(Ok(0), |own| class_of(own, "", site.name))?;
+    let traffic = workload.map_or_else(|| Ok(Vec::new()), |own| traffic(settings, own, site))?;
     let links = wiring.links(&settings.link);
     if links.iter().any(|link| link.span(PAUSE_FRAME) == Span::ZERO) {
         let accepted = "a rate at which 64 bytes take a picosecond or more";
@@ -74,7 +59,8 @@ pub(super) fn parts(
         });
     }
     let of_switches = listed.iter().flatten().map(|own| own.classes.len()).max().unwrap_or(1);
-    let classes = of_switches.max(usize::from(class) + 1);
+    let of_traffic = traffic.iter().map(|own| own.class).chain([class]).max().unwrap_or(0);
+    let classes = of_switches.max(usize::from(of_traffic) + 1);
     listed
         .iter_mut()
         .flatten()
@@ -116,9 +102,106 @@ pub(super) fn parts(
         hosts: hosts.map_or(Vec::new(), |own| own.classes.iter().map(|own| own.schedule).collect()),
         class,
         overhead: settings.overhead(),
+        traffic,
         has_telemetry: false,
         sample: site.sample,
     }))
+}
+
+/// The class of a workload, whose key below that of the channel is `below`.
+fn class_of(workload: &WorkloadSettings, below: &str, name: &str) -> Result<u8, Error> {
+    let class = workload.class.unwrap_or(0);
+    if usize::from(class) < MOST_CLASSES {
+        return Ok(class);
+    }
+    let accepted = format!("a class in 0..={}", MOST_CLASSES - 1);
+    refuse_in_workload(name, &format!("{below}class"), &class.to_string(), &accepted)
+}
+
+fn refuse_in_workload<T>(name: &str, key: &str, value: &str, accepted: &str) -> Result<T, Error> {
+    Err(Error::Assembly {
+        key: format!("workload.{name}.{key}"),
+        value: value.to_owned(),
+        accepted: accepted.to_owned(),
+    })
+}
+
+/// Only switches that tell classes apart read some settings of a workload, and some are those of further
+/// traffic.
+pub(super) fn refuse_what_one_class_does_not_read(
+    settings: &ChannelSettings,
+    workload: &WorkloadSettings,
+    name: &str,
+) -> Result<(), Error> {
+    let mut switches = settings.switches.values().chain([&settings.switch]);
+    if !switches.any(|own| matches!(own, SwitchSettings::SharedBuffer(_))) {
+        let given = [("class", workload.class.is_some()), ("beside", !workload.beside.is_empty())];
+        if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
+            let accepted = "it only where a switch tells classes apart (switch.shared_buffer)";
+            refuse_in_workload(name, key, "given", accepted)?;
+        }
+    }
+    let of_further = [
+        ("packet", workload.packet.is_some()),
+        ("start", workload.start.is_some()),
+        ("end", workload.end.is_some()),
+    ];
+    match of_further.iter().find(|(_, given)| *given) {
+        Some((key, _)) => {
+            let accepted =
+                format!("it only in further traffic (workload.{name}.beside.NAME.{key})");
+            refuse_in_workload(name, key, "given", &accepted)
+        }
+        None => Ok(()),
+    }
+}
+
+/// The traffic beside the first.
+fn traffic(
+    settings: &ChannelSettings,
+    workload: &WorkloadSettings,
+    site: Site<'_>,
+) -> Result<Vec<Traffic>, Error> {
+    let mut all = Vec::with_capacity(workload.beside.len());
+    for (name, own) in &workload.beside {
+        let below = format!("beside.{name}.");
+        let refuse = |key: &str, value: &str, accepted: &str| {
+            refuse_in_workload(site.name, &format!("{below}{key}"), value, accepted)
+        };
+        if own.message.is_some() || !own.beside.is_empty() {
+            let key = if own.message.is_some() { "message" } else { "beside" };
+            refuse(key, "given", "no such setting in further traffic, whose packets come alone")?;
+        }
+        let (packet, overhead) = (own.packet.unwrap_or(settings.packet), settings.overhead());
+        if packet > settings.packet || packet < overhead || packet == Bytes(0) {
+            let least = overhead.max(Bytes(1));
+            let accepted =
+                format!("{least} to {}, the largest packet of the channel", settings.packet);
+            refuse("packet", &packet.to_string(), &accepted)?;
+        }
+        let facts = ChannelFacts {
+            name: &format!("{}.beside.{name}", site.name),
+            hosts: site.hosts,
+            packet,
+            packet_span: settings.link.span(packet),
+            slot_span: None,
+        };
+        let sources = own.build(&facts, site.streams)?;
+        let waits = sources.iter().any(|own| own.feedback() != Feedback::None);
+        if waits || matches!(own.source, SourceSettings::Streams(_)) {
+            let accepted = "open_loop, paced or list, which do not wait for the fabric";
+            refuse("source", "given", accepted)?;
+        }
+        all.push(Traffic {
+            sources,
+            class: class_of(own, &below, site.name)?,
+            packet,
+            payload: Bytes(packet.0 - overhead.0),
+            start: own.start.unwrap_or(Span::ZERO),
+            end: own.end.map_or(site.until, |end| Time::ZERO + end),
+        });
+    }
+    Ok(all)
 }
 
 /// Which settings, and other switches, have no meaning there.

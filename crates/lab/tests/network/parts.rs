@@ -92,7 +92,7 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
 
 /// A random connected wiring: switch `n` has a cable to a random earlier one, some more cables
 /// close cycles, every switch has two hosts, and each cable a rate and a length of its own.
-fn random_table(links: &[(usize, u32, u32)], more: &[(usize, usize)]) -> (String, u32) {
+pub(super) fn random_table(links: &[(usize, u32, u32)], more: &[(usize, usize)]) -> (String, u32) {
     let switches = links.len() + 1;
     let mut used = vec![0; switches];
     let mut take = |switch: usize| {

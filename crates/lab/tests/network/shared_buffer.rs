@@ -60,3 +60,127 @@ fn a_full_memory_drops() {
     assert!(run.observations.dropped(Drop::Overflow) > 100);
     assert_eq!(column(&run, "class_0_dropped"), run.observations.dropped(Drop::Overflow) as f64);
 }
+
+/// Two inputs to one output at 100 Gbit/s, with pauses at 3000 bytes from an input.
+///
+/// Hosts 0 and 1 send 20 packets each to host 2 from 1 us on, one every 80 ns. The k-th of each (from 0) is
+/// in the memory at 1000 + 80 (k + 1) + 10 + 300 = 1390 + 80 k ns. The output takes one every 80 ns, from
+/// host 0 and host 1 in turn, from 1390 ns on, and frees it 80 ns later. Input 0 holds 1, 1, 2, 2, 3, 3
+/// packets as they come, where what has left at that instant is gone before; input 1 holds 1, 2, 2, 3, 3 and
+/// then 4. So input 1 pauses first: with its packet k = 5, at 1790 ns. Nothing else is sent to its host, so that
+/// the pause is on the cable for 64 x 80 ps = 5.12 ns from then on, 10 ns along it, and is heeded at
+/// 1805.12 ns.
+#[test]
+fn a_pause_is_sent_when_a_packet_does_not_fit_and_heeded_when_it_came() {
+    let flows: Vec<String> = (0..20)
+        .flat_map(|_| [0, 1])
+        .map(|from| format!("{{ time = '1 us', from = {from}, to = 2 }}"))
+        .collect();
+    let list = format!("source.list = [{}]", flows.join(", "));
+    let pfc = "{ threshold.static = { xoff = '3000 B', xon = '2000 B' } }";
+    let switch =
+        format!("memory = '100 kB', forwarding = 'store_and_forward', classes.0.pfc = {pfc}");
+    // The run ends where the pause has just been heeded.
+    let at = |end: &str| star(3, &switch, &list, end);
+    let before = at("1805119 ps");
+    assert!(before.network.as_ref().expect("a report").pauses.is_empty());
+    let after = at("1805121 ps");
+    let pauses = &after.network.as_ref().expect("a report").pauses;
+    let shown: Vec<_> =
+        pauses.iter().map(|own| (own.stopped.as_str(), own.class, own.stops)).collect();
+    assert_eq!(shown, [("host 1", 0, 1)]);
+    assert_eq!(pauses[0].time, Span(1));
+    // In the end all are there, and the cable that paused was paused for some time.
+    let whole = at("20 us");
+    assert_eq!((whole.observations.delivered, whole.observations.abandoned), (40, 0));
+    assert!(column(&whole, "class_0_pauses") >= 2.0 && column(&whole, "class_0_paused_us") > 0.1);
+}
+
+/// A class that is strict waits for the packet that is being sent and for its own; at a single server
+/// with Poisson arrivals and constant service its mean wait is `R / (1 - a)`, that of the other
+/// `R / ((1 - a) (1 - a - b))`, where `a` and `b` are their loads and `R = (a + b) s / 2` what is left of the
+/// service met (Cobham 1954, for M/D/1).
+#[test]
+fn strict_priority_waits_as_queueing_theory_says() {
+    let (urgent, usual) = (0.3, 0.4);
+    let switch =
+        "memory = '100 MB', classes.1.schedule = 'strict', classes.0.limit.bytes = '90 MB'";
+    // Sixteen hosts send to one, so that the cable to it is the only one that is full.
+    let hosts = 16;
+    let share = |load: f64| load / f64::from(hosts - 1);
+    let flows: Vec<String> =
+        (1..hosts).map(|from| format!("{{ from = {from}, to = 0 }}")).collect();
+    let flows = flows.join(", ");
+    let workload = format!(
+        "load = {:.9}\npattern.flows = [{flows}]\n\
+         beside.urgent = {{ class = 1, load = {:.9}, pattern.flows = [{flows}] }}",
+        share(usual),
+        share(urgent)
+    );
+    let run = star(hosts, switch, &workload, "20 ms");
+    // Without waiting: 80 ns, two cables, and the switch. At the hosts nearly nothing waits.
+    let (service, least) = (0.08, 0.4);
+    let left = (urgent + usual) * service / 2.0;
+    let expected = [left / ((1.0 - urgent) * (1.0 - urgent - usual)), left / (1.0 - urgent)];
+    for (class, expected) in expected.into_iter().enumerate() {
+        let mean = column(&run, &format!("class_{class}_one_way_mean_us"));
+        let at_host = (urgent + usual) / 15.0 * service / 2.0;
+        let wait = mean - least - at_host;
+        assert!((wait - expected).abs() < 0.03 * expected + 0.002, "{class}: {wait}, {expected}");
+    }
+}
+
+/// Classes that want more than there is get shares of bytes by their weights, whatever their sizes.
+#[test]
+fn weighted_classes_share_a_full_cable() {
+    let switch = "memory = '100 kB', classes.0.schedule.weight = 1, classes.1.schedule.weight = 3";
+    let workload = "load = 1.0\npattern.flows = [{ from = 0, to = 3 }]\n\
+                    beside.small = { class = 1, load = 1.0, packet = '300 B', \
+                    pattern.flows = [{ from = 1, to = 3 }, { from = 1, to = 3 }] }";
+    let run = star(4, switch, workload, "2 ms");
+    let [one, three] = [0, 1].map(|class| column(&run, &format!("class_{class}_mb_per_s")));
+    // Payload is 950 of 1000 and 250 of 300 bytes.
+    let share = (three / 250.0 * 300.0) / (one / 950.0 * 1000.0);
+    assert!((share - 3.0).abs() < 0.05, "{share}");
+}
+
+/// RED marks with the probability of its line: at a constant queue of 59 kB between 20 and 100 kB with
+/// `pmax` 0.4, every fifth packet, or 0.195 of them.
+#[test]
+fn marks_come_with_the_probability_of_the_line() {
+    for (law, low, high) in [
+        ("red = { kmin = '20 kB', kmax = '100 kB', pmax = 0.4 }", 0.19, 0.21),
+        ("step.threshold = '57 kB'", 0.99, 1.0),
+        ("step.threshold = '61 kB'", 0.0, 0.001),
+    ] {
+        for at in ["enqueue", "dequeue"] {
+            // The queue fills up to its limit and stays there, as more comes than leaves.
+            let switch = format!(
+                "memory = '1 MB', classes.0 = {{ limit.bytes = '61 kB', \
+                 ecn = {{ at = '{at}', law.{law} }} }}"
+            );
+            let workload = "load = 1.0\narrivals = 'constant'\n\
+                            pattern.flows = [{ from = 0, to = 3 }, { from = 1, to = 3 }, \
+                            { from = 2, to = 3 }]";
+            let run = star(4, &switch, workload, "4 ms");
+            let share = column(&run, "class_0_marked") / run.observations.delivered as f64;
+            assert!((low..=high).contains(&share), "{law} at {at}: {share}");
+        }
+    }
+}
+
+/// What finds its queue full goes on as a header of 64 bytes, ahead of what waits; nothing is dropped.
+#[test]
+fn trimmed_headers_arrive_ahead() {
+    let switch = "memory = '1 MB', classes.0 = { limit.bytes = '8 kB', \
+                  trim = { header = '64 B', class = 7 } }, classes.7.schedule = 'strict'";
+    let workload = "load = 1.0\npattern.flows = [{ from = 0, to = 3 }, { from = 1, to = 3 }, \
+                    { from = 2, to = 3 }]";
+    let run = star(4, switch, workload, "1 ms");
+    let trimmed = run.observations.dropped(Drop::Trimmed);
+    assert_eq!(run.observations.dropped(Drop::Overflow), 0);
+    // Two of three are cut, but for what their headers take.
+    let share = trimmed as f64 / (trimmed + run.observations.delivered) as f64;
+    assert!((0.66..0.71).contains(&share), "{share}");
+    assert!(column(&run, "class_0_trimmed") >= trimmed as f64);
+}

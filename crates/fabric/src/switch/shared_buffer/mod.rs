@@ -9,6 +9,7 @@ mod header;
 mod headroom;
 mod memory;
 mod ports;
+mod rule;
 mod settings;
 mod telemetry;
 mod turns;

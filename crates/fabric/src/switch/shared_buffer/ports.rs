@@ -9,12 +9,11 @@ use weft_kernel::Stream;
 use weft_units::{Bytes, Span, Time};
 
 use super::memory::{Admission, Memory};
-use super::settings::{
-    ClassSettings, EcnLaw, EcnSettings, Forwarding, MarkAt, ScheduleSettings, TrimSettings,
-};
+use super::rule::{Link, Rule, mark, response};
+use super::settings::{ClassSettings, Forwarding, MarkAt, ScheduleSettings};
 use super::telemetry::{HopTelemetry, Telemetry};
 use super::turns::{Sharing, Turn};
-use super::{Header, MOST_CLASSES, PAUSE_FRAME};
+use super::{Header, PAUSE_FRAME};
 use crate::fabric::{Peer, Wiring};
 use crate::link::LinkSettings;
 use crate::switch::Chain;
@@ -145,39 +144,6 @@ struct Queue {
     chain: Chain,
     packets: u32,
     bytes: u64,
-}
-
-/// What all ports of a switch have, or all hosts.
-#[derive(Debug)]
-struct Rule {
-    first: u32,
-    latency: Span,
-    is_fifo: bool,
-    most: u32,
-    sharing: Sharing,
-    ecn: [Option<EcnSettings>; MOST_CLASSES],
-    trim: [Option<TrimSettings>; MOST_CLASSES],
-    memory: Option<Memory>,
-    random: Option<Stream>,
-}
-
-/// A kind of link, with what it does to the sizes that nearly all packets have.
-#[derive(Clone, Debug)]
-struct Link {
-    settings: LinkSettings,
-    packet: (u32, Span),
-    small: Span,
-}
-
-impl Link {
-    #[inline]
-    fn span(&self, size: u32) -> Span {
-        match size {
-            _ if size == self.packet.0 => self.packet.1,
-            64 => self.small,
-            _ => self.settings.span(Bytes(size.into())),
-        }
-    }
 }
 
 impl Ports {
@@ -550,54 +516,3 @@ impl Ports {
 
 /// What a class without packets shows of its oldest.
 const NOTHING: Header = Header { flow: 0, size: 0, payload: 0, input: 0, class: 0, bits: 0 };
-
-impl Rule {
-    fn new(first: u32, sharing: Sharing, own: Option<SwitchRule>) -> Rule {
-        let mut rule = Rule {
-            first,
-            latency: Span::ZERO,
-            is_fifo: false,
-            most: u32::MAX,
-            sharing,
-            ecn: [const { None }; MOST_CLASSES],
-            trim: [None; MOST_CLASSES],
-            memory: None,
-            random: None,
-        };
-        let Some(own) = own else { return rule };
-        for (class, settings) in own.classes.iter().enumerate().take(MOST_CLASSES) {
-            rule.ecn[class].clone_from(&settings.ecn);
-            rule.trim[class] = settings.trim;
-        }
-        rule.is_fifo = own.classes.is_empty();
-        let (latency, most, memory, random) = (own.latency, own.most, own.memory, Some(own.random));
-        Rule { latency, most, memory, random, ..rule }
-    }
-}
-
-/// The longest response that any class of a switch counts on.
-fn response(rule: &SwitchRule) -> Span {
-    let of_class = |own: &ClassSettings| own.pfc.as_ref().map_or(Span::ZERO, |pfc| pfc.response);
-    rule.classes.iter().map(of_class).max().unwrap_or(Span::ZERO)
-}
-
-/// Marks a packet behind or before so many bytes, if the law says so and its transport hears it.
-#[inline]
-fn mark(ecn: &EcnSettings, bytes: u64, header: &mut Header, random: Option<&mut Stream>) -> bool {
-    if !header.has(Header::ECN_CAPABLE) {
-        return false;
-    }
-    let is_marked = match &ecn.law {
-        EcnLaw::Step { threshold } => bytes > threshold.0,
-        EcnLaw::Red { kmin, .. } if bytes <= kmin.0 => false,
-        EcnLaw::Red { kmax, .. } if bytes > kmax.0 => true,
-        EcnLaw::Red { kmin, kmax, pmax } => {
-            let share = (bytes - kmin.0) as f64 / (kmax.0 - kmin.0) as f64;
-            random.is_some_and(|random| random.chance(pmax.get() * share))
-        }
-    };
-    if is_marked {
-        header.bits |= Header::MARKED;
-    }
-    is_marked
-}

@@ -24,6 +24,7 @@
 mod carrier;
 mod classed;
 mod clocks;
+mod ending;
 mod feed;
 mod limits;
 mod memory;
@@ -41,7 +42,6 @@ use weft_fabric::workload::Source;
 use weft_kernel::{Event, Halt, Stopped};
 use weft_units::{Bytes, Limit, Span, Time};
 
-use super::Channel;
 use super::carrier::MessageId;
 use classed::Classed;
 use clocks::Clocks;
@@ -50,7 +50,7 @@ use packets::{Packet, Packets, Way};
 use parts::Parts;
 use supply::{Handed, Supply};
 
-pub use classed::{ClassedParts, PauseRow};
+pub use classed::{ClassedParts, PauseRow, Traffic};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 
 /// What a channel is made of.
@@ -537,23 +537,6 @@ impl Engine {
             self.parts.delivered.push(instants);
         }
     }
-
-    /// Packets that have not left their hosts.
-    fn waiting_in_hosts(&self) -> u64 {
-        let classed = self.classed.as_ref().map_or(0, |own| own.waiting_in_hosts());
-        self.graph.waiting_in_hosts() + classed + self.started_later()
-    }
-
-    /// Packets whose start is known and has not come. Each link sends one after another, so that
-    /// they follow from when it will be free.
-    fn started_later(&self) -> u64 {
-        let after = |host| {
-            let port = self.graph.host_port(host);
-            let rest = self.graph.free(port).since(self.now).0.saturating_sub(1);
-            rest / self.graph.span(port).0
-        };
-        (0..self.graph.hosts()).map(after).sum()
-    }
 }
 
 /// Observes a delivery, and shows it.
@@ -568,45 +551,4 @@ fn complete(seen: &mut Observations, one: &Instants, watch: &mut impl FnMut(Deli
 fn give_up(seen: &mut Observations, (now, from, why): (Time, u32, Drop)) {
     seen.drop(why, now);
     seen.abandon_from(from as usize, now);
-}
-
-impl Channel for Engine {
-    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        self.run_watched(until, halt, |_| {})
-    }
-
-    fn backlog(&self) -> u64 {
-        let waiting = match self.memories.is_on {
-            true => self.memories.held().0,
-            false => self.waiting_in_hosts(),
-        };
-        waiting + self.supply.unfed()
-    }
-
-    fn in_flight(&self) -> u64 {
-        if self.memories.is_on {
-            return self.memories.held().1;
-        }
-        self.packets.len() as u64 - self.waiting_in_hosts()
-    }
-
-    fn observations_mut(&mut self) -> Option<&mut Observations> {
-        Some(&mut self.observations)
-    }
-
-    fn network(&self) -> Option<NetworkReport> {
-        self.report().or_else(|| self.report_classes())
-    }
-
-    fn overrun(&self) -> Option<&str> {
-        self.overrun.as_deref()
-    }
-
-    fn into_observations(self) -> Observations {
-        let waiting = self.started_later();
-        let mut observations = self.observations.with_busy(self.graph.busy());
-        // They were counted when their start was known, which lies beyond the end.
-        observations.attempts = observations.attempts.saturating_sub(waiting);
-        observations
-    }
 }

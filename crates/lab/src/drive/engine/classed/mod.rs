@@ -7,6 +7,7 @@
 //! what comes at once.
 
 mod report;
+mod traffic;
 mod waiting;
 
 use weft_fabric::fabric::Wiring;
@@ -24,6 +25,7 @@ use super::{Delivery, Engine, Handed, complete, give_up};
 use crate::drive::carrier::MessageId;
 
 pub use report::PauseRow;
+pub use traffic::Traffic;
 
 /// What switches do where packets have sizes and classes of their own.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub struct ClassedParts {
     pub class: u8,
     /// What a packet has on the wire besides its payload.
     pub overhead: Bytes,
+    /// What hosts hand over besides.
+    pub traffic: Vec<Traffic>,
     /// Whether switches write into packets what they know.
     pub has_telemetry: bool,
     /// How often queues are noted; never if absent.
@@ -53,8 +57,13 @@ pub(super) struct Classed {
     telemetry: Option<Vec<Telemetry>>,
     class: u8,
     overhead: u32,
+    traffic: Vec<Traffic>,
     sample: Option<Span>,
     samples: Vec<super::SampleRow>,
+    /// How long all that was handed over takes on the links of its hosts, and what was delivered since
+    /// records began.
+    offered: Span,
+    carried: Span,
     /// How long each port was busy at the last sample.
     busy_before: Vec<Span>,
     hosts: u32,
@@ -76,8 +85,11 @@ impl Classed {
             telemetry: has_telemetry.then(Vec::new),
             class: parts.class,
             overhead: parts.overhead.0 as u32,
+            traffic: parts.traffic,
             sample: parts.sample,
             samples: Vec::new(),
+            offered: Span::ZERO,
+            carried: Span::ZERO,
             busy_before: vec![Span::ZERO; if parts.sample.is_some() { ports } else { 0 }],
             hosts: wiring.hosts(),
             switch_ports: wiring.ports(),
@@ -99,6 +111,7 @@ impl Engine {
         if self.is_sampled() {
             self.schedule(Time::ZERO, self.places.samples, 0);
         }
+        self.begin_traffic();
     }
 
     /// Whether queues are noted at intervals, which is done for the whole.
@@ -123,7 +136,10 @@ impl Engine {
         } else if place < places.edges {
             self.heed(now, place - places.signals, item as u8);
         } else if place < places.wakes {
-            self.generate_classed(now, place - places.generates);
+            match item {
+                0 => self.generate_classed(now, place - places.generates),
+                number => self.generate_beside(now, place - places.generates, number),
+            }
         } else if place >= places.samples {
             self.sample_classed(now);
         } else if let Some(feed) = self.supply.messages() {
@@ -174,6 +190,7 @@ impl Engine {
             telemetry[id as usize].clear();
         }
         let port = self.graph.host_port(host);
+        own.offered += own.ports.span(port, header.size);
         self.line_up(now, port, id);
     }
 
@@ -302,13 +319,16 @@ impl Engine {
 
     /// The last byte of a packet is at its target.
     fn deliver_classed(&mut self, now: Time, host: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
-        let Some(own) = &self.classed else { return };
+        let Some(own) = &mut self.classed else { return };
         let header = own.headers[id as usize];
         if header.has(Header::TRIMMED) {
             return self.give_up_classed(now, (id, Drop::Trimmed));
         }
         let Way { hops, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
+        if now >= self.observations.from {
+            own.carried += own.ports.span(self.graph.host_port(from), header.size);
+        }
         let spent = self.packets.spent(id).copied().unwrap_or_default();
         self.packets.remove(id);
         if let Some(time) = self.supply.arrived(now, (from, host), message) {

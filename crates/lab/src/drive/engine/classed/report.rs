@@ -26,9 +26,17 @@ pub struct PauseRow {
 impl Engine {
     /// What was noted of traffic classes, at the end of a run.
     pub(in crate::drive::engine) fn report_classes(&self) -> Option<NetworkReport> {
-        let samples = self.classed.as_ref()?.samples.clone();
+        let own = self.classed.as_ref()?;
+        let (samples, carried, offered) = (own.samples.clone(), own.carried, Some(own.offered));
         let (pauses, classes) = (self.pause_rows(), self.class_columns());
-        Some(NetworkReport { pauses, classes, samples, ..NetworkReport::default() })
+        Some(NetworkReport {
+            pauses,
+            classes,
+            samples,
+            carried,
+            offered,
+            ..NetworkReport::default()
+        })
     }
 
     /// Who paused whom.

@@ -34,6 +34,9 @@ pub struct NetworkReport {
     pub most_completions: u64,
     /// How long all delivered messages take on a link.
     pub carried: Span,
+    /// How long all that was handed over takes there, over the whole run, where packets have sizes of
+    /// their own.
+    pub offered: Option<Span>,
 }
 
 /// One stream.

@@ -1,0 +1,100 @@
+//! What all ports of a switch have, and how long packets take on a kind of link.
+
+use weft_kernel::Stream;
+use weft_units::{Bytes, Span};
+
+use super::memory::Memory;
+use super::ports::SwitchRule;
+use super::settings::{ClassSettings, EcnLaw, EcnSettings, TrimSettings};
+use super::turns::Sharing;
+use super::{Header, MOST_CLASSES};
+use crate::link::LinkSettings;
+
+/// What all ports of a switch have, or all hosts.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub first: u32,
+    pub latency: Span,
+    pub is_fifo: bool,
+    pub most: u32,
+    pub sharing: Sharing,
+    pub ecn: [Option<EcnSettings>; MOST_CLASSES],
+    pub trim: [Option<TrimSettings>; MOST_CLASSES],
+    pub memory: Option<Memory>,
+    pub random: Option<Stream>,
+}
+
+/// A kind of link, with what it does to the sizes that nearly all packets have.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub settings: LinkSettings,
+    pub packet: (u32, Span),
+    pub small: Span,
+}
+
+impl Link {
+    #[inline]
+    pub fn span(&self, size: u32) -> Span {
+        match size {
+            _ if size == self.packet.0 => self.packet.1,
+            64 => self.small,
+            _ => self.settings.span(Bytes(size.into())),
+        }
+    }
+}
+
+impl Rule {
+    pub fn new(first: u32, sharing: Sharing, own: Option<SwitchRule>) -> Rule {
+        let mut rule = Rule {
+            first,
+            latency: Span::ZERO,
+            is_fifo: false,
+            most: u32::MAX,
+            sharing,
+            ecn: [const { None }; MOST_CLASSES],
+            trim: [None; MOST_CLASSES],
+            memory: None,
+            random: None,
+        };
+        let Some(own) = own else { return rule };
+        for (class, settings) in own.classes.iter().enumerate().take(MOST_CLASSES) {
+            rule.ecn[class].clone_from(&settings.ecn);
+            rule.trim[class] = settings.trim;
+        }
+        rule.is_fifo = own.classes.is_empty();
+        let (latency, most, memory, random) = (own.latency, own.most, own.memory, Some(own.random));
+        Rule { latency, most, memory, random, ..rule }
+    }
+}
+
+/// The longest response that any class of a switch counts on.
+pub(super) fn response(rule: &SwitchRule) -> Span {
+    let of_class = |own: &ClassSettings| own.pfc.as_ref().map_or(Span::ZERO, |pfc| pfc.response);
+    rule.classes.iter().map(of_class).max().unwrap_or(Span::ZERO)
+}
+
+/// Marks a packet behind or before so many bytes, if the law says so and its transport hears it.
+#[inline]
+pub(super) fn mark(
+    ecn: &EcnSettings,
+    bytes: u64,
+    header: &mut Header,
+    random: Option<&mut Stream>,
+) -> bool {
+    if !header.has(Header::ECN_CAPABLE) {
+        return false;
+    }
+    let is_marked = match &ecn.law {
+        EcnLaw::Step { threshold } => bytes > threshold.0,
+        EcnLaw::Red { kmin, .. } if bytes <= kmin.0 => false,
+        EcnLaw::Red { kmax, .. } if bytes > kmax.0 => true,
+        EcnLaw::Red { kmin, kmax, pmax } => {
+            let share = (bytes - kmin.0) as f64 / (kmax.0 - kmin.0) as f64;
+            random.is_some_and(|random| random.chance(pmax.get() * share))
+        }
+    };
+    if is_marked {
+        header.bits |= Header::MARKED;
+    }
+    is_marked
+}

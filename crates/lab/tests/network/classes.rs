@@ -1,0 +1,246 @@
+//! Channels with traffic classes, bare: the headroom of a pause to the byte, and random compositions, in
+//! which nothing is lost but by a rule and every division shows the same bytes.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use weft_fabric::fabric::{FabricSettings, Peer, Routes, RoutesSettings};
+use weft_fabric::graph::SwitchParts;
+use weft_fabric::link::{FlowControl, LinkSettings};
+use weft_fabric::measure::{Drop, Observations};
+use weft_fabric::switch::shared_buffer::{
+    ClassSettings, HeadroomParts, Memory, MemoryParts, SwitchRule, headroom,
+};
+use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
+use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
+use weft_kernel::{Halt, Streams};
+use weft_lab::drive::Channel as _;
+use weft_lab::drive::engine::{ClassedParts, ConnectionParts, Engine, EngineParts, Traffic};
+use weft_units::{Bytes, Limit, Span, Time};
+
+use super::parts::random_table;
+
+#[derive(serde::Deserialize)]
+struct Parts {
+    fabric: FabricSettings,
+    routes: RoutesSettings,
+    link: LinkSettings,
+    switch: SharedBufferSettings,
+    /// Every switch whose number has no bit in `shared`.
+    other: OutputQueuedSettings,
+    shared: u32,
+    workload: WorkloadSettings,
+    beside: BTreeMap<String, WorkloadSettings>,
+}
+
+const PACKET: Bytes = Bytes(1000);
+
+/// A channel of packets of up to 1000 bytes that ends at `until`; an input keeps so much less for pauses than
+/// it should.
+fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Engine {
+    let parts: Parts = toml::from_str(text).expect(text);
+    let streams = Streams::new(seed);
+    let wiring = parts.fabric.wiring(hosts, parts.link.rate).expect(text);
+    let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
+    let facts = |name, packet| ChannelFacts {
+        name,
+        hosts,
+        packet,
+        packet_span: parts.link.span(packet),
+        slot_span: None,
+    };
+    let mut by_class = parts.switch.by_class().expect(text);
+    by_class.resize(8, ClassSettings::default());
+    let links = wiring.links(&parts.link);
+    let kept = |port: u32, class: &ClassSettings| match (&class.pfc, wiring.peer(port)) {
+        (None, _) | (_, Peer::Unused) => Bytes(0),
+        (Some(pfc), _) => {
+            let (link, latency) = (&links[wiring.link_of(port)], parts.switch.latency);
+            let own = HeadroomParts { link, packet: PACKET, response: pfc.response, latency };
+            Bytes(headroom(own).0 - less)
+        }
+    };
+    let switches: Vec<SwitchRule> = (0..wiring.switches())
+        .map(|number| {
+            let random = streams.stream("c.marks", number as usize);
+            if parts.shared >> number & 1 == 0 {
+                let most = parts.other.buffers.count().map_or(u32::MAX, |count| count.get());
+                let (latency, forwarding) = (parts.other.latency, Default::default());
+                let classes = Vec::new();
+                return SwitchRule { latency, forwarding, most, classes, memory: None, random };
+            }
+            let ports = wiring.ports_of(number);
+            let of_port = |own| {
+                let port = wiring.port(number, own);
+                by_class.iter().map(move |class| (port, class))
+            };
+            let headroom = (0..ports).flat_map(of_port).map(|(port, own)| kept(port, own));
+            SwitchRule {
+                latency: parts.switch.latency,
+                forwarding: parts.switch.forwarding,
+                most: u32::MAX,
+                classes: by_class.clone(),
+                memory: Some(Memory::new(MemoryParts {
+                    memory: parts.switch.memory,
+                    ports: ports as usize,
+                    classes: &by_class,
+                    headroom: headroom.collect(),
+                })),
+                random,
+            }
+        })
+        .collect();
+    let of_graph = |own: &SwitchRule| {
+        let (latency, buffers) = (own.latency, Limit::Unlimited);
+        SwitchParts::OutputQueued(OutputQueuedSettings { latency, buffers })
+    };
+    let traffic = parts.beside.iter().map(|(name, own)| {
+        let packet = own.packet.unwrap_or(PACKET);
+        Traffic {
+            sources: own.build(&facts(name, packet), &streams).expect(text),
+            class: own.class.unwrap_or(0),
+            packet,
+            payload: Bytes(packet.0 - 50),
+            start: own.start.unwrap_or(Span::ZERO),
+            end: until,
+        }
+    });
+    Engine::new(EngineParts {
+        switches: switches.iter().map(of_graph).collect(),
+        routes,
+        flow: FlowControl { channels: 1, has_credits: false, stop_go: None, quench: None },
+        packet: PACKET,
+        payload: Bytes(950),
+        send_buffers: Limit::Unlimited,
+        sources: parts.workload.build(&facts("c", PACKET), &streams).expect(text),
+        observations: Observations::over(Time(until.0 / 10), until)
+            .of_hosts(hosts as usize)
+            .of_classes(8),
+        until,
+        connections: ConnectionParts::default(),
+        classed: Some(ClassedParts {
+            switches,
+            classes: 8,
+            hosts: by_class.iter().map(|own| own.schedule).collect(),
+            class: parts.workload.class.unwrap_or(0),
+            overhead: Bytes(50),
+            traffic: traffic.collect(),
+            has_telemetry: true,
+            sample: None,
+        }),
+        wiring,
+        link: parts.link,
+    })
+}
+
+/// Everything that a run shows, and what it delivered and dropped because something was full.
+fn shown(mut engine: Engine, until: Time) -> (String, usize, u64) {
+    let mut delivered = Vec::new();
+    assert_eq!(engine.run_watched(until, &Halt::new(), |one| delivered.push(one)), None);
+    let held = (engine.backlog(), engine.in_flight());
+    let report = engine.network();
+    let seen = engine.into_observations();
+    assert_eq!(seen.conserve(held.0 + held.1), Ok(()));
+    let drops = seen.dropped(Drop::Overflow);
+    (format!("{delivered:?}\n{held:?}\n{report:?}\n{seen:?}"), delivered.len(), drops)
+}
+
+/// Host 0 sends to host 2, whose cable is so slow that nothing leaves meanwhile. Its k-th packet (from 0)
+/// leaves at 1000 + 80 k ns and is in the memory at 1390 + 80 k. Three fit below xoff; the fourth, at 1630, brings
+/// a pause about. Hosts 1 and 3 keep the cable back to host 0 busy: a packet of 80 ns begins on it at 1630. The
+/// pause leaves from 1710 on, takes 5.12 ns and the 10 ns of the cable, and is heeded 74.88 ns later, at
+/// 1800, when packet 10 has just begun. So packets 3 to 10 come without room below xoff: 8000 bytes. That
+/// is what `headroom` gives: two packets, and at 80 ps a byte 80 + 5.12 + 20 + 74.88 + 300 ns, 6000 bytes.
+#[test]
+fn the_headroom_is_just_enough() {
+    let packets = |from: u32, to: u32, count: usize| {
+        vec![format!("{{ time = '1 us', from = {from}, to = {to} }}"); count]
+    };
+    let list = [packets(0, 2, 20), packets(1, 0, 20), packets(3, 0, 20)].concat().join(", ");
+    let text = format!(
+        "routes.per_packet = 'random'\nshared = 1\nother = {{}}\nbeside = {{}}\n\
+         link = {{ rate = '100 Gbit/s', length = '2 m', delay_per_metre = '5 ns' }}\n\
+         workload = {{ source.list = [{list}] }}\n\
+         [fabric.table]\nswitches = [{{ name = 's', ports = 4 }}]\n\
+         cables = [{{ from = 'host 0', to = 's.0' }}, {{ from = 'host 1', to = 's.1' }}, \
+         {{ from = 'host 2', to = 's.2', link = {{ rate = '1 Gbit/s' }} }}, \
+         {{ from = 'host 3', to = 's.3' }}]\n\
+         [switch]\nlatency = '300 ns'\nmemory = '2 MB'\nforwarding = 'store_and_forward'\n\
+         classes.0.pfc = {{ threshold.static = {{ xoff = '3000 B', xon = '0 B' }}, \
+         response = '74880 ps' }}\n"
+    );
+    let until = Time(1_000_000_000);
+    let run = |less| shown(channel(&text, 4, (1, until), less), until);
+    let (_, delivered, drops) = run(0);
+    assert_eq!((delivered, drops), (60, 0));
+    let (_, delivered, drops) = run(1);
+    assert_eq!((delivered, drops), (59, 1));
+}
+
+/// Classes that lose nothing beside others, of several sizes, over random switches and cables.
+fn compositions() -> impl Strategy<Value = (String, u32, usize)> {
+    let wiring = (
+        prop::collection::vec((0_usize..100, 1_u32..4, 0_u32..200), 1..9),
+        prop::collection::vec((0_usize..100, 0_usize..100), 0..5),
+    );
+    let rule = prop::sample::select(vec![
+        "per_packet = 'random'",
+        "per_packet = 'adaptive'",
+        "per_connection = 'random'",
+    ]);
+    let pause = prop::sample::select(vec![
+        "static = { xoff = '3 kB', xon = '1 kB' }",
+        "static = { xoff = '0 B', xon = '0 B' }",
+        "dynamic = { alpha = 0.125, below = '2 kB' }",
+        "dynamic = { alpha = 1, below = '0 B' }",
+    ]);
+    let lossy = prop::sample::select(vec![
+        "limit.alpha = 0.5",
+        "limit.bytes = '5 kB', trim = { header = '64 B', class = 6 }",
+        "reserved = '1500 B', ecn = { at = 'dequeue', law.step.threshold = '4 kB' }",
+        "ecn = { at = 'enqueue', law.red = { kmin = '1 kB', kmax = '9 kB', pmax = 0.5 } }",
+    ]);
+    let rest = (
+        prop::sample::select(vec!["cut_through", "store_and_forward"]),
+        prop::sample::select(vec!["'strict'", "{ weight = 3 }"]),
+        prop::sample::select(vec![0x3ff_u32, 0x3ff, 0b11_0110_0110]),
+        50_u64..1000,
+    );
+    (wiring, rule, pause, lossy, rest).prop_map(|((links, more), rule, pause, lossy, rest)| {
+        let (forwarding, schedule, shared, packet) = rest;
+        let (table, hosts) = random_table(&links, &more);
+        let text = format!(
+            "routes.{rule}\nshared = {shared}\nother = {{ latency = '40 ns' }}\n\
+             link = {{ rate = '2 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n{table}\n\
+             [switch]\nlatency = '300 ns'\nmemory = '400 kB'\nforwarding = '{forwarding}'\n\
+             classes.0 = {{ {lossy} }}\n\
+             classes.3 = {{ schedule = {schedule}, \
+             pfc = {{ threshold.{pause}, response = '100 ns' }} }}\n\
+             [workload]\nload = 0.5\nclass = 3\n\
+             [beside]\nsmall = {{ load = 0.4, packet = '{packet} B' }}\n\
+             late = {{ class = 3, load = 0.3, packet = '64 B', start = '90 us' }}\n"
+        );
+        (text, hosts, links.len() + 1)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_division_shows_the_same_bytes_and_pauses_lose_nothing(
+        (text, hosts, switches) in compositions(),
+        part in prop::collection::vec(0_u32..4, 10),
+        seed in any::<u64>(),
+    ) {
+        let until = Time(1_000_000_000);
+        let whole = channel(&text, hosts, (seed, until), 0);
+        let (whole, delivered, _) = shown(whole, until);
+        prop_assert!(delivered > 50, "{delivered} packets");
+        let mut divided = channel(&text, hosts, (seed, until), 0);
+        divided.cut(&part[..switches]);
+        let (divided, ..) = shown(divided, until);
+        prop_assert_eq!(&whole, &divided, "{}", text);
+        prop_assert!(whole.contains("(\"class_3_dropped\", 0.0)"), "{}", text);
+    }
+}
