@@ -45,7 +45,7 @@ pub struct RunSettings {
     /// to the length of the run, so it is for short ones.
     pub trace: bool,
     /// How often the load of each cable and the cells that wait for it are noted, for the table
-    /// `samples`, in the first run of a point. For switches with a shared memory.
+    /// `samples`, in the first run of a point. For switches with a shared memory or buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<Span>,
     /// Adds runs to a point until its interval is narrow enough. Without it every point has

@@ -268,6 +268,9 @@ fn memory(
 ) -> Result<Memory, Error> {
     let Listed { own, classes, place } = listed;
     let ports = wiring.ports_of(switch);
+    // A frame speaks of all classes, and is heeded when the slowest of them has to be.
+    let responses = classes.iter().filter_map(|own| own.pfc.as_ref()).map(|pfc| pfc.response);
+    let response = responses.max().unwrap_or(Span::ZERO);
     let mut kept = Vec::with_capacity(ports as usize * classes.len());
     for port in (0..ports).map(|number| wiring.port(switch, number)) {
         for (number, class) in classes.iter().enumerate() {
@@ -278,7 +281,7 @@ fn memory(
             let needed = headroom(HeadroomParts {
                 link: &links[wiring.link_of(port)],
                 packet: settings.packet,
-                response: pfc.response,
+                response,
                 latency: own.latency,
             });
             if let Some(given) = pfc.headroom.filter(|given| *given < needed) {

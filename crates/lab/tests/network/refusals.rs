@@ -1,6 +1,6 @@
 //! What does not fit a fabric, or a star, is refused with its key, its value and what is accepted.
 
-use super::{file, refusal, voq};
+use super::{file, refusal, run, voq};
 
 const TREE: &str = "fabric.k_ary_tree = { arity = 2, levels = 2 }";
 
@@ -162,4 +162,103 @@ fn a_table_that_cannot_be_wired_is_refused_with_its_names() {
         assert!(text.contains(expected), "{expected}: {text}");
         assert!(text.contains("network.toml:"), "{text}");
     }
+}
+
+/// A channel whose switches share a buffer, as `switch` says.
+fn shared(switch: &str, more: &str, workload: &str) -> String {
+    let text = format!("switch.shared_buffer = {{ latency = '90 ns', {switch} }}");
+    file(4, more, workload, "1 ms").replace("switch.output_queued.latency = '90 ns'", &text)
+}
+
+/// Two links of 1 Gbit/s, 8 ns a byte, and 20 ns of cable: headroom for 250 bytes, and for what comes while a
+/// packet (1000 ns), the pause (512 ns) and both ways of the cable (40 ns) and 90 ns pass: 205 bytes. Four
+/// inputs need 1820 bytes, and a packet 125.
+#[test]
+fn a_buffer_that_cannot_hold_its_headroom_is_refused_with_the_number() {
+    let pfc = |more: &str| {
+        format!("classes.0.pfc = {{ threshold.static = {{ xoff = '500 B', xon = '0 B' }}{more} }}")
+    };
+    let memory =
+        |bytes: u32| shared(&format!("memory = '{bytes} B', {}", pfc("")), "", "load = 0.1");
+    let text = refusal(&memory(1944));
+    assert!(text.contains("channel.c.switch.shared_buffer.memory = 1944 B does not fit"), "{text}");
+    assert!(text.contains("at least 1945 B"), "{text}");
+    assert!(text.contains("1820 B of headroom for 4 inputs and classes"), "{text}");
+    assert_eq!(run(&memory(1945), 1).observations.abandoned, 0);
+    let given =
+        shared(&format!("memory = '1 MB', {}", pfc(", headroom = '454 B'")), "", "load = 0.1");
+    let text = refusal(&given);
+    assert!(text.contains("classes.0.pfc.headroom = 454 B does not fit"), "{text}");
+    assert!(text.contains("at least 455 B"), "{text}");
+}
+
+#[test]
+fn settings_of_classes_that_mean_nothing_are_refused() {
+    let of =
+        |switch: &str| refusal(&shared(&format!("memory = '1 MB', {switch}"), "", "load = 0.1"));
+    let pfc = "pfc = { threshold.static = { xoff = '1 kB', xon = '1 kB' } }";
+    let cases = [
+        (of("classes.8 = {}"), "classes = 8", "a class in 0..=7"),
+        (of("classes.x = {}"), "classes = x", "a class in 0..=7"),
+        (
+            of(&format!("classes.2 = {{ {pfc}, reserved = '1 B' }}")),
+            "2 with pfc",
+            "no reserved beside",
+        ),
+        (of("classes.0.trim = { header = '64 B', class = 0 }"), "class = 0", "another class"),
+        (of("classes.0.limit.alpha = 0"), "limit.alpha = 0", "more than 0"),
+        (
+            of("classes.0.pfc = { threshold.static = { xoff = '1 kB', xon = '2 kB' } }"),
+            "xon = 2 kB",
+            "at most xoff",
+        ),
+        (
+            of(
+                "classes.0.ecn = { at = 'enqueue', law.red = { kmin = '2 kB', kmax = '2 kB', pmax = 1 } }",
+            ),
+            "kmin = 2 kB",
+            "less than kmax",
+        ),
+    ];
+    for (text, value, accepted) in cases {
+        assert!(text.contains("channel.c.switch.shared_buffer.classes"), "{text}");
+        assert!(text.contains(value) && text.contains(accepted), "{text}");
+    }
+}
+
+#[test]
+fn what_one_class_does_not_read_and_slots_beside_classes_are_refused() {
+    let class = refusal(&file(4, "", "load = 0.1\nclass = 2", "1 ms"));
+    assert!(
+        class.contains("workload.c.class = given") && class.contains("shared_buffer"),
+        "{class}"
+    );
+    let own = |workload: &str| refusal(&shared("memory = '1 MB'", "", workload));
+    let start = own("load = 0.1\nstart = '1 us'");
+    assert!(start.contains("workload.c.start") && start.contains("further traffic"), "{start}");
+    let large = own("load = 0.1\nbeside.b = { load = 0.1, packet = '126 B' }");
+    assert!(large.contains("beside.b.packet = 126 B") && large.contains("125 B"), "{large}");
+    let greedy = own("load = 0.1\nbeside.b = { source = 'greedy' }");
+    assert!(greedy.contains("beside.b.source") && greedy.contains("do not wait"), "{greedy}");
+    let voq =
+        "switches.'1.0'.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 4 }";
+    let text = refusal(&shared("memory = '1 MB'", &format!("{TREE}\n{voq}"), "load = 0.1"));
+    assert!(text.contains("slots for packets of one size"), "{text}");
+    let credits = refusal(&shared("memory = '1 MB'", "flow_control = 'credits'", "load = 0.1"));
+    assert!(credits.contains("pause a class of their cable"), "{credits}");
+}
+
+/// Five switches in a ring: shortest ways go round it, and a class that loses nothing can wait in a circle.
+#[test]
+fn pauses_that_can_wait_in_a_circle_are_refused() {
+    let ring = "fabric.torus.dimensions = [5]";
+    let of = |pfc: &str, more: &str| {
+        let text = shared(&format!("memory = '1 MB'{pfc}"), &format!("{ring}{more}"), "load = 0.1");
+        text.replace("hosts = 4", "hosts = 5")
+    };
+    let pfc = ", classes.0.pfc = { threshold.static = { xoff = '1 kB', xon = '1 kB' } }";
+    let text = refusal(&of(pfc, ""));
+    assert!(text.contains("each of which can pause class 0"), "{text}");
+    assert_eq!(run(&of("", ""), 1).observations.abandoned, 0);
+    assert_eq!(run(&of(pfc, "\ndeadlock = 'allowed'"), 1).observations.abandoned, 0);
 }

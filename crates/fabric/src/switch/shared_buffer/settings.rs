@@ -105,7 +105,7 @@ pub struct PfcSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom: Option<Bytes>,
     /// From the last byte of a pause at the far end to the instant from which on nothing more of the class
-    /// begins there.
+    /// begins there. A frame speaks of all classes: the longest response of them counts.
     #[serde(default)]
     pub response: Span,
 }

@@ -270,7 +270,8 @@ impl Engine {
         if !self.memories.may_be_cut() || self.is_sampled() {
             return;
         }
-        self.parts.cut(&self.graph, self.places, part);
+        let places = (self.places, self.classed.is_some());
+        self.parts.cut(&self.graph, places, part);
         if !self.parts.is_one() {
             self.clocks = Clocks::new(&self.graph, Some(part));
         }

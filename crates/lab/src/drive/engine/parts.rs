@@ -76,14 +76,19 @@ impl Parts {
     }
 
     /// Divides the graph by the part of each switch.
-    pub fn cut(&mut self, graph: &Graph, places: Places, part: &[u32]) {
+    pub fn cut(&mut self, graph: &Graph, (places, is_classed): (Places, bool), part: &[u32]) {
         let of_port = |port: u32| part[graph.switch_of(port) as usize];
         let ports = || (0..places.hosts).map(of_port);
         let home = |host| graph.peer(graph.host_port(host)).map_or(0, of_port);
         let hosts = || (0..graph.hosts()).map(home);
         let crossing = (0..places.hosts).filter_map(|port| {
             let peer = graph.peer(port).filter(|peer| *peer < places.hosts)?;
-            (of_port(peer) != of_port(port)).then(|| graph.least_delay(port))
+            // A pause leaves when a packet comes, whatever the latency of the switch.
+            let delay = |port| match is_classed {
+                true => graph.propagation(port),
+                false => graph.least_delay(port),
+            };
+            (of_port(peer) != of_port(port)).then(|| delay(port))
         });
         let Some(apart) = crossing.min().filter(|apart| *apart > Span::ZERO) else { return };
         self.apart = apart;
