@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Peer, Routes, RoutesSettings};
 use weft_fabric::graph::SwitchParts;
 use weft_fabric::link::{FlowControl, LinkSettings};
-use weft_fabric::measure::{Drop, Observations};
+use weft_fabric::measure::Observations;
 use weft_fabric::switch::shared_buffer::{
     ClassSettings, HeadroomParts, Memory, MemoryParts, SwitchRule, headroom,
 };
@@ -133,7 +133,7 @@ fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Eng
     })
 }
 
-/// Everything that a run shows, and what it delivered and dropped because something was full.
+/// Everything that a run shows, and how many packets it delivered and gave up.
 fn shown(mut engine: Engine, until: Time) -> (String, usize, u64) {
     let mut delivered = Vec::new();
     assert_eq!(engine.run_watched(until, &Halt::new(), |one| delivered.push(one)), None);
@@ -141,7 +141,7 @@ fn shown(mut engine: Engine, until: Time) -> (String, usize, u64) {
     let report = engine.network();
     let seen = engine.into_observations();
     assert_eq!(seen.conserve(held.0 + held.1), Ok(()));
-    let drops = seen.dropped(Drop::Overflow);
+    let drops = seen.abandoned;
     (format!("{delivered:?}\n{held:?}\n{report:?}\n{seen:?}"), delivered.len(), drops)
 }
 

@@ -198,25 +198,25 @@ fn settings_of_classes_that_mean_nothing_are_refused() {
         |switch: &str| refusal(&shared(&format!("memory = '1 MB', {switch}"), "", "load = 0.1"));
     let pfc = "pfc = { threshold.static = { xoff = '1 kB', xon = '1 kB' } }";
     let cases = [
-        (of("classes.8 = {}"), "classes = 8", "a class in 0..=7"),
-        (of("classes.x = {}"), "classes = x", "a class in 0..=7"),
+        (of("classes.8 = {}"), "classes.8 = given", "a class in 0..=7"),
+        (of("classes.x = {}"), "classes.x = given", "a class in 0..=7"),
         (
             of(&format!("classes.2 = {{ {pfc}, reserved = '1 B' }}")),
-            "2 with pfc",
+            "classes.2.reserved = given",
             "no reserved beside",
         ),
         (of("classes.0.trim = { header = '64 B', class = 0 }"), "class = 0", "another class"),
         (of("classes.0.limit.alpha = 0"), "limit.alpha = 0", "more than 0"),
         (
             of("classes.0.pfc = { threshold.static = { xoff = '1 kB', xon = '2 kB' } }"),
-            "xon = 2 kB",
+            "xon = 2 KB",
             "at most xoff",
         ),
         (
             of(
                 "classes.0.ecn = { at = 'enqueue', law.red = { kmin = '2 kB', kmax = '2 kB', pmax = 1 } }",
             ),
-            "kmin = 2 kB",
+            "kmin = 2 KB",
             "less than kmax",
         ),
     ];

@@ -186,21 +186,24 @@ pub struct TrimSettings {
     pub class: u8,
 }
 
+/// A key below `shared_buffer` that does not fit, its value and what is accepted.
+pub type ClassMisfit = (String, String, String);
+
 impl SharedBufferSettings {
     /// The settings of each class, by number, up to the highest that is listed or that trimmed packets
     /// have. An error names the key below `shared_buffer`, its value and what is accepted.
-    pub fn by_class(&self) -> Result<Vec<ClassSettings>, Misfit> {
+    pub fn by_class(&self) -> Result<Vec<ClassSettings>, ClassMisfit> {
+        let accepted = format!("a class in 0..={}", MOST_CLASSES - 1);
         let mut classes = vec![ClassSettings::default()];
         for (name, own) in &self.classes {
             let number = name.parse().ok().filter(|number: &usize| *number < MOST_CLASSES);
             let Some(number) = number.filter(|number| number.to_string() == *name) else {
-                let accepted = format!("a class in 0..={}", MOST_CLASSES - 1);
-                return Err(("classes", name.clone(), accepted));
+                return Err((format!("classes.{name}"), "given".to_owned(), accepted));
             };
             let last = own.trim.map_or(number, |trim| number.max(usize::from(trim.class)));
             if last >= MOST_CLASSES {
-                let accepted = format!("a class in 0..={}", MOST_CLASSES - 1);
-                return Err(("classes.*.trim.class", last.to_string(), accepted));
+                let key = format!("classes.{name}.trim.class");
+                return Err((key, last.to_string(), accepted));
             }
             if classes.len() <= last {
                 classes.resize(last + 1, ClassSettings::default());
@@ -208,7 +211,10 @@ impl SharedBufferSettings {
             classes[number] = own.clone();
         }
         for (number, own) in classes.iter().enumerate() {
-            own.check(number, &classes)?;
+            let checked = own.check(number, &classes);
+            checked.map_err(|(key, value, accepted)| {
+                (format!("classes.{number}.{key}"), value, accepted)
+            })?;
         }
         Ok(classes)
     }
@@ -227,13 +233,13 @@ impl ClassSettings {
                 "no {key} beside pfc, which loses nothing: what the class holds is bounded by where it \
                  came from, and no queue is ever full"
             );
-            return Err(("classes", format!("{number} with pfc and {key}"), accepted));
+            return Err((key, "given".to_owned(), accepted));
         }
         if let Some(QueueLimit::Alpha(alpha)) = self.limit
             && alpha.get() == 0.0
         {
             let accepted = "more than 0, with which no queue holds anything".to_owned();
-            return Err(("classes.*.limit.alpha", alpha.to_string(), accepted));
+            return Err(("limit.alpha", alpha.to_string(), accepted));
         }
         if let Some(pfc) = &self.pfc {
             pfc.check()?;
@@ -242,20 +248,20 @@ impl ClassSettings {
             && kmin >= kmax
         {
             let accepted = format!("less than kmax, {kmax}");
-            return Err(("classes.*.ecn.law.red.kmin", kmin.to_string(), accepted));
+            return Err(("ecn.law.red.kmin", kmin.to_string(), accepted));
         }
         if let Some(trim) = self.trim {
             let of_header = &classes[usize::from(trim.class)];
             if usize::from(trim.class) == number || of_header.trim.is_some() {
                 let accepted = "another class, which is not trimmed itself".to_owned();
-                return Err(("classes.*.trim.class", trim.class.to_string(), accepted));
+                return Err(("trim.class", trim.class.to_string(), accepted));
             }
             if of_header.pfc.is_some() {
                 let accepted =
                     "a class without pfc: headers replace packets that found no room, and \
                                 no headroom is kept for them"
                         .to_owned();
-                return Err(("classes.*.trim.class", trim.class.to_string(), accepted));
+                return Err(("trim.class", trim.class.to_string(), accepted));
             }
         }
         Ok(())
@@ -267,11 +273,11 @@ impl PfcSettings {
         match &self.threshold {
             PauseThreshold::Static { xoff, xon } if xon > xoff => {
                 let accepted = format!("at most xoff, {xoff}");
-                Err(("classes.*.pfc.threshold.static.xon", xon.to_string(), accepted))
+                Err(("pfc.threshold.static.xon", xon.to_string(), accepted))
             }
             PauseThreshold::Dynamic { alpha, .. } if alpha.get() == 0.0 => {
                 let accepted = "more than 0, with which an input pauses its cable for every packet";
-                let key = "classes.*.pfc.threshold.dynamic.alpha";
+                let key = "pfc.threshold.dynamic.alpha";
                 Err((key, alpha.to_string(), accepted.to_owned()))
             }
             _ => Ok(()),
