@@ -9,6 +9,7 @@ mod hub;
 mod network;
 mod turns;
 
+pub(crate) use classed::refuse_classes_of_messages;
 pub use hosts::HostedChannel;
 use weft_fabric::adapter::{Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
@@ -152,9 +153,6 @@ impl Driver {
         site: Site<'_>,
     ) -> Result<Driver, Error> {
         engine::refuse_more_hosts_than_others_count(settings, workload, site)?;
-        workload.map_or(Ok(()), |own| {
-            classed::refuse_what_one_class_does_not_read(settings, own, site.name)
-        })?;
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
         if settings.carries_messages(workload) {
@@ -230,6 +228,7 @@ pub(crate) fn sources(
     workload: &WorkloadSettings,
     site: Site<'_>,
 ) -> Result<Vec<Source>, Error> {
+    classed::refuse_what_one_class_does_not_read(settings, workload, site.name)?;
     let packets = settings.packets(Some(workload));
     let channel = ChannelFacts {
         name: site.name,

@@ -141,6 +141,9 @@ pub(super) fn refuse_what_one_class_does_not_read(
             refuse_in_workload(name, key, "given", accepted)?;
         }
     }
+    if settings.carries_messages(Some(workload)) {
+        refuse_classes_of_messages(workload, name)?;
+    }
     let of_further = [
         ("packet", workload.packet.is_some()),
         ("start", workload.start.is_some()),
@@ -151,6 +154,21 @@ pub(super) fn refuse_what_one_class_does_not_read(
             let accepted =
                 format!("it only in further traffic (workload.{name}.beside.NAME.{key})");
             refuse_in_workload(name, key, "given", &accepted)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Messages have no class of their own.
+pub(crate) fn refuse_classes_of_messages(
+    workload: &WorkloadSettings,
+    name: &str,
+) -> Result<(), Error> {
+    let given = [("class", workload.class.is_some()), ("beside", !workload.beside.is_empty())];
+    match given.iter().find(|(_, given)| *given) {
+        Some((key, _)) => {
+            let accepted = "it only for packets that come alone: those of messages go by class 0";
+            refuse_in_workload(name, key, "given", accepted)
         }
         None => Ok(()),
     }

@@ -6,7 +6,7 @@ use weft_fabric::measure::Latency;
 use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_units::{Span, Time};
 
-use crate::assemble::{Driver, Site, sources};
+use crate::assemble::{Driver, Site, refuse_classes_of_messages, sources};
 use crate::composition::ChannelSettings;
 use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Departure, Message, Notice, RemoteAccess, Ticket};
@@ -52,6 +52,7 @@ impl ProgramChannel {
                     .to_owned(),
             });
         }
+        refuse_classes_of_messages(workload, site.name)?;
         let sources = sources(settings, workload, site)?;
         let size = settings.message(Some(workload));
         let observations = site.observations();

@@ -234,6 +234,8 @@ fn what_one_class_does_not_read_and_slots_beside_classes_are_refused() {
         "{class}"
     );
     let own = |workload: &str| refusal(&shared("memory = '1 MB'", "", workload));
+    let messages = own("load = 0.1\nmessage = '99 B'\nclass = 0");
+    assert!(messages.contains("workload.c.class") && messages.contains("class 0"), "{messages}");
     let start = own("load = 0.1\nstart = '1 us'");
     assert!(start.contains("workload.c.start") && start.contains("further traffic"), "{start}");
     let large = own("load = 0.1\nbeside.b = { load = 0.1, packet = '126 B' }");

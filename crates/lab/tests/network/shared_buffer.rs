@@ -228,3 +228,18 @@ fn pauses_in_a_circle_are_found_during_a_run() {
     assert!(waiting.contains("the buffers of a circle of switches are full"), "{waiting}");
     assert!(waiting.contains("packets of class 0 wait at"), "{waiting}");
 }
+
+/// A message of 2000 bytes is two packets of 950 and one of 100 bytes and its overhead of 50: 1000, 1000 and 150
+/// bytes on the wire are 172 ns, two cables 20 ns and the switch 300 ns. What may lose a message is refused.
+#[test]
+fn the_last_packet_of_a_message_is_as_long_as_what_is_left() {
+    let lone = "message = '2000 B'\nsource.list = [{ time = '1 us', from = 2, to = 1 }]";
+    let pfc = "pfc = { threshold.static = { xoff = '9 kB', xon = '9 kB' } }";
+    let run = star(3, &format!("memory = '1 MB', classes.0 = {{ {pfc} }}"), lone, "9 us");
+    let one_way = run.observations.recorder(Latency::OneWay).max().expect("a delivery");
+    assert_eq!(one_way, Span(492_000));
+    let text = super::file(4, "", "load = 0.1\nmessage = '2000 B'", "9 us")
+        .replace("output_queued.latency = '90 ns'", "shared_buffer.memory = '1 MB'");
+    let text = super::refusal(&text);
+    assert!(text.contains("classes = 0 without pfc does not fit"), "{text}");
+}
