@@ -112,6 +112,9 @@ pub struct Engine {
     observations: Observations,
     payload: Bytes,
     places: Places,
+    /// The same for [`Engine::happen`]; where packets have classes all are zero, so that it leaves every
+    /// event to those.
+    ranges: Places,
     clocks: Clocks,
     /// The events to come, and which part of the graph each is in.
     parts: Parts,
@@ -134,7 +137,7 @@ pub struct Engine {
 
 /// The first place of each kind. What a port or a host schedules for itself happens at places
 /// behind those at which packets arrive.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Places {
     /// The last byte of a packet is at a host. Before them: the first byte is at a port of a switch.
     hosts: u32,
@@ -244,6 +247,7 @@ impl Engine {
             observations,
             payload,
             places,
+            ranges: if classed.is_some() { Places::default() } else { places },
             now: Time::ZERO,
             steps: 0,
             next: Time::NEVER,
@@ -327,10 +331,8 @@ impl Engine {
     #[inline(always)]
     fn happen(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Event { time: now, place, item } = event;
-        let places = self.places;
-        if self.classed.is_some() {
-            self.happen_classed(event, watch);
-        } else if place < places.hosts {
+        let places = self.ranges;
+        if place < places.hosts {
             self.reach(now, place, item);
         } else if place < places.frees {
             self.deliver(now, place - places.hosts, item, watch);
@@ -348,7 +350,7 @@ impl Engine {
         } else if place < places.sends {
             self.try_gate(now, place - places.wakes);
         } else if place >= places.samples {
-            self.sample(now);
+            self.happen_elsewhere(event, watch);
         } else if let Some(feed) = self.supply.messages() {
             feed.messages.sent(now, MessageId::of(item));
         }

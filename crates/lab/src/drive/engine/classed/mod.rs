@@ -119,9 +119,17 @@ impl Engine {
         self.classed.as_ref().is_some_and(|own| own.sample.is_some())
     }
 
-    /// What happens where packets have sizes and classes of their own.
+    /// What happens at a place behind all others: something is noted, or packets have classes.
     #[inline(never)]
-    pub(super) fn happen_classed(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
+    pub(super) fn happen_elsewhere(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
+        match self.classed.is_some() {
+            true => self.happen_classed(event, watch),
+            false => self.sample(event.time),
+        }
+    }
+
+    /// What happens where packets have sizes and classes of their own.
+    fn happen_classed(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Event { time: now, place, item } = event;
         let places = self.places;
         if place < places.frees {
