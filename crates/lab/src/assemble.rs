@@ -1,6 +1,7 @@
 //! From the settings of a channel to a channel that runs. The composition decides the driver: a
-//! switch that works in slots is driven slot by slot, everything else by events.
+//! star that works in slots is driven slot by slot, everything else by events.
 
+mod adapter;
 mod carrier;
 mod classed;
 pub(crate) mod engine;
@@ -17,14 +18,11 @@ use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::InputQueues;
 use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
 use weft_kernel::Streams;
-use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::couple::check_disabled;
 use crate::drive::Channel;
 use crate::drive::engine::Engine;
-use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::hub::HubChannel;
 use crate::drive::ring::Ring;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
@@ -36,10 +34,7 @@ use crate::error::Error;
 pub enum Driver {
     /// One scheduling pass a slot.
     Slotted(Box<SlottedChannel>),
-    /// Event by event.
-    Event(Box<EventChannel>),
-    /// Event by event, over a graph of switches with queues at their outputs, at their inputs or in a
-    /// shared memory.
+    /// Event by event, over a graph of hosts and switches.
     Engine(Box<Engine>),
     /// A ring of adapters, for messages.
     Ring(Box<Ring>),
@@ -189,9 +184,7 @@ impl Driver {
             | SwitchSettings::OutputBuffered(_)
             | SwitchSettings::OutputQueued(_)
             | SwitchSettings::SharedBuffer(_)
-            | SwitchSettings::SharedMemory(_) => {
-                Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
-            }
+            | SwitchSettings::SharedMemory(_) => engine::build(settings, (workload, sources), site),
             SwitchSettings::Hub(switch) => hub::build(settings, switch, sources, site),
             SwitchSettings::FifoBus(_) => turns::refuse_bus(site.name),
         }
@@ -263,59 +256,6 @@ fn slotted(
         (scheduler, random),
         site.observations_of_star(),
     ))))
-}
-
-/// A channel with a switch that packets reach unannounced.
-pub(crate) fn event_channel(
-    settings: &ChannelSettings,
-    sources: Vec<Source>,
-    site: Site<'_>,
-) -> Result<EventChannel, Error> {
-    let switch = match &settings.switch {
-        SwitchSettings::Crossbar(switch) => EventSwitch::Crossbar(switch.clone()),
-        SwitchSettings::OutputBuffered(switch) => EventSwitch::OutputBuffered(switch.clone()),
-        SwitchSettings::Scheduled(_)
-        | SwitchSettings::InputQueued(_)
-        | SwitchSettings::OutputQueued(_)
-        | SwitchSettings::FifoBus(_)
-        | SwitchSettings::Hub(_)
-        | SwitchSettings::Ring(_)
-        | SwitchSettings::SharedBuffer(_)
-        | SwitchSettings::SharedMemory(_) => {
-            return Err(Error::Assembly {
-                key: format!("channel.{}.switch", site.name),
-                value: settings.switch.name().to_owned(),
-                accepted: "crossbar, or output_buffered".to_owned(),
-            });
-        }
-    };
-    check_disabled(settings, site)?;
-    if settings.recovery.is_some() {
-        return Err(Error::Assembly {
-            key: format!("channel.{}.recovery", site.name),
-            value: "given".to_owned(),
-            accepted: "it only with a scheduled switch; others send again by `control`".to_owned(),
-        });
-    }
-    let parts = EventParts {
-        name: site.name.to_owned(),
-        ports: site.hosts as u16,
-        packet: settings.packet,
-        payload: settings.payload,
-        link: settings.link.clone(),
-        switch,
-        adapter: settings.adapter.clone(),
-        control: settings.control.clone().unwrap_or(ControlSettings::Unacknowledged),
-        interface: settings.interface_with_buffers(site.name)?,
-        faults: settings.faults(),
-    };
-    let channel = EventChannel::new(parts, sources, site.streams, site.observations_of_star());
-    let channel = channel.map_err(|error| Error::Assembly {
-        key: format!("channel.{}.{}", site.name, error.key),
-        value: error.value,
-        accepted: error.accepted,
-    })?;
-    Ok(channel)
 }
 
 /// A slotted channel loses nothing and acknowledges nothing on itself: what only an event-driven

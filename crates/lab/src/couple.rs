@@ -10,14 +10,15 @@ use weft_fabric::switch::Contention;
 use weft_fabric::workload::{Feedback, Source};
 use weft_units::{Limit, Span};
 
-use crate::assemble::engine::refuse_what_differs;
-use crate::assemble::{Site, event_channel, sources};
+use crate::assemble::engine::{engine, refuse_what_differs};
+use crate::assemble::{Site, sources};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
 use crate::drive::cluster::{
     BulkChannel, BulkParts, CarriedSettings, CarriedTiming, Cluster, Signalling,
     SignallingSettings, Timing, is_detailed,
 };
-use crate::drive::event::{Calendar, Faults};
+use crate::drive::engine::Calendar;
+use crate::drive::faults::Faults;
 use crate::drive::interface::InterfaceSettings;
 use crate::error::Error;
 use shared_link::Pair;
@@ -164,7 +165,8 @@ pub(crate) fn cluster(
         return Ok(Cluster::new(bulk, None));
     };
     let quick_site = Site { name: &carried.by, ..site };
-    let channel = event_channel(quick, of(&carried.by, quick)?, quick_site)?;
+    let traffic = (spec.workload.get(&carried.by), of(&carried.by, quick)?);
+    let channel = engine(quick, traffic, quick_site)?;
     let signalling = Signalling::new(channel, carried.clone(), of_carried, timing.slot);
     Ok(Cluster::new(bulk, Some(signalling)))
 }

@@ -250,7 +250,7 @@ fn run_cluster(
             steps,
             stopped,
             waiting: channel.waiting(),
-            counters: named(channel.interface_columns(site.until)),
+            counters: named(channel.counters(site.until)),
             trace: quick_trace,
             observations: channel.into_observations(),
             ..ChannelRun::of(quick, Site { name, ..site }, seed)

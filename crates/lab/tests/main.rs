@@ -1,12 +1,13 @@
 //! The tests of the laboratory in one program: linked one by one they took minutes more.
 
+mod adapters;
 mod bad_input;
 mod campaign;
 mod carrier;
 mod cluster;
 mod composition;
 mod documents;
-mod event;
+
 mod fuzz;
 mod host_path;
 mod hub;

@@ -1,6 +1,6 @@
 //! What the documents publish comes out: as a first look runs it, no number and no statement is outside
 //! of its band, and as many come out as ever did. Clint, of which a first look takes a minute, is held
-//! by the tables of its page and by `event::saturation`.
+//! by the tables of its page and by `adapters::saturation`.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail the test")]
 

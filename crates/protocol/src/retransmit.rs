@@ -269,6 +269,12 @@ impl<P: Copy> Window<P> {
         &mut self.entries[slot.0 as usize].held.packet
     }
 
+    /// Where the packet in a slot is for.
+    #[inline]
+    pub fn target(&self, slot: Slot) -> u16 {
+        self.entries[slot.0 as usize].held.target
+    }
+
     /// Whether [`Window::next`] may find a packet; that it does not is certain if not.
     #[inline]
     pub fn has_candidates(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Adapters: where packets wait at a host, and what may start next on its link.
 
+mod initiator;
 mod packet_queue;
 mod send_buffers;
 mod throttle;
@@ -8,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::Limit;
 
+pub use initiator::{Initiator, Past};
 pub use packet_queue::{Feed, PacketQueue, PerTargetSettings};
 pub use send_buffers::{Buffered, SendBuffers};
 pub use throttle::{Throttle, ThrottleSettings};

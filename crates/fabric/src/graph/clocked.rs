@@ -126,7 +126,7 @@ impl Graph {
     pub fn slot(&self, switch: u32) -> Option<Span> {
         match self.kinds[switch as usize] {
             Kind::Clocked(index) => Some(self.clocked[index as usize].slot()),
-            Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } => None,
+            Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } | Kind::Deciding(_) => None,
         }
     }
 
@@ -134,7 +134,7 @@ impl Graph {
     fn clocked(&mut self, switch: u32) -> Option<&mut InputQueued> {
         match self.kinds[switch as usize] {
             Kind::Clocked(index) => Some(&mut self.clocked[index as usize]),
-            Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } => None,
+            Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } | Kind::Deciding(_) => None,
         }
     }
 

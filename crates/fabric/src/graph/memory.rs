@@ -27,7 +27,7 @@ impl Graph {
     pub fn memory(&self, switch: u32) -> Option<u32> {
         match self.kinds[switch as usize] {
             Kind::Memory { buffer } => Some(buffer),
-            Kind::Plain | Kind::Queued { .. } | Kind::Clocked(_) => None,
+            Kind::Plain | Kind::Queued { .. } | Kind::Clocked(_) | Kind::Deciding(_) => None,
         }
     }
 

@@ -10,20 +10,26 @@
 //! the cable. Ports of hosts and of switches with queues at their outputs are [gates](gate) there.
 
 mod clocked;
+mod deciding;
 mod flow;
 mod gate;
 mod memory;
 mod port;
 mod standing;
 
+use weft_kernel::Stream;
 use weft_units::{Bytes, Span, Time};
 
 use crate::fabric::{Peer, Wiring};
 use crate::link::{FlowControl, LinkSettings};
-use crate::switch::{InputQueued, OutputQueuedSettings, SharedMemorySettings, SharedQueues};
+use crate::switch::{
+    CrossbarSettings, InputQueued, OutputBufferedSettings, OutputQueuedSettings,
+    SharedMemorySettings, SharedQueues,
+};
 
 use clocked::Surroundings;
 pub use clocked::{ClockedParts, Leave, Wakes};
+use deciding::Deciding;
 use flow::Flow;
 use gate::Gate;
 pub use gate::Passage;
@@ -49,6 +55,8 @@ pub struct GraphParts<'a> {
     pub receive: Option<u32>,
     /// In which time links count as busy.
     pub window: (Time, Time),
+    /// The size of an acknowledgment on the wire, where hosts have adapters: then no switch is plain.
+    pub acknowledgment: Option<Bytes>,
 }
 
 /// What a switch is made of.
@@ -60,6 +68,10 @@ pub enum SwitchParts {
     InputQueued(Box<ClockedParts>),
     /// With a shared memory.
     SharedMemory(SharedMemorySettings),
+    /// Without buffers, and what it draws from where it has to choose.
+    Crossbar(CrossbarSettings, Stream),
+    /// With buffers at its outputs into which few can write at a time, and what it draws from.
+    OutputBuffered(OutputBufferedSettings, Stream),
 }
 
 impl SwitchParts {
@@ -67,7 +79,10 @@ impl SwitchParts {
     pub fn queues(&self) -> Option<SharedQueues> {
         match self {
             SwitchParts::SharedMemory(own) => Some(own.queues),
-            SwitchParts::OutputQueued(_) | SwitchParts::InputQueued(_) => None,
+            SwitchParts::OutputQueued(_)
+            | SwitchParts::InputQueued(_)
+            | SwitchParts::Crossbar(..)
+            | SwitchParts::OutputBuffered(..) => None,
         }
     }
 }
@@ -82,6 +97,7 @@ pub struct Graph {
     switches: Vec<Switch>,
     kinds: Vec<Kind>,
     clocked: Vec<InputQueued>,
+    deciding: Vec<Deciding>,
     /// Whether there are buffers of limited size.
     has_limits: bool,
     flow: Flow,
@@ -117,13 +133,16 @@ enum Kind {
     Clocked(u32),
     /// In a shared memory, which holds so many packets of each input.
     Memory { buffer: u32 },
+    /// It decides on all that reaches an output in one instant: its place among those that do.
+    Deciding(u32),
 }
 
 /// What a link does to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Link {
-    /// How long the packet occupies it.
+    /// How long the packet occupies it, and how long an acknowledgment does.
     span: Span,
+    short: Span,
     /// From the first byte at its near end to what counts as arrival: the first byte at a switch,
     /// which cuts through, the last one at a host.
     arrival: Span,
@@ -144,12 +163,14 @@ pub struct Spent {
 impl Graph {
     /// The graph at time zero.
     pub fn new(parts: GraphParts<'_>) -> Graph {
-        let GraphParts { wiring, link, packet, switches, flow, lanes, receive, window } = parts;
+        let GraphParts { wiring, link, packet, switches, flow, lanes, receive, window, .. } = parts;
+        let acknowledgment = parts.acknowledgment;
         let kinds = wiring.links(link);
         let to = |link: &LinkSettings, is_host: bool| {
             let (span, propagation) = (link.span(packet), link.propagation());
             let whole = if is_host { span } else { Span::ZERO };
-            Link { span, arrival: propagation + whole, propagation }
+            let short = acknowledgment.map_or(span, |size| link.span(size));
+            Link { span, short, arrival: propagation + whole, propagation }
         };
         let links = kinds.iter().flat_map(|link| [to(link, false), to(link, true)]).collect();
         let (ports, hosts) = (wiring.ports(), wiring.hosts());
@@ -174,6 +195,7 @@ impl Graph {
             switches: Vec::with_capacity(switches.len()),
             kinds: Vec::with_capacity(switches.len()),
             clocked: Vec::new(),
+            deciding: Vec::new(),
             has_limits: false,
             flow: Flow::none(),
             gates: Vec::new(),
@@ -183,6 +205,9 @@ impl Graph {
         let around = Surroundings { wiring, links: &kinds, packet, flow: &flow };
         for (number, own) in (0..).zip(switches) {
             graph.add_switch(number, own, &around);
+        }
+        if acknowledgment.is_some() {
+            (0..graph.switches()).for_each(|switch| graph.is_not_plain(switch));
         }
         graph.has_limits = !graph.clocked.is_empty() || graph.has_memories();
         if graph.has_limits {
@@ -205,6 +230,14 @@ impl Graph {
             SwitchParts::SharedMemory(own) => {
                 (Kind::Memory { buffer: own.buffer.get() }, own.latency)
             }
+            SwitchParts::Crossbar(own, random) => {
+                let (ports, latency) = (around.wiring.ports_of(number), own.latency);
+                (self.add_deciding(Deciding::crossbar(own, ports, random)), latency)
+            }
+            SwitchParts::OutputBuffered(own, random) => {
+                let (ports, latency) = (around.wiring.ports_of(number), own.latency);
+                (self.add_deciding(Deciding::output_buffered(own, ports, random)), latency)
+            }
         };
         let (first, is_plain) = (around.wiring.port(number, 0), matches!(kind, Kind::Plain));
         self.is_mixed |= self.switches.first().is_some_and(|other| other.latency != latency);
@@ -221,12 +254,18 @@ impl Graph {
                 continue;
             };
             self.flow.limit(port, room);
-            if let Some(&switch) = self.owners.get(port as usize)
-                && matches!(self.kinds[switch as usize], Kind::Plain)
-            {
-                self.kinds[switch as usize] = Kind::Queued { most: u32::MAX };
-                self.switches[switch as usize].is_plain = false;
+            if let Some(&switch) = self.owners.get(port as usize) {
+                self.is_not_plain(switch);
             }
+        }
+    }
+
+    /// What comes to a switch may have to be looked at more closely.
+    fn is_not_plain(&mut self, switch: u32) {
+        let kind = &mut self.kinds[switch as usize];
+        if matches!(kind, Kind::Plain) {
+            *kind = Kind::Queued { most: u32::MAX };
+            self.switches[switch as usize].is_plain = false;
         }
     }
 
@@ -239,7 +278,7 @@ impl Graph {
         match self.kinds[switch as usize] {
             Kind::Clocked(index) => Some(self.clocked[index as usize].room()),
             Kind::Memory { buffer } => Some(share(buffer)),
-            Kind::Plain | Kind::Queued { .. } => None,
+            Kind::Plain | Kind::Queued { .. } | Kind::Deciding(_) => None,
         }
     }
 
@@ -359,7 +398,7 @@ impl Graph {
     fn most(&self, switch: u32) -> u32 {
         match self.kinds[switch as usize] {
             Kind::Queued { most } => most,
-            Kind::Plain | Kind::Clocked(_) | Kind::Memory { .. } => u32::MAX,
+            Kind::Plain | Kind::Clocked(_) | Kind::Memory { .. } | Kind::Deciding(_) => u32::MAX,
         }
     }
 

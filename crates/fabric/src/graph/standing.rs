@@ -11,7 +11,7 @@ impl Graph {
             Kind::Clocked(index) => {
                 Some((&self.clocked[index as usize], port - self.first_port(switch)))
             }
-            Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } => None,
+            Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } | Kind::Deciding(_) => None,
         }
     }
 

@@ -59,13 +59,21 @@ impl Observations {
             self.budget.add(Stage::Wire, one.wire);
             self.budget.add(Stage::Switch, one.switches);
             self.budget.add(Stage::SwitchWait, Span(transit.0 - moving.0));
-            self.hops.count(one.hops);
             if let Some(class) = self.classes.get_mut(usize::from(one.class)) {
                 class.payload += one.payload;
                 class.one_way.record(now, queueing + transit + one.target);
             }
         }
+        self.count_hops(now, one.hops);
         self.deliver_from(one.from as usize, now, one.payload);
         self.pass(Passage { from: one.from, to: one.to, start: one.started, end: now });
+    }
+
+    /// Counts how many switches a packet passed that is delivered.
+    #[inline]
+    pub fn count_hops(&mut self, now: Time, hops: u8) {
+        if now >= self.from {
+            self.hops.count(hops);
+        }
     }
 }

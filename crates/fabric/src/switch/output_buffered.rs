@@ -22,7 +22,8 @@ pub struct OutputBufferedSettings {
     pub latency: Span,
     /// How many packets an output holds, the one that leaves included.
     pub buffers: Limit,
-    /// How many packets can be written into the buffers of one output at the same time.
+    /// How many packets can be written into the buffers of one output at the same time, each for as
+    /// long as it takes to leave.
     pub writers: Limit,
     /// What happens to a packet that finds no buffer or no way into it.
     #[serde(default)]

@@ -14,7 +14,7 @@ pub struct OutputQueuedSettings {
     #[serde(default)]
     pub latency: Span,
     /// How many packets the queue of an output holds, the one that leaves included. One that finds
-    /// it full is dropped, and nobody sends it again.
+    /// it full is dropped; its initiator sends it again if `control` tells it of that.
     #[serde(default)]
     pub buffers: Limit,
 }

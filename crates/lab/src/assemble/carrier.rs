@@ -16,7 +16,6 @@ macro_rules! on_each {
     ($driver:expr, $channel:ident => $call:expr) => {
         match $driver {
             Driver::Slotted($channel) => $call,
-            Driver::Event($channel) => $call,
             Driver::Engine($channel) => $call,
             Driver::Ring($channel) => $call,
             Driver::Hosted($channel) => $call,

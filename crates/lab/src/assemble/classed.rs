@@ -255,6 +255,15 @@ fn refuse_what_does_not_fit(
                 "it passes on the cells of connections, which a switch that tells classes apart does not \
                  know",
             ),
+            Kind::Crossbar(_) => (
+                "crossbar",
+                "it has no buffers, and drops or holds back what its hosts send by kinds of packets and \
+                 not by classes",
+            ),
+            Kind::Buffered(_) => (
+                "output_buffered",
+                "its outputs count in packets of one size how many may be written at a time",
+            ),
             Kind::Output(_) | Kind::Buffer(_) => continue,
         };
         let accepted = format!("output_queued or shared_buffer beside shared_buffer: {reason}");

@@ -6,14 +6,14 @@ use weft_fabric::link::FlowControl;
 use weft_fabric::message::{LastCell, SegmentationSettings};
 use weft_fabric::scheduler::MAX_PORTS;
 use weft_fabric::switch::{
-    InputQueuedSettings, InputQueues, OutputQueuedSettings, SharedBufferSettings,
-    SharedMemorySettings,
+    CrossbarSettings, InputQueuedSettings, InputQueues, OutputBufferedSettings,
+    OutputQueuedSettings, Overflow, SharedBufferSettings, SharedMemorySettings, Simultaneous,
 };
 use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, Span};
 
-use super::{Driver, Site, classed, network};
+use super::{Driver, Site, adapter, classed, network};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ConnectionParts, Engine, EngineParts};
 use crate::error::{ABSENT, Error};
@@ -26,6 +26,8 @@ pub(super) enum Kind<'a> {
     Input(&'a InputQueuedSettings, Bytes, u32),
     Memory(&'a SharedMemorySettings),
     Buffer(&'a SharedBufferSettings),
+    Crossbar(&'a CrossbarSettings),
+    Buffered(&'a OutputBufferedSettings),
 }
 
 /// Where one thing stands in the file: the channel and the key below it.
@@ -48,14 +50,27 @@ impl Place<'_> {
 /// The channel of the switches that are all alike, and of those that the file names apart.
 pub(super) fn build(
     settings: &ChannelSettings,
-    (workload, sources): (Option<&WorkloadSettings>, Vec<Source>),
+    traffic: (Option<&WorkloadSettings>, Vec<Source>),
     site: Site<'_>,
 ) -> Result<Driver, Error> {
-    network::refuse_what_a_fabric_does_not_read(settings, site.name)?;
+    Ok(Driver::Engine(Box::new(engine(settings, traffic, site)?)))
+}
+
+/// The same without the choice among drivers.
+pub(crate) fn engine(
+    settings: &ChannelSettings,
+    (workload, sources): (Option<&WorkloadSettings>, Vec<Source>),
+    site: Site<'_>,
+) -> Result<Engine, Error> {
+    network::refuse_what_switches_do_not_read(settings, site.name)?;
     let (wiring, routes) = network::ways(settings, site)?;
     if wiring.links(&settings.link).iter().any(|link| link.span(settings.packet) == Span::ZERO) {
         let accepted = "a size that takes a picosecond or more on every link";
         super::refuse(site.name, "packet", &settings.packet.to_string(), accepted)?;
+    }
+    let reserved = settings.link.reserved.get();
+    if reserved >= 1.0 {
+        super::refuse(site.name, "link.reserved", &reserved.to_string(), "a fraction less than 1")?;
     }
     let has_a_memory = network::has_a_memory(settings);
     let connections = if has_a_memory {
@@ -66,8 +81,8 @@ pub(super) fn build(
     };
     let loses_nothing = if has_a_memory {
         Some("beside shared_memory: connections lose no packet on the way")
-    } else if sources.is_empty() {
-        Some("where packets are those of messages")
+    } else if sources.is_empty() && !adapter::is_told(settings) {
+        Some("where packets are those of messages and no control tells of a loss")
     } else {
         None
     };
@@ -78,6 +93,7 @@ pub(super) fn build(
     let all_alike = kind("switch", &settings.switch)?;
     let mut kinds = vec![all_alike; wiring.switches() as usize];
     let mut keys = vec!["switch".to_owned(); kinds.len()];
+    let mut given = vec![&settings.switch; wiring.switches() as usize];
     for (name, own) in &settings.switches {
         let key = format!("switches.{name}");
         let Some(number) = wiring.switch_named(name) else {
@@ -90,9 +106,11 @@ pub(super) fn build(
         };
         kinds[number as usize] = kind(&key, own)?;
         keys[number as usize] = key;
+        given[number as usize] = own;
     }
     let named: Vec<_> = kinds.iter().copied().zip(keys).collect();
     let classed = classed::parts(settings, workload, (&wiring, &routes), &named, site)?;
+    let adapters = adapter::build(settings, (&wiring, &sources), &given, site)?;
     if has_a_memory {
         refuse_cells_cut_short(settings, &kinds, site.name)?;
     }
@@ -102,12 +120,15 @@ pub(super) fn build(
     };
     let holds = |switch: u32| matches!(kinds[switch as usize], Kind::Input(..) | Kind::Memory(_));
     network::refuse_a_circle(settings, (&wiring, &routes), &flow, holds, site.name)?;
-    let switches = (0..).zip(&kinds).map(|(number, kind)| switch(number, *kind, &wiring, site));
+    let has_two_sizes = adapter::has_two_sizes(settings);
+    let switches = (0..).zip(&kinds);
+    let switches =
+        switches.map(|(number, kind)| switch(number, *kind, has_two_sizes, (&wiring, site)));
     let observations = match &classed {
         Some(own) => site.observations().of_classes(own.classes),
         None => site.observations(),
     };
-    Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
+    Ok(Engine::new(EngineParts {
         switches: switches.collect::<Result<_, _>>()?,
         flow,
         wiring,
@@ -121,7 +142,8 @@ pub(super) fn build(
         until: site.until,
         connections,
         classed,
-    }))))
+        adapters,
+    }))
 }
 
 /// What the file describes, if the engine runs it.
@@ -154,10 +176,13 @@ fn kind<'a>(
             Ok(Kind::Memory(own))
         }
         SwitchSettings::SharedBuffer(own) => Ok(Kind::Buffer(own)),
+        SwitchSettings::Crossbar(own) => Ok(Kind::Crossbar(own)),
+        SwitchSettings::OutputBuffered(own) => Ok(Kind::Buffered(own)),
         other => Err(Error::Assembly {
             key: format!("channel.{}.{}", place.channel, place.key),
             value: other.name().to_owned(),
-            accepted: "output_queued, input_queued or shared_memory beside switches that are so"
+            accepted: "output_queued, output_buffered, input_queued or shared_memory beside \
+                       switches that are so"
                 .to_owned(),
         }),
     }
@@ -202,10 +227,16 @@ fn input_queued<'a>(
 fn switch(
     number: u32,
     kind: Kind<'_>,
-    wiring: &Wiring,
-    site: Site<'_>,
+    has_two_sizes: bool,
+    (wiring, site): (&Wiring, Site<'_>),
 ) -> Result<SwitchParts, Error> {
+    let random = || site.streams.stream(&format!("{}.switch", site.name), number as usize);
     let (own, cell, buffer) = match kind {
+        Kind::Output(own) if has_two_sizes && own.buffers != Limit::Unlimited => {
+            return Ok(SwitchParts::OutputBuffered(counted(own), random()));
+        }
+        Kind::Crossbar(own) => return Ok(SwitchParts::Crossbar(own.clone(), random())),
+        Kind::Buffered(own) => return Ok(SwitchParts::OutputBuffered(own.clone(), random())),
         Kind::Output(own) => return Ok(SwitchParts::OutputQueued(own.clone())),
         Kind::Memory(own) => return Ok(SwitchParts::SharedMemory(own.clone())),
         Kind::Buffer(own) => {
@@ -233,6 +264,18 @@ fn switch(
         scheduler,
         random: site.streams.stream(&format!("{}.scheduler", site.name), number as usize),
     })))
+}
+
+/// Queues of limited length at outputs, as buffers that are counted one by one: how many packets one
+/// holds does not follow from when its last one will have left, where they are not of one length.
+fn counted(own: &OutputQueuedSettings) -> OutputBufferedSettings {
+    OutputBufferedSettings {
+        latency: own.latency,
+        buffers: own.buffers,
+        writers: Limit::Unlimited,
+        overflow: Overflow::Drop,
+        simultaneous: Simultaneous::Lowest,
+    }
 }
 
 /// Only switches with a shared memory pass on cells that are shorter than others: where queues belong to
@@ -268,7 +311,7 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
     let buffers = kinds.iter().filter_map(|kind| match kind {
         Kind::Input(_, _, buffer) => Some(*buffer),
         Kind::Memory(own) => Some(own.buffer.get()),
-        Kind::Output(_) | Kind::Buffer(_) => None,
+        Kind::Output(_) | Kind::Buffer(_) | Kind::Crossbar(_) | Kind::Buffered(_) => None,
     });
     let smallest = buffers.min().unwrap_or(u32::MAX);
     FlowControl::new(&own, smallest).map_err(|(key, value, accepted)| Error::Assembly {
@@ -289,7 +332,8 @@ pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Res
         _ => None,
     };
     let accepted = "cables and switches that are all alike, since only output_queued, \
-                    input_queued and shared_memory switches over links without turns may differ";
+                    output_buffered, input_queued and shared_memory switches over links without \
+                    turns may differ";
     given.map_or(Ok(()), |(key, value)| super::refuse(name, key, value, accepted))
 }
 
@@ -300,7 +344,9 @@ pub(super) fn refuse_more_hosts_than_others_count(
     site: Site<'_>,
 ) -> Result<(), Error> {
     let has_packets = workload.is_some() && !settings.carries_messages(workload);
-    if site.hosts <= u32::from(u16::MAX) || (runs(settings) && has_packets) {
+    if site.hosts <= u32::from(u16::MAX)
+        || (runs(settings) && has_packets && !adapter::is_needed(settings))
+    {
         return Ok(());
     }
     Err(Error::Assembly {
@@ -308,7 +354,7 @@ pub(super) fn refuse_more_hosts_than_others_count(
         value: site.hosts.to_string(),
         accepted:
             "at most 65535, or on channels with output_queued, input_queued or shared_memory \
-                   switches that carry packets of a workload and no messages at most 1048576"
+             switches that carry packets of a workload, without messages and adapters, at most 1048576"
                 .to_owned(),
     })
 }
@@ -319,7 +365,9 @@ pub(super) fn runs(settings: &ChannelSettings) -> bool {
     let is_known = match &settings.switch {
         SwitchSettings::OutputQueued(_)
         | SwitchSettings::SharedMemory(_)
-        | SwitchSettings::SharedBuffer(_) => true,
+        | SwitchSettings::SharedBuffer(_)
+        | SwitchSettings::Crossbar(_)
+        | SwitchSettings::OutputBuffered(_) => true,
         SwitchSettings::InputQueued(own) => !settings.fabric.is_star() || own.buffer.is_some(),
         _ => false,
     };

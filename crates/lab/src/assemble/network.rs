@@ -12,7 +12,7 @@ use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount};
 
-use super::{Site, refuse};
+use super::{Site, adapter, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::ConnectionParts;
 use crate::error::Error;
@@ -25,7 +25,8 @@ pub(super) fn refuse_a_fabric_of_others(
     if settings.fabric.is_star() {
         return Ok(());
     }
-    let accepted = "output_queued, input_queued or shared_memory in a fabric other than star";
+    let accepted = "output_queued, output_buffered, input_queued or shared_memory in a fabric \
+                    other than star";
     refuse(name, "switch", settings.switch.name(), accepted)
 }
 
@@ -258,40 +259,79 @@ pub(super) fn named(channel: &str, error: FabricError) -> Error {
     Error::Assembly { key, value, accepted }
 }
 
-/// Where the settings below are not read.
-const NETWORK: &str = "in a fabric other than star, or with output_queued or shared_memory";
-
-pub(super) fn refuse_what_a_fabric_does_not_read(
+/// What the switches of a channel have no use for.
+pub(super) fn refuse_what_switches_do_not_read(
     settings: &ChannelSettings,
     name: &str,
 ) -> Result<(), Error> {
-    let adapter = &settings.adapter;
-    let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
-    if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {
-        let accepted = format!("no control {NETWORK}, since nothing acknowledges there");
-        return refuse("control", "given", &accepted);
-    }
     // One that shares its buffer has flow control of its own, and says so where it is built.
-    let is_buffered = |own: &SwitchSettings| !matches!(own, SwitchSettings::OutputQueued(_));
+    let is_buffered = |own: &SwitchSettings| {
+        matches!(
+            own,
+            SwitchSettings::InputQueued(_)
+                | SwitchSettings::SharedBuffer(_)
+                | SwitchSettings::SharedMemory(_)
+        )
+    };
     let mut all = settings.switches.values().chain([&settings.switch]);
     if settings.flow_control.is_some() && !all.any(is_buffered) {
-        let accepted = "no flow control with output_queued, which holds no packet back: input_queued \
-                        and shared_memory do";
-        return refuse("flow_control", "given", accepted);
+        let accepted = format!(
+            "no flow control with {}, whose packets wait for no buffer of limited size: those of \
+             input_queued and shared_memory do",
+            settings.switch.name()
+        );
+        return refuse(name, "flow_control", "given", &accepted);
+    }
+    match hosts_without_adapters(settings) {
+        Some((kind, reason)) => refuse_adapters(settings, (kind, reason), name),
+        None => Ok(()),
+    }
+}
+
+/// The kind of switch whose hosts are none with adapters, and what they are.
+pub(super) fn hosts_without_adapters(
+    settings: &ChannelSettings,
+) -> Option<(&'static str, &'static str)> {
+    let is_buffer = |own: &SwitchSettings| matches!(own, SwitchSettings::SharedBuffer(_));
+    if has_a_memory(settings) {
+        Some(("shared_memory", "where hosts have connections that lose nothing on the way"))
+    } else if adapter::switch_that(settings, is_buffer).is_some() {
+        Some((
+            "shared_buffer",
+            "where hosts have a queue for each class, which its pauses hold back",
+        ))
+    } else {
+        None
+    }
+}
+
+/// Refuses what only adapters of hosts read.
+fn refuse_adapters(
+    settings: &ChannelSettings,
+    (kind, reason): (&str, &str),
+    name: &str,
+) -> Result<(), Error> {
+    let place = format!("with {kind}, {reason}");
+    let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
+    if let Some((key, value)) = adapter::switch_that(settings, adapter::decides) {
+        let accepted = format!("output_queued {place}");
+        return refuse(&key, value, &accepted);
+    }
+    let adapter = &settings.adapter;
+    if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {
+        return refuse("control", "given", &format!("no control {place}"));
     }
     if adapter.feed != Feed::Fifo {
-        return refuse("adapter.feed", "per_target", &format!("fifo {NETWORK}"));
+        return refuse("adapter.feed", "per_target", &format!("fifo {place}"));
     }
     if adapter.release == Some(Release::Acknowledgment) {
-        let accepted = format!("transmission, since nothing acknowledges {NETWORK}");
-        return refuse("adapter.release", "acknowledgment", &accepted);
+        return refuse("adapter.release", "acknowledgment", &format!("transmission {place}"));
     }
     if adapter.acknowledgments != Insertion::Wait {
-        let accepted = format!("wait, since nothing acknowledges {NETWORK}");
-        return refuse("adapter.acknowledgments", "interleave", &accepted);
+        return refuse("adapter.acknowledgments", "interleave", &format!("wait {place}"));
     }
     if adapter.throttle.is_some() {
-        return refuse("adapter.throttle", "given", &format!("no throttle {NETWORK}"));
+        return refuse("adapter.throttle", "given", &format!("no throttle {place}"));
     }
     // Endpoints find damage, and the level of their reliability says what becomes of it.
     let is_found = settings.endpoints.is_some();
@@ -299,7 +339,7 @@ pub(super) fn refuse_what_a_fabric_does_not_read(
     let given = fault.or(settings.recovery.map(|_| "recovery"));
     let given = given.or(settings.interface.as_ref().map(|_| "interface"));
     match given {
-        Some(key) => refuse(key, "given", &format!("no {key} {NETWORK}")),
+        Some(key) => refuse(key, "given", &format!("no {key} {place}")),
         None => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use weft_units::{Bytes, Limit, Span, Time};
 use super::network::named;
 use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::event::Faults;
+use crate::drive::faults::Faults;
 use crate::drive::turns::{LinkParts, Switching, TurnChannel, TurnParts};
 use crate::error::{ABSENT, Error};
 

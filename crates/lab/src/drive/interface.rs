@@ -148,9 +148,14 @@ impl Interface {
         self.feed(now);
     }
 
-    /// The targets for which the adapter holds a message, one bit each.
+    /// The targets for which the adapter holds a message, one bit each, below 64 as in a schedule.
     pub fn requests(&mut self, now: Time) -> u64 {
         self.nic.requests(now).fold(0, |set, target| set | 1 << target)
+    }
+
+    /// The lowest target for which the adapter holds a message.
+    pub fn lowest_request(&mut self, now: Time) -> Option<u16> {
+        self.nic.requests(now).min()
     }
 
     /// The oldest message for a target is sent: its buffer, and when it was whole on the adapter.

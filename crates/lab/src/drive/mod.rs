@@ -4,7 +4,7 @@ pub mod carrier;
 mod channel;
 pub mod cluster;
 pub mod engine;
-pub mod event;
+pub mod faults;
 pub mod host_path;
 pub mod hub;
 pub mod interface;

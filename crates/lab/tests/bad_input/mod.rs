@@ -205,7 +205,7 @@ fn a_parameter_that_no_part_reads_is_refused() {
         ],
         expect![[r#"
             --set channel.bulk.adapter.release=acknowledgment: channel.bulk.adapter.release = acknowledgment does not fit
-                accepted: transmission, since nothing acknowledges in a fabric other than star, or with output_queued or shared_memory"#]],
+                accepted: transmission, since with control = unacknowledged nothing tells of an arrival"#]],
     );
     clint(
         &["workload.bulk.source=greedy", "workload.bulk.load=0.5"],

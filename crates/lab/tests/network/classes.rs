@@ -118,6 +118,7 @@ fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Eng
             .of_classes(8),
         until,
         connections: ConnectionParts::default(),
+        adapters: None,
         classed: Some(ClassedParts {
             switches,
             classes: 8,

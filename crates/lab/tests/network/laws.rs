@@ -103,6 +103,7 @@ fn deliveries(
         until,
         connections: ConnectionParts::default(),
         classed: None,
+        adapters: None,
     });
     assert_eq!(engine.run_watched(until, &Halt::new(), &mut watch), None);
     assert_eq!(engine.overrun(), None, "{text}");

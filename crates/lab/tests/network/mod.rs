@@ -27,7 +27,7 @@ use weft_lab::{ChannelRun, Plan, Request, simulate};
 
 /// A channel with packets of 1 us, cables of 20 ns and switches of 90 ns. `channel` holds further
 /// keys of the channel, `workload` those of its traffic.
-fn file(hosts: u32, channel: &str, workload: &str, length: &str) -> String {
+pub fn file(hosts: u32, channel: &str, workload: &str, length: &str) -> String {
     format!(
         "[system]\ntitle = 'network'\nhosts = {hosts}\n\
          [channel.c]\npacket = '125 B'\npayload = '100 B'\n\
@@ -40,14 +40,14 @@ fn file(hosts: u32, channel: &str, workload: &str, length: &str) -> String {
 }
 
 /// The same with queues at the inputs. A slot is a packet unless `switch` names a cell.
-fn voq(hosts: u32, switch: &str, channel: &str, workload: &str, length: &str) -> String {
+pub fn voq(hosts: u32, switch: &str, channel: &str, workload: &str, length: &str) -> String {
     let queues =
         format!("switch.input_queued = {{ latency = '90 ns', scheduler = 'islip', {switch} }}");
     file(hosts, channel, workload, length)
         .replace("switch.output_queued.latency = '90 ns'", &queues)
 }
 
-fn run(text: &str, seed: u64) -> ChannelRun {
+pub fn run(text: &str, seed: u64) -> ChannelRun {
     let plan = Plan::new(&Request::of_text("network.toml", text)).expect(text);
     let runs = simulate(&plan.points[0].spec, seed, &Halt::new()).expect(text);
     runs.into_iter().next().expect("the channel")

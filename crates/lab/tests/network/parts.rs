@@ -77,6 +77,7 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
         until,
         connections: ConnectionParts::default(),
         classed: None,
+        adapters: None,
     });
     change(&mut engine);
     let mut delivered = Vec::new();

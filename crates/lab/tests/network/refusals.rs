@@ -1,4 +1,4 @@
-//! What does not fit a fabric, or a star, is refused with its key, its value and what is accepted.
+//! What does not fit a fabric, a star, or the adapters of hosts is refused with its key, its value and what is accepted.
 
 use super::{file, refusal, run, voq};
 
@@ -8,21 +8,38 @@ fn refused(channel: &str) -> String {
     refusal(&file(4, channel, "load = 0.1", "1 ms"))
 }
 
+/// What adapters cannot do is refused with the reason, in a fabric as in a star.
 #[test]
-fn what_the_driver_of_a_fabric_does_not_read_is_refused() {
+fn what_adapters_cannot_do_is_refused() {
+    let acknowledged = "control.request_acknowledge = { timeout = '9 us', outstanding = 4, \
+                        acknowledgment = '25 B' }";
     let cases = [
-        ("adapter.feed.per_target.limit = 2", "adapter.feed = per_target", "fifo in a fabric"),
-        ("adapter.release = 'acknowledgment'", "adapter.release = ack", "transmission, since"),
-        ("adapter.acknowledgments = 'interleave'", "adapter.acknowledgments = int", "wait, since"),
+        ("adapter.release = 'acknowledgment'", "adapter.release = ack", "transmission, since with"),
         (
-            "adapter.throttle = { requests = 1, per = '1 us' }",
-            "adapter.throttle = given",
-            "no throttle in a fabric",
+            "adapter.acknowledgments = 'interleave'",
+            "adapter.acknowledgments = int",
+            "wait, since only control.request_acknowledge",
         ),
         (
-            "control.out_of_band = { delay = '1 us', outstanding = 2 }",
-            "control = given",
-            "no control in a fabric other than star",
+            &format!("adapter.acknowledgments = 'interleave'\n{acknowledged}"),
+            "adapter.acknowledgments = int",
+            "wait, since only a crossbar with contention = drop can follow an insertion",
+        ),
+        (
+            &format!("adapter.release = 'transmission'\n{acknowledged}"),
+            "adapter.release = transmission",
+            "acknowledgment, since a packet that may be sent again keeps its send buffer",
+        ),
+        (
+            "receiver = { buffers = 2, service = '1 us' }",
+            "receiver = given",
+            "it only with control.request_acknowledge",
+        ),
+        ("recovery = { attempts = 3 }", "recovery = given", "it only with a scheduled switch"),
+        (
+            &acknowledged.replace("25 B", "0 B"),
+            "control.request_acknowledge.acknowledgment = 0 B",
+            "a size that takes a picosecond or more",
         ),
     ];
     for (channel, key, accepted) in cases {
@@ -30,6 +47,31 @@ fn what_the_driver_of_a_fabric_does_not_read_is_refused() {
         assert!(text.contains(&format!("channel.c.{key}")), "{text}");
         assert!(text.contains(accepted), "{text}");
     }
+    let of = |switch: &str, channel: &str| {
+        refusal(&voq(4, switch, &format!("{TREE}\n{channel}"), "load = 0.1", "1 ms"))
+    };
+    let sized = of("buffer = 4", acknowledged);
+    assert!(sized.contains("request_acknowledge.acknowledgment = 25 B does not fit"), "{sized}");
+    assert!(sized.contains("125 B, the size of a packet, with input_queued"), "{sized}");
+    let whole = acknowledged.replace("25 B", "125 B");
+    let beside = "switches.'0.0'.output_buffered = { latency = '90 ns', buffers = 2, writers = 2 }";
+    let beside = of("buffer = 4", &format!("{whole}\n{beside}"));
+    assert!(beside.contains("channel.c.switches.0.0 = output_buffered"), "{beside}");
+    assert!(beside.contains("output_queued beside input_queued"), "{beside}");
+    let disabled = of("buffer = 4", &format!("{whole}\ndisabled = [{{ host = 1 }}]"));
+    assert!(disabled.contains("it only without input_queued"), "{disabled}");
+}
+
+/// A packet that back pressure holds must occupy its link.
+#[test]
+fn back_pressure_needs_short_cables() {
+    let switch = "switch.crossbar = { latency = '90 ns', contention = 'back_pressure' }";
+    let text = file(4, "", "load = 0.1", "1 ms")
+        .replace("switch.output_queued.latency = '90 ns'", switch)
+        .replace("length = '4 m'", "length = '200 m'");
+    let text = refusal(&text);
+    assert!(text.contains("channel.c.link.length = 200 m (1 us) does not fit"), "{text}");
+    assert!(text.contains("a delay below 1 us, the shortest packet, with back_pressure"), "{text}");
 }
 
 #[test]
@@ -40,7 +82,7 @@ fn a_switch_that_is_no_stage_is_refused() {
     );
     let text = refusal(&text);
     assert!(text.contains("channel.c.switch = crossbar does not fit"), "{text}");
-    let accepted = "output_queued, input_queued or shared_memory in a fabric other than star";
+    let accepted = "a crossbar without buffers cuts packets short, or holds them on their links";
     assert!(text.contains(accepted), "{text}");
 }
 

@@ -178,18 +178,18 @@ fn stages_add_up_on_any_mixture() {
 #[test]
 fn what_cannot_differ_is_refused() {
     let own = pair(", link.rate = '2 Gbit/s'");
-    let alike = "cables and switches that are all alike, since only output_queued, input_queued and \
-                 shared_memory switches over links without turns may differ";
+    let alike = "cables and switches that are all alike, since only output_queued, output_buffered, \
+                 input_queued and shared_memory switches over links without turns may differ";
     let latency = "switches.b.output_queued.latency = '300 ns'";
     let crossbar = "switches.b.crossbar = { latency = '90 ns', contention = 'drop' }";
     let three = "fabric.fat_tree = { radix = 4, tiers = 2, links = [{}, {}, {}] }";
-    let crossbars = |channel: &str| {
-        let own = "switch.crossbar = { latency = '90 ns', contention = 'drop' }";
+    let scheduled = |channel: &str| {
+        let own = "switch.scheduled = { latency = '90 ns', lead = '500 ns', scheduler = 'islip' }";
         file(4, channel, ONE, "1 ms").replace("switch.output_queued.latency = '90 ns'", own)
     };
     let cases = [
-        (crossbars(&own), "channel.c.fabric = cables with links of their own", alike),
-        (crossbars(&format!("{}\n{latency}", pair(""))), "channel.c.switches = given", alike),
+        (scheduled(&own), "channel.c.fabric = cables with links of their own", alike),
+        (scheduled(&format!("{}\n{latency}", pair(""))), "channel.c.switches = given", alike),
         (
             file(4, &format!("{}\n{}", pair(""), latency.replace(".b.", ".x.")), ONE, "1 ms"),
             "channel.c.switches.x = given",
@@ -198,7 +198,7 @@ fn what_cannot_differ_is_refused() {
         (
             file(4, &format!("{}\n{crossbar}", pair("")), ONE, "1 ms"),
             "channel.c.switches.b = crossbar",
-            "output_queued, input_queued or shared_memory beside switches that are so",
+            "output_queued, output_buffered or input_queued in a fabric other than star: a crossbar",
         ),
         (
             file(

@@ -47,7 +47,8 @@ fn what_differs_is_refused_where_links_have_turns() {
         ),
     ];
     let accepted = "cables and switches that are all alike, since only output_queued, \
-                    input_queued and shared_memory switches over links without turns may differ";
+                    output_buffered, input_queued and shared_memory switches over links without \
+                    turns may differ";
     for (keys, key) in cases {
         let text = refused(&keys);
         assert!(text.contains(&format!("channel.network.{key}")), "{text}");

@@ -30,7 +30,8 @@ use weft_fabric::link::SharedLinks;
 use weft_kernel::{Halt, Id, Queue, Stopped};
 use weft_units::Time;
 
-use super::event::{Event as QuickEvent, EventChannel};
+use super::carrier::Carrier as _;
+use super::engine::Engine;
 use super::trace::TraceEntry;
 
 pub use bulk::{BulkChannel, BulkParts, ClusterCounters};
@@ -47,8 +48,6 @@ use bulk::Transfer;
 /// Something that happens in a cluster at a certain time.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// On the channel that carries the signalling.
-    Quick(QuickEvent),
     /// The source of a host hands over packets for the bulk channel.
     Generate(u16),
     /// The requests of a cycle are sampled.
@@ -92,16 +91,27 @@ impl Cluster {
         if !self.started {
             self.start();
         }
-        while self.queue.next_time().is_some_and(|time| time <= until) {
-            let stopped = halt.check(self.steps);
+        loop {
+            let stopped = halt.check(self.steps());
             if stopped.is_some() {
                 return stopped;
             }
-            let Some((now, event)) = self.queue.pop() else { break };
+            let next = self.queue.next_time().unwrap_or(Time::NEVER);
+            if self.step_signalling(next.min(until)) {
+                continue;
+            }
+            let (now, event) = self.queue.pop_until(until)?;
             self.steps += 1;
             self.handle(now, event);
         }
-        None
+    }
+
+    /// Lets one event happen on the channel that carries the signalling, if one is due by `until`: what
+    /// arrives at an instant is there before the schedule does anything in it. Returns whether it did.
+    fn step_signalling(&mut self, until: Time) -> bool {
+        let Cluster { bulk, signalling, queue, .. } = self;
+        let mut schedule = |time, event| queue.push(time, event);
+        signalling.as_mut().is_some_and(|own| own.step(until, bulk, &mut schedule))
     }
 
     /// Notes every transmission on both channels from now on.
@@ -156,11 +166,11 @@ impl Cluster {
 
     /// How many events have happened.
     pub fn steps(&self) -> u64 {
-        self.steps
+        self.steps + self.signalling.as_ref().map_or(0, |own| own.channel().steps())
     }
 
     /// The two channels; ends the cluster.
-    pub fn into_channels(self) -> (BulkChannel, Option<EventChannel>) {
+    pub fn into_channels(self) -> (BulkChannel, Option<Engine>) {
         (self.bulk, self.signalling.map(Signalling::into_channel))
     }
 
@@ -168,9 +178,6 @@ impl Cluster {
         self.started = true;
         let queue = &mut self.queue;
         self.bulk.start(&mut |time, event| queue.push(time, event));
-        if let Some(signalling) = &mut self.signalling {
-            signalling.start(&mut |time, event| queue.push(time, event));
-        }
         queue.push(Time::ZERO, Event::Sample(0));
     }
 
@@ -178,11 +185,6 @@ impl Cluster {
         let Cluster { bulk, signalling, queue, .. } = self;
         let mut schedule = |time, event| queue.push(time, event);
         match event {
-            Event::Quick(event) => {
-                if let Some(signalling) = signalling {
-                    signalling.handle(now, event, bulk, &mut schedule);
-                }
-            }
             Event::Generate(host) => bulk.generate(now, host, &mut schedule),
             Event::Sample(cycle) => {
                 schedule(now, Event::Sampled(cycle));
@@ -190,17 +192,20 @@ impl Cluster {
                 schedule(bulk.timing().sampling(cycle + 1), Event::Sample(cycle + 1));
             }
             Event::Sampled(cycle) => match signalling {
-                Some(signalling) => signalling.configure(now, cycle, bulk, &mut schedule),
+                Some(signalling) => {
+                    signalling.configure(now, cycle, bulk);
+                    schedule(signalling.configured(now), Event::Arbitrate);
+                }
                 None => bulk.arbitrate_at_once(now),
             },
             Event::Arbitrate => {
                 if let Some(signalling) = signalling {
-                    signalling.arbitrate(now, bulk, &mut schedule);
+                    schedule(signalling.arbitrate(now, bulk), Event::Grant);
                 }
             }
             Event::Grant => {
                 if let Some(signalling) = signalling {
-                    signalling.grant(now, bulk, &mut schedule);
+                    signalling.grant(now, bulk);
                 }
             }
             Event::Transfer(cycle) => {
@@ -220,7 +225,7 @@ impl Cluster {
             }
             Event::Acknowledge(id) => {
                 if let Some(signalling) = signalling {
-                    signalling.acknowledge(now, id, bulk, &mut schedule);
+                    signalling.acknowledge(now, id, bulk);
                 }
             }
             Event::Interface(host) => bulk.serve(now, host, &mut schedule),

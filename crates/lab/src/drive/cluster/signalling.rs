@@ -10,9 +10,7 @@ use weft_units::{Span, Time};
 use super::bulk::{BulkChannel, Transfer};
 use super::{CarriedSettings, CarriedTiming, Event};
 use crate::drive::Channel;
-use crate::drive::event::{
-    Calendar, Event as QuickEvent, EventChannel, Route, ScheduledArrival, ScheduledPacket,
-};
+use crate::drive::engine::{Calendar, Engine, Route, ScheduledArrival, ScheduledPacket};
 use crate::drive::trace::TraceEntry;
 
 /// What a packet of the signalling says.
@@ -29,7 +27,7 @@ enum Said {
 /// The channel that carries the signalling, the nodes, and what is on its way between them.
 #[derive(Debug)]
 pub struct Signalling {
-    channel: EventChannel,
+    channel: Engine,
     settings: CarriedSettings,
     timing: CarriedTiming,
     nodes: Vec<BulkNode>,
@@ -46,13 +44,13 @@ impl Signalling {
     /// Signalling over `channel`, which keeps its links clear for it. `slot` is the one of the bulk
     /// channel.
     pub fn new(
-        mut channel: EventChannel,
+        mut channel: Engine,
         settings: CarriedSettings,
         timing: CarriedTiming,
         slot: Span,
     ) -> Signalling {
         if let Some(shared) = timing.shared {
-            channel.share_links(SharedLinks::new(shared, channel.parts().ports.into()));
+            channel.share_links(SharedLinks::new(shared, channel.hosts() as usize));
         }
         channel.keep_clear(Calendar {
             slot,
@@ -60,7 +58,7 @@ impl Signalling {
             grant_from: timing.granted(),
             grant: timing.grant,
         });
-        let nodes = vec![BulkNode::new(); usize::from(channel.parts().ports)];
+        let nodes = vec![BulkNode::new(); channel.hosts() as usize];
         Signalling {
             channel,
             settings,
@@ -75,11 +73,11 @@ impl Signalling {
     }
 
     /// The channel that carries it.
-    pub fn channel(&self) -> &EventChannel {
+    pub fn channel(&self) -> &Engine {
         &self.channel
     }
 
-    pub(super) fn into_channel(self) -> EventChannel {
+    pub(super) fn into_channel(self) -> Engine {
         self.channel
     }
 
@@ -106,33 +104,26 @@ impl Signalling {
         trace
     }
 
-    pub(super) fn start(&mut self, schedule: &mut impl FnMut(Time, Event)) {
-        self.channel.start(&mut |time, event| schedule(time, Event::Quick(event)));
-    }
-
-    pub(super) fn handle(
+    /// Lets one event happen on the channel if one is due by `until`, and what arrives by it be heard.
+    /// Returns whether one did.
+    #[inline]
+    pub(super) fn step(
         &mut self,
-        now: Time,
-        event: QuickEvent,
+        until: Time,
         bulk: &mut BulkChannel,
         schedule: &mut impl FnMut(Time, Event),
-    ) {
-        self.channel.handle(now, event, &mut |time, event| schedule(time, Event::Quick(event)));
+    ) -> bool {
+        let Some(now) = self.channel.step(until) else { return false };
         if self.channel.has_scheduled_arrivals() {
             for arrival in self.channel.scheduled_arrivals() {
                 self.arrive(now, arrival, bulk, schedule);
             }
         }
+        true
     }
 
     /// Every node samples what it asks for and sends it.
-    pub(super) fn configure(
-        &mut self,
-        now: Time,
-        cycle: u64,
-        bulk: &mut BulkChannel,
-        schedule: &mut impl FnMut(Time, Event),
-    ) {
+    pub(super) fn configure(&mut self, now: Time, cycle: u64, bulk: &mut BulkChannel) {
         (self.cycle, self.open) = (cycle, true);
         bulk.schedule().begin_cycle();
         for host in 0..bulk.hosts() {
@@ -144,35 +135,30 @@ impl Signalling {
             let asked = (0..16).filter(|target| requests >> target & 1 == 1);
             let packet = node.configuration(asked.filter_map(|target| Port::new(target).ok()));
             let said = Said::Configuration { host, cycle, packet };
-            self.send(now, Route::ToSwitch { from: host }, said, schedule);
+            self.send(now, Route::ToSwitch { from: host }, said);
         }
-        schedule(now + self.timing.configured(), Event::Arbitrate);
     }
 
-    /// The configurations are there; what comes later counts for nothing.
-    pub(super) fn arbitrate(
-        &mut self,
-        now: Time,
-        bulk: &mut BulkChannel,
-        schedule: &mut impl FnMut(Time, Event),
-    ) {
+    /// When the configurations that are sent now are there.
+    pub(super) fn configured(&self, now: Time) -> Time {
+        now + self.timing.configured()
+    }
+
+    /// The configurations are there; what comes later counts for nothing. Returns when the grants are
+    /// known.
+    pub(super) fn arbitrate(&mut self, now: Time, bulk: &mut BulkChannel) -> Time {
         self.open = false;
         bulk.calculate_grants();
-        schedule(now + self.timing.arbitration, Event::Grant);
+        now + self.timing.arbitration
     }
 
     /// Every node is told, at the same time.
-    pub(super) fn grant(
-        &mut self,
-        now: Time,
-        bulk: &mut BulkChannel,
-        schedule: &mut impl FnMut(Time, Event),
-    ) {
+    pub(super) fn grant(&mut self, now: Time, bulk: &mut BulkChannel) {
         for host in 0..bulk.hosts() {
             // The ports are those of the hosts, of which there are 16 at the most.
             let Ok(packet) = bulk.schedule().grant(host.into()).packet() else { continue };
             let said = Said::Grant { host, cycle: self.cycle, packet };
-            self.send(now, Route::FromSwitch { to: host }, said, schedule);
+            self.send(now, Route::FromSwitch { to: host }, said);
         }
     }
 
@@ -184,32 +170,21 @@ impl Signalling {
     }
 
     /// A target answers, over the connection of the transfer in the opposite direction.
-    pub(super) fn acknowledge(
-        &mut self,
-        now: Time,
-        transfer: Id<Transfer>,
-        bulk: &BulkChannel,
-        schedule: &mut impl FnMut(Time, Event),
-    ) {
+    pub(super) fn acknowledge(&mut self, now: Time, transfer: Id<Transfer>, bulk: &BulkChannel) {
         let Transfer { initiator, packet, reception, .. } = bulk.in_transfer(transfer);
         let Some(report) = reception.and_then(|reception| reception.acknowledgment()) else {
             return;
         };
         let route = Route::Through { from: packet.target, to: *initiator };
-        self.send(now, route, Said::Acknowledgment { transfer, report }, schedule);
+        self.send(now, route, Said::Acknowledgment { transfer, report });
     }
 
-    fn send(
-        &mut self,
-        now: Time,
-        route: Route,
-        said: Said,
-        schedule: &mut impl FnMut(Time, Event),
-    ) {
-        let size = match said {
-            Said::Configuration { .. } => self.settings.configuration,
-            Said::Grant { .. } => self.settings.grant,
-            Said::Acknowledgment { .. } => self.settings.acknowledgment,
+    fn send(&mut self, now: Time, route: Route, said: Said) {
+        let (settings, timing) = (&self.settings, &self.timing);
+        let (size, span) = match said {
+            Said::Configuration { .. } => (settings.configuration, timing.configuration),
+            Said::Grant { .. } => (settings.grant, timing.grant),
+            Said::Acknowledgment { .. } => (settings.acknowledgment, timing.acknowledgment),
         };
         let token = match self.free.pop() {
             Some(token) => {
@@ -221,9 +196,8 @@ impl Signalling {
                 (self.said.len() - 1) as u32
             }
         };
-        let packet = ScheduledPacket { route, size, token };
-        let quick = &mut |time, event| schedule(time, Event::Quick(event));
-        self.channel.send_scheduled(now, packet, quick);
+        let packet = ScheduledPacket { route, size, span, token };
+        self.channel.send_scheduled(now, packet);
     }
 
     fn arrive(

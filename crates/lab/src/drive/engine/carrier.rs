@@ -7,7 +7,10 @@ use crate::drive::carrier::{Carrier, Message, Notice};
 
 impl Carrier for Engine {
     fn offer(&mut self, now: Time, message: Message) {
-        if let Some(feed) = self.supply.messages()
+        if self.adapters.is_on {
+            self.offer_to_adapter(now, message);
+            self.next = self.next_with_adapters();
+        } else if let Some(feed) = self.supply.messages()
             && feed.post(now, message, &mut self.observations)
         {
             self.schedule(now, self.places.generates + u32::from(message.from), 0);
@@ -16,19 +19,17 @@ impl Carrier for Engine {
     }
 
     fn next_time(&self) -> Time {
-        self.supply.next_notice().unwrap_or(self.next)
+        let notice = self.supply.next_notice().or_else(|| self.next_notice_of_adapters());
+        notice.unwrap_or(self.next)
     }
 
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
-        while let Some(event) = self.parts.first().pop_until(now) {
-            self.now = event.time;
-            self.steps += 1;
-            self.happen(event, &mut |_| {});
-        }
-        self.next = self.parts.first().earliest().unwrap_or(Time::NEVER);
+        while self.step(now).is_some() {}
+        self.next = self.next_with_adapters();
         if let Some(feed) = self.supply.messages() {
             feed.messages.take_notices(notices);
         }
+        self.take_notices_of_adapters(notices);
     }
 
     fn steps(&self) -> u64 {

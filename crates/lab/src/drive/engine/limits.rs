@@ -25,7 +25,9 @@ impl Engine {
     /// A packet joins a queue of an output that may be full or have to wait, or is dropped.
     #[inline(never)]
     pub(super) fn hold(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
-        if self.graph.is_memory(switch) {
+        if self.adapters.is_on {
+            self.come(now, switch, (input, output), id);
+        } else if self.graph.is_memory(switch) {
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if self.graph.is_gated(output) {
             self.packets.ways[id as usize].output = output;
@@ -73,6 +75,9 @@ impl Engine {
     /// Lets packets of a gated port leave as far as they may.
     #[inline(never)]
     pub(super) fn try_gate(&mut self, now: Time, port: u32) {
+        if self.adapters.is_on && port >= self.graph.switch_ports() {
+            return self.look_at_link(now, port - self.graph.switch_ports());
+        }
         let ways = &self.packets.ways;
         let channel_of = |id: u32| ways[id as usize].channel;
         match self.graph.try_gate(now, port, &self.packets.behind, channel_of) {
@@ -113,13 +118,14 @@ impl Engine {
         match self.graph.expect(departure, id, channel) {
             Some(Wakes::Switch(switch, edge)) => self.attend(now, switch, edge),
             Some(_) => {}
+            None if self.adapters.is_on => self.go(now, departure, id),
             None => self.arrive_at(departure, id),
         }
     }
 
     /// A packet spends what it takes from an input of a switch to the far end of an output.
     #[inline]
-    fn spend(&mut self, (input, output): (u32, u32), id: u32) {
+    pub(super) fn spend(&mut self, (input, output): (u32, u32), id: u32) {
         if let Some(spent) = self.packets.spent(id) {
             *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
         }

@@ -21,15 +21,17 @@
 //! *Queueing* ends where the adapter of the initiator starts to send; what a packet waits in
 //! switches belongs to its *transit*.
 
+mod adapter;
 mod carrier;
+mod channel;
 mod classed;
 mod clocks;
-mod ending;
 mod feed;
 mod limits;
 mod memory;
 mod packets;
 mod parts;
+mod places;
 mod supply;
 mod waiting;
 
@@ -37,19 +39,24 @@ use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::graph::{Departure, Graph, GraphParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::{Drop, Instants, Observations};
-use weft_fabric::switch::{Outbox, SharedQueues};
+use weft_fabric::switch::{Loss, Outbox, SharedQueues};
 use weft_fabric::workload::Source;
 use weft_kernel::{Event, Halt, Stopped};
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::carrier::MessageId;
+use adapter::Adapters;
 use classed::Classed;
 use clocks::Clocks;
 use memory::Memories;
 use packets::{Packet, Packets, Way};
 use parts::Parts;
+use places::Places;
 use supply::{Handed, Supply};
 
+pub use adapter::{
+    AdapterParts, Calendar, ControlCounters, Route, ScheduledArrival, ScheduledPacket,
+};
 pub use classed::{ClassedParts, PauseRow, Traffic};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 
@@ -83,6 +90,9 @@ pub struct EngineParts {
     /// What switches do where packets have sizes and classes of their own. All of them then have
     /// queues at their outputs.
     pub classed: Option<ClassedParts>,
+    /// The adapters of the hosts. Without any they send what they are handed over as soon as the link
+    /// is free, and hear of nothing. They do not go with a shared memory.
+    pub adapters: Option<AdapterParts>,
 }
 
 /// A packet, or a message of several of a connection, that has been delivered.
@@ -133,77 +143,7 @@ pub struct Engine {
     memories: Memories,
     /// Ports and headers where packets have sizes and classes of their own.
     classed: Option<Box<Classed>>,
-}
-
-/// The first place of each kind. What a port or a host schedules for itself happens at places
-/// behind those at which packets arrive.
-#[derive(Clone, Copy, Debug, Default)]
-struct Places {
-    /// The last byte of a packet is at a host. Before them: the first byte is at a port of a switch.
-    hosts: u32,
-    /// The last byte of a packet has left a port of a switch with a shared memory, or of a host.
-    frees: u32,
-    /// A packet that came by a port of a switch joins the queue of its output late.
-    joins: u32,
-    /// A packet that came by a port of a switch is in the queue of its output, which is a gate, or in
-    /// a shared memory.
-    enters: u32,
-    /// A port of a switch or a host hears what the far end of its cable says.
-    signals: u32,
-    /// An edge of the clock of a switch, at which it takes part alone or all do that share it.
-    edges: u32,
-    /// A signal to the source of a connection is at a port of a switch, or at the source.
-    told: u32,
-    /// A host with connections does something by itself.
-    acts: u32,
-    /// A host hands over a packet.
-    generates: u32,
-    /// A gate of a switch or a host may let a packet leave.
-    wakes: u32,
-    /// The last byte of a message has left its initiator.
-    sends: u32,
-    /// Loads and occupancies are noted.
-    samples: u32,
-}
-
-impl Places {
-    fn new(graph: &Graph, is_classed: bool) -> Places {
-        let (ports, hosts) = (graph.switch_ports(), graph.hosts());
-        // Without buffers of limited size there is nothing to hear and nothing to wait for.
-        let (own, all, switches) = match graph.has_limits() || is_classed {
-            true => (ports, ports + hosts, graph.switches()),
-            false => (0, 0, 0),
-        };
-        // Elsewhere it is known when a packet has left as soon as it comes, and hosts only send.
-        let is_told = graph.has_memories() || is_classed;
-        let (any, acting) = if is_told { (all, hosts) } else { (0, 0) };
-        let frees = ports + hosts;
-        let joins = frees + any;
-        let enters = joins + ports;
-        let signals = enters + own;
-        let edges = signals + all;
-        let told = edges + switches;
-        let acts = told + any;
-        let generates = acts + acting;
-        let wakes = generates + hosts;
-        let sends = wakes + all;
-        let samples = sends + hosts;
-        let hosts = ports;
-        Places {
-            hosts,
-            frees,
-            joins,
-            enters,
-            signals,
-            edges,
-            told,
-            acts,
-            generates,
-            wakes,
-            sends,
-            samples,
-        }
-    }
+    adapters: Adapters,
 }
 
 impl Engine {
@@ -222,8 +162,10 @@ impl Engine {
             lanes,
             receive: connections.endpoints.as_ref().map(|own| own.receive_buffer.get()),
             window: (observations.from, parts.until),
+            acknowledgment: parts.adapters.as_ref().map(AdapterParts::acknowledgment),
         });
-        let places = Places::new(&graph, parts.classed.is_some());
+        let adapters = Adapters::new(parts.adapters, &graph, &parts.sources);
+        let places = Places::new(&graph, parts.classed.is_some(), adapters.is_on);
         let memories = Memories::new(
             (&wiring, &graph, &link),
             kinds,
@@ -239,7 +181,7 @@ impl Engine {
         let has_queues = graph.has_limits() || classed.is_some();
         let mut engine = Engine {
             packets: Packets::new(graph.is_mixed() || classed.is_some(), has_queues),
-            parts: Parts::one(&graph),
+            parts: Parts::one(&graph, adapters.is_on),
             clocks: Clocks::new(&graph, None),
             names: has_queues.then(|| Box::new(wiring)),
             graph,
@@ -254,9 +196,14 @@ impl Engine {
             outbox: Outbox::default(),
             overrun: None,
             memories,
+            adapters,
             supply,
             classed,
         };
+        if engine.adapters.is_on {
+            engine.begin_adapters();
+            return engine;
+        }
         for (host, time) in engine.supply.begin(parts.send_buffers) {
             engine.schedule(time, places.generates + host, 0);
         }
@@ -265,13 +212,23 @@ impl Engine {
         engine
     }
 
+    /// All that was observed so far, without how long links were busy.
+    pub fn observations(&self) -> &Observations {
+        &self.observations
+    }
+
+    /// How many hosts there are.
+    pub fn hosts(&self) -> u32 {
+        self.graph.hosts()
+    }
+
     /// Divides the graph: `part` has the number of the part that each switch is in, together with
     /// its hosts. Parts then run one after the other for as long as nothing can come from one to
     /// another, which changes no result. Nothing is divided where nothing keeps parts apart, or
-    /// where streams, endpoints, damage or samples count for the whole. For a channel with sources that
-    /// has not run.
+    /// where streams, endpoints, adapters, damage or samples count for the whole. For a channel with
+    /// sources that has not run.
     pub fn cut(&mut self, part: &[u32]) {
-        if !self.memories.may_be_cut() || self.is_sampled() {
+        if self.adapters.is_on || !self.memories.may_be_cut() || self.is_sampled() {
             return;
         }
         let places = (self.places, self.classed.is_some());
@@ -295,6 +252,7 @@ impl Engine {
         mut watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
         let stopped = match self.parts.is_one() {
+            true if self.adapters.is_on => self.run_with_adapters(until, halt),
             true => self.run_whole(until, halt, &mut watch),
             false => self.run_parts(until, halt, &mut watch),
         };
@@ -302,6 +260,20 @@ impl Engine {
             self.now = until;
         }
         stopped
+    }
+
+    /// Lets the next event happen if that is due by `until`, for whoever runs the channel together with
+    /// something else. Returns when it happened.
+    #[inline]
+    pub fn step(&mut self, until: Time) -> Option<Time> {
+        if self.adapters.is_on {
+            return self.step_with_adapters(until);
+        }
+        let event = self.parts.first().pop_until(until)?;
+        self.now = event.time;
+        self.steps += 1;
+        self.happen(event, &mut |_| {});
+        Some(event.time)
     }
 
     fn run_whole(
@@ -366,6 +338,8 @@ impl Engine {
             self.tick(now, place - places.edges, item);
         } else if place >= places.signals {
             self.hear(now, place - places.signals, item);
+        } else if place >= places.decides {
+            self.decide(now, place - places.decides);
         } else {
             self.enter(now, place - places.enters, item);
         }
@@ -459,7 +433,8 @@ impl Engine {
         let output = first + number;
         way.hops += 1;
         if graph.is_mixed() {
-            let lag = graph.lag(input, output);
+            let is_short = self.adapters.is_acknowledgment(id);
+            let lag = graph.lag_of(input, output, is_short);
             if lag > Span::ZERO {
                 way.output = output;
                 return self.schedule(now + lag, self.places.joins + input, id);
@@ -495,6 +470,9 @@ impl Engine {
 
     #[cold]
     fn drop(&mut self, now: Time, id: u32) {
+        if self.adapters.is_on {
+            return self.lose(now, id, Loss::Overflow);
+        }
         let Packet { from, .. } = self.packets.packets[id as usize];
         self.packets.remove(id);
         match self.parts.is_one() {

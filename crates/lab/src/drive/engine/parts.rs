@@ -9,7 +9,8 @@ use weft_fabric::measure::{Drop, Instants, Observations};
 use weft_kernel::{Calendar, Event, Halt, Stopped};
 use weft_units::{Span, Time};
 
-use super::{Delivery, Engine, Places, complete, give_up};
+use super::places::Places;
+use super::{Delivery, Engine, complete, give_up};
 
 /// The events of all parts.
 #[derive(Debug)]
@@ -31,12 +32,14 @@ pub(super) struct Parts {
 
 impl Parts {
     /// The whole graph as one part.
-    pub fn one(graph: &Graph) -> Parts {
+    pub fn one(graph: &Graph, has_adapters: bool) -> Parts {
         // At half of what it carries each directed port has an event for every two packets, and
         // each host one more, with which it hands a packet over.
         let ports = u64::from(graph.switch_ports()) + 2 * u64::from(graph.hosts());
         let span = (0..graph.hosts()).map(|host| graph.span(graph.host_port(host))).min();
         let spacing = Span(span.map_or(1, |span| 2 * span.0 / ports.max(1)).max(1));
+        // Adapters do more at an instant and soon after it: acknowledge, look at their links, send.
+        let spacing = if has_adapters { Span((spacing.0 / 8).max(1)) } else { spacing };
         // A packet that finds one before it, over a cable like most.
         let delay = |port| u128::from((graph.least_delay(port) + graph.span(port) * 2).0);
         let all = graph.switch_ports() + graph.hosts();

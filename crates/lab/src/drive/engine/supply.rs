@@ -35,6 +35,15 @@ impl Supply {
         Supply::Sources(sources)
     }
 
+    /// The source of a host, if it has one.
+    #[inline]
+    pub fn source(&mut self, host: u32) -> Option<&mut Source> {
+        match self {
+            Supply::Sources(sources) => sources.get_mut(host as usize),
+            Supply::Messages(_) => None,
+        }
+    }
+
     /// When each source hands over its first packets: host and time, several of a greedy one, which
     /// fills all `buffers` at once.
     pub fn begin(&self, buffers: Limit) -> Vec<(u32, Time)> {

@@ -2,12 +2,9 @@
 //! that are disabled.
 
 use weft_fabric::link::ErrorSettings;
-use weft_kernel::Streams;
-use weft_units::Time;
 
-use super::host::Host;
-use crate::drive::cluster::DisabledInitiator;
-use crate::drive::receiver::{Receiver, ReceiverSettings};
+use super::cluster::DisabledInitiator;
+use super::receiver::ReceiverSettings;
 
 /// What goes wrong on a channel; nothing by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,19 +27,5 @@ impl Faults {
             return Some("receiver");
         }
         (!self.disabled.is_empty()).then_some("disabled")
-    }
-
-    pub(super) fn apply(&self, hosts: &mut [Host], streams: &Streams, channel: &str) {
-        for (index, host) in (0..).zip(hosts.iter_mut()) {
-            host.receiver = Receiver::new(self.receiver.as_ref());
-            if !self.errors.is_free_of_errors() {
-                host.errors = Some(self.errors.build(streams, channel, index));
-            }
-        }
-        for disabled in &self.disabled {
-            if let Some(host) = hosts.get_mut(usize::from(disabled.host)) {
-                host.disabled_from = Time::ZERO + disabled.from;
-            }
-        }
     }
 }

@@ -3,11 +3,10 @@
 
 use weft_fabric::link::{Errors, SharedLinks};
 use weft_fabric::switch::PacketKind;
-use weft_kernel::{Id, Streams};
 use weft_units::{Bytes, Span, Time};
 
 use super::host::Flight;
-use super::{Event, EventChannel, EventParts, Happening};
+use super::{AdapterParts, Engine};
 use crate::drive::trace::TraceEntry;
 
 /// Where a scheduled packet comes from and goes to.
@@ -37,8 +36,10 @@ pub enum Route {
 pub struct ScheduledPacket {
     /// Its way.
     pub route: Route,
-    /// Its size on the wire.
+    /// Its size on the wire, and how long that takes on a link.
     pub size: Bytes,
+    /// See [`size`](Self::size).
+    pub span: Span,
     /// The caller's name of it.
     pub token: u32,
 }
@@ -75,7 +76,7 @@ pub struct Calendar {
 }
 
 /// What counts as the destination of a packet that ends in the switch.
-const SWITCH: u16 = u16::MAX;
+pub(super) const SWITCH: u16 = u16::MAX;
 
 impl Calendar {
     /// The first time from `at` on at which a packet of `span` can start on a link of
@@ -108,7 +109,7 @@ impl Calendar {
 }
 
 /// What a channel keeps of the packets that are scheduled elsewhere.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Scheduled {
     calendar: Option<Calendar>,
     /// The links, where that channel sends over the same ones.
@@ -125,108 +126,97 @@ pub(super) struct Scheduled {
 }
 
 impl Scheduled {
-    pub fn new(parts: &EventParts, streams: &Streams) -> Scheduled {
-        let errors = &parts.faults.errors;
+    pub fn new(parts: &AdapterParts, hosts: usize) -> Scheduled {
         // The switch sends, too: as if it were one host more.
-        let build = || errors.build(streams, &parts.name, parts.ports);
-        Scheduled {
-            calendar: None,
-            links: None,
-            errors: (!errors.is_free_of_errors()).then(build),
-            arrivals: Vec::new(),
-            upward: Span::ZERO,
-            downward: Span::ZERO,
-            broken: None,
-            interleaves: parts.interleaves(),
-        }
+        let errors = parts.errors(hosts);
+        Scheduled { errors, interleaves: parts.interleaves, ..Scheduled::default() }
     }
 }
 
-impl EventChannel {
+impl Engine {
     /// Keeps links clear for packets of a schedule from now on.
     pub fn keep_clear(&mut self, calendar: Calendar) {
-        self.scheduled.calendar = Some(calendar);
+        self.adapters.scheduled.calendar = Some(calendar);
     }
 
     /// Sends over links that another channel shares from now on.
     pub fn share_links(&mut self, links: SharedLinks) {
-        self.scheduled.links = Some(links);
+        self.adapters.scheduled.links = Some(links);
     }
 
     /// The links that another channel shares, if one does.
     pub fn shared_links(&self) -> Option<&SharedLinks> {
-        self.scheduled.links.as_ref()
+        self.adapters.scheduled.links.as_ref()
     }
 
     /// The same, for the other channel to begin its transfers on.
     pub fn shared_links_mut(&mut self) -> Option<&mut SharedLinks> {
-        self.scheduled.links.as_mut()
+        self.adapters.scheduled.links.as_mut()
     }
 
     /// Sends a packet of the schedule. From an adapter it goes before all others, but waits for
     /// what is on the link already unless bytes are interleaved there.
-    pub fn send_scheduled(
-        &mut self,
-        now: Time,
-        packet: ScheduledPacket,
-        schedule: &mut impl FnMut(Time, Event),
-    ) {
+    pub fn send_scheduled(&mut self, now: Time, packet: ScheduledPacket) {
         let (from, to) = match packet.route {
             Route::ToSwitch { from } => (from, SWITCH),
             Route::FromSwitch { to } => (to, to),
             Route::Through { from, to } => (from, to),
         };
-        let span = self.parts.link.span(packet.size);
+        let span = packet.span;
         let damages = |errors: &mut Errors| errors.damages_next(None, packet.size);
         let errors = match packet.route {
-            Route::FromSwitch { .. } => &mut self.scheduled.errors,
+            Route::FromSwitch { .. } => &mut self.adapters.scheduled.errors,
             Route::ToSwitch { .. } | Route::Through { .. } => {
-                &mut self.hosts[usize::from(from)].errors
+                &mut self.adapters.hosts[usize::from(from)].errors
             }
         };
-        let id = self.flights.insert(Flight {
+        let damaged = errors.as_mut().is_some_and(damages);
+        let id = self.insert_flight(Flight {
             kind: PacketKind::Scheduled,
-            damaged: errors.as_mut().is_some_and(damages),
+            damaged,
             sequence: packet.token,
             span,
             ..Flight::new(from, to, now)
         });
         if let Route::FromSwitch { .. } = packet.route {
-            self.scheduled.downward += span;
-            schedule(now, Event(Happening::Reach(id)));
+            self.adapters.scheduled.downward += span;
+            // As if it had come by the port of the host that it is for.
+            if let Some(port) = self.graph.peer(self.graph.host_port(to.into())) {
+                self.schedule(now, port, id);
+            }
         } else {
-            self.hosts[usize::from(from)].scheduled.push_back(id);
-            self.transmit(now, from, schedule);
+            self.adapters.hosts[usize::from(from)].initiator.scheduled.push_back(id);
+            self.transmit(now, from.into());
         }
     }
 
     /// Whether there are scheduled packets to fetch.
     #[inline]
     pub fn has_scheduled_arrivals(&self) -> bool {
-        !self.scheduled.arrivals.is_empty()
+        !self.adapters.scheduled.arrivals.is_empty()
     }
 
     /// The scheduled packets that have arrived since the last call.
     pub fn scheduled_arrivals(&mut self) -> Vec<ScheduledArrival> {
-        std::mem::take(&mut self.scheduled.arrivals)
+        std::mem::take(&mut self.adapters.scheduled.arrivals)
     }
 
     /// For how long packets of the schedule have occupied the links from the hosts, and those to
     /// the hosts as far as they began in the switch; over all hosts.
     pub fn scheduled_time(&self) -> (Span, Span) {
-        (self.scheduled.upward, self.scheduled.downward)
+        (self.adapters.scheduled.upward, self.adapters.scheduled.downward)
     }
 
     /// Two packets of the schedule that met, if any have: the schedule is broken then.
     pub fn broken_schedule(&self) -> Option<&str> {
-        self.scheduled.broken.as_deref()
+        self.adapters.scheduled.broken.as_deref()
     }
 
     /// When the scheduled packet that waits at a host may start.
-    pub(super) fn scheduled_at(&self, now: Time, host: u16) -> Time {
-        let state = &self.hosts[usize::from(host)];
-        let at = state.priority_at(self.insertion).max(now);
-        let first = state.scheduled.front().map(|id| &self.flights[*id]);
+    pub(super) fn scheduled_at(&self, now: Time, host: u32) -> Time {
+        let initiator = &self.adapters.hosts[host as usize].initiator;
+        let at = initiator.priority_at(self.adapters.insertion).max(now);
+        let first = initiator.scheduled.front().map(|id| &self.adapters.flights[*id as usize]);
         match first {
             Some(flight) if flight.to != SWITCH => self.clear_of_schedule(at, flight.span),
             _ => at,
@@ -235,82 +225,85 @@ impl EventChannel {
 
     /// When from `at` on an acknowledgment meets nothing of the schedule and has room on the link.
     #[inline]
-    pub(super) fn clear_for_acknowledgment(&self, at: Time, host: u16) -> Time {
-        let span = self.acknowledgment_span;
-        self.with_room(self.clear_of_schedule(at, span), host, span)
+    pub(super) fn clear_for_acknowledgment(&self, at: Time, host: u32) -> Time {
+        if self.adapters.scheduled.calendar.is_none() {
+            return at;
+        }
+        let span = self.graph.span_of(self.graph.host_port(host), true);
+        self.with_room(self.clear_of_schedule(at, span), host as u16, span)
     }
 
     /// The same for a request, which may be interleaved with packets of the schedule.
     #[inline]
-    pub(super) fn clear_for_request(&self, at: Time, host: u16) -> Time {
-        if self.scheduled.calendar.is_none() || self.scheduled.interleaves {
+    pub(super) fn clear_for_request(&self, at: Time, host: u32) -> Time {
+        if self.adapters.scheduled.calendar.is_none() || self.adapters.scheduled.interleaves {
             return at;
         }
-        let span = self.packet_span;
-        self.with_room(self.clear_of_schedule(at, span), host, span)
+        let span = self.graph.span(self.graph.host_port(host));
+        self.with_room(self.clear_of_schedule(at, span), host as u16, span)
     }
 
     #[inline]
     fn with_room(&self, at: Time, host: u16, span: Span) -> Time {
-        let links = self.scheduled.links.as_ref();
+        let links = self.adapters.scheduled.links.as_ref();
         links.map_or(at, |links| links.sendable_from(at, host, span))
     }
 
     #[inline]
     fn clear_of_schedule(&self, at: Time, span: Span) -> Time {
-        match &self.scheduled.calendar {
-            Some(calendar) if at < Time::NEVER => calendar.clear_from(at, span, self.propagation),
+        match &self.adapters.scheduled.calendar {
+            Some(calendar) if at < Time::NEVER => {
+                calendar.clear_from(at, span, self.adapters.propagation)
+            }
             _ => at,
         }
     }
 
     /// A scheduled packet starts on the link of its adapter.
-    pub(super) fn start_scheduled(
-        &mut self,
-        now: Time,
-        host: u16,
-        schedule: &mut impl FnMut(Time, Event),
-    ) {
-        let Some(id) = self.hosts[usize::from(host)].scheduled.pop_front() else { return };
-        let arrival = now + self.propagation;
-        let flight = &mut self.flights[id];
+    pub(super) fn start_scheduled(&mut self, now: Time, host: u32) {
+        let waiting = &mut self.adapters.hosts[host as usize].initiator.scheduled;
+        let Some(id) = waiting.pop_front() else { return };
+        let arrival = now + self.adapters.propagation;
+        let flight = &mut self.adapters.flights[id as usize];
         flight.start = now;
-        let span = flight.span;
-        let ends_in_switch = flight.to == SWITCH;
+        let (span, ends_in_switch) = (flight.span, flight.to == SWITCH);
         if ends_in_switch {
             flight.end = arrival + span;
-            schedule(flight.end, Event(Happening::Deliver(id)));
         }
-        self.scheduled.upward += span;
+        self.adapters.scheduled.upward += span;
+        let port = self.graph.host_port(host);
+        if ends_in_switch {
+            self.schedule(arrival + span, self.places.hosts + host, id);
+        } else if let Some(place) = self.graph.peer(port) {
+            self.schedule(arrival, place, id);
+        }
         self.occupy_before_request(now, host, span);
-        if !ends_in_switch {
-            schedule(arrival, Event(Happening::Reach(id)));
-        }
     }
 
-    pub(super) fn receive_scheduled(&mut self, id: Id<Flight>) {
-        let Flight { sequence: token, start, damaged, .. } = self.flights[id];
-        self.flights.remove(id);
-        self.scheduled.arrivals.push(ScheduledArrival { token, start, damaged });
+    pub(super) fn receive_scheduled(&mut self, id: u32) {
+        let Flight { sequence: token, start, damaged, .. } = self.adapters.flights[id as usize];
+        self.packets.remove(id);
+        self.adapters.scheduled.arrivals.push(ScheduledArrival { token, start, damaged });
     }
 
     /// A scheduled packet was lost in the switch: by its rules only another one can do that.
-    pub(super) fn note_broken(&mut self, now: Time, id: Id<Flight>) {
-        let Flight { from, to, .. } = self.flights[id];
-        self.scheduled.broken.get_or_insert_with(|| {
+    pub(super) fn note_broken(&mut self, now: Time, id: u32) {
+        let Flight { from, to, .. } = self.adapters.flights[id as usize];
+        self.adapters.scheduled.broken.get_or_insert_with(|| {
             let at = now.since(Time::ZERO);
             format!("at {at} two packets of the schedule met at output {to}, one from {from}")
         });
     }
 
-    /// Notes a transmission, if a trace is kept.
+    /// Notes a transmission, if a trace of them is kept.
     #[inline]
-    pub(super) fn trace_flight(&mut self, now: Time, id: Id<Flight>, kind: &'static str) {
-        let Some(trace) = &mut self.trace else { return };
-        let Flight { from, to, span, sequence, refused, .. } = self.flights[id];
+    pub(super) fn trace_flight(&mut self, now: Time, id: u32, kind: &'static str) {
+        let Some(trace) = &mut self.adapters.trace else { return };
+        let flight = &self.adapters.flights[id as usize];
+        let Flight { from, to, span, sequence, refused, .. } = *flight;
         trace.push(TraceEntry {
             time: now,
-            until: now + span + self.propagation * 2 + self.parts.latency(),
+            until: now + span + self.adapters.propagation * 2 + self.graph.latency(0),
             kind,
             sequence: sequence.into(),
             initiator: Some(from.into()),

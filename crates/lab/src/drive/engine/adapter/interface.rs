@@ -1,10 +1,10 @@
 //! Hosts with an interface in front of an event-driven channel.
 
+use weft_fabric::adapter::Past;
 use weft_protocol::ring::BufferId;
 use weft_units::Time;
 
-use super::host::Past;
-use super::{Event, EventChannel, Happening};
+use super::{Engine, acts};
 use crate::drive::interface::{Interface, InterfaceCounters, Letter};
 
 /// An interface, and which of its buffers the packets in the send window are in.
@@ -36,18 +36,24 @@ impl QuickInterface {
     }
 }
 
-impl EventChannel {
+impl Engine {
     /// What the interfaces did, as columns of a run until `until`; none without interfaces.
-    pub fn interface_columns(&self, until: Time) -> Vec<(&'static str, f64)> {
+    pub(in crate::drive::engine) fn interface_columns(
+        &self,
+        until: Time,
+    ) -> Vec<(&'static str, f64)> {
         let mut sum = InterfaceCounters::default();
-        let interfaces = self.hosts.iter().filter_map(|host| host.interface.as_ref());
+        let hosts = &self.adapters.hosts;
+        let interfaces = hosts.iter().filter_map(|host| host.interface.as_ref());
         let count = interfaces.map(|quick| quick.interface.count(&mut sum)).count();
-        if count == 0 { Vec::new() } else { sum.columns(self.parts.ports, until) }
+        if count == 0 { Vec::new() } else { sum.columns(hosts.len() as u16, until) }
     }
 
     /// A program hands a message over to the interface of its host. Returns whether it may pass.
-    pub(super) fn submit(&mut self, now: Time, host: u16, target: u16) -> bool {
-        let Some(quick) = &mut self.hosts[usize::from(host)].interface else { return false };
+    pub(super) fn submit_letter(&mut self, now: Time, host: u16, target: u16) -> bool {
+        let Some(quick) = &mut self.adapters.hosts[usize::from(host)].interface else {
+            return false;
+        };
         let admitted = quick.interface.admits(host, target);
         if admitted {
             let letter = Letter { from: host, to: target, generated: now, sequence: 0 };
@@ -58,30 +64,27 @@ impl EventChannel {
 
     /// Lets a host and its interface do what is due. What is on the adapter then is in the send
     /// window: the adapter has as many buffers.
-    pub(super) fn serve(&mut self, now: Time, host: u16, schedule: &mut impl FnMut(Time, Event)) {
-        let state = &mut self.hosts[usize::from(host)];
+    pub(super) fn serve_interface(&mut self, now: Time, host: u32) {
+        let state = &mut self.adapters.hosts[host as usize];
         let Some(quick) = &mut state.interface else { return };
         let next = quick.interface.serve(now);
+        let window = &mut state.initiator.window;
         let before = quick.admitted.len();
-        loop {
-            let requests = quick.interface.requests(now);
-            if requests == 0 || !state.window.has_space() {
-                break;
-            }
-            let target = requests.trailing_zeros() as u16;
+        while window.has_space() {
+            let Some(target) = quick.interface.lowest_request(now) else { break };
             let Some((buffer, letter, fetched)) = quick.interface.transmit(now, target) else {
                 break;
             };
-            let sequence = state.window.numbered(target);
+            let sequence = window.numbered(target);
             let past = Past { generated: letter.generated, buffered: fetched, first: now };
-            state.window.admit(target, past);
+            window.admit(target, past);
             quick.admitted.push(Admitted { target, sequence, buffer });
         }
         if quick.admitted.len() > before {
-            schedule(now, Event(Happening::Transmit(host)));
+            self.schedule(now, self.places.wakes + self.graph.host_port(host), 0);
         }
         if let Some(next) = next {
-            schedule(next, Event(Happening::Interface(host)));
+            self.act_later(next, host, (acts::INTERFACE, 0));
         }
     }
 }

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use weft_fabric::adapter::{
-    AdapterSettings, Feed, Insertion, PerTargetSettings, Release, ThrottleSettings,
-};
+use weft_fabric::adapter::{AdapterSettings, Feed, Insertion, PerTargetSettings, ThrottleSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{
     AcknowledgmentRule, Contention, CrossbarSettings, OutputBufferedSettings, Overflow,
@@ -15,30 +13,30 @@ use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped, Streams};
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::Carrier as _;
-use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch, Faults};
+use weft_lab::drive::engine::Engine;
 use weft_protocol::retransmit::{
     ControlSettings, KnownAfter, Order, OutOfBandSettings, RequestAcknowledgeSettings, Retries,
 };
 use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 
-use crate::event::parts;
+use crate::adapters::parts::{self, Star, Switch};
 
-fn any_limit(largest: u32) -> impl Strategy<Value = Limit> + Clone {
+pub fn any_limit(largest: u32) -> impl Strategy<Value = Limit> + Clone {
     prop_oneof![(1..=largest).prop_map(parts::limit), Just(Limit::Unlimited)]
 }
 
-fn any_simultaneous() -> impl Strategy<Value = Simultaneous> {
+pub fn any_simultaneous() -> impl Strategy<Value = Simultaneous> {
     prop::sample::select(vec![Simultaneous::RoundRobin, Simultaneous::Random, Simultaneous::Lowest])
 }
 
-fn any_switch() -> impl Strategy<Value = EventSwitch> {
+fn any_switch() -> impl Strategy<Value = Switch> {
     let contention = prop::sample::select(vec![Contention::Drop, Contention::BackPressure]);
     let acknowledgments =
         prop::sample::select(vec![AcknowledgmentRule::Collide, AcknowledgmentRule::Interleave]);
     let crossbar = (0_u64..9_000, contention, acknowledgments, any_simultaneous()).prop_map(
         |(latency, contention, acknowledgments, simultaneous)| {
             let latency = Span(latency);
-            EventSwitch::Crossbar(CrossbarSettings {
+            Switch::Crossbar(CrossbarSettings {
                 latency,
                 contention,
                 acknowledgments,
@@ -48,7 +46,7 @@ fn any_switch() -> impl Strategy<Value = EventSwitch> {
     );
     let buffered = (0_u64..9_000, any_limit(4), any_limit(3), any_simultaneous()).prop_map(
         |(latency, buffers, writers, simultaneous)| {
-            EventSwitch::OutputBuffered(OutputBufferedSettings {
+            Switch::OutputBuffered(OutputBufferedSettings {
                 latency: Span(latency),
                 buffers,
                 writers,
@@ -61,7 +59,7 @@ fn any_switch() -> impl Strategy<Value = EventSwitch> {
 }
 
 /// Any control; the range of the back-off keeps two colliding hosts from meeting for ever.
-fn any_control() -> impl Strategy<Value = ControlSettings> {
+pub fn any_control() -> impl Strategy<Value = ControlSettings> {
     let order = prop::sample::select(vec![
         Order::Unordered,
         Order::Resequenced,
@@ -99,7 +97,7 @@ fn any_control() -> impl Strategy<Value = ControlSettings> {
     prop_oneof![Just(ControlSettings::Unacknowledged), acknowledged, out_of_band]
 }
 
-fn any_adapter() -> impl Strategy<Value = AdapterSettings> {
+pub fn any_adapter() -> impl Strategy<Value = AdapterSettings> {
     let limit = (1_u32..4).prop_map(|limit| PositiveCount::new(limit).expect("positive"));
     let feed = prop_oneof![
         Just(Feed::Fifo),
@@ -129,27 +127,30 @@ prop_compose! {
         switch in any_switch(),
         adapter in any_adapter(),
         control in any_control(),
-    ) -> EventParts {
+    ) -> Star {
         let link = parts::link(Span(propagation));
         let (packet, payload) = (Bytes(packet), Bytes(1));
-        EventParts { name: "any".into(), ports, packet, payload, link, switch, adapter, control, interface: None, faults: Faults::default(), }
+        Star { name: "any".into(), ports, packet, payload, link, switch, adapter, control, }
     }
 }
 
 /// Settings that do not go together are changed to ones that do.
-fn reconciled(mut parts: EventParts) -> EventParts {
-    if let EventSwitch::Crossbar(switch) = &mut parts.switch
-        && !matches!(parts.control, ControlSettings::RequestAcknowledge(_))
-    {
-        switch.acknowledgments = AcknowledgmentRule::Collide;
+fn reconciled(mut parts: Star) -> Star {
+    let is_acknowledged = matches!(parts.control, ControlSettings::RequestAcknowledge(_));
+    let mut follows = false;
+    if let Switch::Crossbar(switch) = &mut parts.switch {
+        follows = switch.contention == Contention::Drop;
+        if !is_acknowledged {
+            switch.acknowledgments = AcknowledgmentRule::Collide;
+        }
     }
-    if parts.check().is_err_and(|error| error.key == "adapter.acknowledgments") {
+    if !is_acknowledged || !follows {
         parts.adapter.acknowledgments = Insertion::Wait;
     }
     parts
 }
 
-fn balanced(channel: &EventChannel) -> bool {
+pub fn balanced(channel: &Engine) -> bool {
     channel.observations().outstanding() == channel.backlog() + channel.in_flight()
 }
 
@@ -199,7 +200,7 @@ proptest! {
                 Source::poisson(parts.packet_span() * 4, host, ports, times, targets)
             };
             let sources = (0..ports).map(source).collect();
-            EventChannel::new(parts.clone(), sources, &streams, Observations::starting(Time::ZERO)).expect("legal parts")
+            parts.clone().channel(sources, &streams, Observations::starting(Time::ZERO))
         };
         let end = Time(3_000_000);
         let (mut whole, mut pieces) = (channel(), channel());
@@ -211,7 +212,7 @@ proptest! {
         prop_assert!(stopped.is_none() || stopped == Some(Stopped::StepLimit));
         prop_assert!(balanced(&pieces));
         prop_assert_eq!(pieces.run(end, &Halt::new()), None);
-        let seen = |channel: &EventChannel| {
+        let seen = |channel: &Engine| {
             let means = weft_fabric::measure::Latency::ALL
                 .map(|kind| channel.observations().recorder(kind).sum_ps());
             (channel.steps(), channel.observations().delivered, channel.control_counters(), means)
@@ -241,7 +242,7 @@ fn in_order(order: Order) -> bool {
         settings.order = order;
         settings.back_off = Span(30_000);
     }
-    let parts = EventParts {
+    let parts = Star {
         name: "order".into(),
         ports: 4,
         packet: Bytes(9),
@@ -250,8 +251,6 @@ fn in_order(order: Order) -> bool {
         switch: parts::crossbar(Span(3_000), Contention::Drop, AcknowledgmentRule::Collide),
         adapter: parts::adapter(4, Insertion::Wait),
         control,
-        interface: None,
-        faults: Faults::default(),
     };
     // Times that differ in the last digits tell from the one-way latency which packet it was.
     let offers: Vec<_> =
@@ -272,46 +271,4 @@ fn in_order(order: Order) -> bool {
     });
     assert_eq!(deliveries, 60);
     pairs.values().all(|times| times.is_sorted())
-}
-
-#[test]
-fn settings_that_do_not_go_together_are_refused() {
-    let parts = |control, contention, insertion| EventParts {
-        name: "refused".into(),
-        ports: 4,
-        packet: Bytes(9),
-        payload: Bytes(1),
-        link: parts::link(Span(2_000)),
-        switch: parts::crossbar(Span(3_000), contention, AcknowledgmentRule::Collide),
-        adapter: parts::adapter(4, insertion),
-        control,
-        interface: None,
-        faults: Faults::default(),
-    };
-    let acknowledged = || parts::request_acknowledge(Span(40_000), 4, 2, Span(1_000));
-    let message = |parts: EventParts| parts.check().expect_err("refused").to_string();
-
-    let mut released = parts(acknowledged(), Contention::Drop, Insertion::Wait);
-    assert_eq!(released.check(), Ok(()));
-    released.adapter.release = Some(Release::Transmission);
-    assert_eq!(
-        message(released),
-        "adapter.release = transmission: accepted is acknowledgment, since a packet that may be \
-         sent again keeps its send buffer"
-    );
-    assert_eq!(
-        message(parts(acknowledged(), Contention::BackPressure, Insertion::Interleave)),
-        "adapter.acknowledgments = interleave: accepted is wait, since only a crossbar with \
-         contention = drop can follow an insertion"
-    );
-    assert_eq!(
-        message(parts(ControlSettings::Unacknowledged, Contention::Drop, Insertion::Interleave)),
-        "adapter.acknowledgments = interleave: accepted is wait, since only \
-         control.request_acknowledge sends acknowledgments"
-    );
-    assert_eq!(
-        message(parts(acknowledged(), Contention::BackPressure, Insertion::Wait)),
-        "link.length = 1 m (2 ns): accepted is a delay below 2 ns, the shortest packet, with \
-         back_pressure"
-    );
 }

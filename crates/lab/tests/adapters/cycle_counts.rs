@@ -14,11 +14,11 @@ use weft_fabric::workload::{ChannelFacts, Pair, Source, SourceSettings, Workload
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::Carrier as _;
-use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch, Faults};
+use weft_lab::drive::engine::Engine;
 use weft_protocol::retransmit::{ControlSettings, KnownAfter};
 use weft_units::{Bytes, Fraction, Limit, PositiveCount, Rate, Span, Time};
 
-use crate::event::parts;
+use crate::adapters::parts::{self, Star, Switch};
 
 pub fn clint_link(bits_per_second: u64) -> LinkSettings {
     LinkSettings {
@@ -29,8 +29,8 @@ pub fn clint_link(bits_per_second: u64) -> LinkSettings {
     }
 }
 
-fn bulk(switch: EventSwitch, control: ControlSettings) -> EventParts {
-    EventParts {
+fn bulk(switch: Switch, control: ControlSettings) -> Star {
+    Star {
         name: "bulk".into(),
         ports: 3,
         packet: Bytes(2086),
@@ -39,21 +39,15 @@ fn bulk(switch: EventSwitch, control: ControlSettings) -> EventParts {
         switch,
         adapter: parts::adapter(16, Insertion::Wait),
         control,
-        interface: None,
-        faults: Faults::default(),
     }
 }
 
-fn bulk_crossbar(contention: Contention) -> EventSwitch {
+fn bulk_crossbar(contention: Contention) -> Switch {
     parts::crossbar(Span(1_500), contention, AcknowledgmentRule::Collide)
 }
 
-pub fn quick(
-    acknowledgments: AcknowledgmentRule,
-    insertion: Insertion,
-    timeout: Span,
-) -> EventParts {
-    EventParts {
+pub fn quick(acknowledgments: AcknowledgmentRule, insertion: Insertion, timeout: Span) -> Star {
+    Star {
         name: "quick".into(),
         ports: 3,
         packet: Bytes(36),
@@ -62,13 +56,11 @@ pub fn quick(
         switch: parts::crossbar(Span(90_000), Contention::Drop, acknowledgments),
         adapter: parts::adapter(4, insertion),
         control: parts::request_acknowledge(timeout, 4, 4, Span::ZERO),
-        interface: None,
-        faults: Faults::default(),
     }
 }
 
 /// Runs a list of packets (time, from, to) and returns the times of delivery, in order.
-fn deliveries(parts: EventParts, offers: &[(u64, u16, u16)]) -> (Vec<u64>, EventChannel) {
+fn deliveries(parts: Star, offers: &[(u64, u16, u16)]) -> (Vec<u64>, Engine) {
     let offers: Vec<_> = offers.iter().map(|(time, from, to)| (Time(*time), *from, *to)).collect();
     let mut times = Vec::new();
     let channel = parts::run(parts, &offers, Time(1_000_000_000), |now, channel| {
@@ -80,7 +72,7 @@ fn deliveries(parts: EventParts, offers: &[(u64, u16, u16)]) -> (Vec<u64>, Event
     (times, channel)
 }
 
-fn queueing(channel: &EventChannel) -> Span {
+fn queueing(channel: &Engine) -> Span {
     parts::sum(channel.observations(), Latency::Queueing)
 }
 
@@ -239,9 +231,7 @@ fn ping_pong_answers_behind_the_acknowledgment() {
     let source =
         SourceSettings::PingPong { pairs: vec![Pair { from: 0, to: 1 }], turnaround: Span::ZERO };
     let sources = sources(&parts, source);
-    let mut channel =
-        EventChannel::new(parts, sources, &Streams::new(1), Observations::starting(Time::ZERO))
-            .expect("legal parts");
+    let mut channel = parts.channel(sources, &Streams::new(1), Observations::starting(Time::ZERO));
     let nth = |n: u64| 685_455 + n * 746_061;
     for n in 0..5 {
         assert_eq!(channel.run(Time(nth(n) - 1), &Halt::new()), None);
@@ -255,16 +245,14 @@ fn greedy_sources_fill_their_links() {
     let mut parts = bulk(bulk_crossbar(Contention::BackPressure), ControlSettings::Unacknowledged);
     parts.ports = 2;
     let sources = sources(&parts, SourceSettings::Greedy);
-    let mut channel =
-        EventChannel::new(parts, sources, &Streams::new(1), Observations::starting(Time::ZERO))
-            .expect("legal parts");
+    let mut channel = parts.channel(sources, &Streams::new(1), Observations::starting(Time::ZERO));
     assert_eq!(channel.run(Time(8_344_000 * 100 + 51_500), &Halt::new()), None);
     let observations = channel.observations();
     assert_eq!(observations.delivered, 200);
     assert_eq!(observations.generated - observations.delivered, 2 * (16 + 1));
 }
 
-fn sources(parts: &EventParts, source: SourceSettings) -> Vec<Source> {
+fn sources(parts: &Star, source: SourceSettings) -> Vec<Source> {
     let facts = ChannelFacts {
         name: &parts.name,
         hosts: parts.ports.into(),

@@ -1,18 +1,17 @@
-//! The driver against the byte-by-byte model, event for event.
+//! Adapters around a crossbar against the byte-by-byte model, event for event.
 
 use proptest::prelude::*;
 use weft_fabric::adapter::Insertion;
 use weft_fabric::measure::Latency;
 use weft_fabric::switch::{AcknowledgmentRule, Contention};
-use weft_lab::drive::event::{EventParts, Faults};
 use weft_units::{Bytes, Span, Time};
 
-use crate::event::byte_tick::{self, Log, Offer, Setting};
-use crate::event::parts::{self, BYTE};
+use crate::adapters::byte_tick::{self, Log, Offer, Setting};
+use crate::adapters::parts::{self, BYTE, Star};
 
 const TICKS: u64 = 3_000;
 
-fn event_parts(setting: Setting) -> EventParts {
+fn star(setting: Setting) -> Star {
     let acknowledgments = if setting.switch_interleaves {
         AcknowledgmentRule::Interleave
     } else {
@@ -20,7 +19,7 @@ fn event_parts(setting: Setting) -> EventParts {
     };
     let insertion =
         if setting.adapter_interleaves { Insertion::Interleave } else { Insertion::Wait };
-    EventParts {
+    Star {
         name: "quick".into(),
         ports: setting.hosts as u16,
         packet: Bytes(setting.request),
@@ -34,8 +33,6 @@ fn event_parts(setting: Setting) -> EventParts {
             setting.acknowledgment,
             BYTE * setting.turn_around,
         ),
-        interface: None,
-        faults: Faults::default(),
     }
 }
 
@@ -48,7 +45,7 @@ fn compare(setting: Setting, offers: &[Offer]) {
         .map(|offer| (Time(offer.tick * BYTE.0), offer.from as u16, offer.to as u16))
         .collect();
     let until = Time(TICKS * BYTE.0);
-    let channel = parts::run(event_parts(setting), &list, until, |now, channel| {
+    let channel = parts::run(star(setting), &list, until, |now, channel| {
         for ((what, count), before) in parts::counters(channel).into_iter().zip(&mut before) {
             if count > *before {
                 *log.entry((now.0 / BYTE.0, what)).or_default() += count - *before;
@@ -141,7 +138,7 @@ proptest! {
 
 #[test]
 fn one_byte_takes_one_tick() {
-    let parts = event_parts(setting(true, true));
+    let parts = star(setting(true, true));
     assert_eq!(parts.packet_span(), BYTE * 9);
     assert_eq!(parts.round_trip(), Some(Span(9_000 + 2_000 + 1_000 + 2 * 7_000)));
 }

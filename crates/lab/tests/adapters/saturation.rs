@@ -10,17 +10,16 @@ use weft_fabric::workload::{
 };
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
-use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch, Faults};
 use weft_protocol::retransmit::{ControlSettings, KnownAfter};
 use weft_units::{Bytes, Fraction, Limit, Load, PositiveCount, Span, Time};
 
-use crate::event::cycle_counts::clint_link;
-use crate::event::parts;
+use crate::adapters::cycle_counts::clint_link;
+use crate::adapters::parts::{self, Star, Switch};
 
 const HOSTS: u16 = 16;
 
-fn bulk(switch: EventSwitch, control: ControlSettings) -> EventParts {
-    EventParts {
+fn bulk(switch: Switch, control: ControlSettings) -> Star {
+    Star {
         name: "bulk".into(),
         ports: HOSTS,
         packet: Bytes(2086),
@@ -29,18 +28,16 @@ fn bulk(switch: EventSwitch, control: ControlSettings) -> EventParts {
         switch,
         adapter: parts::adapter(16, Insertion::Wait),
         control,
-        interface: None,
-        faults: Faults::default(),
     }
 }
 
 /// The quick channel with 4.9 % of its bandwidth taken by configurations, grants and bulk
 /// acknowledgments, and a timer of so many byte times.
-fn quick(rule: AcknowledgmentRule, insertion: Insertion, timeout: u64) -> EventParts {
+fn quick(rule: AcknowledgmentRule, insertion: Insertion, timeout: u64) -> Star {
     let mut link = clint_link(528_000_000);
     link.reserved = Fraction::new(0.049).expect("a fraction");
     let byte = link.span(Bytes(1));
-    EventParts {
+    Star {
         name: "quick".into(),
         ports: HOSTS,
         packet: Bytes(36),
@@ -49,8 +46,6 @@ fn quick(rule: AcknowledgmentRule, insertion: Insertion, timeout: u64) -> EventP
         switch: parts::crossbar(Span(90_000), Contention::Drop, rule),
         adapter: parts::adapter(4, insertion),
         control: parts::request_acknowledge(byte * timeout, 4, 4, byte * 2),
-        interface: None,
-        faults: Faults::default(),
     }
 }
 
@@ -68,7 +63,7 @@ fn bursts() -> Option<BurstSettings> {
 }
 
 /// The second half of `packets` packet times.
-fn observe(parts: EventParts, traffic: &WorkloadSettings, packets: u64) -> (Observations, f64) {
+fn observe(parts: Star, traffic: &WorkloadSettings, packets: u64) -> (Observations, f64) {
     let streams = Streams::new(1);
     let span = parts.packet_span();
     let facts = ChannelFacts {
@@ -80,8 +75,7 @@ fn observe(parts: EventParts, traffic: &WorkloadSettings, packets: u64) -> (Obse
     };
     let sources = traffic.build(&facts, &streams).expect("a legal workload");
     let (from, until) = (Time((span * packets).0 / 2), Time((span * packets).0));
-    let mut channel = EventChannel::new(parts, sources, &streams, Observations::starting(from))
-        .expect("legal parts");
+    let mut channel = parts.channel(sources, &streams, Observations::starting(from));
     assert_eq!(channel.run(until, &Halt::new()), None);
     let observations = channel.observations().clone();
     let accepted =
@@ -89,7 +83,7 @@ fn observe(parts: EventParts, traffic: &WorkloadSettings, packets: u64) -> (Obse
     (observations, accepted)
 }
 
-fn assert_accepts(parts: EventParts, low: f64, high: f64) {
+fn assert_accepts(parts: Star, low: f64, high: f64) {
     let (_, accepted) = observe(parts, &traffic(1.0), 2_000);
     assert!((low..high).contains(&accepted), "accepted {accepted}, not {low} to {high}");
 }
@@ -98,18 +92,18 @@ fn after_transmission(delay: Span) -> ControlSettings {
     parts::out_of_band(KnownAfter::Transmission, delay, Limit::Unlimited)
 }
 
-fn b1() -> EventParts {
+fn b1() -> Star {
     let switch = parts::crossbar(Span(1_500), Contention::Drop, AcknowledgmentRule::Collide);
     bulk(switch, after_transmission(Span(480_000)))
 }
 
-fn b2() -> EventParts {
+fn b2() -> Star {
     let contention = Contention::BackPressure;
     let switch = parts::crossbar(Span(1_500), contention, AcknowledgmentRule::Collide);
     bulk(switch, ControlSettings::Unacknowledged)
 }
 
-fn b3(writers: Limit) -> EventParts {
+fn b3(writers: Limit) -> Star {
     bulk(parts::output_buffered(Span(1_500), 16, writers), after_transmission(Span::ZERO))
 }
 
@@ -137,11 +131,11 @@ fn b3_saturates_only_if_it_is_restricted() {
     assert_accepts(bulk(switch, control), 0.58, 0.61);
 }
 
-fn q1() -> EventParts {
+fn q1() -> Star {
     quick(AcknowledgmentRule::Collide, Insertion::Wait, 100)
 }
 
-fn q2() -> EventParts {
+fn q2() -> Star {
     quick(AcknowledgmentRule::Interleave, Insertion::Interleave, 68)
 }
 

@@ -3,45 +3,35 @@
 use weft_fabric::adapter::Insertion;
 use weft_fabric::measure::{Collision, Observations};
 use weft_fabric::switch::AcknowledgmentRule;
-use weft_kernel::{Queue, Streams};
-use weft_lab::drive::event::{Event, EventChannel, Route, ScheduledPacket};
+use weft_kernel::Streams;
+use weft_lab::drive::engine::{Engine, Route, ScheduledPacket};
 use weft_units::{Bytes, Span, Time};
 
-use crate::event::cycle_counts::quick;
+use crate::adapters::cycle_counts::quick;
 
 /// A channel that sends packets of the schedule and requests when it is told to.
-struct Bench {
-    channel: EventChannel,
-    queue: Queue<Event>,
-}
+struct Bench(Engine);
 
 impl Bench {
     fn new(rule: AcknowledgmentRule, insertion: Insertion) -> Bench {
         let parts = quick(rule, insertion, Span(5_000_000));
-        let streams = Streams::new(1);
-        let channel = EventChannel::new(parts, Vec::new(), &streams, Observations::default());
-        Bench { channel: channel.expect("parts that fit"), queue: Queue::new() }
+        Bench(parts.channel(Vec::new(), &Streams::new(1), Observations::default()))
     }
 
     fn send(&mut self, now: u64, route: Route, token: u32) {
-        let queue = &mut self.queue;
-        let packet = ScheduledPacket { route, size: Bytes(4), token };
-        self.channel.send_scheduled(Time(now), packet, &mut |time, event| queue.push(time, event));
+        let packet = ScheduledPacket { route, size: Bytes(4), span: Span(60_606), token };
+        self.0.send_scheduled(Time(now), packet);
     }
 
     fn request(&mut self, now: u64, from: u16, to: u16) {
-        let queue = &mut self.queue;
-        self.channel.offer(Time(now), from, to, &mut |time, event| queue.push(time, event));
+        self.0.offer_packet(Time(now), from, to);
     }
 
     /// Runs up to and including a time; returns when which packet of the schedule arrived.
     fn run(&mut self, until: u64) -> Vec<(u64, u32)> {
         let mut arrivals = Vec::new();
-        while self.queue.next_time().is_some_and(|time| time <= Time(until)) {
-            let Some((now, event)) = self.queue.pop() else { break };
-            let queue = &mut self.queue;
-            self.channel.handle(now, event, &mut |time, event| queue.push(time, event));
-            let arrived = self.channel.scheduled_arrivals();
+        while let Some(now) = self.0.step(Time(until)) {
+            let arrived = self.0.scheduled_arrivals();
             arrivals.extend(arrived.into_iter().map(|arrival| (now.0, arrival.token)));
         }
         arrivals
@@ -59,8 +49,8 @@ fn routes_have_their_own_lengths() {
     let expected = [(60_606 + 25_000, 1), (60_606 + 115_000, 2), (60_606 + 140_000, 3)];
     assert_eq!(bench.run(1_000_000), expected);
     let upwards = Span(2 * 60_606);
-    assert_eq!(bench.channel.scheduled_time(), (upwards, Span(60_606)));
-    assert_eq!(bench.channel.broken_schedule(), None);
+    assert_eq!(bench.0.scheduled_time(), (upwards, Span(60_606)));
+    assert_eq!(bench.0.broken_schedule(), None);
 }
 
 /// A request on the way to output 2 when a scheduled packet passes there: killed where they
@@ -77,16 +67,16 @@ fn a_request_gives_way() {
         bench.run(200_000);
         bench.send(200_000, Route::Through { from: 1, to: 2 }, 7);
         assert_eq!(bench.run(685_455 + 60_605), [(400_606, 7)]);
-        assert_eq!(bench.channel.observations().delivered, 0);
+        assert_eq!(bench.0.observations().delivered, 0);
         bench.run(685_455 + 60_606);
         let delivered = u64::from(first_delivery.is_some());
-        let seen = bench.channel.observations();
+        let seen = bench.0.observations();
         assert_eq!(
             (seen.delivered, seen.collisions(Collision::Control)),
             (delivered, 1 - delivered)
         );
         bench.run(20_000_000);
-        assert_eq!(bench.channel.observations().delivered, 1, "it is sent again");
+        assert_eq!(bench.0.observations().delivered, 1, "it is sent again");
     }
 }
 
@@ -97,7 +87,7 @@ fn a_broken_schedule_is_noticed() {
     bench.send(0, Route::Through { from: 0, to: 2 }, 1);
     bench.send(0, Route::Through { from: 1, to: 2 }, 2);
     assert_eq!(bench.run(1_000_000), [(200_606, 1)]);
-    let problem = bench.channel.broken_schedule();
+    let problem = bench.0.broken_schedule();
     let expected = "at 25 ns two packets of the schedule met at output 2, one from 1";
     assert_eq!(problem, Some(expected));
 }

@@ -1,0 +1,263 @@
+//! The adapters of hosts: whether anything asks for them, and what goes together with what.
+
+use weft_fabric::adapter::{Feed, Insertion, Release};
+use weft_fabric::fabric::Wiring;
+use weft_fabric::switch::{AcknowledgmentRule, Contention, CrossbarSettings};
+use weft_fabric::workload::{Feedback, Source};
+use weft_protocol::retransmit::ControlSettings;
+use weft_units::{Limit, Span};
+
+use super::{Site, network, refuse};
+use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::couple::check_disabled;
+use crate::drive::engine::AdapterParts;
+use crate::error::Error;
+
+/// Whether anything is asked of the hosts of a channel that takes an adapter: to hear of its packets, to
+/// hold them back, or to be in front of a switch that decides by kinds of packets.
+pub(super) fn is_needed(settings: &ChannelSettings) -> bool {
+    let adapter = &settings.adapter;
+    switch_that(settings, decides).is_some()
+        || is_told(settings)
+        || adapter.feed != Feed::Fifo
+        || adapter.throttle.is_some()
+        || adapter.acknowledgments != Insertion::Wait
+        || adapter.release == Some(Release::Acknowledgment)
+        || settings.interface.is_some()
+        || settings.recovery.is_some()
+        || settings.faults().first().is_some()
+}
+
+/// Whether a switch looks at all that reaches an output in one instant, by kinds of packets.
+pub(super) fn decides(switch: &SwitchSettings) -> bool {
+    matches!(switch, SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_))
+}
+
+/// The key of a switch of a kind, and its name, if the channel has one.
+pub(super) fn switch_that(
+    settings: &ChannelSettings,
+    is_so: impl Fn(&SwitchSettings) -> bool,
+) -> Option<(String, &'static str)> {
+    let named = settings.switches.iter().map(|(name, own)| (format!("switches.{name}"), own));
+    let mut all = std::iter::once(("switch".to_owned(), &settings.switch)).chain(named);
+    all.find(|(_, own)| is_so(own)).map(|(key, own)| (key, own.name()))
+}
+
+/// Whether an initiator learns what became of its packets, and sends again what was lost.
+pub(super) fn is_told(settings: &ChannelSettings) -> bool {
+    settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged)
+}
+
+/// Whether acknowledgments travel that are not as long as other packets.
+pub(super) fn has_two_sizes(settings: &ChannelSettings) -> bool {
+    matches!(&settings.control, Some(ControlSettings::RequestAcknowledge(control))
+        if control.acknowledgment != settings.packet)
+}
+
+/// The adapters of a channel whose switches are each one of `switches`.
+pub(super) fn build(
+    settings: &ChannelSettings,
+    (wiring, sources): (&Wiring, &[Source]),
+    switches: &[&SwitchSettings],
+    site: Site<'_>,
+) -> Result<Option<AdapterParts>, Error> {
+    // Connections have hosts of their own.
+    if !is_needed(settings) || network::hosts_without_adapters(settings).is_some() {
+        return Ok(None);
+    }
+    let name = site.name;
+    if site.hosts < 2 {
+        let (key, value) = ("system.hosts".to_owned(), site.hosts.to_string());
+        return Err(Error::Assembly { key, value, accepted: "2 to 65535".to_owned() });
+    }
+    if settings.recovery.is_some() {
+        let accepted = "it only with a scheduled switch; others send again by `control`";
+        refuse(name, "recovery", "given", accepted)?;
+    }
+    check_disabled(settings, site)?;
+    check_acknowledgment(settings, wiring, name)?;
+    check_release(settings, name)?;
+    let mut crossbars = switches.iter().filter_map(|own| match own {
+        SwitchSettings::Crossbar(own) => Some(own),
+        _ => None,
+    });
+    let crossbar = crossbars.next();
+    check_insertion(settings, crossbar, name)?;
+    let interface = settings.interface_with_buffers(name)?;
+    check_faults(settings, name)?;
+    check_neighbours(settings, crossbar, switches, name)?;
+    check_greedy(settings, sources, name)?;
+    Ok(Some(AdapterParts {
+        name: name.to_owned(),
+        streams: *site.streams,
+        packet: settings.packet,
+        settings: settings.adapter.clone(),
+        control: settings.control.clone().unwrap_or(ControlSettings::Unacknowledged),
+        interface,
+        faults: settings.faults(),
+        interleaves: settings.adapter.acknowledgments == Insertion::Interleave
+            && crossbar.is_some_and(|own| own.acknowledgments == AcknowledgmentRule::Interleave),
+    }))
+}
+
+fn is_acknowledged(settings: &ChannelSettings) -> bool {
+    matches!(settings.control, Some(ControlSettings::RequestAcknowledge(_)))
+}
+
+fn check_acknowledgment(
+    settings: &ChannelSettings,
+    wiring: &Wiring,
+    name: &str,
+) -> Result<(), Error> {
+    let Some(ControlSettings::RequestAcknowledge(control)) = &settings.control else {
+        return Ok(());
+    };
+    let size = control.acknowledgment;
+    if wiring.links(&settings.link).iter().all(|link| link.span(size) > Span::ZERO) {
+        return Ok(());
+    }
+    let key = "control.request_acknowledge.acknowledgment";
+    refuse(name, key, &size.to_string(), "a size that takes a picosecond or more on every link")
+}
+
+fn check_release(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    let (value, accepted) = match (settings.adapter.release, is_told(settings)) {
+        (Some(Release::Transmission), true) => (
+            "transmission",
+            "acknowledgment, since a packet that may be sent again keeps its send buffer",
+        ),
+        (Some(Release::Acknowledgment), false) => (
+            "acknowledgment",
+            "transmission, since with control = unacknowledged nothing tells of an arrival",
+        ),
+        _ => return Ok(()),
+    };
+    refuse(name, "adapter.release", value, accepted)
+}
+
+/// Only a crossbar that drops can follow what is inserted into a packet.
+fn check_insertion(
+    settings: &ChannelSettings,
+    crossbar: Option<&CrossbarSettings>,
+    name: &str,
+) -> Result<(), Error> {
+    let interleaves =
+        crossbar.is_some_and(|own| own.acknowledgments == AcknowledgmentRule::Interleave);
+    let only = "since only control.request_acknowledge sends acknowledgments";
+    if interleaves && !is_acknowledged(settings) {
+        let key = "switch.crossbar.acknowledgments";
+        return refuse(name, key, "interleave", &format!("collide, {only}"));
+    }
+    if settings.adapter.acknowledgments != Insertion::Interleave {
+        return Ok(());
+    }
+    let key = "adapter.acknowledgments";
+    if !is_acknowledged(settings) {
+        return refuse(name, key, "interleave", &format!("wait, {only}"));
+    }
+    if crossbar.is_some_and(|own| own.contention == Contention::Drop) {
+        return Ok(());
+    }
+    let accepted = "wait, since only a crossbar with contention = drop can follow an insertion";
+    refuse(name, key, "interleave", accepted)
+}
+
+/// What is lost or refused must be found out and sent again.
+fn check_faults(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    let faults = settings.faults();
+    let interface = settings.interface.as_ref().map(|_| "interface");
+    match faults.first().or(interface) {
+        Some(key) if !is_acknowledged(settings) => {
+            let accepted =
+                "it only with control.request_acknowledge, which sends again what is lost";
+            refuse(name, key, "given", accepted)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What switches need of their neighbours where hosts have adapters.
+fn check_neighbours(
+    settings: &ChannelSettings,
+    crossbar: Option<&CrossbarSettings>,
+    switches: &[&SwitchSettings],
+    name: &str,
+) -> Result<(), Error> {
+    let crossbars = |own: &SwitchSettings| matches!(own, SwitchSettings::Crossbar(_));
+    if let (false, Some((key, value))) =
+        (settings.fabric.is_star(), switch_that(settings, crossbars))
+    {
+        let accepted = "output_queued, output_buffered or input_queued in a fabric other than star: a \
+                        crossbar without buffers cuts packets short, or holds them on their links, \
+                        and only a host can hear of that";
+        return refuse(name, &key, value, accepted);
+    }
+    if let Some(crossbar) = crossbar {
+        check_back_pressure(settings, crossbar, name)?;
+    }
+    if !switches.iter().any(|own| matches!(own, SwitchSettings::InputQueued(_))) {
+        return Ok(());
+    }
+    if let (true, Some(ControlSettings::RequestAcknowledge(control))) =
+        (has_two_sizes(settings), &settings.control)
+    {
+        let accepted = format!(
+            "{}, the size of a packet, with input_queued, whose slots all have the length of one",
+            settings.packet
+        );
+        let key = "control.request_acknowledge.acknowledgment";
+        return refuse(name, key, &control.acknowledgment.to_string(), &accepted);
+    }
+    if !settings.disabled.is_empty() {
+        let accepted = "it only without input_queued, which does not ask who has sent a packet";
+        return refuse(name, "disabled", "given", accepted);
+    }
+    if let Some((key, value)) = switch_that(settings, decides) {
+        let accepted = "output_queued beside input_queued: buffers into which few can write at a \
+                        time know when a packet leaves, which is not known before a buffer of \
+                        limited size";
+        return refuse(name, &key, value, accepted);
+    }
+    Ok(())
+}
+
+/// A packet held back must still occupy its sender, or the next one would pass it on the wire.
+fn check_back_pressure(
+    settings: &ChannelSettings,
+    crossbar: &CrossbarSettings,
+    name: &str,
+) -> Result<(), Error> {
+    if crossbar.contention != Contention::BackPressure {
+        return Ok(());
+    }
+    let packet = settings.packet_span();
+    let shortest = match &settings.control {
+        Some(ControlSettings::RequestAcknowledge(control)) => {
+            packet.min(settings.link.span(control.acknowledgment))
+        }
+        _ => packet,
+    };
+    let propagation = settings.link.propagation();
+    if propagation < shortest {
+        return Ok(());
+    }
+    let value = format!("{} ({propagation})", settings.link.length);
+    let accepted = format!("a delay below {shortest}, the shortest packet, with back_pressure");
+    refuse(name, "link.length", &value, &accepted)
+}
+
+/// A source that fills what is free comes to no end where nothing is ever full.
+fn check_greedy(settings: &ChannelSettings, sources: &[Source], name: &str) -> Result<(), Error> {
+    if !sources.iter().any(|source| source.feedback() == Feedback::Ready) {
+        return Ok(());
+    }
+    if settings.adapter.send_buffers == Limit::Unlimited {
+        let accepted = "a number, since a greedy source fills them all at once";
+        refuse(name, "adapter.send_buffers", "unlimited", accepted)?;
+    }
+    if settings.interface.is_some() {
+        let accepted = "another source, since an interface takes whatever it is given";
+        refuse(name, "interface", "given with a greedy source", accepted)?;
+    }
+    Ok(())
+}

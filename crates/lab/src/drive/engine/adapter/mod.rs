@@ -1,0 +1,364 @@
+//! Adapters of hosts: send buffers, retransmission by acknowledgments and timers, receive buffers,
+//! interfaces to programs, and what damages packets. Requests and acknowledgments are packets of the
+//! graph like any other, and stand in its queues.
+//!
+//! Latencies: a packet's *first attempt* starts when its first byte is sent for the first time;
+//! the attempt that *succeeds* is the one whose bytes arrive, and where back pressure holds a
+//! packet on its link it starts as late as it could have and passed without a stop.
+//!
+//! Everything that happens in one picosecond counts as simultaneous: an output that looks at all
+//! that came decides when it knows all arrivals of its picosecond, and a host starts a request when
+//! it knows all that arrived, ran out or was handed over in the same one.
+
+mod carrier;
+mod host;
+mod interface;
+mod parts;
+mod receive;
+mod report;
+mod scheduled;
+mod switch;
+mod transmit;
+
+use weft_fabric::adapter::Insertion;
+use weft_fabric::graph::Graph;
+use weft_fabric::switch::{Effect, PacketKind};
+use weft_fabric::workload::{Feedback, Source};
+use weft_kernel::{Event, Halt, Stopped};
+use weft_protocol::retransmit::{Attempt, ControlSettings, Slot};
+use weft_units::{Bytes, Span, Time};
+
+use super::Engine;
+use super::packets::Way;
+use crate::drive::carrier::Messages;
+use crate::drive::trace::TraceEntry;
+use host::{Flight, Host};
+use interface::QuickInterface;
+use scheduled::Scheduled;
+
+pub use parts::AdapterParts;
+pub use scheduled::{Calendar, Route, ScheduledArrival, ScheduledPacket};
+
+/// What the general observations of a channel have no column for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ControlCounters {
+    /// Acknowledgments that arrived for a packet acknowledged before; ignored.
+    pub late_acknowledgments: u64,
+    /// Acknowledgments dropped in a switch: because they met another one, or found a queue full.
+    pub lost_acknowledgments: u64,
+    /// Requests that arrived although an earlier transmission of the same packet had.
+    pub duplicates: u64,
+    /// Acknowledgments that arrived damaged; ignored.
+    pub damaged_acknowledgments: u64,
+    /// Acknowledgments that met a packet of a schedule in the switch, and gave way.
+    pub acknowledgments_against_schedule: u64,
+}
+
+/// What a host does by itself, as a number below which the number of what it does it to stands.
+mod acts {
+    /// A success becomes known without an acknowledgment packet.
+    pub const COMPLETE: u32 = 0;
+    /// A timer runs out, or a loss becomes known.
+    pub const FAIL: u32 = 1;
+    /// Something is due at the interface of the host.
+    pub const INTERFACE: u32 = 2;
+    /// The acknowledgment of a request is ready to be sent.
+    pub const ACKNOWLEDGE: u32 = 3;
+    /// The bits of the number.
+    pub const DIGITS: u32 = 29;
+}
+
+/// The adapters of all hosts, and what is on its way between them.
+#[derive(Debug)]
+pub(super) struct Adapters {
+    /// Whether hosts have any. If not, they send what they are handed over as soon as the link is free.
+    pub is_on: bool,
+    control: ControlSettings,
+    insertion: Insertion,
+    hosts: Vec<Host>,
+    /// By the number of the packet.
+    flights: Vec<Flight>,
+    outcomes: Outcomes,
+    counters: ControlCounters,
+    /// Kept to be used again.
+    effects: Vec<Effect<u32>>,
+    /// The last departure to each host: when, and of which packet.
+    departures: Vec<Option<(Time, u32)>>,
+    /// Every decision waits for the end of its picosecond, where arrivals are not known from
+    /// departures: unless all hosts are as far from one switch, and that holds nothing back.
+    decides_together: bool,
+    /// The delay of the cables, where there is one switch.
+    propagation: Span,
+    /// What keeps to the schedule of another channel.
+    scheduled: Scheduled,
+    /// Whether transmissions are noted, in a star, and those that were.
+    trace: Option<Vec<TraceEntry>>,
+    /// What is handed over as messages; absent while packets come from sources.
+    messages: Option<Box<Messages>>,
+    packet: Bytes,
+    /// Hosts at which a request may start when all that happens in an instant has happened, and in
+    /// which one.
+    settling: Vec<u32>,
+    settles_at: Time,
+}
+
+/// The outcomes of transmissions that become known by themselves, by number: numbers that are free
+/// are used again.
+#[derive(Debug, Default)]
+struct Outcomes {
+    known: Vec<(Slot, Attempt)>,
+    free: Vec<u32>,
+}
+
+impl Outcomes {
+    fn insert(&mut self, outcome: (Slot, Attempt)) -> u32 {
+        let Some(number) = self.free.pop() else {
+            self.known.push(outcome);
+            return (self.known.len() - 1) as u32;
+        };
+        self.known[number as usize] = outcome;
+        number
+    }
+
+    fn take(&mut self, number: u32) -> (Slot, Attempt) {
+        self.free.push(number);
+        self.known[number as usize]
+    }
+}
+
+impl Adapters {
+    /// What adapters are made of, in front of a graph and with these sources; nothing without parts.
+    pub fn new(parts: Option<AdapterParts>, graph: &Graph, sources: &[Source]) -> Adapters {
+        let Some(parts) = parts else { return Adapters::none() };
+        let hosts = graph.hosts() as usize;
+        let build = |host: usize| parts.host(host, hosts, sources.get(host));
+        let is_even = graph.switches() == 1 && !graph.is_mixed();
+        let propagation = graph.propagation(graph.host_port(0));
+        Adapters {
+            is_on: true,
+            hosts: (0..hosts).map(build).collect(),
+            departures: vec![None; if is_even { hosts } else { 0 }],
+            decides_together: !is_even || propagation == Span::ZERO || graph.has_back_pressure(),
+            propagation,
+            scheduled: Scheduled::new(&parts, hosts),
+            insertion: parts.settings.acknowledgments,
+            control: parts.control,
+            packet: parts.packet,
+            ..Adapters::none()
+        }
+    }
+
+    fn none() -> Adapters {
+        Adapters {
+            is_on: false,
+            control: ControlSettings::Unacknowledged,
+            insertion: Insertion::Wait,
+            hosts: Vec::new(),
+            flights: Vec::new(),
+            outcomes: Outcomes::default(),
+            counters: ControlCounters::default(),
+            effects: Vec::new(),
+            departures: Vec::new(),
+            decides_together: true,
+            propagation: Span::ZERO,
+            scheduled: Scheduled::default(),
+            trace: None,
+            messages: None,
+            packet: Bytes(0),
+            settling: Vec::new(),
+            settles_at: Time::ZERO,
+        }
+    }
+
+    /// Whether a packet is an acknowledgment.
+    #[inline]
+    pub fn is_acknowledgment(&self, id: u32) -> bool {
+        self.is_on && self.flights[id as usize].kind == PacketKind::Acknowledgment
+    }
+}
+
+impl Engine {
+    /// What was counted besides.
+    pub fn control_counters(&self) -> ControlCounters {
+        self.adapters.counters
+    }
+
+    /// The first packets of the sources of hosts with adapters.
+    pub(super) fn begin_adapters(&mut self) {
+        for host in 0..self.adapters.hosts.len() as u32 {
+            self.schedule_source(host);
+            self.ask_source(Time::ZERO, host);
+        }
+    }
+
+    /// Lets the next event happen if that is due by `until`, or the hosts settle at which nothing else
+    /// happens in an instant. Returns when it was.
+    #[inline]
+    pub(super) fn step_with_adapters(&mut self, until: Time) -> Option<Time> {
+        if !self.adapters.settling.is_empty() && self.adapters.settles_at <= until {
+            self.now = self.adapters.settles_at;
+            let Some(event) = self.parts.first().pop_until(self.now) else {
+                self.settle_all();
+                return Some(self.now);
+            };
+            self.steps += 1;
+            self.happen_with_adapters(event);
+            return Some(self.now);
+        }
+        let event = self.parts.first().pop_until(until)?;
+        self.now = event.time;
+        self.steps += 1;
+        self.happen_with_adapters(event);
+        Some(event.time)
+    }
+
+    pub(super) fn run_with_adapters(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        while self.step_with_adapters(until).is_some() {
+            let stopped = halt.check(self.steps);
+            if stopped.is_some() {
+                return stopped;
+            }
+        }
+        None
+    }
+
+    /// When something happens next, where messages are carried.
+    pub(super) fn next_with_adapters(&mut self) -> Time {
+        let next = self.parts.first().earliest().unwrap_or(Time::NEVER);
+        if self.adapters.settling.is_empty() { next } else { next.min(self.adapters.settles_at) }
+    }
+
+    /// All that happens in this instant has happened.
+    fn settle_all(&mut self) {
+        let mut hosts = std::mem::take(&mut self.adapters.settling);
+        hosts.sort_unstable();
+        for host in hosts.drain(..) {
+            self.steps += 1;
+            self.settle(self.now, host);
+        }
+        // Its room is kept, unless somebody has said meanwhile that another request may start.
+        if self.adapters.settling.is_empty() {
+            self.adapters.settling = hosts;
+        }
+    }
+
+    /// What happens in a channel whose hosts have adapters, what is most frequent first.
+    #[inline(always)]
+    fn happen_with_adapters(&mut self, event: Event) {
+        let Event { time: now, place, item } = event;
+        let places = self.places;
+        if place < places.hosts {
+            self.reach(now, place, item);
+        } else if place < places.frees {
+            self.take_in(now, place - places.hosts, item);
+        } else if place >= places.sends {
+            self.leave_host(now, place - places.sends);
+        } else if place >= places.wakes {
+            self.try_gate(now, place - places.wakes);
+        } else if place >= places.generates {
+            self.generate_at_adapter(now, place - places.generates);
+        } else if place >= places.acts {
+            self.act_of_adapter(now, (place - places.acts, item));
+        } else if place >= places.enters {
+            self.happen_at_limit(event);
+        } else {
+            self.join(now, place - places.joins, item);
+        }
+    }
+
+    /// Something that a host does by itself.
+    fn act_of_adapter(&mut self, now: Time, (host, item): (u32, u32)) {
+        let (act, number) = (item >> acts::DIGITS, item & ((1 << acts::DIGITS) - 1));
+        match act {
+            acts::COMPLETE => self.complete_buffer(now, host, number),
+            acts::FAIL => {
+                let (slot, attempt) = self.adapters.outcomes.take(number);
+                if self.adapters.hosts[host as usize].initiator.window.fail(slot, attempt) {
+                    self.transmit(now, host);
+                }
+            }
+            acts::INTERFACE => {
+                self.serve_interface(now, host);
+                self.transmit(now, host);
+            }
+            _ => self.acknowledge(now, number),
+        }
+    }
+
+    #[inline]
+    fn act_later(&mut self, time: Time, host: u32, (act, number): (u32, u32)) {
+        self.schedule(time, self.places.acts + host, act << acts::DIGITS | number);
+    }
+
+    /// Hands over a packet that no source generates, to a host with an adapter.
+    pub fn offer_packet(&mut self, now: Time, host: u16, target: u16) {
+        if self.take_over(now, host, target) {
+            self.serve_interface(now, host.into());
+        }
+        self.transmit(now, host.into());
+    }
+
+    pub(super) fn generate_at_adapter(&mut self, now: Time, host: u32) {
+        let Some(source) = self.supply.source(host) else { return };
+        let target = source.take().target;
+        self.schedule_source(host);
+        self.offer_packet(now, host as u16, target as u16);
+    }
+
+    fn schedule_source(&mut self, host: u32) {
+        let next = self.supply.source(host).map_or(Time::NEVER, |source| source.next_time());
+        if next < Time::NEVER {
+            self.schedule(next, self.places.generates + host, 0);
+        }
+    }
+
+    /// A source that hands over whatever the adapter can take is asked for a packet if it can.
+    #[inline]
+    fn ask_source(&mut self, now: Time, host: u32) {
+        let state = &self.adapters.hosts[host as usize];
+        if state.feedback == Feedback::Ready && state.initiator.has_space() {
+            self.tell_source(host, |source| source.ready(now));
+        }
+    }
+
+    /// Tells a source something that may make it hand over a packet.
+    fn tell_source(&mut self, host: u32, tell: impl FnOnce(&mut Source)) {
+        let Some(source) = self.supply.source(host) else { return };
+        let before = source.next_time();
+        tell(source);
+        if source.next_time() != before {
+            self.schedule_source(host);
+        }
+    }
+
+    /// A success is known without a packet: the send buffer is free.
+    fn complete_buffer(&mut self, now: Time, host: u32, number: u32) {
+        let (slot, _) = self.adapters.outcomes.take(number);
+        let initiator = &mut self.adapters.hosts[host as usize].initiator;
+        let held = initiator.window.release(slot);
+        initiator.queue.left_buffer(held.target);
+        self.transmit(now, host);
+    }
+
+    /// The way of a packet from one host to another.
+    #[inline]
+    fn way(&mut self, from: u16, to: u16) -> Way {
+        let channel = self.channel_of_pair(from, to);
+        let heading = self.routes.depart(from, to);
+        Way { to: to.into(), heading, output: 0, hops: 0, channel }
+    }
+
+    /// Something is on its way from now on, or waits for its link.
+    #[inline]
+    fn insert_flight(&mut self, flight: Flight) -> u32 {
+        // What ends in the switch takes no way through it.
+        let to = if flight.to == scheduled::SWITCH { flight.from } else { flight.to };
+        let way = self.way(flight.from, to);
+        let id = self.packets.insert_way(way);
+        match self.adapters.flights.get_mut(id as usize) {
+            Some(place) => *place = flight,
+            None => self.adapters.flights.push(flight),
+        }
+        id
+    }
+}

@@ -1,0 +1,70 @@
+//! What the adapters of a channel are made of.
+
+use weft_fabric::adapter::{AdapterSettings, Initiator};
+use weft_fabric::link::Errors;
+use weft_fabric::workload::{Feedback, Source};
+use weft_kernel::Streams;
+use weft_protocol::retransmit::ControlSettings;
+use weft_units::{Bytes, Time};
+
+use super::{Host, QuickInterface};
+use crate::drive::faults::Faults;
+use crate::drive::interface::InterfaceSettings;
+use crate::drive::receiver::Receiver;
+
+/// The adapters of a channel, all alike.
+#[derive(Clone, Debug)]
+pub struct AdapterParts {
+    /// The channel's name, of which the names of its random streams are made.
+    pub name: String,
+    /// What they are drawn from.
+    pub streams: Streams,
+    /// The size of a request packet on the wire.
+    pub packet: Bytes,
+    /// Queues, buffers and priorities.
+    pub settings: AdapterSettings,
+    /// How an initiator learns what became of a packet.
+    pub control: ControlSettings,
+    /// The interface of each host, and how many send buffers its adapter has; without one packets
+    /// are in send buffers as soon as there is space.
+    pub interface: Option<(InterfaceSettings, u16)>,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Whether requests go on behind what is inserted into them, on links and in the switch.
+    pub interleaves: bool,
+}
+
+impl AdapterParts {
+    /// The size of an acknowledgment; that of a request where there are none.
+    pub fn acknowledgment(&self) -> Bytes {
+        match &self.control {
+            ControlSettings::RequestAcknowledge(control) => control.acknowledgment,
+            ControlSettings::Unacknowledged | ControlSettings::OutOfBand(_) => self.packet,
+        }
+    }
+
+    /// What damages what a host sends, or the switch behind the last host; nothing on links free of
+    /// errors.
+    pub(super) fn errors(&self, host: usize) -> Option<Errors> {
+        let errors = &self.faults.errors;
+        let build = || errors.build(&self.streams, &self.name, host as u16);
+        (!errors.is_free_of_errors()).then(build)
+    }
+
+    /// The adapter of a host among `hosts`.
+    pub(super) fn host(&self, host: usize, hosts: usize, source: Option<&Source>) -> Host {
+        let random = self.streams.stream(&format!("{}.back_off", self.name), host);
+        let initiator = Initiator::new(&self.settings, &self.control, hosts, random);
+        let feedback = source.map_or(Feedback::None, Source::feedback);
+        let disabled = self.faults.disabled.iter().find(|own| usize::from(own.host) == host);
+        let interface = |(settings, buffers): &(InterfaceSettings, u16)| {
+            Box::new(QuickInterface::new(settings.build(host as u16, hosts as u16, *buffers)))
+        };
+        let mut own = Host::new(initiator, feedback, hosts);
+        own.receiver = Receiver::new(self.faults.receiver.as_ref());
+        own.errors = self.errors(host);
+        own.interface = self.interface.as_ref().map(interface);
+        own.disabled_from = disabled.map_or(Time::NEVER, |own| Time::ZERO + own.from);
+        own
+    }
+}

@@ -1,0 +1,87 @@
+//! What whoever runs a channel and reads what came of it asks of the engine.
+
+use weft_fabric::measure::Observations;
+use weft_kernel::{Halt, Stopped};
+use weft_units::Time;
+
+use super::{Engine, NetworkReport};
+use crate::drive::Channel;
+use crate::drive::trace::TraceEntry;
+
+impl Channel for Engine {
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        self.run_watched(until, halt, |_| {})
+    }
+
+    fn backlog(&self) -> u64 {
+        if self.adapters.is_on {
+            return self.unsent();
+        }
+        let waiting = match self.memories.is_on {
+            true => self.memories.held().0,
+            false => self.waiting_in_hosts(),
+        };
+        waiting + self.supply.unfed()
+    }
+
+    fn in_flight(&self) -> u64 {
+        if self.memories.is_on {
+            return self.memories.held().1;
+        }
+        if self.adapters.is_on {
+            return self.undelivered();
+        }
+        self.packets.len() as u64 - self.waiting_in_hosts()
+    }
+
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        Some(&mut self.observations)
+    }
+
+    fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
+        self.interface_columns(until)
+    }
+
+    fn record_trace(&mut self) {
+        self.note_transmissions();
+    }
+
+    fn take_trace(&mut self) -> Vec<TraceEntry> {
+        self.noted_transmissions()
+    }
+
+    fn network(&self) -> Option<NetworkReport> {
+        self.report().or_else(|| self.report_classes())
+    }
+
+    fn overrun(&self) -> Option<&str> {
+        self.overrun.as_deref()
+    }
+
+    fn into_observations(self) -> Observations {
+        let waiting = if self.adapters.is_on { 0 } else { self.started_later() };
+        let mut observations = self.observations.with_busy(self.graph.busy());
+        // They were counted when their start was known, which lies beyond the end.
+        observations.attempts = observations.attempts.saturating_sub(waiting);
+        observations
+    }
+}
+
+impl Engine {
+    /// Packets that have not left their hosts.
+    fn waiting_in_hosts(&self) -> u64 {
+        let classed = self.classed.as_ref().map_or(0, |own| own.waiting_in_hosts());
+        self.graph.waiting_in_hosts() + classed + self.started_later()
+    }
+
+    /// Packets whose start is known and has not come. Each link sends one after another, so that
+    /// they follow from when it will be free.
+    fn started_later(&self) -> u64 {
+        let after = |host| {
+            let port = self.graph.host_port(host);
+            let rest = self.graph.free(port).since(self.now).0.saturating_sub(1);
+            rest / self.graph.span(port).0
+        };
+        (0..self.graph.hosts()).map(after).sum()
+    }
+}

@@ -1,0 +1,84 @@
+//! Where things happen: a number for each kind of event at each port, switch and host, by which those of
+//! one instant leave.
+
+use weft_fabric::graph::Graph;
+
+/// The first place of each kind. What a port or a host schedules for itself happens at places
+/// behind those at which packets arrive.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places {
+    /// The last byte of a packet is at a host. Before them: the first byte is at a port of a switch.
+    pub hosts: u32,
+    /// The last byte of a packet has left a port of a switch with a shared memory, or of a host.
+    pub frees: u32,
+    /// A packet that came by a port of a switch joins the queue of its output late.
+    pub joins: u32,
+    /// A packet that came by a port of a switch is in the queue of its output, which is a gate, or in
+    /// a shared memory.
+    pub enters: u32,
+    /// All that reached an output of a deciding switch in this instant is known.
+    pub decides: u32,
+    /// A port of a switch or a host hears what the far end of its cable says.
+    pub signals: u32,
+    /// An edge of the clock of a switch, at which it takes part alone or all do that share it.
+    pub edges: u32,
+    /// A signal to the source of a connection is at a port of a switch, or at the source.
+    pub told: u32,
+    /// A host with connections or an adapter does something by itself.
+    pub acts: u32,
+    /// A host hands over a packet.
+    pub generates: u32,
+    /// A gate of a switch or a host may let a packet leave, or an adapter.
+    pub wakes: u32,
+    /// The last byte of a message has left its initiator.
+    pub sends: u32,
+    /// Loads and occupancies are noted.
+    pub samples: u32,
+}
+
+impl Places {
+    pub fn new(graph: &Graph, is_classed: bool, has_adapters: bool) -> Places {
+        let (ports, hosts) = (graph.switch_ports(), graph.hosts());
+        // Without buffers of limited size there is nothing to hear and nothing to wait for.
+        let (own, all, switches) = match graph.has_limits() || is_classed {
+            true => (ports, ports + hosts, graph.switches()),
+            false => (0, 0, 0),
+        };
+        // Elsewhere it is known when a packet has left as soon as it comes, and hosts only send.
+        let is_told = graph.has_memories() || is_classed;
+        let (any, acting) = if is_told { (all, hosts) } else { (0, 0) };
+        let deciding = if graph.has_deciding() { ports } else { 0 };
+        let (acting, waking) = match has_adapters {
+            true => (hosts, ports + hosts),
+            false => (acting, all),
+        };
+        let frees = ports + hosts;
+        let joins = frees + any;
+        let enters = joins + ports;
+        let decides = enters + own;
+        let signals = decides + deciding;
+        let edges = signals + all;
+        let told = edges + switches;
+        let acts = told + any;
+        let generates = acts + acting;
+        let wakes = generates + hosts;
+        let sends = wakes + waking;
+        let samples = sends + hosts;
+        let hosts = ports;
+        Places {
+            hosts,
+            frees,
+            joins,
+            enters,
+            decides,
+            signals,
+            edges,
+            told,
+            acts,
+            generates,
+            wakes,
+            sends,
+            samples,
+        }
+    }
+}
