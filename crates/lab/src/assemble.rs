@@ -5,6 +5,7 @@ mod adapter;
 mod carrier;
 mod classed;
 pub(crate) mod engine;
+mod flows;
 mod hosts;
 mod hub;
 mod network;
@@ -148,6 +149,7 @@ impl Driver {
         site: Site<'_>,
     ) -> Result<Driver, Error> {
         engine::refuse_more_hosts_than_others_count(settings, workload, site)?;
+        flows::refuse_halves(settings, workload, site.name)?;
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
         if settings.carries_messages(workload) {

@@ -152,7 +152,9 @@ pub struct ChannelSettings {
     #[serde(default, skip_serializing_if = "FabricSettings::is_star")]
     pub fabric: FabricSettings,
     /// Which ways packets take through a fabric that has several. Without a value each packet takes
-    /// a random one, and in switches with a shared memory each connection one by its hosts.
+    /// a random one, in switches with a shared memory each connection one by its hosts, and with a
+    /// transport each flow one by its hosts and its number. Wherever a connection is meant, that is a
+    /// flow where adapters have a transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routes: Option<RoutesSettings>,
     /// What keeps a buffer of a switch from being written while it is full. For fabrics whose

@@ -69,7 +69,21 @@ const MEANINGS: &[(&str, &str)] = &[
     ("interval_mean_us", "mean time between arrivals of messages of the stream"),
     ("interval_deviation_us", "standard deviation of the time between arrivals of messages"),
     ("messages_per_s", "messages of the stream that arrived per second"),
-    ("group", "the streams that were set together"),
+    ("group", "the streams or flows that were set together"),
+    ("size", "how large the flows of the row are"),
+    ("flows", "flows that came to an end, of those that began since records did"),
+    ("unfinished_flows", "flows that had not come to an end when the run did"),
+    ("completion_", "beginning of a flow to its last byte at the target"),
+    ("alone_", "what the flow takes alone on the same way"),
+    ("slowdown_", "completion time over that of the flow alone on the same way, not below 1"),
+    ("sent_packets", "packets of flows that were sent, again or not"),
+    ("retransmitted_packets", "packets of flows that were sent again"),
+    ("unneeded_packets", "packets that came and were not kept: again, or behind a gap"),
+    ("out_of_order_packets", "packets that came behind one with a higher number of their flow"),
+    ("marked_packets", "packets of flows that came with a mark"),
+    ("congestion_notifications", "notifications of congestion that reached a sender"),
+    ("gaps", "losses that a sender learned of by what came after them"),
+    ("timeouts", "losses that a sender learned of by its timer"),
     ("way", "the switches that the stream passes, in order"),
     ("link_load", "share of the time in which the direction of the cable was busy"),
     ("indication_load", "that with quenches and unquenches"),
@@ -150,6 +164,14 @@ const MEANINGS: &[(&str, &str)] = &[
     ("program_waiting_share", "share of the time of all ranks in which they waited for others"),
 ];
 
+/// The same of columns that begin with the name of a group, by what follows it.
+const MEANINGS_OF_GROUPS: &[(&str, &str)] = &[
+    ("_flows", "flows of the group that came to an end"),
+    ("_completion_", "flows of the group: beginning to the last byte at the target"),
+    ("_alone_", "flows of the group: what they take alone on the same ways"),
+    ("_slowdown_", "flows of the group: completion time over that of the flow alone, not below 1"),
+];
+
 /// The unit that the end of a column's name tells.
 pub fn unit(name: &str) -> &'static str {
     const ENDS: &[(&str, &str)] = &[
@@ -173,6 +195,9 @@ impl Outcome {
         for (table, columns) in &self.tables {
             for column in columns.columns() {
                 let meaning = MEANINGS.iter().find(|(start, _)| column.name.starts_with(start));
+                let of_group =
+                    || MEANINGS_OF_GROUPS.iter().find(|(part, _)| column.name.contains(part));
+                let meaning = meaning.or_else(of_group);
                 let swept = "a value of the sweep or of a variant";
                 all.push(Description {
                     table: (*table).to_owned(),

@@ -1,6 +1,7 @@
 //! From runs to rows: one per run, one per point with intervals over its runs.
 
 mod failed;
+mod flows;
 mod streams;
 
 use weft_fabric::measure::{Budget, Collision, Drop, Histogram, Latency, Recorder};
@@ -54,6 +55,7 @@ impl PointRuns<'_> {
                 row.push(("hops_mean".into(), hops.into()));
             }
             row.extend(streams::columns(run).into_iter().map(|(name, own)| (name, own.into())));
+            row.extend(flows::columns(run).into_iter().map(|(name, own)| (name, own.into())));
             let judgement = run.judgement;
             row.push(("verdict".into(), judgement.verdict.name().into()));
             row.push(("waiting_for".into(), waiting(run, &judgement).into()));
@@ -93,24 +95,29 @@ impl PointRuns<'_> {
                 all.iter().filter_map(|own| own.get(index)).map(|own| own.1).collect();
             estimate(&name, replications(&values), &mut row);
         }
+        self.flow_columns(&mut row);
         row.push(("verdict".into(), self.verdict().name().into()));
         row.push(("replications".into(), (self.runs.len() as u64).into()));
         table.push(row);
     }
 
-    /// Adds the distribution of each latency over all runs of the point, in steps of a twentieth
+    /// Adds the distribution of each latency over all runs of the point, and of completion times of flows, in steps of a twentieth
     /// of an octave at the most, so that a page can draw it.
     pub fn histograms(&self, table: &mut Table) {
         for latency in Latency::ALL {
-            let pooled = self.pooled(latency);
-            for (lower, upper, count) in coarse(pooled.histogram()) {
-                let mut row = self.head(&self.runs[0].channel);
-                row.push(("latency".into(), latency.name().into()));
-                row.push(("lower_us".into(), lower.into()));
-                row.push(("upper_us".into(), upper.into()));
-                row.push(("count".into(), (count as f64).into()));
-                table.push(row);
-            }
+            self.histogram(latency.name(), &self.pooled(latency), table);
+        }
+        self.completions(table);
+    }
+
+    fn histogram(&self, name: &str, recorder: &Recorder, table: &mut Table) {
+        for (lower, upper, count) in coarse(recorder.histogram()) {
+            let mut row = self.head(&self.runs[0].channel);
+            row.push(("latency".into(), name.into()));
+            row.push(("lower_us".into(), lower.into()));
+            row.push(("upper_us".into(), upper.into()));
+            row.push(("count".into(), (count as f64).into()));
+            table.push(row);
         }
     }
 

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use weft_fabric::measure::{Latency, Observations, Recorder};
 use weft_fabric::workload::WorkloadSettings;
 use weft_kernel::{Halt, Stopped, Streams};
-use weft_units::{Span, Time};
+use weft_units::{Bytes, Span, Time};
 
 use crate::assemble::{Driver, Site};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec};
 use crate::couple;
 use crate::drive::Channel;
 use crate::drive::carrier::Carrier;
-use crate::drive::engine::NetworkReport;
+use crate::drive::engine::{FlowReport, NetworkReport};
 use crate::drive::hub::Course;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
@@ -53,6 +53,8 @@ pub struct ChannelRun {
     pub stopped: Option<Stopped>,
     /// The time that a packet occupies its link.
     pub packet: Span,
+    /// Its size on the wire.
+    pub packet_size: Bytes,
     /// How long a packet takes at least: on its links, their cables, and through one switch.
     pub unloaded: Span,
     /// The time from slot to slot, where there are slots.
@@ -65,6 +67,8 @@ pub struct ChannelRun {
     pub trace: Vec<TraceEntry>,
     /// What streams got and cables carried, in a fabric whose driver notes it.
     pub network: Option<NetworkReport>,
+    /// What became of flows, on a channel that carries some.
+    pub flows: Option<FlowReport>,
     /// How the throughput went over time, on a channel whose driver notes it.
     pub course: Vec<Course>,
     /// What the ranks of the program did; with the first of the channels that could take its messages.
@@ -279,6 +283,7 @@ impl ChannelRun {
             ended: false,
             stopped: None,
             packet: settings.packet_span(),
+            packet_size: settings.packet,
             unloaded: settings.packet_span()
                 + settings.link.propagation() * 2
                 + settings.switch_latency(),
@@ -287,6 +292,7 @@ impl ChannelRun {
             counters: Vec::new(),
             trace: Vec::new(),
             network: None,
+            flows: None,
             course: Vec::new(),
             ranks: None,
             means: [None; Latency::ALL.len()],
@@ -313,6 +319,7 @@ impl ChannelRun {
         }
         let run = ChannelRun {
             network: driver.network(),
+            flows: driver.flows(),
             course: driver.course(),
             backlog: driver.backlog(),
             in_flight: driver.in_flight(),
@@ -397,6 +404,9 @@ impl ChannelRun {
     /// Packets generated as a fraction of what the links carry.
     pub fn offered_load(&self) -> f64 {
         let time = self.until.since(Time::ZERO);
+        if let Some(flows) = &self.flows {
+            return self.load_of_bytes(flows.offered, time);
+        }
         if let Some(offered) = self.network.as_ref().and_then(|network| network.offered) {
             return offered.0 as f64 / (time.0 as f64 * f64::from(self.hosts));
         }
@@ -405,12 +415,21 @@ impl ChannelRun {
 
     /// Packets delivered in the measured part, as a fraction of what the links carry.
     pub fn accepted_load(&self) -> f64 {
+        if let Some(flows) = &self.flows {
+            return self.load_of_bytes(flows.accepted, self.measured());
+        }
         if let Some(network) = &self.network {
             // Messages differ in size: what they take on a link counts.
             let all = self.measured().0 as f64 * f64::from(self.hosts);
             return network.carried.0 as f64 / all;
         }
         self.load(self.observations.delivered_measured, self.measured())
+    }
+
+    /// That of flows, whose load is defined without headers.
+    fn load_of_bytes(&self, bytes: u64, time: Span) -> f64 {
+        let per_byte = self.packet.0 as f64 / self.packet_size.0 as f64;
+        bytes as f64 * per_byte / (time.0 as f64 * f64::from(self.hosts))
     }
 
     fn load(&self, packets: u64, time: Span) -> f64 {

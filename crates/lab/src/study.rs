@@ -131,6 +131,7 @@ pub struct Tables {
     links: Table,
     samples: Table,
     pauses: Table,
+    flows: Table,
     ranks: Table,
     waits: Table,
     intervals: Table,
@@ -159,6 +160,7 @@ impl Tables {
             of_channel.streams(&mut self.streams);
             of_channel.samples(&mut self.samples);
             of_channel.pauses(&mut self.pauses);
+            of_channel.flows(&mut self.flows);
             if plan.points.len() <= MOST_HISTOGRAMS {
                 let name = &of_channel.runs[0].channel;
                 if let Some(settings) = plan.points[point].spec.channel.get(name) {
@@ -215,6 +217,7 @@ impl Tables {
             ("links", self.links),
             ("samples", self.samples),
             ("pauses", self.pauses),
+            ("flows", self.flows),
             ("ranks", self.ranks),
             ("waits", self.waits),
             ("intervals", self.intervals),

@@ -7,7 +7,7 @@ mod carrier;
 mod cluster;
 mod composition;
 mod documents;
-
+mod flows;
 mod fuzz;
 mod host_path;
 mod hub;

@@ -4,6 +4,7 @@
 pub mod adapter;
 pub mod break_even;
 pub mod byte_ring;
+pub mod congestion;
 pub mod detour;
 pub mod emulation;
 pub mod endpoint;
@@ -19,6 +20,7 @@ pub mod ring;
 pub mod sci_address;
 pub mod sockets;
 pub mod sync;
+pub mod transport;
 pub mod turns;
 pub mod vi;
 pub mod wakers;

@@ -4,6 +4,7 @@ mod initiator;
 mod packet_queue;
 mod send_buffers;
 mod throttle;
+mod transport;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,10 @@ pub use initiator::{Initiator, Past};
 pub use packet_queue::{Feed, PacketQueue, PerTargetSettings};
 pub use send_buffers::{Buffered, SendBuffers};
 pub use throttle::{Throttle, ThrottleSettings};
+pub use transport::{
+    Arrived, Content, FlowCounts, Outcome, Outgoing, Segment, TransportParts, TransportSettings,
+    Transports, Wake,
+};
 
 /// Settings of the adapter of one host on one channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +39,9 @@ pub struct AdapterSettings {
     /// build (Clint 3.4: "a throttling mechanism could be added to the nodes").
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle: Option<ThrottleSettings>,
+    /// How it carries flows. For workloads of flows, which need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<TransportSettings>,
 }
 
 /// When a send buffer becomes free.

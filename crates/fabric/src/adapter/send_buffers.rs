@@ -127,6 +127,7 @@ mod tests {
             release: None,
             acknowledgments: Insertion::Wait,
             throttle: None,
+            transport: None,
         };
         SendBuffers::new(&settings, 4)
     }

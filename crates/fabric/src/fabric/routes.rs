@@ -113,7 +113,7 @@ impl Heading {
 const OWN: u32 = 1 << 31;
 
 /// The choice of ways, ready to be asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Routes {
     ways: Ways,
     rule: Rule,
@@ -248,6 +248,19 @@ impl Routes {
                 Heading::new((draw(&mut self.random[from as usize]) >> 32) as u32)
             }
             _ => self.set_out(from, to.into()),
+        }
+    }
+
+    /// The same of a packet of a flow: where the packets of a connection take one way, each flow is a
+    /// connection of its own, as where switches hash the ports of transports (ECMP).
+    #[inline]
+    pub fn depart_flow(&mut self, from: u32, to: u32, flow: u32) -> Heading {
+        match self.rule {
+            Rule::Connection { key } => {
+                let own = mix(connection(from, to)) ^ mix(!u64::from(flow));
+                Heading::new(mix(key ^ own) as u32)
+            }
+            _ => self.depart(from, to),
         }
     }
 

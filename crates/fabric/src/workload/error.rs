@@ -21,6 +21,11 @@ impl WorkloadError {
         WorkloadError { key: key.to_owned(), value, accepted }
     }
 
+    /// The same error of a setting below another one of the workload.
+    pub(super) fn below(self, key: &str) -> WorkloadError {
+        WorkloadError { key: format!("{key}.{}", self.key), ..self }
+    }
+
     /// The same error with the key from the root.
     pub(super) fn of(self, channel: &str) -> WorkloadError {
         WorkloadError { key: format!("workload.{channel}.{}", self.key), ..self }

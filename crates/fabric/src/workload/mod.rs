@@ -8,6 +8,7 @@
 mod arrivals;
 mod burst;
 mod error;
+mod flows;
 mod pattern;
 mod settings;
 mod source;
@@ -16,6 +17,7 @@ mod stream;
 pub use arrivals::ArrivalsSettings;
 pub use burst::{BurstLength, BurstSettings, BurstTargets};
 pub use error::WorkloadError;
+pub use flows::{FlowDemand, FlowGroup, FlowList, FlowSizes, IncastSettings, ListedFlow};
 pub use pattern::{Flow, PatternSettings, PermutationSettings};
 pub use settings::{ChannelFacts, Listed, Pair, SourceSettings, WorkloadSettings};
 pub use source::{Demand, Feedback, Source};

@@ -11,6 +11,7 @@ use weft_units::{Bytes, Load, Rate, Span, Time};
 use super::arrivals::Arrivals;
 use super::burst::Burst;
 use super::error::check_host;
+use super::flows::{self, FlowGroup, FlowList};
 use super::source::{Bursts, OpenLoop};
 use super::stream::{self, StreamGroup, StreamList};
 use super::{ArrivalsSettings, BurstSettings, Demand, PatternSettings, Source, WorkloadError};
@@ -88,6 +89,8 @@ pub enum SourceSettings {
     List(Vec<Listed>),
     /// Streams of messages, in groups with names. For switches with a shared memory.
     Streams(BTreeMap<String, StreamGroup>),
+    /// Flows, in groups with names, each of so many bytes. For adapters with a transport.
+    Flows(BTreeMap<String, FlowGroup>),
 }
 
 /// Two hosts that play ping-pong.
@@ -166,7 +169,7 @@ impl WorkloadSettings {
                 ping_pong(pairs, *turnaround, channel.hosts)
             }
             SourceSettings::List(listed) => by_list(listed, channel.hosts),
-            SourceSettings::Streams(_) => {
+            SourceSettings::Streams(_) | SourceSettings::Flows(_) => {
                 Ok((0..channel.hosts).map(|_| Source::silent()).collect())
             }
         }
@@ -185,6 +188,28 @@ impl WorkloadSettings {
         list.map_err(|error| error.of(channel.name))
     }
 
+    /// The flows that begin up to `until`, none for any other source.
+    pub fn flows(
+        &self,
+        channel: &ChannelFacts<'_>,
+        streams: &Streams,
+        until: Time,
+    ) -> Result<FlowList, WorkloadError> {
+        let SourceSettings::Flows(groups) = &self.source else { return Ok(FlowList::default()) };
+        flows::build(groups, channel, streams, until).map_err(|error| error.of(channel.name))
+    }
+
+    /// Whether the hosts send flows.
+    pub const fn has_flows(&self) -> bool {
+        matches!(self.source, SourceSettings::Flows(_))
+    }
+
+    /// The highest traffic class of a flow; `None` for any other source.
+    pub fn highest_class_of_flows(&self) -> Option<u8> {
+        let SourceSettings::Flows(groups) = &self.source else { return None };
+        Some(groups.values().map(|group| group.class).max().unwrap_or(0))
+    }
+
     /// Refuses settings that the kind of source does not read.
     fn refuse_unread(&self) -> Result<(), WorkloadError> {
         let open_loop = self.source == SourceSettings::OpenLoop;
@@ -197,6 +222,9 @@ impl WorkloadSettings {
             ("arrivals", self.arrivals.is_some() && !open_loop),
             ("burst", self.burst.is_some() && !open_loop),
             ("pattern", self.pattern.is_some() && fixed),
+            ("message", self.message.is_some() && self.has_flows()),
+            ("class", self.class.is_some() && self.has_flows()),
+            ("beside", !self.beside.is_empty() && self.has_flows()),
         ];
         match unread.iter().find(|(_, refused)| *refused) {
             Some((key, _)) => {
@@ -271,6 +299,7 @@ impl SourceSettings {
             SourceSettings::PingPong { .. } => "ping_pong",
             SourceSettings::List(_) => "list",
             SourceSettings::Streams(_) => "streams",
+            SourceSettings::Flows(_) => "flows",
         }
     }
 }

@@ -7,7 +7,7 @@ use weft_units::Time;
 use super::Driver;
 use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Departure, Message, Notice, RemoteAccess, Ticket};
-use crate::drive::engine::NetworkReport;
+use crate::drive::engine::{FlowReport, NetworkReport};
 use crate::drive::hub::Course;
 use crate::drive::trace::TraceEntry;
 
@@ -102,6 +102,10 @@ impl Channel for Driver {
 
     fn network(&self) -> Option<NetworkReport> {
         on_each!(self, channel => channel.network())
+    }
+
+    fn flows(&self) -> Option<FlowReport> {
+        on_each!(self, channel => channel.flows())
     }
 
     fn course(&self) -> Vec<Course> {

@@ -12,7 +12,7 @@ use weft_fabric::workload::{ChannelFacts, Feedback, SourceSettings, WorkloadSett
 use weft_units::{Bytes, Span, Time};
 
 use super::engine::{Kind, Place};
-use super::{Site, network, refuse};
+use super::{Site, flows, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ClassedParts, Traffic};
 use crate::error::Error;
@@ -59,8 +59,10 @@ pub(super) fn parts(
         });
     }
     let of_switches = listed.iter().flatten().map(|own| own.classes.len()).max().unwrap_or(1);
-    let of_traffic = traffic.iter().map(|own| own.class).chain([class]).max().unwrap_or(0);
-    let classes = of_switches.max(usize::from(of_traffic) + 1);
+    let of_flows = flows::highest_class(settings, workload).unwrap_or(0);
+    let of_traffic =
+        traffic.iter().map(|own| own.class).chain([class, of_flows]).max().unwrap_or(0);
+    let classes = of_switches.max(usize::from(of_traffic) + 1).min(MOST_CLASSES);
     listed
         .iter_mut()
         .flatten()
@@ -103,7 +105,7 @@ pub(super) fn parts(
         class,
         overhead: settings.overhead(),
         traffic,
-        has_telemetry: false,
+        has_telemetry: flows::needs_telemetry(settings),
         sample: site.sample,
     }))
 }
@@ -206,7 +208,7 @@ fn traffic(
         };
         let sources = own.build(&facts, site.streams)?;
         let waits = sources.iter().any(|own| own.feedback() != Feedback::None);
-        if waits || matches!(own.source, SourceSettings::Streams(_)) {
+        if waits || matches!(own.source, SourceSettings::Streams(_) | SourceSettings::Flows(_)) {
             let accepted = "open_loop, paced or list, which do not wait for the fabric";
             refuse("source", "given", accepted)?;
         }

@@ -13,7 +13,7 @@ use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, Span};
 
-use super::{Driver, Site, adapter, classed, network};
+use super::{Driver, Site, adapter, classed, flows, network};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ConnectionParts, Engine, EngineParts};
 use crate::error::{ABSENT, Error};
@@ -128,6 +128,8 @@ pub(crate) fn engine(
         Some(own) => site.observations().of_classes(own.classes),
         None => site.observations(),
     };
+    let own = (&wiring, &kinds[..], classed.as_ref());
+    let flows = flows::parts(settings, workload, own, site)?;
     Ok(Engine::new(EngineParts {
         switches: switches.collect::<Result<_, _>>()?,
         flow,
@@ -142,6 +144,7 @@ pub(crate) fn engine(
         until: site.until,
         connections,
         classed,
+        flows,
         adapters,
     }))
 }

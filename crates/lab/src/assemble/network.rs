@@ -35,7 +35,8 @@ pub(super) fn ways(settings: &ChannelSettings, site: Site<'_>) -> Result<(Wiring
     let wiring = settings.fabric.wiring(site.hosts, settings.link.rate);
     let wiring = wiring.map_err(|error| named(site.name, error))?;
     let random = site.streams.stream(&format!("{}.routes", site.name), 0);
-    let routes = settings.routes.clone().unwrap_or_else(|| match has_a_memory(settings) {
+    let has_connections = has_a_memory(settings) || settings.adapter.transport.is_some();
+    let routes = settings.routes.clone().unwrap_or_else(|| match has_connections {
         true => RoutesSettings::PerConnection(ConnectionRoutes::Hashed),
         false => RoutesSettings::default(),
     });

@@ -5,7 +5,7 @@ use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
 use super::carrier::Carrier;
-use super::engine::NetworkReport;
+use super::engine::{FlowReport, NetworkReport};
 use super::hub::Course;
 use super::trace::{TraceEntry, of_passages};
 
@@ -37,6 +37,11 @@ pub trait Channel: Carrier {
 
     /// What streams got and cables carried, where it is noted.
     fn network(&self) -> Option<NetworkReport> {
+        None
+    }
+
+    /// What became of flows, where there are any.
+    fn flows(&self) -> Option<FlowReport> {
         None
     }
 

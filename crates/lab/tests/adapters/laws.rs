@@ -115,6 +115,7 @@ pub fn any_adapter() -> impl Strategy<Value = AdapterSettings> {
             release: None,
             acknowledgments,
             throttle,
+            transport: None,
         },
     )
 }

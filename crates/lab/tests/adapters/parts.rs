@@ -104,6 +104,7 @@ impl Star {
             until: Time(1 << 60),
             connections: ConnectionParts::default(),
             classed: None,
+            flows: None,
             adapters: Some(AdapterParts {
                 name: self.name,
                 streams: *streams,
@@ -143,6 +144,7 @@ pub fn adapter(send_buffers: u32, acknowledgments: Insertion) -> AdapterSettings
         release: None,
         acknowledgments,
         throttle: None,
+        transport: None,
     }
 }
 

@@ -46,7 +46,7 @@ fn an_unknown_key_names_the_nearest() {
         &["channel.bulk.adapter.send_bufers=8"],
         expect![[r#"
         --set channel.bulk.adapter.send_bufers=8: unknown key `send_bufers` in channel.bulk.adapter
-            accepted: `send_buffers`, `feed`, `release`, `acknowledgments`, `throttle`; did you mean `send_buffers`?"#]],
+            accepted: `send_buffers`, `feed`, `release`, `acknowledgments`, `throttle`, `transport`; did you mean `send_buffers`?"#]],
     );
 }
 

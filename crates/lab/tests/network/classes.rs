@@ -119,6 +119,7 @@ fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Eng
         until,
         connections: ConnectionParts::default(),
         adapters: None,
+        flows: None,
         classed: Some(ClassedParts {
             switches,
             classes: 8,

@@ -104,6 +104,7 @@ fn deliveries(
         connections: ConnectionParts::default(),
         classed: None,
         adapters: None,
+        flows: None,
     });
     assert_eq!(engine.run_watched(until, &Halt::new(), &mut watch), None);
     assert_eq!(engine.overrun(), None, "{text}");

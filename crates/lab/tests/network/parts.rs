@@ -78,6 +78,7 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
         connections: ConnectionParts::default(),
         classed: None,
         adapters: None,
+        flows: None,
     });
     change(&mut engine);
     let mut delivered = Vec::new();

@@ -6,7 +6,7 @@
 //! whether it may be sent, as it is when its first byte leaves.
 
 use weft_kernel::Stream;
-use weft_units::{Bytes, Span, Time};
+use weft_units::{Bytes, Rate, Span, Time};
 
 use super::memory::{Admission, Memory};
 use super::rule::{Link, Rule, mark, response};
@@ -229,6 +229,11 @@ impl Ports {
     #[inline]
     pub fn span(&self, port: u32, size: u32) -> Span {
         self.links[self.egress[port as usize].link as usize].span(size)
+    }
+
+    /// The rate of the link of a port.
+    pub fn rate(&self, port: u32) -> Rate {
+        self.links[self.egress[port as usize].link as usize].settings.rate
     }
 
     /// Whether a port sends nothing at present.

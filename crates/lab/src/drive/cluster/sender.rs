@@ -148,6 +148,7 @@ mod tests {
             release: Some(release),
             acknowledgments: Insertion::Wait,
             throttle: None,
+            transport: None,
         };
         Sender::new(&settings, 4)
     }

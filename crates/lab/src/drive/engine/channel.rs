@@ -4,7 +4,7 @@ use weft_fabric::measure::Observations;
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
-use super::{Engine, NetworkReport};
+use super::{Engine, FlowReport, NetworkReport};
 use crate::drive::Channel;
 use crate::drive::trace::TraceEntry;
 
@@ -16,6 +16,9 @@ impl Channel for Engine {
     fn backlog(&self) -> u64 {
         if self.adapters.is_on {
             return self.unsent();
+        }
+        if let Some(flows) = &self.flows {
+            return flows.held().0;
         }
         let waiting = match self.memories.is_on {
             true => self.memories.held().0,
@@ -30,6 +33,9 @@ impl Channel for Engine {
         }
         if self.adapters.is_on {
             return self.undelivered();
+        }
+        if let Some(flows) = &self.flows {
+            return flows.held().1;
         }
         self.packets.len() as u64 - self.waiting_in_hosts()
     }
@@ -52,6 +58,10 @@ impl Channel for Engine {
 
     fn network(&self) -> Option<NetworkReport> {
         self.report().or_else(|| self.report_classes())
+    }
+
+    fn flows(&self) -> Option<FlowReport> {
+        self.flows.as_ref().map(|own| own.report(self.observations.from, self.now))
     }
 
     fn overrun(&self) -> Option<&str> {

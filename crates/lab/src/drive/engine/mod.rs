@@ -27,6 +27,7 @@ mod channel;
 mod classed;
 mod clocks;
 mod feed;
+mod flows;
 mod limits;
 mod memory;
 mod packets;
@@ -48,6 +49,7 @@ use super::carrier::MessageId;
 use adapter::Adapters;
 use classed::Classed;
 use clocks::Clocks;
+use flows::Flows;
 use memory::Memories;
 use packets::{Packet, Packets, Way};
 use parts::Parts;
@@ -58,6 +60,7 @@ pub use adapter::{
     AdapterParts, Calendar, ControlCounters, Route, ScheduledArrival, ScheduledPacket,
 };
 pub use classed::{ClassedParts, PauseRow, Traffic};
+pub use flows::{FlowBin, FlowParts, FlowReport, MILLIONTHS};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 
 /// What a channel is made of.
@@ -93,6 +96,8 @@ pub struct EngineParts {
     /// The adapters of the hosts. Without any they send what they are handed over as soon as the link
     /// is free, and hear of nothing. They do not go with a shared memory.
     pub adapters: Option<AdapterParts>,
+    /// What hosts that send flows have; only where packets have sizes and classes of their own.
+    pub flows: Option<FlowParts>,
 }
 
 /// A packet, or a message of several of a connection, that has been delivered.
@@ -143,6 +148,8 @@ pub struct Engine {
     memories: Memories,
     /// Ports and headers where packets have sizes and classes of their own.
     classed: Option<Box<Classed>>,
+    /// Flows between hosts, where there are any.
+    flows: Option<Box<Flows>>,
     adapters: Adapters,
 }
 
@@ -179,6 +186,9 @@ impl Engine {
         let at = (&wiring, &link, packet);
         let classed = parts.classed.map(|own| Box::new(Classed::new(own, at, observations.from)));
         let has_queues = graph.has_limits() || classed.is_some();
+        let flows = parts
+            .flows
+            .map(|own| Box::new(Flows::new(own, parts.routes.clone(), observations.from)));
         let mut engine = Engine {
             packets: Packets::new(graph.is_mixed() || classed.is_some(), has_queues),
             parts: Parts::one(&graph, adapters.is_on),
@@ -199,6 +209,7 @@ impl Engine {
             adapters,
             supply,
             classed,
+            flows,
         };
         if engine.adapters.is_on {
             engine.begin_adapters();
@@ -209,6 +220,7 @@ impl Engine {
         }
         engine.begin_memories(connections.streams, connections.random);
         engine.begin_classed();
+        engine.schedule_wakes();
         engine
     }
 

@@ -18,7 +18,7 @@ use weft_fabric::switch::shared_buffer::{
     Admission, Header, Next, Ports, PortsParts, ScheduleSettings, SwitchRule, Telemetry,
 };
 use weft_kernel::Event;
-use weft_units::{Bytes, Span, Time};
+use weft_units::{Bytes, Rate, Span, Time};
 
 use super::packets::{Packet, Way};
 use super::{Delivery, Engine, Handed, complete, give_up};
@@ -96,6 +96,46 @@ impl Classed {
         }
     }
 
+    /// Whether a port takes a packet of a class at once, or as soon as it has sent what it sends: none
+    /// waits, and the class is not paused.
+    #[inline]
+    pub fn takes_packet_of(&self, port: u32, class: u8) -> bool {
+        let is_paused = self.ports.paused(port) >> class & 1 == 1;
+        self.ports.is_idle(port) && !is_paused && self.ports.waiting(port, class.into()) == 0
+    }
+
+    /// What switches wrote into a packet, where they do.
+    pub fn telemetry_of(&self, id: u32) -> Option<Telemetry> {
+        self.telemetry.as_ref().map(|all| all[id as usize])
+    }
+
+    /// A packet carries what switches wrote into another one.
+    pub fn carry_telemetry(&mut self, id: u32, said: Telemetry) {
+        if let Some(all) = &mut self.telemetry {
+            all[id as usize] = said;
+        }
+    }
+
+    /// The rate of the link of a port.
+    pub fn rate(&self, port: u32) -> Rate {
+        self.ports.rate(port)
+    }
+
+    /// How long a packet takes on the link of a port.
+    pub fn span(&self, port: u32, size: Bytes) -> Span {
+        self.ports.span(port, size.0 as u32)
+    }
+
+    /// When a packet arrives that starts at a port and takes `span`, and where.
+    pub fn arrival(&self, start: Time, port: u32, span: Span) -> (Time, u32) {
+        self.ports.arrival(start, port, span)
+    }
+
+    /// How much later a packet joins the queue of an output because it takes longer to come.
+    pub fn lag(&self, ends: (u32, u32), size: Bytes) -> Span {
+        self.ports.lag(ends, size.0 as u32)
+    }
+
     /// Packets that wait at hosts.
     pub fn waiting_in_hosts(&self) -> u64 {
         let waiting =
@@ -143,6 +183,8 @@ impl Engine {
             self.admit(now, place - places.enters, item);
         } else if place < places.edges {
             self.heed(now, place - places.signals, item as u8);
+        } else if place < places.generates {
+            self.wake_flow(now, place - places.acts, item);
         } else if place < places.wakes {
             match item {
                 0 => self.generate_classed(now, place - places.generates),
@@ -183,6 +225,16 @@ impl Engine {
         let way = Way { to, heading, output: 0, hops: 0, channel: 0 };
         let packet = Packet { generated, start: Time::NEVER, from: host, message };
         let id = self.packets.insert(way, packet);
+        self.note_header(id, header);
+        let port = self.graph.host_port(host);
+        if let Some(own) = &mut self.classed {
+            own.offered += own.ports.span(port, header.size);
+        }
+        self.line_up(now, port, id);
+    }
+
+    /// The header of a packet that is new.
+    pub(super) fn note_header(&mut self, id: u32, header: Header) {
         if let Some(spent) = self.packets.spent(id) {
             *spent = Spent::default();
         }
@@ -197,22 +249,28 @@ impl Engine {
             }
             telemetry[id as usize].clear();
         }
-        let port = self.graph.host_port(host);
-        own.offered += own.ports.span(port, header.size);
-        self.line_up(now, port, id);
+    }
+
+    /// A packet joins the queue of its class at a port, which sends if it may.
+    fn line_up(&mut self, now: Time, port: u32, id: u32) {
+        self.put_in_queue(now, port, id);
+        self.send_on(now, port);
     }
 
     /// A packet joins the queue of its class at a port.
-    fn line_up(&mut self, now: Time, port: u32, id: u32) {
+    #[inline]
+    pub(super) fn put_in_queue(&mut self, now: Time, port: u32, id: u32) {
         let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];
         own.ports.enqueue(now, port, (id, header), &mut self.packets.behind);
-        self.send_on(now, port);
     }
 
     /// A port sends what is next, if it may.
     #[inline]
-    fn send_on(&mut self, now: Time, port: u32) {
+    pub(super) fn send_on(&mut self, now: Time, port: u32) {
+        if self.flows.is_some() && port >= self.graph.switch_ports() {
+            self.feed_port(now, port);
+        }
         let Some(own) = &mut self.classed else { return };
         let (headers, behind) = (&mut own.headers[..], &self.packets.behind[..]);
         let (id, span) = match own.ports.next(now, port, (headers, behind), own.telemetry.as_mut())
@@ -241,7 +299,10 @@ impl Engine {
         let packet = &mut self.packets.packets[id as usize];
         packet.start = now;
         let message = packet.message;
-        self.observations.attempt(now);
+        let says = self.classed.as_ref().map(|own| own.headers[id as usize]);
+        if says.is_some_and(|own| !own.has(Header::CONTROL)) {
+            self.observations.attempt(now);
+        }
         if message != MessageId::NONE
             && let Some(feed) = self.supply.messages()
             && feed.messages.start(message)
@@ -317,6 +378,9 @@ impl Engine {
 
     /// A packet is given up by a rule. Messages are sent only where none is.
     fn give_up_classed(&mut self, now: Time, (id, why): (u32, Drop)) {
+        if self.flows.is_some() {
+            return self.lose_segment(now, (id, why));
+        }
         let Packet { from, .. } = self.packets.packets[id as usize];
         self.packets.remove(id);
         match self.parts.is_one() {
@@ -331,6 +395,9 @@ impl Engine {
         let header = own.headers[id as usize];
         if header.has(Header::TRIMMED) {
             return self.give_up_classed(now, (id, Drop::Trimmed));
+        }
+        if self.flows.is_some() {
+            return self.deliver_segment(now, (host, id), header, watch);
         }
         let Way { hops, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];

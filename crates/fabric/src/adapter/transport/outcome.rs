@@ -1,0 +1,45 @@
+//! What became of flows.
+
+use weft_units::{Span, Time};
+
+/// How one flow went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// When its last byte was with its target; never if it was not.
+    pub end: Time,
+    /// How long it takes alone on the same way.
+    pub alone: Span,
+    /// Packets of it that its target has.
+    pub delivered: u32,
+    /// Packets of it that were sent again since records began.
+    pub retransmitted: u32,
+}
+
+impl Default for Outcome {
+    fn default() -> Outcome {
+        Outcome { end: Time::NEVER, alone: Span::ZERO, delivered: 0, retransmitted: 0 }
+    }
+}
+
+/// What was counted of all flows since records began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCounts {
+    /// Packets that started, of whichever time.
+    pub sent: u64,
+    /// Those of them that were sent before.
+    pub retransmitted: u64,
+    /// How often a sender learned of a loss by what came after it.
+    pub gaps: u64,
+    /// How often a retransmission timer expired.
+    pub timeouts: u64,
+    /// Packets that came marked.
+    pub marked: u64,
+    /// Congestion notifications that reached senders.
+    pub notifications: u64,
+    /// Packets that came behind one with a higher number of their flow.
+    pub out_of_order: u64,
+    /// Packets that came and were not kept: twice, or with go-back-N behind a gap.
+    pub unneeded: u64,
+    /// Bytes of flows that came, each once.
+    pub payload: u64,
+}

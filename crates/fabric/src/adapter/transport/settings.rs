@@ -1,0 +1,66 @@
+//! What a file says of how an adapter carries flows.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_protocol::congestion::CongestionControlSettings;
+use weft_protocol::transport::Reliability;
+use weft_units::{Bytes, PositiveCount, Span};
+
+use crate::link::Misfit;
+
+/// Settings of the transport of flows. Each flow has a queue pair of its own; those of a host that may
+/// send take turns, packet by packet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransportSettings {
+    /// How what is lost is sent again.
+    #[serde(default)]
+    pub reliability: Reliability,
+    /// What decides how fast a flow is sent; the rate of the link if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<CongestionControlSettings>,
+    /// How many bytes of a flow may be under way at the most, counted as they are on the wire; one packet
+    /// in any case. Without a limit if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Bytes>,
+    /// The size on the wire of an acknowledgment and of a congestion notification.
+    pub acknowledgment: Bytes,
+    /// Their traffic class.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub acknowledgment_class: u8,
+    /// After so long without an acknowledgment that says something new, what is under way counts as
+    /// lost.
+    pub timeout: Span,
+    /// With `selective_repeat`: by how many packets a packet may be overtaken before it counts as lost.
+    /// 1, as in IRN, if not given; more where packets take several ways.
+    #[serde(default = "one")]
+    pub reordering: PositiveCount,
+}
+
+fn one() -> PositiveCount {
+    PositiveCount::ONE
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_zero(class: &u8) -> bool {
+    *class == 0
+}
+
+impl TransportSettings {
+    /// What is wrong with the settings, if anything is: the key below them, its value and what is accepted.
+    pub fn check(&self) -> Result<(), Misfit> {
+        if self.timeout == Span::ZERO {
+            return Err(("timeout", self.timeout.to_string(), "a time above 0".to_owned()));
+        }
+        if self.acknowledgment == Bytes(0) {
+            let accepted = "a size above 0".to_owned();
+            return Err(("acknowledgment", self.acknowledgment.to_string(), accepted));
+        }
+        if self.reliability == Reliability::GoBackN && self.reordering != PositiveCount::ONE {
+            let accepted = "it only with selective_repeat: go_back_n keeps nothing that overtakes";
+            return Err(("reordering", self.reordering.to_string(), accepted.to_owned()));
+        }
+        let Some(control) = &self.congestion_control else { return Ok(()) };
+        control.check().map_err(|(key, value, accepted)| (key, value, accepted.to_owned()))
+    }
+}

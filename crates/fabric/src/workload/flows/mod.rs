@@ -1,0 +1,322 @@
+//! Flows: so many bytes from one host to another, from a time on. What is offered does not depend on
+//! how the channel copes, so that all of it is drawn before a run.
+
+mod sizes;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_kernel::{Stream, Streams};
+use weft_units::{Bytes, Load, PositiveCount, Span, Time};
+
+use super::error::{WorkloadError, check_host};
+use super::pattern::{PatternSettings, Targets};
+use super::settings::ChannelFacts;
+use sizes::SizeLaw;
+
+pub use sizes::FlowSizes;
+
+/// Settings of a group of flows: drawn, or listed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlowGroup {
+    /// How large they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<FlowSizes>,
+    /// What each host offers in the mean, as a fraction of the bandwidth of its link. The bytes of
+    /// flows count, not the headers of their packets, as where completion times are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
+    /// To whom the hosts send; "uniform" if not given. Each begins flows at exponential intervals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<PatternSettings>,
+    /// Flows come in events of several at once for one host, in place of one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incast: Option<IncastSettings>,
+    /// Exactly these flows, in place of drawn ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub list: Vec<ListedFlow>,
+    /// The traffic class of their packets.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub class: u8,
+    /// From when on flows begin.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub start: Span,
+    /// Up to when flows begin; the end of the run if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Span>,
+}
+
+/// Many hosts send to one at once (Phanishayee et al., FAST 2008: the responses to a request that was
+/// sent to all of them). Events come at exponential intervals, each with a target and senders of its
+/// own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IncastSettings {
+    /// How many hosts send, less than there are.
+    pub senders: PositiveCount,
+    /// To whom; each time any host, equally likely, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<u32>,
+}
+
+/// One flow of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListedFlow {
+    /// When it begins, from the start of the run.
+    #[serde(default)]
+    pub time: Span,
+    /// The initiator.
+    pub from: u32,
+    /// The target.
+    pub to: u32,
+    /// How large it is.
+    pub size: Bytes,
+}
+
+/// A flow that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowDemand {
+    /// When.
+    pub start: Time,
+    /// What a program hands over; never nothing.
+    pub size: Bytes,
+    /// The initiator.
+    pub from: u32,
+    /// The target, another host.
+    pub to: u32,
+    /// Its group, a place in [`FlowList::groups`].
+    pub group: u16,
+    /// The traffic class of its packets.
+    pub class: u8,
+}
+
+/// All flows of a channel, in the order in which they begin; those of one instant by their initiators.
+#[derive(Clone, Debug, Default)]
+pub struct FlowList {
+    /// The names of the groups.
+    pub groups: Vec<String>,
+    /// The flows.
+    pub flows: Vec<FlowDemand>,
+}
+
+/// So many flows take some gigabytes.
+const MOST_FLOWS: f64 = 16_777_216.0;
+
+/// The highest traffic class: the priority of IEEE 802.1Q has three bits.
+const LAST_CLASS: u8 = 7;
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_zero(class: &u8) -> bool {
+    *class == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_nothing(span: &Span) -> bool {
+    *span == Span::ZERO
+}
+
+/// The flows of all groups that begin up to `until`. Random numbers come from streams that are named
+/// after the channel and the group, for each host its own.
+pub(super) fn build(
+    groups: &BTreeMap<String, FlowGroup>,
+    channel: &ChannelFacts<'_>,
+    streams: &Streams,
+    until: Time,
+) -> Result<FlowList, WorkloadError> {
+    let mut list = FlowList::default();
+    for (name, group) in groups {
+        let key = format!("source.flows.{name}");
+        let number = list.groups.len() as u16;
+        list.groups.push(name.clone());
+        group.check(&key, channel.hosts)?;
+        let end = group.end.map_or(until, |end| (Time::ZERO + end).min(until));
+        let purpose = |what: &str| format!("{}.{name}.{what}", channel.name);
+        let mut begin = Beginning { number, class: group.class, flows: &mut list.flows };
+        if !group.list.is_empty() {
+            group.list(&mut begin, until);
+            continue;
+        }
+        let drawn = group.drawn(&key, channel, end)?;
+        match &group.incast {
+            Some(incast) => {
+                let random = streams.stream(&purpose("incast"), 0);
+                drawn.incast(incast, channel.hosts, random, &mut begin);
+            }
+            None => {
+                let pattern = group.pattern.clone().unwrap_or_default();
+                let targets = pattern.build(channel.hosts, streams, &purpose("pattern"));
+                let targets = targets.map_err(|error| error.below(&key))?;
+                for (host, targets) in targets.into_iter().enumerate() {
+                    let Some(targets) = targets else { continue };
+                    let random = ["arrivals", "targets", "sizes"]
+                        .map(|what| streams.stream(&purpose(what), host));
+                    drawn.one_by_one((host as u32, &targets), random, &mut begin);
+                }
+            }
+        }
+    }
+    list.flows.sort_by_key(|flow| (flow.start, flow.from, flow.group));
+    Ok(list)
+}
+
+/// Where flows of one group are noted.
+struct Beginning<'a> {
+    number: u16,
+    class: u8,
+    flows: &'a mut Vec<FlowDemand>,
+}
+
+impl Beginning<'_> {
+    fn push(&mut self, start: Time, (from, to): (u32, u32), size: Bytes) {
+        let (group, class) = (self.number, self.class);
+        self.flows.push(FlowDemand { start, size, from, to, group, class });
+    }
+}
+
+/// What flows are drawn from.
+struct Drawn {
+    sizes: SizeLaw,
+    /// The mean time between two flows of one host in picoseconds, all that it sends counted.
+    mean: f64,
+    start: Time,
+    end: Time,
+}
+
+impl FlowGroup {
+    fn check(&self, key: &str, hosts: u32) -> Result<(), WorkloadError> {
+        let at = |own: &str| format!("{key}.{own}");
+        if self.class > LAST_CLASS {
+            let accepted = format!("a class in 0..={LAST_CLASS}");
+            return Err(WorkloadError::new(&at("class"), self.class, accepted));
+        }
+        let unread = [
+            ("sizes", self.sizes.is_some()),
+            ("load", self.load.is_some()),
+            ("pattern", self.pattern.is_some()),
+            ("incast", self.incast.is_some()),
+            ("start", self.start > Span::ZERO),
+            ("end", self.end.is_some()),
+        ];
+        if let (false, Some((own, _))) =
+            (self.list.is_empty(), unread.iter().find(|(_, given)| *given))
+        {
+            let accepted = "either a list of flows or how they are drawn";
+            return Err(WorkloadError::new(&at(own), "given beside a list", accepted));
+        }
+        for flow in &self.list {
+            check_host(&at("list.from"), flow.from, hosts)?;
+            check_host(&at("list.to"), flow.to, hosts)?;
+            if flow.from == flow.to {
+                let accepted = "another host than the flow begins at";
+                return Err(WorkloadError::new(&at("list.to"), flow.to, accepted));
+            }
+            if flow.size.0 == 0 {
+                return Err(WorkloadError::new(&at("list.size"), flow.size, "a size above 0"));
+            }
+        }
+        let Some(incast) = &self.incast else { return Ok(()) };
+        if self.pattern.is_some() {
+            let accepted = "either a pattern or an incast, which has targets of its own";
+            return Err(WorkloadError::new(&at("pattern"), "given beside incast", accepted));
+        }
+        if incast.senders.get() >= hosts {
+            let accepted = format!("fewer than the {hosts} hosts");
+            return Err(WorkloadError::new(&at("incast.senders"), incast.senders, accepted));
+        }
+        incast.target.map_or(Ok(()), |host| check_host(&at("incast.target"), host, hosts))
+    }
+
+    fn list(&self, begin: &mut Beginning<'_>, until: Time) {
+        for flow in &self.list {
+            let start = Time::ZERO + flow.time;
+            if start <= until {
+                begin.push(start, (flow.from, flow.to), flow.size);
+            }
+        }
+    }
+
+    fn drawn(
+        &self,
+        key: &str,
+        channel: &ChannelFacts<'_>,
+        end: Time,
+    ) -> Result<Drawn, WorkloadError> {
+        let need = |own: &str, accepted: &str| {
+            WorkloadError::new(&format!("{key}.{own}"), "(none)", accepted)
+        };
+        let load = self.load.ok_or_else(|| need("load", "an offered load, such as 0.5"))?;
+        let sizes = self.sizes.as_ref();
+        let sizes = sizes.ok_or_else(|| need("sizes", "sizes of flows, such as \"web_search\""))?;
+        let sizes = sizes.build(&format!("{key}.sizes"))?;
+        let bytes_per_ps = channel.packet.0 as f64 / channel.packet_span.0 as f64;
+        let mean = sizes.mean() / (bytes_per_ps * load.get());
+        let start = Time::ZERO + self.start;
+        let expected = end.since(start).0 as f64 / mean * f64::from(channel.hosts);
+        if expected > MOST_FLOWS {
+            let value = format!("{load}, which are {expected:.0} flows");
+            let accepted =
+                format!("a load of at most {MOST_FLOWS} flows in a run, or a shorter run");
+            return Err(WorkloadError::new(&format!("{key}.load"), value, accepted));
+        }
+        Ok(Drawn { sizes, mean, start, end })
+    }
+}
+
+impl Drawn {
+    fn one_by_one(
+        &self,
+        (host, targets): (u32, &Targets),
+        [mut times, mut destinations, mut lengths]: [Stream; 3],
+        begin: &mut Beginning<'_>,
+    ) {
+        let mut now = self.start;
+        while let Some(next) = self.next(now, self.mean, &mut times) {
+            now = next;
+            let to = targets.draw(&mut destinations);
+            let size = self.sizes.draw(&mut lengths);
+            // A pattern may name a host as its own target; a flow to oneself takes no way.
+            if to != host {
+                begin.push(now, (host, to), size);
+            }
+        }
+    }
+
+    /// All hosts together offer the load, so that events are as much rarer as one has more senders.
+    fn incast(
+        &self,
+        incast: &IncastSettings,
+        hosts: u32,
+        mut random: Stream,
+        begin: &mut Beginning<'_>,
+    ) {
+        let senders = incast.senders.as_usize();
+        let mean = self.mean * incast.senders.get() as f64 / f64::from(hosts);
+        let mut now = self.start;
+        let mut others: Vec<u32> = Vec::new();
+        while let Some(next) = self.next(now, mean, &mut random) {
+            now = next;
+            let drawn = || random.below(u64::from(hosts)) as u32;
+            let to = incast.target.unwrap_or_else(drawn);
+            others.clear();
+            others.extend((0..hosts).filter(|host| *host != to));
+            for place in 0..senders {
+                let rest = (others.len() - place) as u64;
+                others.swap(place, place + random.below(rest) as usize);
+                begin.push(now, (others[place], to), self.sizes.draw(&mut random));
+            }
+        }
+    }
+
+    /// When the next flow begins, if one does before the end.
+    fn next(&self, now: Time, mean: f64, random: &mut Stream) -> Option<Time> {
+        // Without load the mean is infinite.
+        let after = Span((random.exponential() * mean) as u64);
+        Some(now + after).filter(|next| *next < self.end)
+    }
+}
+
+#[cfg(test)]
+mod tests;

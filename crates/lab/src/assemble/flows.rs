@@ -1,0 +1,138 @@
+//! Hosts that send flows: what their adapters need, and what the switches have to do for them.
+
+use weft_fabric::fabric::Wiring;
+use weft_fabric::switch::shared_buffer::MOST_CLASSES;
+use weft_fabric::workload::{FlowList, WorkloadSettings};
+use weft_protocol::congestion::CongestionControlSettings;
+
+use super::engine::Kind;
+use super::{Site, engine, refuse};
+use crate::composition::ChannelSettings;
+use crate::drive::engine::{ClassedParts, FlowParts};
+use crate::error::{ABSENT, Error};
+
+/// What flows need of switches.
+const NEEDED: &str = "shared_buffer, alone or beside output_queued, where the workload is flows: their \
+                      packets have sizes of their own";
+
+/// Whether switches write into packets what they know.
+pub(super) fn needs_telemetry(settings: &ChannelSettings) -> bool {
+    let transport = settings.adapter.transport.as_ref();
+    let control = transport.and_then(|own| own.congestion_control.as_ref());
+    control.is_some_and(CongestionControlSettings::needs_telemetry)
+}
+
+/// The highest traffic class of a flow, or of what hosts say of flows; `None` without flows.
+pub(super) fn highest_class(
+    settings: &ChannelSettings,
+    workload: Option<&WorkloadSettings>,
+) -> Option<u8> {
+    let own = workload?.highest_class_of_flows()?;
+    let said = settings.adapter.transport.as_ref().map_or(0, |own| own.acknowledgment_class);
+    Some(own.max(said))
+}
+
+/// What the hosts of a channel have that send flows; `None` where there are none.
+pub(super) fn parts(
+    settings: &ChannelSettings,
+    workload: Option<&WorkloadSettings>,
+    (wiring, kinds, classed): (&Wiring, &[Kind<'_>], Option<&ClassedParts>),
+    site: Site<'_>,
+) -> Result<Option<FlowParts>, Error> {
+    let name = site.name;
+    let workload = workload.filter(|own| own.has_flows());
+    let (Some(workload), Some(transport)) = (workload, &settings.adapter.transport) else {
+        return Ok(None);
+    };
+    let Some(classed) = classed else {
+        refuse(name, "switch", settings.switch.name(), NEEDED)?;
+        return Ok(None);
+    };
+    if let Err((key, value, accepted)) = transport.check() {
+        refuse(name, &format!("adapter.transport.{key}"), &value, &accepted)?;
+    }
+    if usize::from(transport.acknowledgment_class) >= MOST_CLASSES {
+        let (key, value) =
+            ("adapter.transport.acknowledgment_class", transport.acknowledgment_class);
+        refuse(name, key, &value.to_string(), &format!("a class in 0..={}", MOST_CLASSES - 1))?;
+    }
+    let list = workload.flows(&settings.facts(site), site.streams, site.until)?;
+    refuse_deafness(settings, (kinds, &list), name)?;
+    refuse_trimming(kinds, name)?;
+    let links = wiring.links(&settings.link);
+    let rate = |host| links[wiring.link_of(wiring.host_port(host))].rate;
+    Ok(Some(FlowParts {
+        settings: transport.clone(),
+        list,
+        payload: settings.payload,
+        overhead: settings.overhead(),
+        rates: (0..wiring.hosts()).map(rate).collect(),
+        classes: classed.classes,
+    }))
+}
+
+/// Flows and a transport go with each other, and with switches that pass on packets of any size.
+pub(super) fn refuse_halves(
+    settings: &ChannelSettings,
+    workload: Option<&WorkloadSettings>,
+    name: &str,
+) -> Result<(), Error> {
+    let has_flows = workload.is_some_and(WorkloadSettings::has_flows);
+    match &settings.adapter.transport {
+        Some(_) if !has_flows => {
+            let accepted =
+                format!("it only with a workload of flows (workload.{name}.source.flows)");
+            refuse(name, "adapter.transport", "given", &accepted)
+        }
+        None if has_flows => {
+            refuse(name, "adapter.transport", ABSENT, "a transport where the workload is flows")
+        }
+        _ if has_flows && !engine::runs(settings) => {
+            refuse(name, "switch", settings.switch.name(), NEEDED)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// No transport asks for what was cut off a packet.
+fn refuse_trimming(kinds: &[Kind<'_>], name: &str) -> Result<(), Error> {
+    let classes = kinds.iter().filter_map(|kind| match kind {
+        Kind::Buffer(own) => Some(&own.classes),
+        _ => None,
+    });
+    let Some((class, _)) = classes.flatten().find(|(_, own)| own.trim.is_some()) else {
+        return Ok(());
+    };
+    let key = format!("switch.shared_buffer.classes.{class}.trim");
+    let accepted = "it only where the workload is no flows: their transports do not hear of a packet \
+                    that was cut, and learn of it as of one that was dropped";
+    refuse(name, &key, "given", accepted)
+}
+
+/// Who slows down by marks needs a switch that makes them.
+fn refuse_deafness(
+    settings: &ChannelSettings,
+    (kinds, list): (&[Kind<'_>], &FlowList),
+    name: &str,
+) -> Result<(), Error> {
+    let control =
+        settings.adapter.transport.as_ref().and_then(|own| own.congestion_control.as_ref());
+    let Some(control) = control.filter(|own| own.needs_marks()) else { return Ok(()) };
+    let marks = |class: u8| {
+        kinds.iter().any(|kind| match kind {
+            Kind::Buffer(own) => {
+                own.classes.get(&class.to_string()).is_some_and(|own| own.ecn.is_some())
+            }
+            _ => false,
+        })
+    };
+    let mut classes: Vec<u8> = list.flows.iter().map(|flow| flow.class).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let Some(class) = classes.into_iter().find(|class| !marks(*class)) else { return Ok(()) };
+    let accepted = format!(
+        "it where switches mark (channel.{name}.switch.shared_buffer.classes.{class}.ecn): it slows down \
+         by marks alone"
+    );
+    refuse(name, "adapter.transport.congestion_control", control.name(), &accepted)
+}

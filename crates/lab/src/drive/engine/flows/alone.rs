@@ -1,0 +1,72 @@
+//! How long a flow takes that is alone: what its completion time is compared with.
+
+use weft_units::{Bytes, Span, Time};
+
+use crate::drive::engine::Engine;
+
+impl Engine {
+    /// Notes how long a flow that begins takes alone on one of its ways, with packet behind packet from
+    /// its beginning on.
+    pub(super) fn note_alone(&mut self, flow: u32) {
+        let Some(flows) = &self.flows else { return };
+        let (from, to) = (flows.transports.flow(flow).from, flows.transports.flow(flow).to);
+        self.find_way(from, to, flow);
+        let Some(flows) = &self.flows else { return };
+        let packets = flows.transports.packets(flow);
+        let [full, last] = [0, packets - 1].map(|number| {
+            let transports = &flows.transports;
+            transports.size(transports.payload(flow, number))
+        });
+        let alone = self.pass_alone((full, last), packets);
+        if let Some(flows) = &mut self.flows {
+            flows.transports.note_alone(flow, alone);
+        }
+    }
+
+    /// The ports by which a packet leaves its host and each switch, each with the input that it came
+    /// by; a host has none.
+    fn find_way(&mut self, from: u32, to: u32, flow: u32) {
+        let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else { return };
+        let mut heading = flows.alone.depart_flow(from, to, flow);
+        let mut port = self.graph.host_port(from);
+        flows.way.clear();
+        flows.way.push((port, port));
+        for hop in 0..=u8::MAX {
+            let (_, input) = own.arrival(Time::ZERO, port, Span::ZERO);
+            if input >= self.places.hosts {
+                break;
+            }
+            let switch = self.graph.switch_of(input);
+            let number = flows.alone.port((switch, hop), to, &mut heading, |_| 0);
+            port = self.graph.first_port(switch) + number;
+            flows.way.push((input, port));
+        }
+    }
+
+    /// How long so many packets take along the way that was found, all of one size but the last.
+    ///
+    /// Of equal packets, the one with number k leaves the port with number i at `A_i + k M_i`, where `A_i`
+    /// is when the first one does and `M_i` is the longest that a packet takes on a link up to there. The
+    /// last one leaves a port when it is there and the one before it has left.
+    fn pass_alone(&self, (full, last): (Bytes, Bytes), packets: u32) -> Span {
+        let (Some(flows), Some(own)) = (&self.flows, &self.classed) else { return Span::ZERO };
+        let before = u64::from(packets - 1);
+        let (mut first_start, mut slowest) = (Time::ZERO, Span::ZERO);
+        let (mut first_there, mut last_there) = (Time::ZERO, Time::ZERO);
+        for (input, port) in &flows.way {
+            let span = own.span(*port, full);
+            if input != port {
+                first_start = first_there + own.lag((*input, *port), full);
+                last_there += own.lag((*input, *port), last);
+            }
+            slowest = slowest.max(span);
+            let mut last_start = last_there;
+            if before > 0 {
+                last_start = last_start.max(first_start + slowest * (before - 1) + span);
+            }
+            first_there = own.arrival(first_start, *port, span).0;
+            last_there = own.arrival(last_start, *port, own.span(*port, last)).0;
+        }
+        last_there.since(Time::ZERO)
+    }
+}

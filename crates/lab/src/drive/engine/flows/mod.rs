@@ -1,0 +1,240 @@
+//! Flows between the hosts of a channel whose packets have sizes of their own: hosts are asked for
+//! packets when their ports are free, and acknowledgments and notifications travel as packets do.
+//!
+//! Each class of a host has one packet at its port at the most, so that which flow sends is decided when
+//! the port is free, and classes share the port as its scheduler says. What hosts say to each
+//! other waits for nobody but the port.
+
+mod alone;
+mod report;
+
+use weft_fabric::adapter::{
+    Arrived, Content, Outgoing, Segment, TransportParts, TransportSettings, Transports,
+};
+use weft_fabric::fabric::Routes;
+use weft_fabric::measure::{Drop, Instants};
+use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
+use weft_fabric::workload::FlowList;
+use weft_protocol::congestion::LinkState;
+use weft_units::{Bytes, Rate, Span, Time};
+
+use super::packets::{Packet, Way};
+use super::{Delivery, Engine, complete};
+use crate::drive::carrier::MessageId;
+
+pub use report::{FlowBin, FlowReport, MILLIONTHS};
+
+/// What hosts that send flows have.
+#[derive(Debug)]
+pub struct FlowParts {
+    /// How flows are carried.
+    pub settings: TransportSettings,
+    /// All flows, and the names of their groups.
+    pub list: FlowList,
+    /// What a full packet carries, and what a packet has besides.
+    pub payload: Bytes,
+    /// Header and check code of a packet.
+    pub overhead: Bytes,
+    /// The rate of the link of each host.
+    pub rates: Vec<Rate>,
+    /// How many traffic classes there are.
+    pub classes: usize,
+}
+
+/// The flows of a channel that runs.
+#[derive(Debug)]
+pub(super) struct Flows {
+    transports: Transports,
+    /// What each packet says, by its number.
+    segments: Vec<Segment>,
+    groups: Vec<String>,
+    classes: u8,
+    /// What the header of a part of a flow has set.
+    bits: u8,
+    /// Ways of flows that are alone are drawn apart, so that they change nothing.
+    alone: Routes,
+    way: Vec<(u32, u32)>,
+}
+
+impl Flows {
+    pub fn new(parts: FlowParts, alone: Routes, from: Time) -> Flows {
+        let FlowParts { settings, list, payload, overhead, rates, classes } = parts;
+        let control = settings.congestion_control.as_ref();
+        let marks = control.filter(|own| own.needs_marks()).map_or(0, |_| Header::ECN_CAPABLE);
+        let telemetry =
+            control.filter(|own| own.needs_telemetry()).map_or(0, |_| Header::TELEMETRY);
+        let FlowList { groups, flows } = list;
+        let parts = TransportParts { settings, payload, overhead, rates, classes, flows, from };
+        Flows {
+            transports: Transports::new(parts),
+            segments: Vec::new(),
+            groups,
+            classes: classes as u8,
+            bits: marks | telemetry,
+            alone,
+            way: Vec::new(),
+        }
+    }
+
+    /// Packets of flows that have begun which have never been sent, and those that were and have
+    /// not come.
+    pub fn held(&self) -> (u64, u64) {
+        self.transports.held()
+    }
+
+    /// What a packet says.
+    fn note(&mut self, id: u32, segment: Segment) {
+        if self.segments.len() <= id as usize {
+            self.segments.resize(id as usize + 1, segment);
+        }
+        self.segments[id as usize] = segment;
+    }
+}
+
+impl Engine {
+    /// Has hosts woken when they have asked for it.
+    pub(super) fn schedule_wakes(&mut self) {
+        let Some(flows) = &mut self.flows else { return };
+        let acts = self.places.acts;
+        for wake in flows.transports.take_wakes() {
+            self.parts.push(weft_kernel::Event {
+                time: wake.time,
+                place: acts + wake.host,
+                item: wake.item,
+            });
+        }
+    }
+
+    /// A host with flows is woken.
+    pub(super) fn wake_flow(&mut self, now: Time, host: u32, item: u32) {
+        let Some(flows) = &mut self.flows else { return };
+        if let Some(flow) = flows.transports.wake(now, item) {
+            let packets = flows.transports.packets(flow);
+            self.note_alone(flow);
+            (0..packets).for_each(|_| self.count_handed(now, host));
+        }
+        self.schedule_wakes();
+        self.send_on(now, self.graph.host_port(host));
+    }
+
+    /// Puts a packet of each class that has one and may send it at the port of a host.
+    #[inline]
+    pub(super) fn feed_port(&mut self, now: Time, port: u32) {
+        let host = port - self.graph.switch_ports();
+        let Some(flows) = &self.flows else { return };
+        for class in 0..flows.classes {
+            let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else { return };
+            if !flows.transports.is_waiting(host, class) || !own.takes_packet_of(port, class) {
+                continue;
+            }
+            if let Some(out) = flows.transports.next(now, host, class) {
+                let id = self.insert_segment(now, host, &out);
+                self.put_in_queue(now, port, id);
+            }
+            self.schedule_wakes();
+        }
+    }
+
+    /// A packet with what it says is in the adapter of a host.
+    fn insert_segment(&mut self, now: Time, host: u32, out: &Outgoing) -> u32 {
+        let Outgoing { segment, to, size, payload, class, .. } = *out;
+        let Some(flows) = &mut self.flows else { return 0 };
+        let is_data = matches!(segment.content, Content::Data(_));
+        let header = Header {
+            flow: segment.flow,
+            size: size.0 as u32,
+            payload: payload.0 as u32,
+            input: 0,
+            class,
+            bits: if is_data { flows.bits } else { Header::CONTROL },
+        };
+        let generated = if is_data { flows.transports.flow(segment.flow).start } else { now };
+        let heading = self.routes.depart_flow(host, to, segment.flow);
+        let way = Way { to, heading, output: 0, hops: 0, channel: 0 };
+        let message = MessageId::NONE;
+        let id = self.packets.insert(way, Packet { generated, start: now, from: host, message });
+        flows.note(id, segment);
+        self.note_header(id, header);
+        id
+    }
+
+    /// The last byte of a packet of a flow, or of what hosts say of flows, is at its target.
+    pub(super) fn deliver_segment(
+        &mut self,
+        now: Time,
+        (host, id): (u32, u32),
+        header: Header,
+        watch: &mut impl FnMut(Delivery),
+    ) {
+        let Some(flows) = &self.flows else { return };
+        let segment = flows.segments[id as usize];
+        let Way { hops, .. } = self.packets.ways[id as usize];
+        let Packet { generated, start, from, .. } = self.packets.packets[id as usize];
+        let spent = self.packets.spent(id).copied().unwrap_or_default();
+        let said = self.classed.as_ref().and_then(|own| own.telemetry_of(id));
+        self.packets.remove(id);
+        let seen = (header.has(Header::MARKED), hops);
+        let Arrived { answers, payload } = self.arrive_at_end(now, &segment, seen, said.as_ref());
+        self.schedule_wakes();
+        let port = self.graph.host_port(host);
+        for out in answers.iter().flatten() {
+            let id = self.insert_segment(now, host, out);
+            if let (Some(own), Some(said)) = (&mut self.classed, said) {
+                own.carry_telemetry(id, said);
+            }
+            self.put_in_queue(now, port, id);
+        }
+        self.send_on(now, port);
+        let Some(payload) = payload else { return };
+        let instants = Instants {
+            from,
+            to: host,
+            generated,
+            started: start,
+            delivered: now,
+            hops,
+            class: header.class,
+            payload,
+            transmission: spent.transmission,
+            wire: spent.wire,
+            switches: spent.switches,
+            initiator: Span::ZERO,
+            target: Span::ZERO,
+        };
+        match self.parts.is_one() {
+            true => complete(&mut self.observations, &instants, watch),
+            false => self.parts.delivered.push(instants),
+        }
+    }
+
+    /// A packet is at an end of its flow, with what switches wrote into it, where they do.
+    fn arrive_at_end(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        seen: (bool, u8),
+        said: Option<&Telemetry>,
+    ) -> Arrived {
+        let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else {
+            return Arrived::default();
+        };
+        let Some(said) = said else { return flows.transports.arrive(now, segment, seen, &[]) };
+        // The port of the host is none of the links that are looked at.
+        let of_switches = said.hops().iter().filter(|hop| hop.port < self.places.hosts);
+        let mut links = [LinkState::NONE; Telemetry::MOST];
+        let mut count = 0;
+        for (state, hop) in links.iter_mut().zip(of_switches) {
+            let HopTelemetry { port, queue, sent, time } = *hop;
+            *state = LinkState { link: port, rate: own.rate(port), time, sent, queue };
+            count += 1;
+        }
+        flows.transports.arrive(now, segment, seen, &links[..count])
+    }
+
+    /// A packet was dropped, of which its flow will learn.
+    #[cold]
+    pub(super) fn lose_segment(&mut self, now: Time, (id, why): (u32, Drop)) {
+        self.packets.remove(id);
+        self.observations.drop(why, now);
+    }
+}

@@ -1,0 +1,131 @@
+//! A channel with flows that is divided shows the same bytes.
+
+use weft_fabric::adapter::TransportSettings;
+use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
+use weft_fabric::graph::SwitchParts;
+use weft_fabric::link::{FlowControl, LinkSettings};
+use weft_fabric::measure::Observations;
+use weft_fabric::switch::shared_buffer::{Memory, MemoryParts, SwitchRule};
+use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
+use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
+use weft_kernel::{Halt, Streams};
+use weft_lab::drive::Channel as _;
+use weft_lab::drive::engine::{ClassedParts, ConnectionParts, Engine, EngineParts, FlowParts};
+use weft_units::{Bytes, Limit, Time};
+
+#[derive(serde::Deserialize)]
+struct Parts {
+    fabric: FabricSettings,
+    routes: RoutesSettings,
+    link: LinkSettings,
+    switch: SharedBufferSettings,
+    transport: TransportSettings,
+    workload: WorkloadSettings,
+}
+
+const HOSTS: u32 = 12;
+const UNTIL: Time = Time(1_000_000_000);
+const PACKET: Bytes = Bytes(1000);
+
+fn channel(text: &str, seed: u64) -> Engine {
+    let parts: Parts = toml::from_str(text).expect(text);
+    let streams = Streams::new(seed);
+    let wiring = parts.fabric.wiring(HOSTS, parts.link.rate).expect(text);
+    let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
+    let (packet_span, from) = (parts.link.span(PACKET), Time(UNTIL.0 / 10));
+    let facts =
+        ChannelFacts { name: "c", hosts: HOSTS, packet: PACKET, packet_span, slot_span: None };
+    let classes = parts.switch.by_class().expect(text);
+    let switch = |number: u32| SwitchRule {
+        latency: parts.switch.latency,
+        forwarding: parts.switch.forwarding,
+        most: u32::MAX,
+        classes: classes.clone(),
+        memory: Some(Memory::new(MemoryParts {
+            memory: parts.switch.memory,
+            ports: wiring.ports_of(number) as usize,
+            classes: &classes,
+            headroom: vec![Bytes(0); wiring.ports_of(number) as usize * classes.len()],
+        })),
+        random: streams.stream("c.marks", number as usize),
+    };
+    let of_graph = |_| {
+        let (latency, buffers) = (parts.switch.latency, Limit::Unlimited);
+        SwitchParts::OutputQueued(OutputQueuedSettings { latency, buffers })
+    };
+    let classed = ClassedParts {
+        switches: (0..wiring.switches()).map(switch).collect(),
+        classes: classes.len(),
+        hosts: classes.iter().map(|own| own.schedule).collect(),
+        class: 0,
+        overhead: Bytes(50),
+        traffic: Vec::new(),
+        has_telemetry: text.contains("hpcc"),
+        sample: None,
+    };
+    let flows = FlowParts {
+        settings: parts.transport,
+        list: parts.workload.flows(&facts, &streams, UNTIL).expect(text),
+        payload: Bytes(950),
+        overhead: Bytes(50),
+        rates: vec![parts.link.rate; HOSTS as usize],
+        classes: classes.len(),
+    };
+    Engine::new(EngineParts {
+        switches: (0..wiring.switches()).map(of_graph).collect(),
+        routes,
+        flow: FlowControl { channels: 1, has_credits: false, stop_go: None, quench: None },
+        packet: PACKET,
+        payload: Bytes(950),
+        send_buffers: Limit::Unlimited,
+        sources: parts.workload.build(&facts, &streams).expect(text),
+        observations: Observations::over(from, UNTIL).of_hosts(HOSTS as usize),
+        until: UNTIL,
+        connections: ConnectionParts::default(),
+        adapters: None,
+        classed: Some(classed),
+        flows: Some(flows),
+        wiring,
+        link: parts.link,
+    })
+}
+
+/// Everything that a run shows, and how many packets were delivered.
+fn shown(mut engine: Engine) -> (String, usize) {
+    let mut delivered = Vec::new();
+    assert_eq!(engine.run_watched(UNTIL, &Halt::new(), |one| delivered.push(one)), None);
+    let held = (engine.backlog(), engine.in_flight());
+    let flows = serde_json::to_string(&engine.flows()).expect("written");
+    let seen = engine.into_observations();
+    assert_eq!(seen.conserve(held.0 + held.1), Ok(()));
+    (format!("{delivered:?}\n{held:?}\n{flows}\n{seen:?}"), delivered.len())
+}
+
+#[test]
+fn any_division_shows_the_same_flows() {
+    let controls = ["dcqcn = {}", "dctcp = {}", "swift = {}", "hpcc.base_round_trip = '4 us'"];
+    let routes = ["per_connection = 'hashed'", "per_packet = 'random'"];
+    for (number, control) in (0_u64..).zip(controls) {
+        for (reliability, routes) in [("go_back_n", routes[0]), ("selective_repeat", routes[1])] {
+            // So little memory that some packets are lost.
+            let text = format!(
+                "fabric.leaf_spine = {{ hosts_per_leaf = 4, leaves = 3, spines = 2 }}\n\
+                 routes.{routes}\n\
+                 link = {{ rate = '100 Gbit/s', length = '20 m', delay_per_metre = '5 ns' }}\n\
+                 switch = {{ latency = '300 ns', memory = '60 kB', classes.0.ecn = {{ at = 'enqueue', \
+                 law.red = {{ kmin = '5 kB', kmax = '20 kB', pmax = 0.5 }} }} }}\n\
+                 transport = {{ acknowledgment = '64 B', timeout = '50 us', reliability = \
+                 '{reliability}', congestion_control.{control} }}\n\
+                 workload.source.flows = {{ a = {{ load = 0.3, sizes = 'ali_storage_2019' }}, b = {{ \
+                 load = 0.1, sizes.constant = '20 kB', incast.senders = 6 }} }}\n"
+            );
+            let (whole, delivered) = shown(channel(&text, number));
+            assert!(delivered > 1_000, "{delivered} packets: {text}");
+            for part in [[0, 1, 2, 0, 1], [0, 0, 1, 1, 0], [4, 3, 2, 1, 0]] {
+                let mut divided = channel(&text, number);
+                divided.cut(&part);
+                assert!(shown(divided).0 == whole, "{part:?}: {text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What does not go with flows is refused by its key.
+
+use super::{Channel, refusal};
+
+const ONE: &str = "x.list = [{ from = 2, to = 1, size = '1 kB' }]";
+
+#[test]
+fn congestion_control_by_marks_needs_marks() {
+    for name in ["dcqcn", "dctcp"] {
+        let transport = format!("congestion_control.{name} = {{}}");
+        let own = Channel { transport: &transport, workload: ONE, ..Channel::default() };
+        let said = own.refusal();
+        assert!(said.contains("channel.c.adapter.transport.congestion_control"), "{said}");
+        assert!(said.contains("channel.c.switch.shared_buffer.classes.0.ecn"), "{said}");
+        let switch =
+            "memory = '1 MB', classes.0.ecn = { at = 'enqueue', law.step.threshold = '1 kB' }";
+        Channel { switch, ..own }.run();
+    }
+}
+
+#[test]
+fn flows_and_a_transport_go_with_each_other() {
+    let text = Channel { workload: ONE, ..Channel::default() }.text();
+    let without = text
+        .replace("[channel.c.adapter.transport]\nacknowledgment = '64 B'\ntimeout = '1 ms'", "");
+    let other = text.replace("[workload.c.source.flows]\nx.list", "[workload.c]\nsource.list");
+    let other = other.replace(", size = '1 kB'", ", time = '1 us'");
+    let switch = text
+        .replace("shared_buffer = { latency = '300 ns', memory = '10 MB' }", "output_queued = {}");
+    let cases = [
+        (without, "missing key `transport` in channel.c.adapter"),
+        (other, "channel.c.adapter.transport = given"),
+        (switch, "channel.c.switch = output_queued"),
+    ];
+    for (text, expected) in cases {
+        let said = refusal(&text);
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn packets_of_flows_are_not_trimmed() {
+    let switch = "memory = '1 MB', classes.0.trim = { header = '64 B', class = 1 }";
+    let said = Channel { switch, workload: ONE, ..Channel::default() }.refusal();
+    assert!(said.contains("channel.c.switch.shared_buffer.classes.0.trim"), "{said}");
+}
+
+#[test]
+fn traffic_beside_flows_is_flows() {
+    let workload = &format!("{ONE}\n[workload.c.beside.y]\nload = 0.1");
+    let said = Channel { workload, ..Channel::default() }.refusal();
+    assert!(said.contains("workload.c.beside"), "{said}");
+}
+
+#[test]
+fn settings_of_a_transport_are_within_their_bounds() {
+    let cases = [
+        ("reordering = 3", "adapter.transport.reordering"),
+        ("acknowledgment_class = 8", "adapter.transport.acknowledgment_class"),
+        ("congestion_control.swift.base_target = '0 ns'", "transport.swift.base_target"),
+        ("congestion_control.swift.beta = 0", "above 0 and up to 1"),
+    ];
+    for (transport, expected) in cases {
+        let said = Channel { transport, workload: ONE, ..Channel::default() }.refusal();
+        assert!(said.contains(expected), "{transport}: {said}");
+    }
+}

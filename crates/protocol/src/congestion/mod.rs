@@ -1,0 +1,336 @@
+//! Congestion control from end to end: how fast a sender may send a flow, by what the network and
+//! its target say of congestion.
+//!
+//! A machine is told what was sent, acknowledged, marked or lost, and when. It says at what rate the
+//! flow may be sent and how many of its bytes may be under way. It has no timer: what a
+//! timer would have done up to an instant is done when the machine is told of that instant, before
+//! anything else, so that a flow costs no event for its timers.
+
+mod dcqcn;
+mod dctcp;
+mod hpcc;
+mod share;
+mod swift;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::{Bytes, PositiveCount, Rate, Span, Time};
+
+pub use dcqcn::{Dcqcn, DcqcnSettings};
+pub use dctcp::{Dctcp, DctcpSettings};
+pub use hpcc::{Hpcc, HpccSettings, LinkState};
+pub use share::Share;
+pub use swift::{Swift, SwiftSettings};
+
+/// What decides how fast a flow is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CongestionControlSettings {
+    /// A rate that the target's congestion notifications lower, and that time and bytes raise (Zhu et
+    /// al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015). For switches that
+    /// mark.
+    Dcqcn(DcqcnSettings),
+    /// A window that is cut by the share of bytes that were marked (Alizadeh et al., "Data Center
+    /// TCP (DCTCP)", SIGCOMM 2010). For switches that mark.
+    Dctcp(DctcpSettings),
+    /// A window by what links say of their use (Li et al., "HPCC: High Precision Congestion Control",
+    /// SIGCOMM 2019). Switches write it into packets, whose room for it is a part of their header.
+    Hpcc(HpccSettings),
+    /// A window by the delay from a packet to its acknowledgment (Kumar et al., "Swift: Delay is
+    /// Simple and Effective for Congestion Control in the Datacenter", SIGCOMM 2020).
+    Swift(SwiftSettings),
+}
+
+impl CongestionControlSettings {
+    /// The name of the kind in files.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            CongestionControlSettings::Dcqcn(_) => "dcqcn",
+            CongestionControlSettings::Dctcp(_) => "dctcp",
+            CongestionControlSettings::Hpcc(_) => "hpcc",
+            CongestionControlSettings::Swift(_) => "swift",
+        }
+    }
+
+    /// Whether it hears of congestion by marks, which switches have to make.
+    pub const fn needs_marks(&self) -> bool {
+        match self {
+            CongestionControlSettings::Dcqcn(_) | CongestionControlSettings::Dctcp(_) => true,
+            CongestionControlSettings::Hpcc(_) | CongestionControlSettings::Swift(_) => false,
+        }
+    }
+
+    /// Whether it hears what links say of themselves, which switches have to write into packets.
+    pub const fn needs_telemetry(&self) -> bool {
+        matches!(self, CongestionControlSettings::Hpcc(_))
+    }
+
+    /// At what intervals the target of a flow notifies its sender at the most while marked packets
+    /// come; `None` if marks travel in acknowledgments.
+    pub const fn notification_interval(&self) -> Option<Span> {
+        match self {
+            CongestionControlSettings::Dcqcn(own) => Some(own.notification_interval),
+            CongestionControlSettings::Dctcp(_)
+            | CongestionControlSettings::Hpcc(_)
+            | CongestionControlSettings::Swift(_) => None,
+        }
+    }
+
+    /// What is wrong with the settings, if anything is: key, value, and what is accepted.
+    pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+        match self {
+            CongestionControlSettings::Dcqcn(own) => own.check(),
+            CongestionControlSettings::Dctcp(_) => Ok(()),
+            CongestionControlSettings::Hpcc(own) => own.check(),
+            CongestionControlSettings::Swift(own) => own.check(),
+        }
+    }
+}
+
+/// What a flow is sent over, as its congestion control must know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The rate of the host's link.
+    pub rate: Rate,
+    /// The size on the wire of a full packet.
+    pub packet: Bytes,
+}
+
+impl Line {
+    /// The rate in bits per second.
+    pub fn bits_per_second(&self) -> f64 {
+        self.rate.bits as f64 / self.rate.per as f64 * 1e12
+    }
+}
+
+/// What an acknowledgment says. Bytes are counted as they are on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// How many bytes it acknowledges that were not before.
+    pub bytes: u64,
+    /// Whether the packet that it answers was marked on its way.
+    pub is_marked: bool,
+    /// From the start of that packet to the acknowledgment.
+    pub delay: Span,
+    /// How many switches that packet passed.
+    pub hops: u8,
+    /// The first byte of the flow that is not acknowledged.
+    pub up_to: u64,
+    /// The first byte of the flow that has never been sent.
+    pub next: u64,
+}
+
+/// How the loss of a packet is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// A later packet came.
+    Gap,
+    /// Nothing came for the time of the retransmission timer.
+    Timeout,
+}
+
+/// The congestion control of one flow.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CongestionControl {
+    /// None: at the rate of the link.
+    LineRate {
+        /// In bits per second.
+        rate: f64,
+    },
+    /// By notifications.
+    Dcqcn(Dcqcn),
+    /// By the share of marked bytes.
+    Dctcp(Dctcp),
+    /// By what links say.
+    Hpcc(Box<Hpcc>),
+    /// By delay.
+    Swift(Swift),
+}
+
+impl CongestionControl {
+    /// That of a flow that begins at `now`.
+    pub fn new(settings: Option<&CongestionControlSettings>, line: Line, now: Time) -> Self {
+        match settings {
+            None => CongestionControl::LineRate { rate: line.bits_per_second() },
+            Some(CongestionControlSettings::Dcqcn(own)) => {
+                CongestionControl::Dcqcn(Dcqcn::new(own, line, now))
+            }
+            Some(CongestionControlSettings::Dctcp(own)) => {
+                CongestionControl::Dctcp(Dctcp::new(own, line))
+            }
+            Some(CongestionControlSettings::Hpcc(own)) => {
+                CongestionControl::Hpcc(Box::new(Hpcc::new(own, line)))
+            }
+            Some(CongestionControlSettings::Swift(own)) => {
+                CongestionControl::Swift(Swift::new(own, line))
+            }
+        }
+    }
+
+    /// The rate in bits per second at which the flow may be sent at `now`, its packets spread evenly.
+    #[inline]
+    pub fn rate(&mut self, now: Time) -> f64 {
+        match self {
+            CongestionControl::LineRate { rate } => *rate,
+            CongestionControl::Dcqcn(own) => own.rate(now),
+            CongestionControl::Dctcp(own) => own.rate(),
+            CongestionControl::Hpcc(own) => own.rate(),
+            CongestionControl::Swift(own) => own.rate(),
+        }
+    }
+
+    /// How many bytes of the flow may be under way. One packet may be in any case.
+    #[inline]
+    pub fn window(&self) -> f64 {
+        match self {
+            CongestionControl::LineRate { .. } | CongestionControl::Dcqcn(_) => f64::INFINITY,
+            CongestionControl::Dctcp(own) => own.window(),
+            CongestionControl::Hpcc(own) => own.window(),
+            CongestionControl::Swift(own) => own.window(),
+        }
+    }
+
+    /// A packet of so many bytes starts.
+    #[inline]
+    pub fn sent(&mut self, now: Time, bytes: u64) {
+        if let CongestionControl::Dcqcn(own) = self {
+            own.sent(now, bytes);
+        }
+    }
+
+    /// An acknowledgment has come, with what the links said to the packet that it answers, if they did.
+    #[inline]
+    pub fn acknowledged(&mut self, now: Time, heard: &Acknowledged, links: &[LinkState]) {
+        match self {
+            CongestionControl::LineRate { .. } | CongestionControl::Dcqcn(_) => {}
+            CongestionControl::Dctcp(own) => own.acknowledged(heard),
+            CongestionControl::Hpcc(own) => own.acknowledged(heard, links),
+            CongestionControl::Swift(own) => own.acknowledged(now, heard),
+        }
+    }
+
+    /// A congestion notification has come.
+    #[inline]
+    pub fn notified(&mut self, now: Time) {
+        if let CongestionControl::Dcqcn(own) = self {
+            own.notified(now);
+        }
+    }
+
+    /// A packet is known to be lost; `next` is the first byte of the flow that was never sent. DCQCN
+    /// and HPCC do not ask: they were made for networks that lose nothing.
+    pub fn lost(&mut self, now: Time, loss: Loss, next: u64) {
+        match self {
+            CongestionControl::LineRate { .. }
+            | CongestionControl::Dcqcn(_)
+            | CongestionControl::Hpcc(_) => {}
+            CongestionControl::Dctcp(own) => own.lost(loss, next),
+            CongestionControl::Swift(own) => own.lost(now, loss),
+        }
+    }
+}
+
+/// A count that a default is made of.
+const fn count(number: u32) -> PositiveCount {
+    match PositiveCount::new(number) {
+        Some(count) => count,
+        None => PositiveCount::ONE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LINE: Line =
+        Line { rate: Rate::from_bits_per_second(100_000_000_000), packet: Bytes(1_000) };
+
+    #[derive(Clone, Copy, Debug)]
+    enum Happening {
+        Sent,
+        Acknowledged { is_marked: bool, delay_ns: u64 },
+        Notified,
+        Lost(Loss),
+    }
+
+    fn happening() -> impl Strategy<Value = (u64, Happening)> {
+        let what = prop_oneof![
+            Just(Happening::Sent),
+            (any::<bool>(), 1_000_u64..200_000).prop_map(|(is_marked, delay_ns)| {
+                Happening::Acknowledged { is_marked, delay_ns }
+            }),
+            Just(Happening::Notified),
+            Just(Happening::Lost(Loss::Gap)),
+            Just(Happening::Lost(Loss::Timeout)),
+        ];
+        (0_u64..100_000_000, what)
+    }
+
+    fn kinds() -> [CongestionControlSettings; 3] {
+        [
+            CongestionControlSettings::Dcqcn(DcqcnSettings::default()),
+            CongestionControlSettings::Dctcp(DctcpSettings::default()),
+            CongestionControlSettings::Swift(SwiftSettings::default()),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn rates_and_windows_stay_within_their_bounds(
+            story in prop::collection::vec(happening(), 1..300)
+        ) {
+            for settings in kinds() {
+                let mut own = CongestionControl::new(Some(&settings), LINE, Time::ZERO);
+                let (mut now, mut next, mut up_to) = (Time::ZERO, 0, 0);
+                for (after, what) in &story {
+                    now += Span(*after);
+                    match *what {
+                        Happening::Sent => {
+                            own.sent(now, 1_000);
+                            next += 1_000;
+                        }
+                        Happening::Acknowledged { is_marked, delay_ns } if up_to < next => {
+                            up_to += 1_000;
+                            let delay = Span::from_ns(delay_ns);
+                            let heard =
+                                Acknowledged { bytes: 1_000, is_marked, delay, hops: 3, up_to, next };
+                            own.acknowledged(now, &heard, &[]);
+                        }
+                        Happening::Acknowledged { .. } => {}
+                        Happening::Notified => own.notified(now),
+                        Happening::Lost(loss) => own.lost(now, loss, next),
+                    }
+                    let (rate, window) = (own.rate(now), own.window());
+                    prop_assert!(rate > 0.0 && rate <= 100e9, "{settings:?}: {rate}");
+                    prop_assert!(window > 0.0, "{settings:?}: {window}");
+                }
+            }
+        }
+
+        #[test]
+        fn congestion_never_speeds_a_flow_up(
+            story in prop::collection::vec(happening(), 1..100)
+        ) {
+            // A notification, or a mark where there was none before, leaves less or as much.
+            for settings in kinds() {
+                let mut own = CongestionControl::new(Some(&settings), LINE, Time::ZERO);
+                let (mut now, mut next) = (Time::ZERO, 0);
+                for (after, _) in &story {
+                    now += Span(*after);
+                    let before = (own.rate(now), own.window());
+                    next += 1_000;
+                    own.notified(now);
+                    let delay = Span::from_ns(1_000_000);
+                    let heard = Acknowledged {
+                        bytes: 1_000, is_marked: true, delay, hops: 3, up_to: next, next,
+                    };
+                    own.acknowledged(now, &heard, &[]);
+                    own.lost(now, Loss::Gap, next);
+                    prop_assert!(own.rate(now) <= before.0, "{settings:?}");
+                    prop_assert!(own.window() <= before.1, "{settings:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The target of a flow.
+
+use super::{Bits, Reliability};
+
+/// What the target of one flow keeps of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    reliability: Reliability,
+    count: u32,
+    /// Everything before this number has come.
+    expected: u32,
+    /// What has come behind it.
+    kept: Bits,
+    /// The highest number that has come, and one.
+    seen: u32,
+    /// Whether the present gap has been answered.
+    has_refused: bool,
+}
+
+/// What an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Everything before this number has come.
+    pub expected: u32,
+    /// The packet that it answers.
+    pub number: u32,
+    /// Go-back-N: that packet came behind a gap and was not kept.
+    pub is_refusal: bool,
+}
+
+/// What becomes of a packet that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Whether it is kept, and was not there before.
+    pub is_new: bool,
+    /// Whether a packet with a higher number has come before it.
+    pub is_late: bool,
+    /// How many packets are now in order that were not.
+    pub in_order: u32,
+    /// What the sender is told, if anything.
+    pub answer: Option<Answer>,
+}
+
+impl Receiver {
+    /// The target of a flow of `count` packets.
+    pub fn new(reliability: Reliability, count: u32) -> Receiver {
+        let (kept, has_refused) = (Bits::default(), false);
+        Receiver { reliability, count, expected: 0, kept, seen: 0, has_refused }
+    }
+
+    /// A packet has come.
+    pub fn arrive(&mut self, number: u32) -> Arrival {
+        let is_late = number + 1 < self.seen;
+        self.seen = self.seen.max(number + 1);
+        let before = self.expected;
+        let is_behind_a_gap = number > self.expected;
+        let is_new = match self.reliability {
+            Reliability::GoBackN => number == self.expected,
+            Reliability::SelectiveRepeat => number >= self.expected && self.kept.set(number),
+        };
+        if is_new && !is_behind_a_gap {
+            self.expected = match self.reliability {
+                Reliability::GoBackN => number + 1,
+                Reliability::SelectiveRepeat => self.kept.first_gap(number),
+            };
+            self.kept.forget_before(self.expected);
+            self.has_refused = false;
+        }
+        let is_refusal = is_behind_a_gap && self.reliability == Reliability::GoBackN;
+        // A gap is refused once: the sender goes back as often as it is told to.
+        let is_silent = is_refusal && std::mem::replace(&mut self.has_refused, true);
+        let answer = Answer { expected: self.expected, number, is_refusal };
+        Arrival {
+            is_new,
+            is_late,
+            in_order: self.expected - before,
+            answer: (!is_silent).then_some(answer),
+        }
+    }
+
+    /// Whether everything has come.
+    pub fn is_complete(&self) -> bool {
+        self.expected == self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(receiver: &mut Receiver, number: u32) -> Option<(u32, bool)> {
+        receiver.arrive(number).answer.map(|answer| (answer.expected, answer.is_refusal))
+    }
+
+    #[test]
+    fn go_back_n_keeps_nothing_behind_a_gap_and_says_so_once() {
+        let mut own = Receiver::new(Reliability::GoBackN, 4);
+        assert_eq!(told(&mut own, 0), Some((1, false)));
+        assert_eq!(told(&mut own, 2), Some((1, true)));
+        assert_eq!(told(&mut own, 3), None);
+        assert_eq!(told(&mut own, 1), Some((2, false)));
+        assert_eq!(told(&mut own, 1), Some((2, false)), "one that came already");
+        assert_eq!(told(&mut own, 3), Some((2, true)), "another gap");
+        assert_eq!([told(&mut own, 2), told(&mut own, 3)], [Some((3, false)), Some((4, false))]);
+        assert!(own.is_complete());
+    }
+
+    #[test]
+    fn selective_repeat_keeps_what_comes_and_names_it() {
+        let mut own = Receiver::new(Reliability::SelectiveRepeat, 130);
+        for number in (2..130).rev() {
+            let arrival = own.arrive(number);
+            assert_eq!((arrival.is_new, arrival.in_order), (true, 0));
+            assert_eq!(arrival.is_late, number < 129);
+        }
+        let twice = own.arrive(7);
+        assert_eq!((twice.is_new, twice.answer.map(|own| own.expected)), (false, Some(0)));
+        assert_eq!(own.arrive(0).in_order, 1);
+        assert_eq!(own.arrive(1).in_order, 129);
+        assert!(own.is_complete());
+        assert_eq!(told(&mut own, 64), Some((130, false)));
+    }
+}

@@ -1,0 +1,264 @@
+//! The sender of a flow.
+
+use super::{Answer, Bits, Reliability};
+
+/// What the sender of one flow keeps of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    reliability: Reliability,
+    count: u32,
+    /// Everything before this number is acknowledged.
+    acknowledged: u32,
+    /// The packet that is sent next unless one is missing. Go-back-N sets it back.
+    next: u32,
+    /// The first packet that has never been sent.
+    fresh: u32,
+    /// Selective repeat: which packets behind `acknowledged` are known to have come, how many, and
+    /// the highest of them and one.
+    come: Bits,
+    come_count: u32,
+    highest: u32,
+    /// A packet is missing when one so many numbers higher has come.
+    threshold: u32,
+    /// While what is missing is sent again: the next packet that is looked at.
+    again: Option<u32>,
+    /// What is missing below it has been sent again. A packet that is lost twice waits for the timer.
+    again_to: u32,
+    /// Packets that were sent again and are counted as under way once.
+    missing: u32,
+}
+
+/// What an answer tells its sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// How many packets are known to have come that were not.
+    pub packets: u32,
+    /// Whether a packet is known to be lost by it, of which the sender did not know.
+    pub is_loss: bool,
+}
+
+impl Sender {
+    /// The sender of a flow of `count` packets, for selective repeat with the number of packets by
+    /// which a packet may be overtaken before it counts as lost, 1 or more.
+    pub fn new(reliability: Reliability, count: u32, threshold: u32) -> Sender {
+        Sender {
+            reliability,
+            count,
+            acknowledged: 0,
+            next: 0,
+            fresh: 0,
+            come: Bits::default(),
+            come_count: 0,
+            highest: 0,
+            threshold: threshold.max(1),
+            again: None,
+            again_to: 0,
+            missing: 0,
+        }
+    }
+
+    /// The packet that is to be sent next, if one is.
+    #[inline]
+    pub fn next(&self) -> Option<u32> {
+        self.again.or(Some(self.next).filter(|next| *next < self.count))
+    }
+
+    /// The packet that [`next`](Self::next) named starts. Returns whether it is the first time.
+    pub fn sent(&mut self, number: u32) -> bool {
+        let is_first = number >= self.fresh;
+        if self.again == Some(number) {
+            self.missing -= 1;
+            self.look_on(number + 1);
+        } else {
+            self.next = number + 1;
+            self.fresh = self.fresh.max(self.next);
+        }
+        is_first
+    }
+
+    /// How many packets are under way, as far as is known.
+    #[inline]
+    pub fn outstanding(&self) -> u32 {
+        self.next - self.acknowledged - self.come_count - self.missing
+    }
+
+    /// Everything before this number is acknowledged.
+    pub fn acknowledged(&self) -> u32 {
+        self.acknowledged
+    }
+
+    /// The first packet that has never been sent.
+    pub fn fresh(&self) -> u32 {
+        self.fresh
+    }
+
+    /// Whether everything is acknowledged.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.acknowledged == self.count
+    }
+
+    /// An answer has come.
+    pub fn hear(&mut self, answer: &Answer) -> Heard {
+        match self.reliability {
+            Reliability::GoBackN => self.hear_all_or_nothing(answer),
+            Reliability::SelectiveRepeat => self.hear_of_one(answer),
+        }
+    }
+
+    fn hear_all_or_nothing(&mut self, answer: &Answer) -> Heard {
+        let packets = answer.expected.saturating_sub(self.acknowledged);
+        self.acknowledged += packets;
+        // What is acknowledged need not be sent again.
+        self.next = self.next.max(self.acknowledged);
+        let is_loss = answer.is_refusal
+            && answer.expected == self.acknowledged
+            && self.next > self.acknowledged;
+        if is_loss {
+            self.next = self.acknowledged;
+        }
+        Heard { packets, is_loss }
+    }
+
+    fn hear_of_one(&mut self, answer: &Answer) -> Heard {
+        let mut packets = 0;
+        if answer.number >= self.acknowledged && self.come.set(answer.number) {
+            self.come_count += 1;
+            self.highest = self.highest.max(answer.number + 1);
+            packets += 1;
+            self.strike(answer.number);
+        }
+        while self.acknowledged < answer.expected {
+            match self.come.has(self.acknowledged) {
+                true => self.come_count -= 1,
+                false => {
+                    packets += 1;
+                    self.strike(self.acknowledged);
+                }
+            }
+            self.acknowledged += 1;
+        }
+        self.next = self.next.max(self.acknowledged);
+        self.come.forget_before(self.acknowledged);
+        Heard { packets, is_loss: self.find_missing() }
+    }
+
+    /// A packet that was to be sent again is not missing any more.
+    fn strike(&mut self, number: u32) {
+        let Some(again) = self.again else { return };
+        if number < again || number >= self.again_to {
+            return;
+        }
+        self.missing -= 1;
+        if number == again {
+            self.look_on(number + 1);
+        }
+    }
+
+    /// Looks for packets far enough below the highest that has come. Returns whether one is missing
+    /// that was not known to be.
+    fn find_missing(&mut self) -> bool {
+        let to = self.highest.saturating_sub(self.threshold).min(self.next);
+        let from = self.again_to.max(self.acknowledged);
+        if to <= from {
+            return false;
+        }
+        let missing = (from..to).filter(|number| !self.come.has(*number)).count() as u32;
+        self.again_to = to;
+        if missing == 0 {
+            return false;
+        }
+        self.missing += missing;
+        if self.again.is_none() {
+            self.look_on(from);
+        }
+        true
+    }
+
+    /// The next missing packet from a number on.
+    fn look_on(&mut self, from: u32) {
+        let number = self.come.first_gap(from.max(self.acknowledged));
+        self.again = Some(number).filter(|number| *number < self.again_to);
+    }
+
+    /// The timer of the oldest packet has expired: everything that is not known to have come is sent
+    /// again. Returns whether anything was under way.
+    pub fn timed_out(&mut self) -> bool {
+        let is_loss = self.next > self.acknowledged;
+        match self.reliability {
+            Reliability::GoBackN => self.next = self.acknowledged,
+            Reliability::SelectiveRepeat => {
+                self.again_to = self.next;
+                self.missing = self.next - self.acknowledged - self.come_count;
+                self.look_on(self.acknowledged);
+            }
+        }
+        is_loss
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send(own: &mut Sender, count: usize) -> Vec<u32> {
+        let one = |_| {
+            let number = own.next()?;
+            own.sent(number);
+            Some(number)
+        };
+        (0..count).filter_map(one).collect()
+    }
+
+    fn answer(expected: u32, number: u32, is_refusal: bool) -> Answer {
+        Answer { expected, number, is_refusal }
+    }
+
+    #[test]
+    fn go_back_n_sends_everything_from_a_gap_on_again() {
+        let mut own = Sender::new(Reliability::GoBackN, 6, 1);
+        assert_eq!(send(&mut own, 5), [0, 1, 2, 3, 4]);
+        assert_eq!(own.hear(&answer(1, 0, false)), Heard { packets: 1, is_loss: false });
+        assert_eq!(own.hear(&answer(1, 2, true)), Heard { packets: 0, is_loss: true });
+        assert_eq!((own.outstanding(), own.fresh()), (0, 5));
+        assert_eq!(send(&mut own, 9), [1, 2, 3, 4, 5]);
+        // An answer to what had been sent before that says more than was sent again is as good.
+        own.timed_out();
+        assert_eq!(own.next(), Some(1));
+        own.hear(&answer(5, 4, false));
+        assert_eq!((own.next(), own.outstanding()), (Some(5), 0));
+        assert_eq!(send(&mut own, 9), [5]);
+        own.hear(&answer(6, 5, false));
+        assert!(own.is_done());
+    }
+
+    #[test]
+    fn selective_repeat_sends_what_is_missing_again() {
+        let mut own = Sender::new(Reliability::SelectiveRepeat, 10, 2);
+        assert_eq!(send(&mut own, 7), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(own.hear(&answer(0, 1, false)), Heard { packets: 1, is_loss: false });
+        assert_eq!(own.next(), Some(7), "0 was overtaken by one packet only");
+        assert_eq!(own.hear(&answer(0, 3, false)), Heard { packets: 1, is_loss: true });
+        assert_eq!((own.outstanding(), own.next()), (4, Some(0)), "0 is missing; 2 not yet");
+        assert_eq!(own.hear(&answer(0, 4, false)), Heard { packets: 1, is_loss: true });
+        assert_eq!(send(&mut own, 3), [0, 2, 7]);
+        assert_eq!(own.outstanding(), 5, "0, 2, 5, 6 and 7");
+        // 2 was late and not lost.
+        assert_eq!(own.hear(&answer(0, 2, false)), Heard { packets: 1, is_loss: false });
+        assert_eq!(own.hear(&answer(5, 0, false)), Heard { packets: 1, is_loss: false });
+        assert_eq!((own.acknowledged(), own.outstanding()), (5, 3));
+        assert!(own.timed_out());
+        assert_eq!((own.outstanding(), send(&mut own, 9)), (0, vec![5, 6, 7, 8, 9]));
+    }
+
+    #[test]
+    fn what_was_to_be_sent_again_and_came_is_not() {
+        let mut own = Sender::new(Reliability::SelectiveRepeat, 10, 1);
+        send(&mut own, 5);
+        own.hear(&answer(0, 4, false));
+        assert_eq!((own.outstanding(), own.next()), (0, Some(0)));
+        own.hear(&answer(1, 0, false));
+        own.hear(&answer(1, 2, false));
+        assert_eq!((own.outstanding(), send(&mut own, 9)), (0, vec![1, 3, 5, 6, 7, 8, 9]));
+    }
+}
