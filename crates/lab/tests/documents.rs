@@ -126,6 +126,11 @@ fn the_tour_shows_what_comes_out() {
 }
 
 #[test]
+fn the_page_of_today_shows_what_comes_out() {
+    check("docs/today.md", 2);
+}
+
+#[test]
 fn the_page_of_clint_shows_what_comes_out() {
     check("docs/systems/clint.md", 2);
 }
