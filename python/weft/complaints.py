@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -36,6 +37,8 @@ def complaints(as_json: bool) -> Iterator[None]:
         # What is written to files says to which.
         printing = error.filename is None and error.errno in _FULL
         told = f"standard output cannot be written: {error.strerror}" if printing else str(error)
+        if printing:
+            _forget_output()
         _complain(told, {"message": told}, as_json)
     except Exception as error:
         from weft.across.workloads import ComparisonError  # noqa: PLC0415 (a run does without)
@@ -57,6 +60,17 @@ def _complain(text: str, described: dict[str, Any], as_json: bool) -> NoReturn:
     else:
         click.echo(text, err=True)
     sys.exit(INPUT_ERROR)
+
+
+def _forget_output() -> None:
+    """Have what is left in the buffer of standard output go nowhere.
+
+    Python writes it when it ends, and would exit with a code of its own where that fails.
+    """
+    with suppress(OSError, ValueError):  # what stands in its place may be no file
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _error_object(error: BaseException) -> dict[str, Any]:
