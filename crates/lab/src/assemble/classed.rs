@@ -4,7 +4,7 @@
 use weft_fabric::fabric::{Peer, Routes, Wiring};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::switch::shared_buffer::{
-    ClassSettings, Forwarding, HeadroomParts, MOST_CLASSES, Memory, MemoryParts, PAUSE_FRAME,
+    ClassSettings, HeadroomParts, MOST_CLASSES, Memory, MemoryParts, PAUSE_FRAME, SwitchForwarding,
     SwitchRule, headroom,
 };
 use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
@@ -87,7 +87,7 @@ pub(super) fn parts(
             },
             (Kind::Output(OutputQueuedSettings { latency, buffers }), _) => SwitchRule {
                 latency: *latency,
-                forwarding: Forwarding::CutThrough,
+                forwarding: SwitchForwarding::CutThrough,
                 most: buffers.count().map_or(u32::MAX, |count| count.get()),
                 classes: Vec::new(),
                 memory: None,

@@ -23,7 +23,7 @@ pub use sender::{Heard, Sender};
 /// How what is lost is sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Reliability {
+pub enum LossRecovery {
     /// Everything from a gap on. What comes behind a gap is not kept.
     #[default]
     GoBackN,
@@ -31,12 +31,12 @@ pub enum Reliability {
     SelectiveRepeat,
 }
 
-impl Reliability {
+impl LossRecovery {
     /// The name of the kind in files.
     pub const fn name(self) -> &'static str {
         match self {
-            Reliability::GoBackN => "go_back_n",
-            Reliability::SelectiveRepeat => "selective_repeat",
+            LossRecovery::GoBackN => "go_back_n",
+            LossRecovery::SelectiveRepeat => "selective_repeat",
         }
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// A way that loses and reorders: packets and answers under way, taken out by number.
-    fn carry(reliability: Reliability, threshold: u32, count: u32, fates: &[(u8, u8)]) {
+    fn carry(reliability: LossRecovery, threshold: u32, count: u32, fates: &[(u8, u8)]) {
         let mut sender = Sender::new(reliability, count, threshold);
         let mut receiver = Receiver::new(reliability, count);
         let (mut packets, mut answers): (Vec<u32>, Vec<Answer>) = (Vec::new(), Vec::new());
@@ -149,7 +149,7 @@ mod tests {
             threshold in 1_u32..8,
             fates in prop::collection::vec((any::<u8>(), any::<u8>()), 0..400),
         ) {
-            for reliability in [Reliability::GoBackN, Reliability::SelectiveRepeat] {
+            for reliability in [LossRecovery::GoBackN, LossRecovery::SelectiveRepeat] {
                 carry(reliability, threshold, count, &fates);
             }
         }

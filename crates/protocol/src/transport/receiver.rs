@@ -1,11 +1,11 @@
 //! The target of a flow.
 
-use super::{Bits, Reliability};
+use super::{Bits, LossRecovery};
 
 /// What the target of one flow keeps of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receiver {
-    reliability: Reliability,
+    reliability: LossRecovery,
     count: u32,
     /// Everything before this number has come.
     expected: u32,
@@ -43,7 +43,7 @@ pub struct Arrival {
 
 impl Receiver {
     /// The target of a flow of `count` packets.
-    pub fn new(reliability: Reliability, count: u32) -> Receiver {
+    pub fn new(reliability: LossRecovery, count: u32) -> Receiver {
         let (kept, has_refused) = (Bits::default(), false);
         Receiver { reliability, count, expected: 0, kept, seen: 0, has_refused }
     }
@@ -55,18 +55,18 @@ impl Receiver {
         let before = self.expected;
         let is_behind_a_gap = number > self.expected;
         let is_new = match self.reliability {
-            Reliability::GoBackN => number == self.expected,
-            Reliability::SelectiveRepeat => number >= self.expected && self.kept.set(number),
+            LossRecovery::GoBackN => number == self.expected,
+            LossRecovery::SelectiveRepeat => number >= self.expected && self.kept.set(number),
         };
         if is_new && !is_behind_a_gap {
             self.expected = match self.reliability {
-                Reliability::GoBackN => number + 1,
-                Reliability::SelectiveRepeat => self.kept.first_gap(number),
+                LossRecovery::GoBackN => number + 1,
+                LossRecovery::SelectiveRepeat => self.kept.first_gap(number),
             };
             self.kept.forget_before(self.expected);
             self.has_refused = false;
         }
-        let is_refusal = is_behind_a_gap && self.reliability == Reliability::GoBackN;
+        let is_refusal = is_behind_a_gap && self.reliability == LossRecovery::GoBackN;
         // A gap is refused once: the sender goes back as often as it is told to.
         let is_silent = is_refusal && std::mem::replace(&mut self.has_refused, true);
         let answer = Answer { expected: self.expected, number, is_refusal };
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn go_back_n_keeps_nothing_behind_a_gap_and_says_so_once() {
-        let mut own = Receiver::new(Reliability::GoBackN, 4);
+        let mut own = Receiver::new(LossRecovery::GoBackN, 4);
         assert_eq!(told(&mut own, 0), Some((1, false)));
         assert_eq!(told(&mut own, 2), Some((1, true)));
         assert_eq!(told(&mut own, 3), None);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn selective_repeat_keeps_what_comes_and_names_it() {
-        let mut own = Receiver::new(Reliability::SelectiveRepeat, 130);
+        let mut own = Receiver::new(LossRecovery::SelectiveRepeat, 130);
         for number in (2..130).rev() {
             let arrival = own.arrive(number);
             assert_eq!((arrival.is_new, arrival.in_order), (true, 0));

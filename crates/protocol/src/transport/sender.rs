@@ -1,11 +1,11 @@
 //! The sender of a flow.
 
-use super::{Answer, Bits, Reliability};
+use super::{Answer, Bits, LossRecovery};
 
 /// What the sender of one flow keeps of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
-    reliability: Reliability,
+    reliability: LossRecovery,
     count: u32,
     /// Everything before this number is acknowledged.
     acknowledged: u32,
@@ -40,7 +40,7 @@ pub struct Heard {
 impl Sender {
     /// The sender of a flow of `count` packets, for selective repeat with the number of packets by
     /// which a packet may be overtaken before it counts as lost, 1 or more.
-    pub fn new(reliability: Reliability, count: u32, threshold: u32) -> Sender {
+    pub fn new(reliability: LossRecovery, count: u32, threshold: u32) -> Sender {
         Sender {
             reliability,
             count,
@@ -101,8 +101,8 @@ impl Sender {
     /// An answer has come.
     pub fn hear(&mut self, answer: &Answer) -> Heard {
         match self.reliability {
-            Reliability::GoBackN => self.hear_all_or_nothing(answer),
-            Reliability::SelectiveRepeat => self.hear_of_one(answer),
+            LossRecovery::GoBackN => self.hear_all_or_nothing(answer),
+            LossRecovery::SelectiveRepeat => self.hear_of_one(answer),
         }
     }
 
@@ -186,8 +186,8 @@ impl Sender {
     pub fn timed_out(&mut self) -> bool {
         let is_loss = self.next > self.acknowledged;
         match self.reliability {
-            Reliability::GoBackN => self.next = self.acknowledged,
-            Reliability::SelectiveRepeat => {
+            LossRecovery::GoBackN => self.next = self.acknowledged,
+            LossRecovery::SelectiveRepeat => {
                 self.again_to = self.next;
                 self.missing = self.next - self.acknowledged - self.come_count;
                 self.look_on(self.acknowledged);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn go_back_n_sends_everything_from_a_gap_on_again() {
-        let mut own = Sender::new(Reliability::GoBackN, 6, 1);
+        let mut own = Sender::new(LossRecovery::GoBackN, 6, 1);
         assert_eq!(send(&mut own, 5), [0, 1, 2, 3, 4]);
         assert_eq!(own.hear(&answer(1, 0, false)), Heard { packets: 1, is_loss: false });
         assert_eq!(own.hear(&answer(1, 2, true)), Heard { packets: 0, is_loss: true });
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn selective_repeat_sends_what_is_missing_again() {
-        let mut own = Sender::new(Reliability::SelectiveRepeat, 10, 2);
+        let mut own = Sender::new(LossRecovery::SelectiveRepeat, 10, 2);
         assert_eq!(send(&mut own, 7), [0, 1, 2, 3, 4, 5, 6]);
         assert_eq!(own.hear(&answer(0, 1, false)), Heard { packets: 1, is_loss: false });
         assert_eq!(own.next(), Some(7), "0 was overtaken by one packet only");
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_was_to_be_sent_again_and_came_is_not() {
-        let mut own = Sender::new(Reliability::SelectiveRepeat, 10, 1);
+        let mut own = Sender::new(LossRecovery::SelectiveRepeat, 10, 1);
         send(&mut own, 5);
         own.hear(&answer(0, 4, false));
         assert_eq!((own.outstanding(), own.next()), (0, Some(0)));

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_protocol::congestion::CongestionControlSettings;
-use weft_protocol::transport::Reliability;
+use weft_protocol::transport::LossRecovery;
 use weft_units::{Bytes, PositiveCount, Span};
 
 use crate::link::Misfit;
@@ -15,7 +15,7 @@ use crate::link::Misfit;
 pub struct TransportSettings {
     /// How what is lost is sent again.
     #[serde(default)]
-    pub reliability: Reliability,
+    pub reliability: LossRecovery,
     /// What decides how fast a flow is sent; the rate of the link if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<CongestionControlSettings>,
@@ -56,7 +56,7 @@ impl TransportSettings {
             let accepted = "a size above 0".to_owned();
             return Err(("acknowledgment", self.acknowledgment.to_string(), accepted));
         }
-        if self.reliability == Reliability::GoBackN && self.reordering != PositiveCount::ONE {
+        if self.reliability == LossRecovery::GoBackN && self.reordering != PositiveCount::ONE {
             let accepted = "it only with selective_repeat: go_back_n keeps nothing that overtakes";
             return Err(("reordering", self.reordering.to_string(), accepted.to_owned()));
         }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use weft_kernel::{Stream, Streams};
 use weft_protocol::congestion::{CongestionControlSettings, DcqcnSettings};
-use weft_protocol::transport::Reliability;
+use weft_protocol::transport::LossRecovery;
 use weft_units::PositiveCount;
 
 use super::*;
@@ -12,7 +12,7 @@ const RATE: Rate = Rate::from_bits_per_second(100_000_000_000);
 
 fn settings() -> TransportSettings {
     TransportSettings {
-        reliability: Reliability::GoBackN,
+        reliability: LossRecovery::GoBackN,
         congestion_control: None,
         window: None,
         acknowledgment: Bytes(64),
@@ -160,7 +160,7 @@ fn go_back_n_sends_again_from_the_gap_on() {
 
 #[test]
 fn selective_repeat_sends_what_was_lost() {
-    let selective = TransportSettings { reliability: Reliability::SelectiveRepeat, ..settings() };
+    let selective = TransportSettings { reliability: LossRecovery::SelectiveRepeat, ..settings() };
     let mut pair = Pair::new(selective, vec![flow(0, (0, 1), 950 * 30)]);
     pair.lost = vec![2];
     pair.run(END);
@@ -171,7 +171,7 @@ fn selective_repeat_sends_what_was_lost() {
 
 #[test]
 fn the_timer_sends_again_what_nothing_tells_of() {
-    for reliability in [Reliability::GoBackN, Reliability::SelectiveRepeat] {
+    for reliability in [LossRecovery::GoBackN, LossRecovery::SelectiveRepeat] {
         let own = TransportSettings { reliability, ..settings() };
         let mut pair = Pair::new(own, vec![flow(0, (0, 1), 1_900)]);
         // The last one is lost, and again.

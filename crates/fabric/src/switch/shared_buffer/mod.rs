@@ -19,8 +19,8 @@ pub use headroom::{HeadroomParts, headroom};
 pub use memory::{Admission, Memory, MemoryParts};
 pub use ports::{ClassCounts, Next, PauseCounts, Ports, PortsParts, SwitchRule};
 pub use settings::{
-    ClassMisfit, ClassSettings, EcnLaw, EcnSettings, Forwarding, MarkAt, PauseThreshold,
-    PfcSettings, QueueLimit, ScheduleSettings, SharedBufferSettings, TrimSettings,
+    ClassMisfit, ClassSettings, EcnLaw, EcnSettings, MarkAt, PauseThreshold, PfcSettings,
+    QueueLimit, ScheduleSettings, SharedBufferSettings, SwitchForwarding, TrimSettings,
 };
 pub use telemetry::{HopTelemetry, Telemetry};
 

@@ -10,7 +10,7 @@ use weft_units::{Bytes, Rate, Span, Time};
 
 use super::memory::{Admission, Memory};
 use super::rule::{Link, Rule, mark, response};
-use super::settings::{ClassSettings, Forwarding, MarkAt, ScheduleSettings};
+use super::settings::{ClassSettings, MarkAt, ScheduleSettings, SwitchForwarding};
 use super::telemetry::{HopTelemetry, Telemetry};
 use super::turns::{Sharing, Turn};
 use super::{Header, PAUSE_FRAME};
@@ -43,7 +43,7 @@ pub struct SwitchRule {
     /// From an input to the queue of an output.
     pub latency: Span,
     /// When packets may leave.
-    pub forwarding: Forwarding,
+    pub forwarding: SwitchForwarding,
     /// How many packets a queue holds; the largest number if that is unlimited.
     pub most: u32,
     /// Its classes, by number. None where all packets of an output stand in one queue.
@@ -158,7 +158,7 @@ impl Ports {
                 Peer::Host(host) => (ports + host, cable, true, Span::ZERO),
                 Peer::Port(peer) => {
                     let far = &switches[wiring.switch_of(peer) as usize];
-                    let is_whole = far.forwarding == Forwarding::StoreAndForward;
+                    let is_whole = far.forwarding == SwitchForwarding::StoreAndForward;
                     (peer, cable + far.latency, is_whole, response(far))
                 }
                 Peer::Unused => (u32::MAX, Span::ZERO, true, Span::ZERO),
@@ -187,7 +187,7 @@ impl Ports {
             let port = wiring.host_port(host);
             let far = &switches[wiring.switch_of(port) as usize];
             let cable = kinds[wiring.link_of(port)].propagation();
-            let is_whole = far.forwarding == Forwarding::StoreAndForward;
+            let is_whole = far.forwarding == SwitchForwarding::StoreAndForward;
             let far = (port, cable + far.latency, is_whole, response(far));
             egress(wiring.switches(), wiring.link_of(port) as u32, far)
         };

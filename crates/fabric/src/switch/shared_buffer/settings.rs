@@ -19,7 +19,7 @@ pub struct SharedBufferSettings {
     pub latency: Span,
     /// When a packet may leave.
     #[serde(default)]
-    pub forwarding: Forwarding,
+    pub forwarding: SwitchForwarding,
     /// The memory that all ports share.
     pub memory: Bytes,
     /// The traffic classes by number, 0 to 7. A class that is not listed shares the cable by weight 1
@@ -31,7 +31,7 @@ pub struct SharedBufferSettings {
 /// When a packet may leave a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Forwarding {
+pub enum SwitchForwarding {
     /// As soon as its header is there, unless the link behind is faster than the one before. It then
     /// waits so long that the link does not run dry.
     #[default]
