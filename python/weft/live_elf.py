@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import re
-import struct
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from elftools.common.exceptions import ELFError
+from elftools.elf.constants import P_FLAGS
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from elftools.elf.segments import InterpSegment
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-_LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
-_EXECUTABLE = 1
-_NEEDED, _STRINGS = 1, 5
-_DYNAMIC_SYMBOLS = 11
-_X86_64 = 62
 
 # The system calls that move a socket's bytes, by their numbers on x86-64.
 _CALLS = {
@@ -123,32 +124,41 @@ def read(path: Path) -> Program:
     data = path.read_bytes()
     if data[:4] != b"\x7fELF":
         raise ElfError("is neither a script nor an ELF program")
-    if data[4] != 2:
+    if data[4:5] == b"\x01":
         raise ElfError("is a 32-bit program; the library is a 64-bit one")
     try:
         return _parse(data)
-    except (struct.error, ValueError):
-        raise ElfError("is cut off") from None
+    except (ELFError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError):
+        # The reader of ELF files meets a damaged one with any of these.
+        raise ElfError("is cut off or damaged") from None
 
 
 def _parse(data: bytes) -> Program:
-    (machine,) = struct.unpack_from("<H", data, 18)
-    (offset,) = struct.unpack_from("<Q", data, 32)
-    size, count = struct.unpack_from("<HH", data, 54)
-    segments = [struct.unpack_from("<IIQQQQ", data, offset + at * size) for at in range(count)]
-    loaded = [it for it in segments if it[0] == _LOAD]
-    code = [data[it[2] : it[2] + it[5]] for it in loaded if it[1] & _EXECUTABLE]
+    file = ELFFile(io.BytesIO(data))
+    segments = list(file.iter_segments())
+    code = [
+        data[segment["p_offset"] :][: segment["p_filesz"]]
+        for segment in segments
+        if segment["p_type"] == "PT_LOAD" and segment["p_flags"] & P_FLAGS.PF_X
+    ]
     own = {
         name
-        for part in (code if machine == _X86_64 else [])
+        for part in (code if file["e_machine"] == "EM_X86_64" else [])
         for found in _SYSCALL.finditer(part)
         if (name := _own_call(part, found.start())) is not None
     }
     return Program(
-        loader=next((_string(data, it[2]) for it in segments if it[0] == _INTERPRETER), None),
+        loader=next(
+            (it.get_interp_name() for it in segments if isinstance(it, InterpSegment)), None
+        ),
         is_go=_GO in data,
-        needed=tuple(_needed(data, segments, loaded)),
-        imports=frozenset(_imports(data)),
+        needed=tuple(
+            vars(tag)["needed"]
+            for segment in segments
+            if isinstance(segment, DynamicSegment)
+            for tag in segment.iter_tags("DT_NEEDED")
+        ),
+        imports=frozenset(_imports(file)),
         own_calls=frozenset(own),
     )
 
@@ -172,42 +182,13 @@ def _own_call(code: bytes, at: int) -> str | None:
     return UNKNOWN_CALL if _LOOKS_AT_RESULT.match(after) or by_argument else None
 
 
-def _imports(data: bytes) -> Iterator[str]:
+def _imports(file: ELFFile) -> Iterator[str]:
     """Yield the names of the functions that a file takes from others."""
-    (offset,) = struct.unpack_from("<Q", data, 40)
-    size, count = struct.unpack_from("<HH", data, 58)
-    sections = [struct.unpack_from("<IIQQQQII", data, offset + at * size) for at in range(count)]
-    for kind, link, start, length in ((it[1], it[6], it[4], it[5]) for it in sections):
-        if kind != _DYNAMIC_SYMBOLS or link >= count:
-            continue
-        names = sections[link][4]
-        for name, _, _, home, _, _ in struct.iter_unpack(
-            "<IBBHQQ", data[start : start + length // 24 * 24]
-        ):
-            if home == 0 and name:
-                yield _string(data, names + name)
-
-
-def _needed(
-    data: bytes, segments: list[tuple[int, ...]], loaded: list[tuple[int, ...]]
-) -> list[str]:
-    entries: list[tuple[int, int]] = []
-    for segment in segments:
-        if segment[0] == _DYNAMIC:
-            entries = list(struct.iter_unpack("<QQ", data[segment[2] :][: segment[5] // 16 * 16]))
-    address = next((value for tag, value in entries if tag == _STRINGS), None)
-    home = next(
-        (it for it in loaded if address is not None and it[3] <= address < it[3] + it[5]), None
-    )
-    if address is None or home is None:
-        return []
-    strings = home[2] + address - home[3]
-    places = [strings + value for tag, value in entries if tag == _NEEDED]
-    return [_string(data, at) for at in places]
-
-
-def _string(data: bytes, at: int) -> str:
-    return data[at : data.index(b"\0", at)].decode(errors="replace")
+    for section in file.iter_sections("SHT_DYNSYM"):
+        if isinstance(section, SymbolTableSection):
+            for symbol in section.iter_symbols():
+                if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name:
+                    yield symbol.name
 
 
 def libraries(path: Path) -> list[Path]:

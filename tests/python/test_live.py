@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import shutil
 import struct
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ GNU_LOADER = b"/lib64/ld-linux-x86-64.so.2\0"
 def elf(path: Path, kinds: list[int], bits: int = 2, rest: bytes = GNU_LOADER) -> Path:
     """Write the beginning of an ELF program with segments of these kinds, each with the rest."""
     head = bytearray(64)
-    head[:5] = b"\x7fELF" + bytes([bits])
+    head[:6] = b"\x7fELF" + bytes([bits, 1])
     struct.pack_into("<Q", head, 32, 64)
     struct.pack_into("<HH", head, 54, 56, len(kinds))
     begin = 64 + 56 * len(kinds)
@@ -245,7 +246,7 @@ def test_a_go_program_is_left_alone(tmp_path: Path) -> None:
 def machine_code(path: Path, code: bytes) -> Path:
     """Write a dynamic program of x86-64 whose one executable segment is this code."""
     head = bytearray(64)
-    head[:5] = b"\x7fELF\x02"
+    head[:6] = b"\x7fELF\x02\x01"
     struct.pack_into("<H", head, 18, 62)
     struct.pack_into("<Q", head, 32, 64)
     struct.pack_into("<HH", head, 54, 56, 2)
@@ -293,16 +294,31 @@ def importing(path: Path, names: list[str]) -> Path:
     symbols += struct.pack("<IBBHQQ", len(strings), 0x12, 0, 1, 0, 0)
     strings += b"splice\0"
     head = bytearray(64)
-    head[:5] = b"\x7fELF\x02"
+    head[:6] = b"\x7fELF\x02\x01"
     place = 64 + 56
     sections = place + len(symbols) + len(strings)
     struct.pack_into("<QQ", head, 32, 64, sections)
-    struct.pack_into("<HHHH", head, 54, 56, 1, 64, 2)
-    tables = struct.pack("<IIQQQQII16x", 0, 11, 0, 0, place, len(symbols), 1, 0)
+    struct.pack_into("<HHHHH", head, 54, 56, 1, 64, 2, 1)
+    tables = struct.pack("<IIQQQQIIQQ", 0, 11, 0, 0, place, len(symbols), 1, 0, 8, 24)
     tables += struct.pack("<IIQQQQII16x", 0, 3, 0, 0, place + len(symbols), len(strings), 0, 0)
     path.write_bytes(bytes(head) + struct.pack("<I52x", 3) + symbols + strings + tables)
     path.chmod(0o755)
     return path
+
+
+def test_a_damaged_program_is_refused_or_read(tmp_path: Path) -> None:
+    path = importing(tmp_path / "program", ["execve"])
+    whole = path.read_bytes()
+    draw = random.Random(1)
+    read = 0
+    for _ in range(400):
+        data = bytearray(whole)
+        data[draw.randrange(4, len(data))] = draw.randrange(256)
+        path.write_bytes(data[: draw.choice([len(data), draw.randrange(5, len(data))])])
+        with suppress(live_elf.ElfError):
+            live_elf.read(path)
+            read += 1
+    assert 0 < read < 400
 
 
 @pytest.mark.parametrize(
