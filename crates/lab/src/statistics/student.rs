@@ -1,58 +1,15 @@
 //! Quantiles of Student's t distribution.
 
-use std::f64::consts::{FRAC_PI_2, PI};
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The value that a t-distributed number with `degrees` degrees of freedom stays below with
 /// `probability`; `None` unless `degrees` > 0 and 0 < `probability` < 1. Exact to 1e-9.
-///
-/// Solves the finite sums for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4)
-/// by Newton's method. They are sums of up to `degrees` / 2 terms: meant for tens of batches, not
-/// for millions.
 pub fn student_t(probability: f64, degrees: u32) -> Option<f64> {
-    if degrees == 0 || !(probability > 0.0 && probability < 1.0) {
+    if !(probability > 0.0 && probability < 1.0) {
         return None;
     }
-    let central = 2.0 * (probability - 0.5).abs();
-    let slope = slope_at_zero(degrees);
-    // The probability is concave in the angle, so Newton's steps approach from below and never
-    // overshoot; the limit on their number is only reached if rounding lets them oscillate.
-    let mut angle = 0.0;
-    for _ in 0..200 {
-        let step = (central - within(angle, degrees))
-            / (slope * libm::pow(libm::cos(angle), f64::from(degrees - 1)));
-        angle = (angle + step).min(FRAC_PI_2);
-        if step.abs() < 1e-15 {
-            break;
-        }
-    }
-    let quantile = libm::sqrt(f64::from(degrees)) * libm::tan(angle);
-    Some(quantile.copysign(probability - 0.5))
-}
-
-/// The probability that the absolute value of t stays below sqrt(degrees) * tan(angle).
-fn within(angle: f64, degrees: u32) -> f64 {
-    let (sine, cosine) = (libm::sin(angle), libm::cos(angle));
-    let odd = degrees % 2;
-    let (mut term, mut sum) = if odd == 1 { (cosine, 0.0) } else { (1.0, 0.0) };
-    for index in 0..degrees / 2 {
-        if index > 0 {
-            let even = f64::from(2 * index);
-            let factor = if odd == 1 { even / (even + 1.0) } else { (even - 1.0) / even };
-            term *= factor * cosine * cosine;
-        }
-        sum += term;
-    }
-    if odd == 1 { 2.0 / PI * (angle + sine * sum) } else { sine * sum }
-}
-
-/// The derivative of [`within`] at angle zero; at an angle it is this times cos^(degrees - 1).
-fn slope_at_zero(degrees: u32) -> f64 {
-    let (mut slope, mut reached) = if degrees % 2 == 1 { (2.0 / PI, 1) } else { (1.0, 2) };
-    while reached < degrees {
-        slope *= f64::from(reached + 1) / f64::from(reached);
-        reached += 2;
-    }
-    slope
+    let distribution = StudentsT::new(0.0, 1.0, f64::from(degrees)).ok()?;
+    Some(distribution.inverse_cdf(probability))
 }
 
 #[cfg(test)]
