@@ -39,16 +39,22 @@ const LEVELS: usize = (u64::BITS - NEAR_DIGIT).div_ceil(FAR_DIGIT) as usize;
 /// Events that stand one after another in memory; a power of two.
 const CHUNK: usize = 8;
 
+/// How many events of the open slot what is scheduled for it later may have to pass, and the room
+/// before them when it is opened.
+const SOON: usize = 16;
+
 /// Future events in order of time, place and item.
 ///
 /// Any time up to [`Time::NEVER`] will do. Memory follows the largest number of events that ever
 /// waited at once; nothing is allocated while that number stands.
 #[derive(Clone, Debug)]
 pub struct Calendar {
-    /// The events of the open slot in the order in which they leave, from `head` on.
+    /// The events of the open slot in the order in which they leave, from `head` on. What is before
+    /// has left, or is room for what comes soon.
     open: Vec<u128>,
     head: usize,
-    /// What was scheduled for the open slot after it was opened.
+    /// What was scheduled for the open slot after it was opened, and leaves behind too many others
+    /// to find its place among them one by one.
     late: BinaryHeap<Reverse<u128>>,
     /// The number of the open slot. All events of the wheel are in later ones.
     slot: u64,
@@ -115,8 +121,8 @@ impl Calendar {
         let least = ahead.0.div_ceil(NEAR as u64).max(1).checked_next_power_of_two();
         let width: u64 = least.map_or(u64::MAX, |least| least.max(width));
         Calendar {
-            open: Vec::new(),
-            head: 0,
+            open: vec![0; SOON],
+            head: SOON,
             late: BinaryHeap::new(),
             slot: 0,
             reached: 1,
@@ -144,9 +150,20 @@ impl Calendar {
 
     // Neither of these two is inlined, so that the short way through `push` saves no registers.
 
+    /// What comes soon after the event that schedules it passes few of those that wait: they make
+    /// room.
     #[inline(never)]
     fn push_late(&mut self, event: Event) {
-        self.late.push(Reverse(pack(event)));
+        let key = pack(event);
+        let waiting = self.open[self.head..].iter().take(SOON);
+        let passed = waiting.take_while(|other| **other < key).count();
+        if passed == SOON || self.head == 0 {
+            return self.late.push(Reverse(key));
+        }
+        self.head -= 1;
+        let between = &mut self.open[self.head..=self.head + passed];
+        between.copy_within(1.., 0);
+        between[passed] = key;
     }
 
     #[inline(never)]
@@ -196,8 +213,8 @@ impl Calendar {
     /// before it must still find its place.
     #[inline(never)]
     fn open_next(&mut self, limit: Time) -> bool {
-        self.open.clear();
-        self.head = 0;
+        self.open.truncate(SOON);
+        self.head = SOON;
         let last = limit.0 >> self.shift;
         loop {
             if let Some(number) = self.next_near() {
@@ -207,7 +224,7 @@ impl Calendar {
                 self.enter(number);
                 let slot = self.near.take(number as usize % RING);
                 self.chunks.drain(slot, |keys| self.open.extend_from_slice(keys));
-                self.places.sort(&mut self.open);
+                self.places.sort(&mut self.open[SOON..]);
                 return true;
             }
             match self.next_far() {

@@ -170,6 +170,7 @@ impl Limit {
     }
 
     /// Whether one more fits where `held` are held already.
+    #[inline]
     pub const fn admits(self, held: usize) -> bool {
         match self {
             Limit::Unlimited => true,

@@ -32,6 +32,7 @@ impl Time {
     pub const NEVER: Time = Time(u64::MAX);
 
     /// The span since an earlier instant; zero if `earlier` is later.
+    #[inline]
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
@@ -101,12 +102,14 @@ const fn gcd(a: u64, b: u64) -> u64 {
 
 impl Add<Span> for Time {
     type Output = Time;
+    #[inline]
     fn add(self, span: Span) -> Time {
         Time(self.0.saturating_add(span.0))
     }
 }
 
 impl AddAssign<Span> for Time {
+    #[inline]
     fn add_assign(&mut self, span: Span) {
         *self = *self + span;
     }
@@ -114,6 +117,7 @@ impl AddAssign<Span> for Time {
 
 impl Sub<Span> for Time {
     type Output = Time;
+    #[inline]
     fn sub(self, span: Span) -> Time {
         Time(self.0 - span.0)
     }
@@ -121,12 +125,14 @@ impl Sub<Span> for Time {
 
 impl Add for Span {
     type Output = Span;
+    #[inline]
     fn add(self, other: Span) -> Span {
         Span(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Span {
+    #[inline]
     fn add_assign(&mut self, other: Span) {
         *self = *self + other;
     }
@@ -134,12 +140,14 @@ impl AddAssign for Span {
 
 impl Sub for Span {
     type Output = Span;
+    #[inline]
     fn sub(self, other: Span) -> Span {
         Span(self.0 - other.0)
     }
 }
 
 impl SubAssign for Span {
+    #[inline]
     fn sub_assign(&mut self, other: Span) {
         self.0 -= other.0;
     }
@@ -147,6 +155,7 @@ impl SubAssign for Span {
 
 impl Mul<u64> for Span {
     type Output = Span;
+    #[inline]
     fn mul(self, times: u64) -> Span {
         Span(self.0.saturating_mul(times))
     }
@@ -160,12 +169,14 @@ impl Sum for Span {
 
 impl Add for Bytes {
     type Output = Bytes;
+    #[inline]
     fn add(self, other: Bytes) -> Bytes {
         Bytes(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Bytes {
+    #[inline]
     fn add_assign(&mut self, other: Bytes) {
         *self = *self + other;
     }
@@ -173,6 +184,7 @@ impl AddAssign for Bytes {
 
 impl Mul<u64> for Bytes {
     type Output = Bytes;
+    #[inline]
     fn mul(self, times: u64) -> Bytes {
         Bytes(self.0.saturating_mul(times))
     }
