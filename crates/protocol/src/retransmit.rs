@@ -292,19 +292,21 @@ impl<P: Copy> Window<P> {
         let skipped =
             if self.failed > 0 || self.overtaken || strict { 0 } else { self.unacknowledged };
         let mut fallback = None;
-        for (age, place) in self.by_age.iter().enumerate().skip(skipped) {
-            let held = &self.entries[*place as usize].held;
+        // By number: most often the first one that is looked at is chosen.
+        for age in skipped..self.by_age.len() {
+            let place = self.by_age[age];
+            let held = &self.entries[place as usize].held;
             let choose = match held.standing {
                 Standing::Sent => false,
                 Standing::Failed if self.retries == Retries::Last => {
-                    fallback = fallback.or(Some(Slot(*place)));
+                    fallback = fallback.or(Some(Slot(place)));
                     false
                 }
                 Standing::Failed => true,
                 Standing::Fresh => fresh_allowed && self.in_turn(age, held),
             };
             if choose {
-                return Some(Slot(*place));
+                return Some(Slot(place));
             }
             if strict {
                 break;
@@ -314,7 +316,11 @@ impl<P: Copy> Window<P> {
     }
 
     /// Whether the order and the target's memory allow a first transmission now.
+    #[inline]
     fn in_turn(&self, age: usize, held: &Held<P>) -> bool {
+        if age == 0 {
+            return true;
+        }
         let earlier = self.by_age.iter().take(age).map(|place| &self.entries[*place as usize].held);
         match earlier.into_iter().find(|earlier| earlier.target == held.target) {
             None => true,
@@ -369,7 +375,9 @@ impl<P: Copy> Window<P> {
         entry.occupied = false;
         self.failed -= usize::from(entry.held.standing == Standing::Failed);
         self.unacknowledged -= 1;
-        if let Some(age) = self.by_age.iter().position(|place| *place == slot.0) {
+        if self.by_age.front() == Some(&slot.0) {
+            self.by_age.pop_front();
+        } else if let Some(age) = self.by_age.iter().position(|place| *place == slot.0) {
             self.by_age.remove(age);
         }
         self.free.push(slot.0);

@@ -81,6 +81,12 @@ impl Initiator {
         self.queue.is_empty() && self.window.has_space()
     }
 
+    /// Whether something waits that goes before requests.
+    #[inline]
+    pub fn has_priority(&self) -> bool {
+        !self.acknowledgments.is_empty() || !self.scheduled.is_empty()
+    }
+
     /// When something with priority over requests may start on the link.
     #[inline]
     pub fn priority_at(&self, insertion: Insertion) -> Time {
@@ -102,8 +108,7 @@ impl Initiator {
     /// When the next request may start on the link, if one may be sent: acknowledgments go first.
     #[inline]
     pub fn request_at(&self) -> Option<Time> {
-        let waits = !self.acknowledgments.is_empty() || !self.scheduled.is_empty();
-        if waits || !self.window.has_candidates() {
+        if self.has_priority() || !self.window.has_candidates() {
             return None;
         }
         let free = self.request_until.max(self.acknowledgment_until);

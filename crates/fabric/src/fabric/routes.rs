@@ -91,6 +91,9 @@ pub struct Heading {
 }
 
 impl Heading {
+    /// That of a packet between hosts of one switch, which has nothing to choose.
+    pub const DIRECT: Heading = Heading { left: 0, detour: Detour::NONE };
+
     fn new(left: u32) -> Heading {
         Heading { left, detour: Detour::NONE }
     }

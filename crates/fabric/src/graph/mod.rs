@@ -358,6 +358,7 @@ impl Graph {
     }
 
     /// Whether there are buffers of limited size, so that packets may have to wait for them.
+    #[inline]
     pub fn has_limits(&self) -> bool {
         self.has_limits
     }

@@ -96,6 +96,12 @@ impl Packets {
         self.spent.as_mut().map(|spent| &mut spent[id as usize])
     }
 
+    /// Whether what packets spend depends on their ways.
+    #[inline]
+    pub fn has_spent(&self) -> bool {
+        self.spent.is_some()
+    }
+
     /// How many packets there are.
     pub fn len(&self) -> usize {
         self.ways.len() - self.free.len()

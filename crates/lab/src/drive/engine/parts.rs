@@ -39,7 +39,7 @@ impl Parts {
         let span = (0..graph.hosts()).map(|host| graph.span(graph.host_port(host))).min();
         let spacing = Span(span.map_or(1, |span| 2 * span.0 / ports.max(1)).max(1));
         // Adapters do more at an instant and soon after it: acknowledge, look at their links, send.
-        let spacing = if has_adapters { Span((spacing.0 / 8).max(1)) } else { spacing };
+        let spacing = if has_adapters { Span((spacing.0 / 2).max(1)) } else { spacing };
         // A packet that finds one before it, over a cable like most.
         let delay = |port| u128::from((graph.least_delay(port) + graph.span(port) * 2).0);
         let all = graph.switch_ports() + graph.hosts();

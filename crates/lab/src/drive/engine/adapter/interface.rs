@@ -64,7 +64,15 @@ impl Engine {
 
     /// Lets a host and its interface do what is due. What is on the adapter then is in the send
     /// window: the adapter has as many buffers.
+    #[inline]
     pub(super) fn serve_interface(&mut self, now: Time, host: u32) {
+        if self.adapters.hosts[host as usize].interface.is_some() {
+            self.serve_quick(now, host);
+        }
+    }
+
+    #[inline(never)]
+    fn serve_quick(&mut self, now: Time, host: u32) {
         let state = &mut self.adapters.hosts[host as usize];
         let Some(quick) = &mut state.interface else { return };
         let next = quick.interface.serve(now);

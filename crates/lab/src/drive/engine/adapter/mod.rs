@@ -21,11 +21,12 @@ mod switch;
 mod transmit;
 
 use weft_fabric::adapter::Insertion;
+use weft_fabric::fabric::Heading;
 use weft_fabric::graph::Graph;
 use weft_fabric::switch::{Effect, PacketKind};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Event, Halt, Stopped};
-use weft_protocol::retransmit::{Attempt, ControlSettings, Slot};
+use weft_protocol::retransmit::{Attempt, ControlSettings, KnownAfter, Slot};
 use weft_units::{Bytes, Span, Time};
 
 use super::Engine;
@@ -87,8 +88,12 @@ pub(super) struct Adapters {
     /// Every decision waits for the end of its picosecond, where arrivals are not known from
     /// departures: unless all hosts are as far from one switch, and that holds nothing back.
     decides_together: bool,
+    /// There is one switch, so that a packet has nothing to choose.
+    has_one_way: bool,
     /// The delay of the cables, where there is one switch.
     propagation: Span,
+    /// A success is known when the packet has been sent.
+    knows_early: bool,
     /// What keeps to the schedule of another channel.
     scheduled: Scheduled,
     /// Whether transmissions are noted, in a star, and those that were.
@@ -139,7 +144,10 @@ impl Adapters {
             hosts: (0..hosts).map(build).collect(),
             departures: vec![None; if is_even { hosts } else { 0 }],
             decides_together: !is_even || propagation == Span::ZERO || graph.has_back_pressure(),
+            has_one_way: graph.switches() == 1,
             propagation,
+            knows_early: matches!(&parts.control, ControlSettings::OutOfBand(own)
+                if own.known_after == KnownAfter::Transmission),
             scheduled: Scheduled::new(&parts, hosts),
             insertion: parts.settings.acknowledgments,
             control: parts.control,
@@ -160,7 +168,9 @@ impl Adapters {
             effects: Vec::new(),
             departures: Vec::new(),
             decides_together: true,
+            has_one_way: false,
             propagation: Span::ZERO,
+            knows_early: false,
             scheduled: Scheduled::default(),
             trace: None,
             messages: None,
@@ -193,7 +203,7 @@ impl Engine {
 
     /// Lets the next event happen if that is due by `until`, or the hosts settle at which nothing else
     /// happens in an instant. Returns when it was.
-    #[inline]
+    #[inline(always)]
     pub(super) fn step_with_adapters(&mut self, until: Time) -> Option<Time> {
         if !self.adapters.settling.is_empty() && self.adapters.settles_at <= until {
             self.now = self.adapters.settles_at;
@@ -230,6 +240,12 @@ impl Engine {
 
     /// All that happens in this instant has happened.
     fn settle_all(&mut self) {
+        // Mostly there is one.
+        if let [host] = self.adapters.settling[..] {
+            self.adapters.settling.clear();
+            self.steps += 1;
+            return self.settle(self.now, host);
+        }
         let mut hosts = std::mem::take(&mut self.adapters.settling);
         hosts.sort_unstable();
         for host in hosts.drain(..) {
@@ -317,8 +333,13 @@ impl Engine {
     fn ask_source(&mut self, now: Time, host: u32) {
         let state = &self.adapters.hosts[host as usize];
         if state.feedback == Feedback::Ready && state.initiator.has_space() {
-            self.tell_source(host, |source| source.ready(now));
+            self.tell_ready(now, host);
         }
+    }
+
+    #[inline(never)]
+    fn tell_ready(&mut self, now: Time, host: u32) {
+        self.tell_source(host, |source| source.ready(now));
     }
 
     /// Tells a source something that may make it hand over a packet.
@@ -344,7 +365,10 @@ impl Engine {
     #[inline]
     fn way(&mut self, from: u16, to: u16) -> Way {
         let channel = self.channel_of_pair(from, to);
-        let heading = self.routes.depart(from, to);
+        let heading = match self.adapters.has_one_way {
+            true => Heading::DIRECT,
+            false => self.routes.depart(from, to),
+        };
         Way { to: to.into(), heading, output: 0, hops: 0, channel }
     }
 

@@ -5,7 +5,7 @@ use weft_fabric::measure::{Drop, Latency, Passage, Stage};
 use weft_fabric::switch::PacketKind;
 use weft_fabric::workload::Feedback;
 use weft_protocol::resequence::Received;
-use weft_protocol::retransmit::{Attempt, ControlSettings, KnownAfter, Order};
+use weft_protocol::retransmit::{Attempt, ControlSettings, KnownAfter, Order, Slot};
 use weft_units::{Span, Time};
 
 use super::host::{Early, Flight};
@@ -15,7 +15,7 @@ use crate::drive::interface::Letter;
 impl Engine {
     /// The last byte of a packet is at its destination, unless bytes were inserted before it.
     pub(in crate::drive::engine) fn take_in(&mut self, now: Time, host: u32, id: u32) {
-        let flight = self.adapters.flights[id as usize];
+        let flight = &self.adapters.flights[id as usize];
         if flight.killed {
             self.packets.remove(id);
         } else if flight.end > now && flight.end < Time::NEVER {
@@ -29,7 +29,7 @@ impl Engine {
                 PacketKind::Request => self.receive_request(now, id),
                 PacketKind::Acknowledgment => {
                     self.packets.remove(id);
-                    self.receive_acknowledgment(now, flight);
+                    self.receive_acknowledgment(now, id);
                 }
             }
         }
@@ -70,22 +70,18 @@ impl Engine {
 
     /// The initiator is to learn what became of a request that has arrived.
     fn answer(&mut self, now: Time, id: u32, refused: bool) {
-        let flight = self.adapters.flights[id as usize];
-        let Flight { from, to, .. } = flight;
+        let Flight { from, to, slot, .. } = self.adapters.flights[id as usize];
         match &self.adapters.control {
             ControlSettings::RequestAcknowledge(control) => {
                 let ready = now + control.turn_around;
-                self.adapters.flights[id as usize] = Flight {
-                    from: to,
-                    to: from,
-                    kind: PacketKind::Acknowledgment,
-                    blocked: false,
-                    refused,
-                    in_company: self.adapters.decides_together,
-                    span: self.graph.span_of(self.graph.host_port(to.into()), true),
-                    end: Time::NEVER,
-                    ..flight
-                };
+                let flight = &mut self.adapters.flights[id as usize];
+                (flight.from, flight.to) = (to, from);
+                flight.kind = PacketKind::Acknowledgment;
+                flight.blocked = false;
+                flight.refused = refused;
+                flight.in_company = self.adapters.decides_together;
+                flight.span = self.graph.span_of(self.graph.host_port(to.into()), true);
+                flight.end = Time::NEVER;
                 self.packets.ways[id as usize] = self.way(to, from);
                 if ready == now {
                     self.acknowledge(now, id);
@@ -98,7 +94,7 @@ impl Engine {
                 let is_now_certain = control.known_after == KnownAfter::Delivery;
                 self.packets.remove(id);
                 if is_now_certain {
-                    self.know_success(known, &flight);
+                    self.know_success(known, (from, slot));
                 }
             }
             ControlSettings::Unacknowledged => self.packets.remove(id),
@@ -106,16 +102,17 @@ impl Engine {
     }
 
     /// A success becomes known at `time`, without a packet.
-    pub(super) fn know_success(&mut self, time: Time, flight: &Flight) {
-        let number = self.adapters.outcomes.insert((flight.slot, Attempt::default()));
-        self.act_later(time, flight.from.into(), (acts::COMPLETE, number));
+    pub(super) fn know_success(&mut self, time: Time, (from, slot): (u16, Slot)) {
+        let number = self.adapters.outcomes.insert((slot, Attempt::default()));
+        self.act_later(time, from.into(), (acts::COMPLETE, number));
     }
 
-    fn receive_acknowledgment(&mut self, now: Time, flight: Flight) {
-        let Flight { from: target, to: host, slot, sequence, start, .. } = flight;
+    fn receive_acknowledgment(&mut self, now: Time, id: u32) {
+        let flight = &self.adapters.flights[id as usize];
+        let Flight { from: target, to: host, slot, sequence, start, attempt, .. } = *flight;
         let state = &mut self.adapters.hosts[usize::from(host)];
         if flight.refused {
-            if state.initiator.window.fail(slot, flight.attempt) {
+            if state.initiator.window.fail(slot, attempt) {
                 self.transmit(now, host.into());
             }
             return;

@@ -298,6 +298,13 @@ impl Engine {
     /// Notes a transmission, if a trace of them is kept.
     #[inline]
     pub(super) fn trace_flight(&mut self, now: Time, id: u32, kind: &'static str) {
+        if self.adapters.trace.is_some() {
+            self.note_flight(now, id, kind);
+        }
+    }
+
+    #[cold]
+    fn note_flight(&mut self, now: Time, id: u32, kind: &'static str) {
         let Some(trace) = &mut self.adapters.trace else { return };
         let flight = &self.adapters.flights[id as usize];
         let Flight { from, to, span, sequence, refused, .. } = *flight;

@@ -4,7 +4,7 @@ use weft_fabric::graph::Departure;
 use weft_fabric::measure::{Collision, Drop};
 use weft_fabric::switch::{Arrival, Effect, Loss, PacketKind};
 use weft_kernel::Event;
-use weft_protocol::retransmit::{ControlSettings, KnownAfter};
+use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Span, Time};
 
 use super::host::Flight;
@@ -65,8 +65,11 @@ impl Engine {
         let arrival = Arrival { input: number, kind, span, key: id };
         if alone {
             let (other, own) = self.graph.meet(now, output, arrival);
-            for effect in other.into_iter().chain(own) {
-                self.apply(now, effect);
+            if let Some(other) = other {
+                self.apply(now, other);
+            }
+            if let Some(own) = own {
+                self.apply(now, own);
             }
         } else if self.graph.contend(output, arrival) {
             self.schedule(now, self.places.decides + output, 0);
@@ -76,7 +79,7 @@ impl Engine {
     /// A request spends what it takes from an input of a switch to the far end of an output.
     #[inline]
     fn spend_request(&mut self, ends: (u32, u32), id: u32) {
-        if !self.adapters.is_acknowledgment(id) {
+        if self.packets.has_spent() && !self.adapters.is_acknowledgment(id) {
             self.spend(ends, id);
         }
     }
@@ -172,15 +175,18 @@ impl Engine {
     pub(in crate::drive::engine) fn go(&mut self, now: Time, departure: &Departure, id: u32) {
         let Departure { arrival: time, place, .. } = *departure;
         self.parts.push(Event { time, place, item: id });
-        if place >= self.places.hosts
-            && let ControlSettings::OutOfBand(control) = &self.adapters.control
-            && control.known_after == KnownAfter::Transmission
-        {
-            // On a long way the packet is still on it at that time.
-            let flight = self.adapters.flights[id as usize];
-            let known = (flight.start + flight.span + control.delay).max(now);
-            self.know_success(known, &flight);
+        if place >= self.places.hosts && self.adapters.knows_early {
+            self.know_early(now, id);
         }
+    }
+
+    /// A packet will arrive: that is known when it has been sent.
+    #[inline(never)]
+    fn know_early(&mut self, now: Time, id: u32) {
+        let ControlSettings::OutOfBand(control) = &self.adapters.control else { return };
+        // On a long way the packet is still on it at that time.
+        let Flight { from, slot, start, span, .. } = self.adapters.flights[id as usize];
+        self.know_success((start + span + control.delay).max(now), (from, slot));
     }
 
     /// Back pressure reaches the host: its link stays occupied until the packet is forwarded.

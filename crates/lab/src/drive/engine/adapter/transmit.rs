@@ -16,24 +16,10 @@ impl Engine {
     pub(in crate::drive::engine) fn transmit(&mut self, now: Time, host: u32) {
         self.adapters.hosts[host as usize].initiator.feed(now);
         self.ask_source(now, host);
-        while !self.adapters.hosts[host as usize].initiator.scheduled.is_empty() {
-            let at = self.scheduled_at(now, host);
-            if at > now {
-                return self.look_again(at, host);
-            }
-            self.start_scheduled(now, host);
-        }
-        let insertion = self.adapters.insertion;
-        while let Some(at) =
-            self.adapters.hosts[host as usize].initiator.acknowledgment_at(insertion)
+        if self.adapters.hosts[host as usize].initiator.has_priority()
+            && !self.transmit_first(now, host)
         {
-            let at = self.clear_for_acknowledgment(at.max(now), host);
-            if at > now {
-                return self.look_again(at, host);
-            }
-            if !self.start_acknowledgment(now, host) {
-                return;
-            }
+            return;
         }
         let at = self.adapters.hosts[host as usize].initiator.request_at();
         let at = at.map(|at| self.clear_for_request(at.max(now), host));
@@ -48,6 +34,33 @@ impl Engine {
                 self.adapters.settling.push(host);
             }
         }
+    }
+
+    /// Starts what goes before requests, as much as can. Returns whether that was all.
+    #[inline(never)]
+    fn transmit_first(&mut self, now: Time, host: u32) -> bool {
+        while !self.adapters.hosts[host as usize].initiator.scheduled.is_empty() {
+            let at = self.scheduled_at(now, host);
+            if at > now {
+                self.look_again(at, host);
+                return false;
+            }
+            self.start_scheduled(now, host);
+        }
+        let insertion = self.adapters.insertion;
+        while let Some(at) =
+            self.adapters.hosts[host as usize].initiator.acknowledgment_at(insertion)
+        {
+            let at = self.clear_for_acknowledgment(at.max(now), host);
+            if at > now {
+                self.look_again(at, host);
+                return false;
+            }
+            if !self.start_acknowledgment(now, host) {
+                return false;
+            }
+        }
+        true
     }
 
     /// The link of a host may be free, or what it leads to have room.
@@ -67,6 +80,7 @@ impl Engine {
 
     /// All that happens to a host in this picosecond has happened: the request whose turn it is
     /// starts, if the link is still free for one.
+    #[inline(never)]
     pub(super) fn settle(&mut self, now: Time, host: u32) {
         let state = &mut self.adapters.hosts[host as usize];
         state.settling = false;
