@@ -51,7 +51,8 @@ impl Bound {
     #[inline]
     fn of(self, free: u64) -> u64 {
         match self {
-            Bound::Alpha(alpha) => (alpha * free as f64) as u64,
+            // No memory has 2^63 bytes, and signed numbers take fewer instructions to convert.
+            Bound::Alpha(alpha) => (alpha * free as i64 as f64) as i64 as u64,
             Bound::Bytes(bytes) => bytes,
         }
     }

@@ -94,6 +94,8 @@ pub struct PauseCounts {
 pub struct Ports {
     classes: usize,
     from: Time,
+    /// The latency of all switches and when packets leave them, if all cables are of one kind.
+    alike: Option<(Span, SwitchForwarding)>,
     egress: Vec<Egress>,
     /// By port and class, as all below.
     queues: Vec<Queue>,
@@ -195,6 +197,11 @@ impl Ports {
             (0..ports).map(of_switch).chain((0..wiring.hosts()).map(of_host)).collect();
         let size = packet.0 as u32;
         let schedule = |own: &ClassSettings| own.schedule;
+        let kind = |own: &SwitchRule| (own.latency, own.forwarding);
+        let alike = switches
+            .first()
+            .map(kind)
+            .filter(|first| kinds.len() == 1 && switches.iter().all(|own| kind(own) == *first));
         let mut rules: Vec<Rule> = Vec::with_capacity(switches.len() + 1);
         for (number, own) in (0..).zip(switches) {
             let sharing = Sharing::new(own.classes.iter().map(schedule), size);
@@ -210,6 +217,7 @@ impl Ports {
         Ports {
             classes,
             from,
+            alike,
             queues: vec![Queue { chain: Chain::EMPTY, packets: 0, bytes: 0 }; all],
             deficits: vec![0; all],
             heard: vec![PauseCounts::default(); all],
@@ -323,6 +331,32 @@ impl Ports {
         }
         let [came, goes] = [input, output].map(|own| self.links[own.link as usize].span(size));
         Span(came.0.saturating_sub(goes.0))
+    }
+
+    /// Whether a port that is idle has nothing to send.
+    #[inline]
+    pub fn is_empty(&self, port: u32) -> bool {
+        let own = &self.egress[port as usize];
+        own.waiting == 0 && !own.has_to_tell
+    }
+
+    /// Whether all cables and all switches are alike, so that what a packet spends follows from its size
+    /// and how many switches it passed.
+    pub fn are_alike(&self) -> bool {
+        self.alike.is_some()
+    }
+
+    /// What a packet spends from host to host through so many switches, where these and all cables are
+    /// [alike](Self::are_alike): on cables, in switches, for its length.
+    #[inline]
+    pub fn spent_alike(&self, cable: Span, size: u32, hops: u8) -> (Span, Span, Span) {
+        let Some((latency, forwarding)) = self.alike else { return Default::default() };
+        let (span, hops) = (self.links[0].span(size), u64::from(hops));
+        let lengths = match forwarding {
+            SwitchForwarding::StoreAndForward => hops + 1,
+            SwitchForwarding::CutThrough => 1,
+        };
+        (cable * (hops + 1), latency * hops, span * lengths)
     }
 
     /// What a packet spends at a port and on its cable: on the cable, in the switch, for its length.

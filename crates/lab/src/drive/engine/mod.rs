@@ -186,11 +186,15 @@ impl Engine {
         let at = (&wiring, &link, packet);
         let classed = parts.classed.map(|own| Box::new(Classed::new(own, at, observations.from)));
         let has_queues = graph.has_limits() || classed.is_some();
+        let spends_by_way = match &classed {
+            Some(own) => !own.are_alike(),
+            None => graph.is_mixed(),
+        };
         let flows = parts
             .flows
             .map(|own| Box::new(Flows::new(own, parts.routes.clone(), observations.from)));
         let mut engine = Engine {
-            packets: Packets::new(graph.is_mixed() || classed.is_some(), has_queues),
+            packets: Packets::new(spends_by_way, has_queues),
             parts: Parts::one(&graph, adapters.is_on),
             clocks: Clocks::new(&graph, None),
             names: has_queues.then(|| Box::new(wiring)),

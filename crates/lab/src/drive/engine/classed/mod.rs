@@ -126,6 +126,11 @@ impl Classed {
         self.ports.span(port, size.0 as u32)
     }
 
+    /// Whether all cables and switches are alike.
+    pub fn are_alike(&self) -> bool {
+        self.ports.are_alike()
+    }
+
     /// When a packet arrives that starts at a port and takes `span`, and where.
     pub fn arrival(&self, start: Time, port: u32, span: Span) -> (Time, u32) {
         self.ports.arrival(start, port, span)
@@ -328,12 +333,17 @@ impl Engine {
     /// What a port sent has left.
     fn has_sent(&mut self, now: Time, port: u32) {
         let Some(own) = &mut self.classed else { return };
-        if let Some(input) = own.ports.sent(now, port)
+        let input = own.ports.sent(now, port);
+        // Mostly nothing waits.
+        let is_done = own.ports.is_empty(port) && port < self.places.hosts;
+        if let Some(input) = input
             && input != port
         {
             self.send_on(now, input);
         }
-        self.send_on(now, port);
+        if !is_done {
+            self.send_on(now, port);
+        }
     }
 
     /// The far end of a cable pauses classes, or lets them go on.
@@ -389,6 +399,17 @@ impl Engine {
         }
     }
 
+    /// What a packet has spent from host to host.
+    pub(super) fn spent_in_all(&mut self, id: u32, size: u32) -> Spent {
+        if let Some(spent) = self.packets.spent(id) {
+            return *spent;
+        }
+        let Some(own) = &self.classed else { return Spent::default() };
+        let (cable, hops) = (self.graph.propagation(0), self.packets.ways[id as usize].hops);
+        let (wire, switches, transmission) = own.ports.spent_alike(cable, size, hops);
+        Spent { wire, switches, transmission }
+    }
+
     /// The last byte of a packet is at its target.
     fn deliver_classed(&mut self, now: Time, host: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
         let Some(own) = &mut self.classed else { return };
@@ -404,7 +425,7 @@ impl Engine {
         if now >= self.observations.from {
             own.carried += own.ports.span(self.graph.host_port(from), header.size);
         }
-        let spent = self.packets.spent(id).copied().unwrap_or_default();
+        let spent = self.spent_in_all(id, header.size);
         self.packets.remove(id);
         if let Some(time) = self.supply.arrived(now, (from, host), message) {
             self.schedule(time, self.places.generates + host, 0);

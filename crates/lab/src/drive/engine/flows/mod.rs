@@ -170,7 +170,7 @@ impl Engine {
         let segment = flows.segments[id as usize];
         let Way { hops, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, .. } = self.packets.packets[id as usize];
-        let spent = self.packets.spent(id).copied().unwrap_or_default();
+        let spent = self.spent_in_all(id, header.size);
         let said = self.classed.as_ref().and_then(|own| own.telemetry_of(id));
         self.packets.remove(id);
         let seen = (header.has(Header::MARKED), hops);
