@@ -152,6 +152,7 @@ pub(crate) fn cluster(
         interface: settings.interface_with_buffers(site.name)?,
         recovery: settings.recovery.unwrap_or_default(),
         disabled: faults.disabled,
+        quick_disabled: carrier.map_or(Vec::new(), |(_, by)| by.disabled.clone()),
     };
     let of = |name: &str, settings| {
         let workload = spec.workload.get(name);
@@ -341,10 +342,14 @@ fn check_bulk(
 
 /// Disabled initiators that do not exist are a mistake.
 pub(crate) fn check_disabled(settings: &ChannelSettings, site: Site<'_>) -> Result<(), Error> {
-    match settings.disabled.iter().find(|disabled| u32::from(disabled.host) >= site.hosts) {
-        Some(disabled) => Err(Error::Assembly {
-            key: format!("channel.{}.disabled.host", site.name),
-            value: disabled.host.to_string(),
+    let named = settings.disabled.iter().flat_map(|disabled| {
+        let by = disabled.by.iter().map(|target| ("by", *target));
+        std::iter::once(("host", disabled.host)).chain(by)
+    });
+    match named.into_iter().find(|(_, host)| u32::from(*host) >= site.hosts) {
+        Some((key, host)) => Err(Error::Assembly {
+            key: format!("channel.{}.disabled.{key}", site.name),
+            value: host.to_string(),
             accepted: format!("a host, below {}", site.hosts),
         }),
         None => Ok(()),

@@ -97,7 +97,6 @@ pub struct GlobalSchedule {
     /// What was asked of a target that accepts it: the scheduler's input.
     admitted: Requests,
     bulk_enable: [u64; MAX_PORTS],
-    quick_enable: [u64; MAX_PORTS],
     slot: u64,
     granted: Matching,
     speculative: u64,
@@ -128,7 +127,6 @@ impl GlobalScheduleSettings {
             asked: Requests::new(ports),
             admitted: Requests::new(ports),
             bulk_enable: [u64::MAX; MAX_PORTS],
-            quick_enable: [u64::MAX; MAX_PORTS],
             slot: 0,
             granted: Matching::new(ports),
             speculative: 0,
@@ -158,14 +156,14 @@ impl GlobalSchedule {
         self.admitted.clear_all();
     }
 
-    /// The configuration of a node arrives at its port.
+    /// The configuration of a node arrives at its port. Its quick enable vector is for the quick
+    /// switch.
     pub fn configure(&mut self, node: usize, configuration: NodeConfiguration) {
         for target in 0..self.ports {
             let is_asked = configuration.requests >> target & 1 == 1;
             self.set_request(node, target, is_asked);
         }
         self.set_bulk_enable(node, configuration.bulk_enable);
-        self.quick_enable[node] = configuration.quick_enable;
     }
 
     /// An initiator asks for a target, or no longer does.
@@ -193,11 +191,6 @@ impl GlobalSchedule {
     /// Whether a target accepts bulk requests from an initiator.
     pub fn is_bulk_enabled(&self, initiator: usize, target: usize) -> bool {
         self.bulk_enable[target] >> initiator & 1 == 1
-    }
-
-    /// Whether a target accepts quick requests from an initiator; the quick switch asks this.
-    pub fn is_quick_enabled(&self, initiator: usize, target: usize) -> bool {
-        self.quick_enable[target] >> initiator & 1 == 1
     }
 
     /// The requests that the scheduler sees: asked for and accepted.
@@ -473,7 +466,7 @@ mod tests {
             schedule.set_request(0, target, true);
         }
         assert_eq!(schedule.requests().row(0), 0b011);
-        assert!(!schedule.is_bulk_enabled(0, 2) && schedule.is_quick_enabled(0, 2));
+        assert!(!schedule.is_bulk_enabled(0, 2) && schedule.is_bulk_enabled(0, 1));
         schedule.set_request(0, 0, false);
         schedule.set_request(0, 1, false);
         for _ in 0..9 {
@@ -490,7 +483,6 @@ mod tests {
             NodeConfiguration { requests: 0b11, bulk_enable: 0b10, quick_enable: 0b01 };
         schedule.configure(0, configuration);
         assert_eq!(schedule.requests().row(0), 0b10, "target 0 does not accept initiator 0");
-        assert!(schedule.is_quick_enabled(0, 0) && !schedule.is_quick_enabled(1, 0));
         schedule
             .configure(0, NodeConfiguration { requests: 0b01, bulk_enable: 0b11, ..configuration });
         assert_eq!(schedule.requests().row(0), 0b01);

@@ -98,6 +98,7 @@ proptest! {
         attempts in 1..4_u32,
         gives_up: bool,
         disabled in 0..4_u16,
+        by in 0..4_u16,
         carried: bool,
         interleaved: bool,
         seed: u64,
@@ -119,7 +120,9 @@ proptest! {
                 if gives_up { "give_up" } else { "send_again" }
             ),
             format!("channel.bulk.disabled=[{{ host = {disabled}, from = '300 us' }}]"),
-            format!("channel.quick.disabled=[{{ host = {disabled}, from = '300 us' }}]"),
+            format!(
+                "channel.quick.disabled=[{{ host = {disabled}, from = '300 us', by = [{by}] }}]"
+            ),
         ];
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let mut presets = Vec::new();
@@ -221,6 +224,62 @@ fn a_disabled_initiator_sends_nothing_any_more() {
     assert!(last(2) < 202_000_000, "{}", last(2));
     assert!(last(1) > 350_000_000);
     assert!(channel(&runs, "quick").observations.dropped(Drop::Disabled) > 0);
+}
+
+/// CL-48, CL-49: target 1 disables host 2 on the quick channel from 200 us on. The configuration that
+/// says so is sampled with cycle 23, at 23 x 8983.158 ns = 206 612.6 ns, and is at the switch 288 ns
+/// of `cfg` and 25 ns of cable later, at 206 925.5 ns. So the request of 205 us passes and the one of
+/// 210 us does not; others pass, and so does the bulk channel, whose vector leaves nobody out.
+/// Without packets of signalling the switch knows at once.
+#[test]
+fn a_target_disables_an_initiator_on_the_quick_channel() {
+    let overrides = [
+        "system.hosts=4",
+        "run.length=240 us",
+        "run.regime=from_empty",
+        "run.trace=true",
+        "channel.quick.disabled=[{ host = 2, from = '200 us', by = [1] }]",
+        "workload.quick.source.list=[{ time = '205 us', from = 2, to = 1 }, \
+            { time = '210 us', from = 2, to = 1 }, { time = '210 us', from = 2, to = 3 }, \
+            { time = '212 us', from = 0, to = 1 }]",
+        "workload.bulk.source.list=[{ time = '210 us', from = 2, to = 1 }]",
+    ];
+    for (preset, passes) in [(None, 2), (Some("detailed"), 3)] {
+        let runs = runs("clint", preset, &overrides, 1);
+        let quick = channel(&runs, "quick");
+        assert_eq!(quick.observations.delivered, passes, "{preset:?}");
+        assert!(quick.observations.dropped(Drop::Disabled) > 10, "it is sent again and again");
+        let answers = quick.trace.iter().filter(|entry| entry.kind == "qack");
+        let pair = |entry: &weft_lab::drive::trace::TraceEntry| (entry.initiator, entry.target);
+        let to_2 = answers.filter(|entry| pair(entry) == (Some(1), Some(2)));
+        assert!(to_2.clone().all(|entry| entry.time.0 < 207_000_000));
+        assert_eq!(to_2.count() as u64, passes - 2);
+        assert_eq!(channel(&runs, "bulk").observations.delivered, 1);
+    }
+}
+
+/// CL-49: one target disables an initiator on the bulk channel, and the initiator sends to others.
+#[test]
+fn a_target_disables_an_initiator_on_the_bulk_channel() {
+    let overrides = [
+        "system.hosts=4",
+        "run.length=100 us",
+        "run.regime=from_empty",
+        "run.trace=true",
+        "channel.bulk.disabled=[{ host = 2, by = [1, 0] }]",
+        "workload.quick.source.list=[{ time = '20 us', from = 2, to = 1 }]",
+        "workload.bulk.source.list=[{ time = '1 us', from = 2, to = 1 }, \
+            { time = '1 us', from = 2, to = 3 }, { time = '1 us', from = 3, to = 1 }]",
+    ];
+    for preset in [None, Some("detailed")] {
+        let runs = runs("clint", preset, &overrides, 1);
+        let bulk = channel(&runs, "bulk");
+        let mut sent: Vec<_> = bulk.trace.iter().map(|e| (e.initiator, e.target)).collect();
+        sent.sort_unstable();
+        assert_eq!(sent, [(Some(2), Some(3)), (Some(3), Some(1))], "{preset:?}");
+        assert_eq!((bulk.observations.delivered, bulk.backlog), (2, 1));
+        assert_eq!(channel(&runs, "quick").observations.delivered, 1, "its vector is another one");
+    }
 }
 
 proptest! {

@@ -106,4 +106,8 @@ fn what_may_be_sent_again_keeps_its_buffer() {
         refusal(None, &["channel.bulk.disabled=[{ host = 16 }]"]),
         "channel.bulk.disabled.host = 16: accepted is a host, below 16"
     );
+    assert_eq!(
+        refusal(None, &["channel.quick.disabled=[{ host = 1, by = [0, 17] }]"]),
+        "channel.quick.disabled.by = 17: accepted is a host, below 16"
+    );
 }

@@ -10,6 +10,7 @@ use weft_protocol::adapter::TransmissionError;
 use weft_units::{Bytes, Span, Time};
 
 use super::outlet::Outlet;
+use super::settings::enable_vector;
 use super::{BulkPacket, DisabledInitiator, Event, OnError, RecoverySettings, Sender, Timing};
 use crate::drive::interface::{InterfaceCounters, InterfaceSettings, Letter};
 use crate::drive::receiver::{Receiver, ReceiverSettings};
@@ -39,8 +40,10 @@ pub struct BulkParts {
     pub interface: Option<(InterfaceSettings, u16)>,
     /// What is done about a transfer that failed.
     pub recovery: RecoverySettings,
-    /// Initiators that the targets leave out of their enable vectors.
+    /// Initiators that the targets leave out of their enable vectors for this channel.
     pub disabled: Vec<DisabledInitiator>,
+    /// The same for the channel that carries the signalling.
+    pub quick_disabled: Vec<DisabledInitiator>,
 }
 
 /// What the general observations of a channel have no column for.
@@ -222,18 +225,12 @@ impl BulkChannel {
 
     /// What a node tells the arbiter at `now`.
     pub(super) fn configuration(&mut self, now: Time, host: u16) -> NodeConfiguration {
-        let accepted = self.enabled(now);
+        let BulkParts { disabled, quick_disabled, .. } = &self.parts;
         NodeConfiguration {
             requests: self.hosts[usize::from(host)].sender.requests(now),
-            bulk_enable: accepted,
-            quick_enable: accepted,
+            bulk_enable: enable_vector(disabled, now, host),
+            quick_enable: enable_vector(quick_disabled, now, host),
         }
-    }
-
-    /// The initiators that the targets accept at `now`.
-    fn enabled(&self, now: Time) -> u64 {
-        let out = self.parts.disabled.iter().filter(|out| Time::ZERO + out.from <= now);
-        out.fold(u64::MAX, |set, out| set & !(1 << out.host))
     }
 
     pub(super) fn schedule(&mut self) -> &mut GlobalSchedule {

@@ -52,6 +52,7 @@ impl Signalling {
         if let Some(shared) = timing.shared {
             channel.share_links(SharedLinks::new(shared, channel.hosts() as usize));
         }
+        channel.let_targets_disable();
         channel.keep_clear(Calendar {
             slot,
             configuration: timing.configuration,
@@ -216,7 +217,9 @@ impl Signalling {
                 if arrival.damaged || late || packet.slot != Sequence::of(cycle + 1) {
                     bulk.counters.lost_configurations += 1;
                 } else {
-                    bulk.schedule().configure(host.into(), packet.into());
+                    let said = NodeConfiguration::from(packet);
+                    bulk.schedule().configure(host.into(), said);
+                    self.channel.accept_requests(host, said.quick_enable);
                 }
             }
             Said::Grant { host, packet, .. } => {

@@ -10,6 +10,7 @@ use weft_units::{Span, Time};
 
 use super::interface::QuickInterface;
 use crate::drive::carrier::MessageId;
+use crate::drive::cluster::DisabledInitiator;
 use crate::drive::receiver::Receiver;
 
 /// One packet on its way: one transmission of a request, or an acknowledgment.
@@ -94,8 +95,8 @@ pub(super) struct Host {
     pub interface: Option<Box<QuickInterface>>,
     /// What happens to what this host sends; absent on links free of errors.
     pub errors: Option<Errors>,
-    /// From when on the switch refuses its requests.
-    pub disabled_from: Time,
+    /// By whom it is disabled, and from when on: the switch refuses these requests of it.
+    pub disabled: Box<[DisabledInitiator]>,
 }
 
 impl Host {
@@ -112,7 +113,7 @@ impl Host {
             receiver: Receiver::new(None),
             interface: None,
             errors: None,
-            disabled_from: Time::NEVER,
+            disabled: Box::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use weft_fabric::link::Errors;
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::Streams;
 use weft_protocol::retransmit::ControlSettings;
-use weft_units::{Bytes, Time};
+use weft_units::Bytes;
 
 use super::{Host, QuickInterface};
 use crate::drive::faults::Faults;
@@ -56,7 +56,7 @@ impl AdapterParts {
         let random = self.streams.stream(&format!("{}.back_off", self.name), host);
         let initiator = Initiator::new(&self.settings, &self.control, hosts, random);
         let feedback = source.map_or(Feedback::None, Source::feedback);
-        let disabled = self.faults.disabled.iter().find(|own| usize::from(own.host) == host);
+        let disabled = self.faults.disabled.iter().filter(|own| usize::from(own.host) == host);
         let interface = |(settings, buffers): &(InterfaceSettings, u16)| {
             Box::new(QuickInterface::new(settings.build(host as u16, hosts as u16, *buffers)))
         };
@@ -64,7 +64,7 @@ impl AdapterParts {
         own.receiver = Receiver::new(self.faults.receiver.as_ref());
         own.errors = self.errors(host);
         own.interface = self.interface.as_ref().map(interface);
-        own.disabled_from = disabled.map_or(Time::NEVER, |own| Time::ZERO + own.from);
+        own.disabled = disabled.cloned().collect();
         own
     }
 }

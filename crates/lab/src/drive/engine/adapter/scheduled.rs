@@ -121,6 +121,9 @@ pub(super) struct Scheduled {
     upward: Span,
     downward: Span,
     broken: Option<String>,
+    /// The initiators that each target accepts requests from, one bit each, by what the targets
+    /// have said; empty where none says it.
+    accepted: Vec<u64>,
     /// Whether requests go on behind what is inserted into them, on links and in the switch.
     interleaves: bool,
 }
@@ -137,6 +140,24 @@ impl Engine {
     /// Keeps links clear for packets of a schedule from now on.
     pub fn keep_clear(&mut self, calendar: Calendar) {
         self.adapters.scheduled.calendar = Some(calendar);
+    }
+
+    /// Targets say from now on whose requests the switch is to forward to them; every initiator's
+    /// until they do.
+    pub fn let_targets_disable(&mut self) {
+        self.adapters.scheduled.accepted = vec![u64::MAX; self.adapters.hosts.len()];
+    }
+
+    /// A target accepts requests from these initiators only, one bit each (Clint 3.3, the quick
+    /// enable vector).
+    pub fn accept_requests(&mut self, target: u16, initiators: u64) {
+        self.adapters.scheduled.accepted[usize::from(target)] = initiators;
+    }
+
+    /// What a target has said of whose requests it accepts, where targets say it.
+    #[inline]
+    pub(super) fn accepted_by(&self, target: u16) -> Option<u64> {
+        self.adapters.scheduled.accepted.get(usize::from(target)).copied()
     }
 
     /// Sends over links that another channel shares from now on.

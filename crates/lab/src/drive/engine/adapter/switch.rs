@@ -20,14 +20,12 @@ impl Engine {
         (input, output): (u32, u32),
         id: u32,
     ) {
-        let Flight { from, kind, .. } = self.adapters.flights[id as usize];
+        let Flight { from, to, kind, .. } = self.adapters.flights[id as usize];
         if kind == PacketKind::Scheduled {
             return self.pass_of_schedule(now, switch, (input, output), id);
         }
         let is_request = kind == PacketKind::Request;
-        if is_request
-            && self.packets.ways[id as usize].hops == 1
-            && self.adapters.hosts[usize::from(from)].disabled_from <= now
+        if is_request && self.packets.ways[id as usize].hops == 1 && self.is_disabled(now, from, to)
         {
             return self.refuse_disabled(now, id);
         }
@@ -271,6 +269,18 @@ impl Engine {
             self.apply(now, effect);
         }
         self.adapters.effects = effects;
+    }
+
+    /// Whether a target has an initiator disabled: by what it has told the switch, where it does.
+    #[inline]
+    fn is_disabled(&self, now: Time, from: u16, to: u16) -> bool {
+        match self.accepted_by(to) {
+            Some(initiators) => initiators >> from & 1 == 0,
+            None => {
+                let disabled = &self.adapters.hosts[usize::from(from)].disabled;
+                disabled.iter().any(|out| out.is_left_out(now, to))
+            }
+        }
     }
 
     /// The switch does not forward the requests of a disabled initiator (Clint 3.3).
