@@ -12,7 +12,7 @@ use super::{Acknowledged, Line, Loss, Share};
 #[serde(default, deny_unknown_fields)]
 pub struct DctcpSettings {
     /// The gain of alpha, the estimate of the share of bytes that are marked: g, 1/16 if not given
-    /// (section 3.4).
+    /// (section 3.4; also in Linux, `tcp_dctcp.c`, where alpha begins as 1, too).
     pub gain: Share,
     /// With how many packets a flow begins: 10 if not given (RFC 6928).
     pub initial_window: PositiveCount,

@@ -8,12 +8,15 @@ use weft_units::{PositiveCount, Span, Time};
 
 use super::{Acknowledged, Line, Loss, Share};
 
-/// Settings of a window by delay.
+/// Settings of a window by delay. No constant is checked against the text of the paper. What is not given is as
+/// in csg-htsim (`swift.cpp`), whose authors call these values guesses; there, though, the base target is 20 us,
+/// a hop adds 1/6.55 of it, and flow scaling at most five times as much.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwiftSettings {
     /// The delay from a packet to its acknowledgment that is aimed at, before what follows is added.
-    /// Longer than the round trip without load: less would starve all flows. 25 us if not given.
+    /// Longer than the round trip without load: less would starve all flows. 25 us if not
+    /// given.
     #[serde(default = "base_target")]
     pub base_target: Span,
     /// What each switch on the way adds to the target (section 3.2).
@@ -31,14 +34,14 @@ pub struct SwiftSettings {
     /// By what share the window shrinks at the most in a round trip: 0.5.
     #[serde(default = "half")]
     pub most_decrease: Share,
-    /// With how many packets a flow begins; the paper gives no number. 10 if not given, as DCTCP.
+    /// With how many packets a flow begins: 10 if not given, as DCTCP.
     #[serde(default = "ten")]
     pub initial_window: PositiveCount,
     /// The smallest window, in packets: below 1 a packet is sent once in several round trips. 0.001 if
-    /// not given; the paper gives no number.
+    /// not given.
     #[serde(default = "least")]
     pub least_window: Share,
-    /// The largest window, in packets. 10000 if not given; the paper gives no number.
+    /// The largest window, in packets: 10000 if not given.
     #[serde(default = "most")]
     pub most_window: PositiveCount,
 }
@@ -120,7 +123,7 @@ impl SwiftSettings {
 }
 
 /// After so many timeouts without an acknowledgment in between the window is the smallest
-/// (`RETX_RESET_THRESHOLD`; the paper gives no number).
+/// (`RETX_RESET_THRESHOLD`, as in csg-htsim).
 const RESET: u32 = 5;
 
 /// The sender of one flow. Windows are in packets, delays in picoseconds.
