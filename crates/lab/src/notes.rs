@@ -12,7 +12,12 @@ pub fn notes(plan: &Plan) -> Vec<String> {
     let mut notes: Vec<String> = inherited(plan).into_iter().collect();
     for point in &plan.points {
         for (name, channel) in &point.spec.channel {
-            let own = [empty_ports(channel, point.spec.system.hosts), circles(channel)];
+            let has_program = point.spec.running_program().is_some();
+            let own = [
+                empty_ports(channel, point.spec.system.hosts),
+                circles(channel),
+                idle_transport(channel, has_program),
+            ];
             for note in own.into_iter().flatten() {
                 let note = format!("channel {name}: {note}");
                 if !notes.contains(&note) {
@@ -67,6 +72,16 @@ fn empty_ports(channel: &ChannelSettings, hosts: u32) -> Option<String> {
          are empty, and a pattern knows of {hosts} hosts only",
         room - u64::from(hosts)
     ))
+}
+
+/// Messages of programs go by no transport.
+fn idle_transport(channel: &ChannelSettings, has_program: bool) -> Option<String> {
+    let is_idle = has_program && channel.adapter.transport.is_some();
+    is_idle.then(|| {
+        "adapter.transport carries flows; messages of the program are sent at the rate of the link, \
+         and nothing but pauses holds them back"
+            .to_owned()
+    })
 }
 
 /// Buffers that may wait for each other.

@@ -71,7 +71,8 @@ pub(super) fn parts(
     }))
 }
 
-/// Flows and a transport go with each other, and with switches that pass on packets of any size.
+/// Flows need a transport, and switches that pass on packets of any size. A transport carries nothing but
+/// flows; a channel without a workload keeps it for those to come, and a program's messages go without it.
 pub(super) fn refuse_halves(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -79,7 +80,7 @@ pub(super) fn refuse_halves(
 ) -> Result<(), Error> {
     let has_flows = workload.is_some_and(WorkloadSettings::has_flows);
     match &settings.adapter.transport {
-        Some(_) if !has_flows => {
+        Some(_) if workload.is_some() && !has_flows => {
             let accepted =
                 format!("it only with a workload of flows (workload.{name}.source.flows)");
             refuse(name, "adapter.transport", "given", &accepted)
