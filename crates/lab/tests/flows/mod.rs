@@ -5,6 +5,7 @@
 mod laws;
 mod parts;
 mod refusals;
+mod roce;
 mod times;
 
 use weft_kernel::Halt;

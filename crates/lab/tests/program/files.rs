@@ -327,6 +327,10 @@ fn every_interconnect_runs_at_rates_of_today() {
             assert!(!has("today"), "the stacks are fits to one table");
             continue;
         }
+        if system.name == "roce" {
+            assert!(!has("today"), "it is of today as it is");
+            continue;
+        }
         let name = system.name.as_str();
         let one_way = |presets: &[&str]| {
             let presets: Vec<&str> = presets.iter().copied().filter(|own| has(own)).collect();

@@ -1,0 +1,58 @@
+//! What the shipped RoCE system and its experiments say, at a size that a test can run.
+
+use weft_lab::{Options, Outcome, Request, run};
+
+/// Runs a shipped experiment once, for this long.
+fn outcome(experiment: &str, length: &str) -> Outcome {
+    let options = Options { seeds: Some(1), length: Some(length.to_owned()), ..Options::default() };
+    run(&Request::new(experiment, None, &[]), &options, &mut |_, _| true).expect(experiment)
+}
+
+/// A column of the point with these settings.
+fn of(outcome: &Outcome, settings: &[(&str, &str)], column: &str) -> f64 {
+    let points = outcome.table("points");
+    let is_it = |row: &usize| {
+        settings.iter().all(|(key, value)| {
+            points.get(*row, key).is_some_and(|cell| cell.to_string() == *value)
+        })
+    };
+    let row = (0..points.rows()).find(is_it).expect("the point");
+    points.number(row, column).unwrap_or_else(|| panic!("{settings:?} has no {column}"))
+}
+
+/// Flows that share cables with hot traffic and go elsewhere pay for pauses, and DCQCN spares them that; a
+/// class without pauses loses packets in their place.
+#[test]
+fn congestion_spreads_by_pauses_and_dcqcn_ends_it() {
+    let spreading = outcome("roce-spreading", "3 ms");
+    let at =
+        |loss, control, column| of(&spreading, &[("loss", loss), ("control", control)], column);
+    assert!(at("lossless", "none", "class_0_pauses") > 500.0);
+    assert!(at("lossless", "dcqcn", "class_0_pauses") < 100.0);
+    assert_eq!(at("lossless", "none", "class_0_dropped"), 0.0);
+    assert_eq!(at("lossless", "dcqcn", "class_0_dropped"), 0.0);
+    assert!(at("lossy", "none", "class_1_dropped") > 10_000.0);
+    assert_eq!(at("lossy", "none", "class_1_pauses"), 0.0);
+    for loss in ["lossless", "lossy"] {
+        assert_eq!(at(loss, "dcqcn", "victims_flows"), 3.0);
+        let slowdown = at(loss, "dcqcn", "victims_slowdown_mean");
+        assert!((1.0..1.1).contains(&slowdown), "{loss}: {slowdown}");
+    }
+    assert!(at("lossless", "none", "victims_flows") < 3.0);
+}
+
+/// The presets of DCQCN differ in how early they react: the one after firmware pauses far less.
+#[test]
+fn who_reacts_to_an_incast_earlier_pauses_less() {
+    let incast = outcome("roce-incast", "1 ms");
+    let at = |control, column| of(&incast, &[("control", control)], column);
+    for control in ["none", "dcqcn", "dcqcn_firmware", "dctcp", "swift", "hpcc"] {
+        assert_eq!(at(control, "class_0_dropped"), 0.0, "{control}");
+    }
+    for control in ["dctcp", "swift", "hpcc"] {
+        assert_eq!(at(control, "class_0_pauses"), 0.0, "{control}");
+        let (held, bare) = (at(control, "calls_slowdown_p99"), at("none", "calls_slowdown_p99"));
+        assert!(held < 0.5 * bare, "{control}: {held} for {bare}");
+        assert!(at(control, "incast_completion_p50_us") > at("none", "incast_completion_p50_us"));
+    }
+}
