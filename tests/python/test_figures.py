@@ -13,6 +13,7 @@ import pytest
 
 from colours import VISIONS, contrast, difference, luminance, seen_by
 from weft.checks import checks_of, named_in
+from weft.plots.distribution import measured_time
 from weft.plots.overlay import MARK, overlaid
 from weft.plots.request import Request, series_labels, spread
 from weft.report.markup import marked
@@ -516,3 +517,9 @@ def test_curves_over_load_that_coincide_show_both(bulk: weft.Result) -> None:
     assert "dashed: lies on another curve" in drawn["title"]["subtitle"]
     fields = [layer["encoding"].get("strokeDash", {}).get("field") for layer in drawn["layer"]]
     assert fields.count("over") == 1
+
+
+def test_a_distribution_says_whose_times_it_has() -> None:
+    assert measured_time("one_way") == ("one way latency", "packets")
+    assert measured_time("completion") == ("completion time", "flows")
+    assert measured_time("calls_completion") == ("completion time of calls", "flows")

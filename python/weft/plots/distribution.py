@@ -56,7 +56,7 @@ def distribution(result: Result, request: Request) -> Figure | None:
     if drawn.empty:
         return None
     order = list(dict.fromkeys(drawn["series"]))
-    subtitle = f"{plain(kind)} latency; read p99 where a curve crosses 0.01"
+    subtitle = f"{measured_time(kind)[0]}; read p99 where a curve crosses 0.01"
     return Figure(
         name=request.name,
         title=request.title,
@@ -68,6 +68,15 @@ def distribution(result: Result, request: Request) -> Figure | None:
             "layer": [_quantile_rules(), _curves(drawn, order, kind)],
         },
     )
+
+
+def measured_time(kind: str) -> tuple[str, str]:
+    """Say which time a histogram has, and of what: of packets, or of flows of a group."""
+    if kind == "completion":
+        return "completion time", "flows"
+    if kind.endswith("_completion"):
+        return f"completion time of {plain(kind.removesuffix('_completion'))}", "flows"
+    return f"{plain(kind)} latency", "packets"
 
 
 def _tail(bins: pd.DataFrame, label: str) -> pd.DataFrame:
@@ -126,6 +135,7 @@ def _begun_together(tails: list[pd.DataFrame]) -> pd.DataFrame:
 def _curves(drawn: pd.DataFrame, order: list[str], kind: str) -> dict[str, Any]:
     reach = [float(drawn["latency"].min()), float(drawn["latency"].max())]
     least = float(drawn["share"].min())
+    time, whose = measured_time(kind)
     return {
         "data": {"values": records(drawn)},
         "mark": {"type": "line", "interpolate": "step-after"},
@@ -134,14 +144,14 @@ def _curves(drawn: pd.DataFrame, order: list[str], kind: str) -> dict[str, Any]:
                 "field": "latency",
                 "type": "quantitative",
                 "scale": {"type": "log", "nice": False, "domain": reach},
-                "title": f"{plain(kind).capitalize()} latency (µs)",
+                "title": f"{time[:1].upper()}{time[1:]} (µs)",
                 "axis": {"format": "~g", "values": log_ticks(*reach)},
             },
             "y": {
                 "field": "share",
                 "type": "quantitative",
                 "scale": {"type": "log", "nice": False, "domain": [least, 1]},
-                "title": "Share of packets that took longer",
+                "title": f"Share of {whose} that took longer",
                 "axis": {"format": "~g", "values": log_ticks(least, 1)},
             },
             "color": {"field": "series", "type": "nominal", "scale": {"domain": order},
