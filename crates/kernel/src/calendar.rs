@@ -39,8 +39,8 @@ const LEVELS: usize = (u64::BITS - NEAR_DIGIT).div_ceil(FAR_DIGIT) as usize;
 /// Events that stand one after another in memory; a power of two.
 const CHUNK: usize = 8;
 
-/// How many events of the open slot what is scheduled for it later may have to pass, and the room
-/// before them when it is opened.
+/// An event that is scheduled for the open slot is inserted among at most so many earlier ones, which
+/// move one place forward; a slot is opened with as much room before its events.
 const SOON: usize = 16;
 
 /// Future events in order of time, place and item.
@@ -49,12 +49,12 @@ const SOON: usize = 16;
 /// waited at once; nothing is allocated while that number stands.
 #[derive(Clone, Debug)]
 pub struct Calendar {
-    /// The events of the open slot in the order in which they leave, from `head` on. What is before
-    /// has left, or is room for what comes soon.
+    /// The events of the open slot in the order in which they leave, from `head` on. The places before
+    /// are free: [`push_late`](Self::push_late) moves events there.
     open: Vec<u128>,
     head: usize,
-    /// What was scheduled for the open slot after it was opened, and leaves behind too many others
-    /// to find its place among them one by one.
+    /// Events that were scheduled for the open slot after it was opened, and that more than [`SOON`]
+    /// others precede, or for which no place is free.
     late: BinaryHeap<Reverse<u128>>,
     /// The number of the open slot. All events of the wheel are in later ones.
     slot: u64,
@@ -150,8 +150,8 @@ impl Calendar {
 
     // Neither of these two is inlined, so that the short way through `push` saves no registers.
 
-    /// What comes soon after the event that schedules it passes few of those that wait: they make
-    /// room.
+    /// Inserts an event into the open slot. Most are due soon, so that few events precede them; moving
+    /// those forward is cheaper than a heap.
     #[inline(never)]
     fn push_late(&mut self, event: Event) {
         let key = pack(event);

@@ -292,7 +292,7 @@ impl<P: Copy> Window<P> {
         let skipped =
             if self.failed > 0 || self.overtaken || strict { 0 } else { self.unacknowledged };
         let mut fallback = None;
-        // By number: most often the first one that is looked at is chosen.
+        // Indices, not an iterator over the deque: the first entry is nearly always chosen.
         for age in skipped..self.by_age.len() {
             let place = self.by_age[age];
             let held = &self.entries[place as usize].held;
