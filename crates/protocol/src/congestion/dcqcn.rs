@@ -3,7 +3,7 @@
 //! point, a target that answers marked packets with at most one notification in an interval, is
 //! [`Notifier`](crate::transport::Notifier).
 //!
-//! The simulator of the authors, as it is published, is not the paper to the letter: there alpha begins at
+//! The published simulator of the authors (`bobzhuyb/ns3-rdma`) differs from this: there alpha begins at
 //! one half and is updated before it cuts the rate, rounds of increase begin one expiry earlier, and
 //! hyper increase halves its intervals.
 
@@ -13,9 +13,9 @@ use weft_units::{Bytes, PositiveCount, Rate, Span, Time};
 
 use super::{Line, Share};
 
-/// Settings of DCQCN; what is not given is as in figure 14 and section 3.1 of the paper, for links of
-/// 40 Gbit/s, and as in the ns-3 simulator of its authors (`ns3-rdma`, `mix/config.txt` and the defaults of
-/// `qbb-net-device.cc`) where the paper gives no number.
+/// Settings of DCQCN for links of 40 Gbit/s. Defaults were held against the ns-3 simulator of its authors
+/// (`bobzhuyb/ns3-rdma`, `mix/config.txt` and `qbb-net-device.cc`), but for `increase_interval` and
+/// `increase_bytes`, which are those of the paper as HPCC's authors and others quote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DcqcnSettings {

@@ -7,9 +7,8 @@ use weft_units::{Bytes, PositiveCount, Rate, Span, Time};
 
 use super::{Acknowledged, Line, Share};
 
-/// Settings of HPCC; what is not given is as in section 5.1 of the paper. eta and `maxStage` are also the
-/// defaults of the authors' simulator (`rdma-hw.cc`), whose 50 Mbit/s at a round trip of 13 us are 81
-/// bytes of `W_AI`.
+/// Settings of HPCC. eta and `maxStage` are the defaults of the authors' simulator (`rdma-hw.cc`); the 50 Mbit/s
+/// of its `README.md` at the round trip of 13 us of its `run.py` make 81 bytes of `W_AI`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HpccSettings {

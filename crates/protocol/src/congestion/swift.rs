@@ -15,8 +15,7 @@ use super::{Acknowledged, Line, Loss, Share};
 #[serde(deny_unknown_fields)]
 pub struct SwiftSettings {
     /// The delay from a packet to its acknowledgment that is aimed at, before what follows is added.
-    /// Longer than the round trip without load: less would starve all flows. 25 us if not
-    /// given.
+    /// Longer than the round trip without load: less would starve all flows. 25 us if not given.
     #[serde(default = "base_target")]
     pub base_target: Span,
     /// What each switch on the way adds to the target (section 3.2).
