@@ -74,12 +74,12 @@ fn empty_ports(channel: &ChannelSettings, hosts: u32) -> Option<String> {
     ))
 }
 
-/// Messages of programs go by no transport.
+/// Messages of a program do not use the transport of their adapters.
 fn idle_transport(channel: &ChannelSettings, has_program: bool) -> Option<String> {
     let is_idle = has_program && channel.adapter.transport.is_some();
     is_idle.then(|| {
-        "adapter.transport carries flows; messages of the program are sent at the rate of the link, \
-         and nothing but pauses holds them back"
+        "messages of the program do not use adapter.transport, which is for flows: adapters send \
+         them at the rate of the link, and only pauses hold them back"
             .to_owned()
     })
 }

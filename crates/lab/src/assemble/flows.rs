@@ -71,8 +71,9 @@ pub(super) fn parts(
     }))
 }
 
-/// Flows need a transport, and switches that pass on packets of any size. A transport carries nothing but
-/// flows; a channel without a workload keeps it for those to come, and a program's messages go without it.
+/// Refuses flows without a transport, or through switches that pass on packets of one size only, and other
+/// traffic where there is a transport. A channel without a workload may have one: shipped systems do, and
+/// messages of a program do not use it.
 pub(super) fn refuse_halves(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -81,8 +82,7 @@ pub(super) fn refuse_halves(
     let has_flows = workload.is_some_and(WorkloadSettings::has_flows);
     match &settings.adapter.transport {
         Some(_) if workload.is_some() && !has_flows => {
-            let accepted =
-                format!("it only with a workload of flows (workload.{name}.source.flows)");
+            let accepted = format!("a transport only for flows (workload.{name}.source.flows)");
             refuse(name, "adapter.transport", "given", &accepted)
         }
         None if has_flows => {
