@@ -44,10 +44,15 @@ impl ProgramChannel {
         let Some(workload) = workload.filter(|own| offers(own)) else {
             return Ok(ProgramChannel::Alone(driver));
         };
-        if let SourceSettings::Streams(_) = workload.source {
+        let refused = match workload.source {
+            SourceSettings::Streams(_) => Some("streams"),
+            SourceSettings::Flows(_) => Some("flows"),
+            _ => None,
+        };
+        if let Some(value) = refused {
             return Err(Error::Assembly {
                 key: format!("workload.{}.source", site.name),
-                value: "streams".to_owned(),
+                value: value.to_owned(),
                 accepted: "open_loop, greedy, paced, ping_pong or a list beside a program"
                     .to_owned(),
             });

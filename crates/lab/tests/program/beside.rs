@@ -147,10 +147,19 @@ fn a_ping_pong_beside_traffic_runs_on_every_channel_of_every_shipped_system() {
                 )
             };
             let load = format!("[workload.{channel}]\nload = 0.2");
-            // Traffic beside a program's messages is not flows, and a transport carries nothing else.
+            // A transport carries flows alone, and no flows run beside a program.
             if settings.adapter.transport.is_some() {
                 let refused = spec_of(&text(&load)).expect_err(&name).to_string();
-                assert!(refused.contains("only with a workload of flows"), "{refused}");
+                assert!(refused.contains("a transport only for flows"), "{refused}");
+                let flows = format!(
+                    "[workload.{channel}.source.flows]\n\
+                     x = {{ sizes.constant = '1 kB', load = 0.2 }}"
+                );
+                let refused = spec_of(&text(&flows)).expect_err(&name).to_string();
+                assert!(
+                    refused.contains(&format!("workload.{channel}.source = flows")),
+                    "{refused}"
+                );
                 continue;
             }
             let [alone, both] = ["", &load].map(|load| {
