@@ -24,7 +24,8 @@ use weft_protocol::flow::FlowControlSettings;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Bytes, Fraction, PositiveCount, Span};
 
-use crate::drive::cluster::{DisabledInitiator, RecoverySettings, SignallingSettings};
+use crate::drive::cluster::{RecoverySettings, SignallingSettings};
+use crate::drive::faults::DisabledInitiator;
 use crate::drive::interface::InterfaceSettings;
 use crate::drive::receiver::ReceiverSettings;
 use crate::experiment::{Beside, ExperimentSettings, Figure, Published, RunSettings};

@@ -1,9 +1,11 @@
 //! What goes wrong on a channel by intent: damaged packets, hosts that are too slow, initiators
 //! that are disabled.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weft_fabric::link::ErrorSettings;
+use weft_units::{Span, Time};
 
-use super::cluster::DisabledInitiator;
 use super::receiver::ReceiverSettings;
 
 /// What goes wrong on a channel; nothing by default.
@@ -28,4 +30,34 @@ impl Faults {
         }
         (!self.disabled.is_empty()).then_some("disabled")
     }
+}
+
+/// An initiator that targets disable, for example because it is suspected to malfunction
+/// (Clint 3.3): their enable vectors leave it out. Each channel has a vector of its own. Where
+/// signalling is carried, both travel in the configurations of the targets, and count from the
+/// arrival of the next one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DisabledInitiator {
+    /// The host.
+    pub host: u16,
+    /// From when on, counted from the start of the run.
+    #[serde(default)]
+    pub from: Span,
+    /// The targets that disable it; all of them if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<u16>,
+}
+
+impl DisabledInitiator {
+    /// Whether `target` leaves it out at `now`.
+    pub fn is_left_out(&self, now: Time, target: u16) -> bool {
+        Time::ZERO + self.from <= now && (self.by.is_empty() || self.by.contains(&target))
+    }
+}
+
+/// The initiators that `target` accepts at `now`, one bit each: its enable vector.
+pub fn enable_vector(disabled: &[DisabledInitiator], now: Time, target: u16) -> u64 {
+    let out = disabled.iter().filter(|out| out.is_left_out(now, target));
+    out.fold(u64::MAX, |set, out| set & !(1 << out.host))
 }

@@ -10,8 +10,8 @@ use weft_protocol::adapter::TransmissionError;
 use weft_units::{Bytes, Span, Time};
 
 use super::outlet::Outlet;
-use super::settings::enable_vector;
-use super::{BulkPacket, DisabledInitiator, Event, OnError, RecoverySettings, Sender, Timing};
+use super::{BulkPacket, Event, OnError, RecoverySettings, Sender, Timing};
+use crate::drive::faults::{DisabledInitiator, enable_vector};
 use crate::drive::interface::{InterfaceCounters, InterfaceSettings, Letter};
 use crate::drive::receiver::{Receiver, ReceiverSettings};
 use crate::drive::trace::TraceEntry;

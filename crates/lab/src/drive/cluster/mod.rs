@@ -37,9 +37,7 @@ use super::trace::TraceEntry;
 pub use bulk::{BulkChannel, BulkParts, ClusterCounters};
 pub use sender::{BulkPacket, Sender};
 pub(crate) use settings::is_detailed;
-pub use settings::{
-    CarriedSettings, DisabledInitiator, OnError, RecoverySettings, SignallingSettings,
-};
+pub use settings::{CarriedSettings, OnError, RecoverySettings, SignallingSettings};
 pub use signalling::Signalling;
 pub use timing::{CarriedTiming, Timing};
 

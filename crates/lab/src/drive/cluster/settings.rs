@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_fabric::control::Speculation;
 use weft_fabric::link::SharedLinkSettings;
-use weft_units::{Bytes, Limit, Span, Time};
+use weft_units::{Bytes, Limit, Span};
 
 /// How configurations, grants and acknowledgments of a scheduled channel travel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -67,36 +67,6 @@ pub enum OnError {
     SendAgain,
     /// It gives it up.
     GiveUp,
-}
-
-/// An initiator that targets disable, for example because it is suspected to malfunction
-/// (Clint 3.3): their enable vectors leave it out. Each channel has a vector of its own. Where
-/// signalling is carried, both travel in the configurations of the targets, and count from the
-/// arrival of the next one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DisabledInitiator {
-    /// The host.
-    pub host: u16,
-    /// From when on, counted from the start of the run.
-    #[serde(default)]
-    pub from: Span,
-    /// The targets that disable it; all of them if absent.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub by: Vec<u16>,
-}
-
-impl DisabledInitiator {
-    /// Whether `target` leaves it out at `now`.
-    pub fn is_left_out(&self, now: Time, target: u16) -> bool {
-        Time::ZERO + self.from <= now && (self.by.is_empty() || self.by.contains(&target))
-    }
-}
-
-/// The initiators that `target` accepts at `now`, one bit each: its enable vector.
-pub fn enable_vector(disabled: &[DisabledInitiator], now: Time, target: u16) -> u64 {
-    let out = disabled.iter().filter(|out| out.is_left_out(now, target));
-    out.fold(u64::MAX, |set, out| set & !(1 << out.host))
 }
 
 impl Default for RecoverySettings {

@@ -10,7 +10,7 @@ use weft_units::{Span, Time};
 
 use super::interface::QuickInterface;
 use crate::drive::carrier::MessageId;
-use crate::drive::cluster::DisabledInitiator;
+use crate::drive::faults::DisabledInitiator;
 use crate::drive::receiver::Receiver;
 
 /// One packet on its way: one transmission of a request, or an acknowledgment.
