@@ -170,7 +170,7 @@ def show(
 @click.option(
     "--traffic",
     type=click.Path(dir_okay=False),
-    help="Flows, or a trace, as the program: htsim's .cm, a .goal, or HPCC's flow.txt.",
+    help="Flows or a trace as the program: .cm of htsim, .goal, Chakra's .et, HPCC's flow.txt.",
 )
 @_pictures_option
 @_json_option

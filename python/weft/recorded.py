@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from weft import _seam
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from weft._core import Asked
     from weft._seam import Progress
 
-TraceFormat: TypeAlias = Literal["goal", "simgrid", "htsim", "hpcc"]
+TraceFormat: TypeAlias = Literal["goal", "simgrid", "htsim", "hpcc", "chakra"]
 """What a file of a recorded program or of flows is: whose simulator reads it."""
+
+_ENDINGS: dict[str, TraceFormat] = {".cm": "htsim", ".et": "chakra"}
 
 COLLECTIVES = [
     "barrier",
@@ -46,6 +49,9 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     format: TraceFormat | None = None,
     speed: float | None = None,
     topology: str | PathLike[str] | None = None,
+    groups: str | PathLike[str] | None = None,
+    peak: float | None = None,
+    memory: str | None = None,
     channel: str | None = None,
     route: Sequence[Mapping[str, object]] = (),
     placement: Placement = "block",
@@ -58,15 +64,21 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     """Run a recorded program, or a list of flows, on a system.
 
     Args:
-        file: a GOAL text, a time-independent trace of SimGrid, a connection matrix of htsim, or a
-            `flow.txt` of HPCC's simulator.
+        file: a GOAL text, a time-independent trace of SimGrid, a connection matrix of htsim, a
+            `flow.txt` of HPCC's simulator, or a Chakra execution trace: NAME of NAME.0.et,
+            NAME.1.et, ..., or one of these.
         system: a shipped system, a composition file, or a dict with the tables and keys of one.
-        format: what the file is: "goal", "simgrid", "htsim" or "hpcc". If not given, "simgrid"
-            where there is a `speed`, "htsim" if the file ends with .cm, otherwise "goal".
+        format: what the file is: "goal", "simgrid", "htsim", "hpcc" or "chakra". If not given,
+            "simgrid" where there is a `speed`, "htsim" if the file ends with .cm, "chakra" if with
+            .et, otherwise "goal".
         speed: instructions that a processor carries out a second, for "simgrid".
         topology: a file of htsim (.topo) or HPCC (`topology.txt`) whose fabric takes the place of
             the channel's, and its hosts that of the system's. Of a list of "hpcc" it says which
             nodes are switches; without it every node is a host.
+        groups: process groups of "chakra" that no node of it describes, as a JSON file of
+            ASTRA-sim's: {"1": [0, 1]}.
+        peak: operations a second of an accelerator, for nodes of "chakra" without a duration.
+        memory: the rate of its memory, such as "8 Tbit/s", for the same.
         channel: as for `run_program`, like the rest.
         route: see there.
         placement: see there.
@@ -82,7 +94,8 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
 
     spelled = spell_overrides(set or {})
     ways = (route, placement, ranks_per_host)
-    kind = trace_kind(file, format, speed, topology)
+    of_chakra = {"groups": groups and str(groups), "peak": peak, "memory": memory}
+    kind = trace_kind(file, format, speed, topology, of_chakra)
     asked = asked_for(system)
     if topology is not None:
         from weft.topology import fabric_settings  # noqa: PLC0415
@@ -96,17 +109,26 @@ def trace_kind(
     format: TraceFormat | None = None,
     speed: float | None = None,
     topology: str | PathLike[str] | None = None,
+    of_chakra: Mapping[str, object] | None = None,
 ) -> dict[str, dict[str, object]]:
     """Return the table `trace` of a file that would say the same as the arguments of `run_trace`.
 
+    `of_chakra` has those that only "chakra" has; what is None counts as absent.
+
     Raises:
-        ValueError: a speed is given to a format that has none, or "simgrid" has none.
+        ValueError: something is given to a format that has no such thing, or "simgrid" has no
+            speed.
 
     """
     name = str(file)
     if format is None:
-        by_ending: TraceFormat = "htsim" if name.endswith(".cm") else "goal"
+        by_ending: TraceFormat = _ENDINGS.get(Path(name).suffix, "goal")
         format = "simgrid" if speed is not None else by_ending
+    given = {key: value for key, value in (of_chakra or {}).items() if value is not None}
+    if given and format != "chakra":
+        raise ValueError(
+            f"{', '.join(given)}: given for the format chakra, and only there; this is {format}"
+        )
     if (speed is not None) != (format == "simgrid"):
         raise ValueError(
             f"a speed is given for the format simgrid, and only there; this is {format}"
@@ -116,8 +138,10 @@ def trace_kind(
     if format == "hpcc":
         # Trees of htsim number hosts alone.
         numbers_switches = topology is not None and not str(topology).endswith(".topo")
-        given = {"topology": str(topology)} if numbers_switches else {}
-        return {"flows": {"file": name, **given}}
+        nodes = {"topology": str(topology)} if numbers_switches else {}
+        return {"flows": {"file": name, **nodes}}
+    if format == "chakra":
+        return {"chakra": {"file": name, **given}}
     return {"connection_matrix" if format == "htsim" else "goal": {"file": name}}
 
 

@@ -92,7 +92,7 @@ def traffic_settings(traffic: str, topology: str | None) -> list[str]:
     from weft.api import spell_overrides  # noqa: PLC0415
     from weft.recorded import TraceFormat, trace_kind  # noqa: PLC0415
 
-    kinds: dict[str, TraceFormat] = {".cm": "htsim", ".goal": "goal"}
+    kinds: dict[str, TraceFormat] = {".cm": "htsim", ".et": "chakra", ".goal": "goal"}
     kind = trace_kind(traffic, kinds.get(Path(traffic).suffix, "hpcc"), None, topology)
     return spell_overrides({"program.trace": kind})
 

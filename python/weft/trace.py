@@ -73,6 +73,7 @@ def generate(
     "  weft trace run barrier.goal --system clint --channel quick --timeline barrier.json\n"
     "  weft trace run app.trace --speed 1e9 --system my.toml --placement 3,1,2 --json\n"
     "  weft trace run permutation.cm --system my.toml\n"
+    "  weft trace run llama.0.et --system my.toml --peak 1e15 --memory '26 Tbit/s'\n"
     "  weft trace run flow.txt --format hpcc --topology topology.txt --system my.toml\n"
     "  weft trace run app.goal --system my.toml --ranks-per-host 4 --placement cyclic",
 )
@@ -102,7 +103,8 @@ def generate(
     "--format",
     "kind",
     type=click.Choice(get_args(TraceFormat)),
-    help="What FILE is; if absent htsim if it ends with .cm, simgrid with --speed, else goal.",
+    help="What FILE is; if absent by its ending (.cm: htsim, .et: chakra), simgrid with --speed, "
+    "else goal.",
 )
 @click.option(
     "--speed",
@@ -114,6 +116,17 @@ def generate(
     type=click.Path(dir_okay=False),
     help="Fabric and hosts in place of the channel's: htsim's .topo, or HPCC's topology.txt.",
 )
+@click.option(
+    "--groups",
+    type=click.Path(dir_okay=False),
+    help="Process groups that no node of a Chakra trace describes: a JSON file of ASTRA-sim's.",
+)
+@click.option(
+    "--peak",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Operations a second of an accelerator, for nodes of Chakra without a duration.",
+)
+@click.option("--memory", metavar="RATE", help="The rate of its memory, for the same: '8 Tbit/s'.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, help="For what channels draw.")
 @click.option("--picture", type=click.Path(dir_okay=False), help="Space-time: .svg, .png, .json.")
 @click.option(
@@ -135,6 +148,9 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     kind: TraceFormat | None,
     speed: float | None,
     topology: str | None,
+    groups: str | None,
+    peak: float | None,
+    memory: str | None,
     seed: int,
     picture: str | None,
     timeline: str | None,
@@ -143,8 +159,8 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
 ) -> None:
     """Run a recorded program or a list of flows, and say where each rank's time went.
 
-    FILE is a GOAL trace, a time-independent trace of SimGrid, a connection matrix of htsim, or a
-    list of flows of HPCC's simulator.
+    FILE is a GOAL trace, a time-independent trace of SimGrid, a connection matrix of htsim, a list
+    of flows of HPCC's simulator, or a Chakra execution trace: NAME of NAME.0.et, NAME.1.et, ...
     """
     from weft.figure import check_ending  # noqa: PLC0415
     from weft.recorded import trace_kind, trace_of_overrides  # noqa: PLC0415
@@ -152,6 +168,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     from weft.topology import fabric_settings  # noqa: PLC0415
 
     title = f"{Path(file).name} on {Path(system).stem}"
+    of_chakra = {"groups": groups, "peak": peak, "memory": memory}
     with _complaints(), Watch("the run, of which nothing is kept") as watch:
         if picture is not None:
             check_ending(picture)
@@ -160,7 +177,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
         fabric = [] if topology is None else fabric_settings(topology, system, preset, channel)
         try:
             result = trace_of_overrides(
-                trace_kind(file, kind, speed, topology),
+                trace_kind(file, kind, speed, topology, of_chakra),
                 (system, preset, [*settings, *fabric], seed),
                 channel,
                 (rules(route), _places(placement), ranks_per_host),

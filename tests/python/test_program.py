@@ -448,6 +448,39 @@ def test_lists_of_flows_run_as_their_simulators_have_them(star: str, tmp_path: P
     assert "line 2: rank 4 where 0 to 3 are accepted" in told.output
 
 
+def test_a_chakra_trace_runs_by_any_of_its_files(star: str, tmp_path: Path) -> None:
+    def message(*fields: tuple[int, int | bytes]) -> bytes:
+        # Numbers below 128, and texts shorter than that.
+        tagged = (
+            bytes([tag << 3, value]) if isinstance(value, int)
+            else bytes([tag << 3 | 2, len(value)]) + value
+            for tag, value in fields
+        )  # fmt: skip
+        return b"".join(tagged)
+
+    def attribute(name: bytes, value: int) -> tuple[int, bytes]:
+        return 10, message((1, name), (9, value))
+
+    compute = ((1, 1), (3, 4), attribute(b"num_ops", 60), attribute(b"tensor_size", 100))
+    send = ((1, 2), (3, 5), (5, b"\x01"), attribute(b"comm_dst", 1), attribute(b"comm_size", 64))
+    receive = ((1, 1), (3, 6), attribute(b"comm_src", 0), attribute(b"comm_size", 64))
+    for rank, nodes in enumerate([(compute, send), (receive,)]):
+        messages = [message((1, b"0.0.4")), *(message(*node) for node in nodes)]
+        framed = b"".join(bytes([len(one)]) + one for one in messages)
+        (tmp_path / f"two.{rank}.et").write_bytes(framed)
+    file = tmp_path / "two.0.et"
+    result = weft.run_trace(file, star, peak=2e7)
+    assert result.time_us == pytest.approx(3 + WAY), "60 operations at 20 a microsecond"
+    arguments = ["trace", "run", str(tmp_path / "two.1.et"), "--system", star, "--json"]
+    both = ["--peak", "2e7", "--memory", "0.16 Gbit/s"]
+    shown = json.loads(CliRunner().invoke(main, [*arguments, *both]).output)
+    assert shown["time_us"] == pytest.approx(5 + WAY), "100 bytes at 20 a microsecond"
+    told = CliRunner().invoke(main, arguments)
+    assert "two.0.et: node 1: num_ops = 60 and no duration" in told.output
+    told = CliRunner().invoke(main, [*arguments, "--format", "goal", "--peak", "1"])
+    assert "peak: given for the format chakra" in told.output
+
+
 def test_a_format_takes_only_what_it_has(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a speed is given for the format simgrid"):
         weft.run_trace(tmp_path / "a.goal", "clint", format="goal", speed=1e9)

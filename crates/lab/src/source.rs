@@ -152,12 +152,14 @@ fn lay(mut tree: Tree, name: &str, folder: Option<&Path>, depth: usize) -> Resul
 }
 
 /// Where the name of a file stands in a specification.
-const FILES: [&str; 5] = [
+const FILES: [&str; 7] = [
     ".trace.goal.file",
     ".trace.time_independent.file",
     ".trace.connection_matrix.file",
     ".trace.flows.file",
     ".trace.flows.topology",
+    ".trace.chakra.file",
+    ".trace.chakra.groups",
 ];
 
 /// Makes the names of files whole, so that they mean the same from another folder: those of results

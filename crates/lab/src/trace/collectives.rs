@@ -28,7 +28,7 @@ use weft_units::Bytes;
 use super::schedule::{Action, Operation, Schedule};
 
 /// A collective operation and its algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Collective {
     /// Everybody waits for everybody: dissemination.

@@ -5,6 +5,11 @@ fn place(line: u32) -> String {
     if line > 0 { format!("line {line}: ") } else { String::new() }
 }
 
+/// The name of a node, if it has one.
+fn called(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!(" (`{name}`)") }
+}
+
 /// Why a trace cannot be run, with the line that is to blame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
@@ -151,6 +156,16 @@ pub enum TraceError {
         count: usize,
         /// How many would be right.
         accepted: String,
+    },
+    /// A node of a Chakra trace.
+    #[error("node {id}{}: {why}", called(name))]
+    Node {
+        /// Its number in the file.
+        id: u64,
+        /// Its name in the file.
+        name: String,
+        /// What is wrong with it, and what is accepted.
+        why: String,
     },
     /// Something in a file.
     #[error("{file}: {error}")]

@@ -1,7 +1,8 @@
 //! Recorded and generated programs: what each rank sends, receives and computes, and what waits for
-//! what. [`goal`], [`independent`] and [`flows`] read them, [`collectives`] makes them, [`play`] runs
+//! what. [`goal`], [`independent`], [`chakra`] and [`flows`] read them, [`collectives`] makes them, [`play`] runs
 //! them on the channels of any system.
 
+pub mod chakra;
 pub mod collectives;
 mod error;
 pub mod flows;

@@ -7,14 +7,14 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use weft_units::{Bytes, PositiveCount};
+use weft_units::{Bytes, PositiveCount, Rate};
 
 use super::collectives::{Collective, Payload};
 use super::error::TraceError;
 use super::flows::hpcc::Nodes;
 use super::flows::{connection_matrix, hpcc};
 use super::schedule::{LARGEST, Schedule};
-use super::{goal, independent};
+use super::{chakra, goal, independent};
 
 /// A recorded program, or a collective operation by one of its algorithms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +47,22 @@ pub enum TraceSettings {
         /// is a host.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         topology: Option<String>,
+    },
+    /// A Chakra execution trace, a file a rank.
+    Chakra {
+        /// `NAME` of `NAME.0.et`, `NAME.1.et`, ..., or one of these files, as of a GOAL text.
+        file: String,
+        /// A file of process groups as ASTRA-sim has it, such as `{"1": [0, 1]}`, for groups that
+        /// no node of the trace describes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        groups: Option<String>,
+        /// Operations of an accelerator a second, for nodes that have operations and no time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("x-unit" = "1/s"))]
+        peak: Option<f64>,
+        /// The rate of its memory, for nodes that have bytes and no time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        memory: Option<Rate>,
     },
     /// A collective operation of all ranks.
     Collective {
@@ -82,28 +98,33 @@ impl TraceSettings {
 
     /// What a run depends on besides the settings: the SHA-256 of the files, if there are any.
     pub fn digest(&self) -> Result<Option<String>, TraceError> {
-        let files = self.files();
+        let files = self.files()?;
         if files.is_empty() {
             return Ok(None);
         }
         let mut digest = Sha256::new();
-        for file in files {
+        for file in &files {
             let copied = std::io::copy(&mut open(file)?, &mut digest);
             copied.map_err(|error| TraceError::Unreadable(format!("{file}: {error}")))?;
         }
         Ok(Some(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    fn files(&self) -> Vec<&String> {
-        match self {
+    fn files(&self) -> Result<Vec<String>, TraceError> {
+        Ok(match self {
             TraceSettings::Goal { file }
             | TraceSettings::TimeIndependent { file, .. }
-            | TraceSettings::ConnectionMatrix { file } => vec![file],
+            | TraceSettings::ConnectionMatrix { file } => vec![file.clone()],
             TraceSettings::Flows { file, topology } => {
-                std::iter::once(file).chain(topology).collect()
+                std::iter::once(file).chain(topology).cloned().collect()
+            }
+            TraceSettings::Chakra { file, groups, .. } => {
+                let all = chakra::files(file)?;
+                let names = all.iter().map(|path| path.display().to_string());
+                names.chain(groups.clone()).collect()
             }
             TraceSettings::Collective { .. } => Vec::new(),
-        }
+        })
     }
 
     /// The settings whatever the files are called.
@@ -115,6 +136,10 @@ impl TraceSettings {
             TraceSettings::Flows { file, topology } => {
                 file.clear();
                 topology.iter_mut().for_each(String::clear);
+            }
+            TraceSettings::Chakra { file, groups, .. } => {
+                file.clear();
+                groups.iter_mut().for_each(String::clear);
             }
             TraceSettings::Collective { .. } => {}
         }
@@ -149,6 +174,12 @@ impl TraceSettings {
                     }
                 };
                 hpcc::read(open(file)?, &nodes).map_err(|error| inside(file, error))
+            }
+            TraceSettings::Chakra { file, groups, peak, memory } => {
+                let files = chakra::files(file)?;
+                check_ranks(files.len(), ranks)?;
+                let roofline = chakra::Roofline { peak: *peak, memory: *memory };
+                chakra::read(&files, groups.as_deref().map(Path::new), roofline)
             }
             TraceSettings::Collective { operation, size, sizes, root, rounds } => {
                 check_payload(*operation, ranks, sizes, *root)?;
