@@ -1,5 +1,6 @@
 //! Completion times by hand, to the picosecond.
 
+use weft_fabric::measure::Stage;
 use weft_units::Span;
 
 use super::{Channel, completions, count};
@@ -109,4 +110,25 @@ fn a_run_has_the_same_bytes_again() {
     let [one, other] =
         [own.run(), own.run()].map(|run| serde_json::to_string(&run).expect("written"));
     assert!(one == other && one.contains("completion"));
+}
+
+/// One packet of 80 ns between leaves, over four cables of 10 ns and three switches of 300 ns. With cables
+/// of 20 ns between switches each cable is counted by itself; with cables of one kind the stages follow from the
+/// number of switches, and nothing is left for a wait.
+#[test]
+fn the_budget_of_a_packet_alone_has_no_wait() {
+    let stages = [Stage::Transmission, Stage::Wire, Stage::Switch, Stage::SwitchWait];
+    for (links, wire) in [("", 40_000), (", links = [{}, { length = '4 m' }]", 60_000)] {
+        for (forwarding, times) in [("cut_through", 1), ("store_and_forward", 4)] {
+            let fabric = format!(
+                "fabric.leaf_spine = {{ hosts_per_leaf = 2, spines = 2, leaves = 2{links} }}"
+            );
+            let switch = format!("memory = '1 MB', forwarding = '{forwarding}'");
+            let workload = "x.list = [{ from = 1, to = 2, size = '950 B' }]";
+            let run = Channel { fabric: &fabric, switch: &switch, workload, ..Channel::default() };
+            let run = run.run();
+            let spent = stages.map(|stage| run.observations.budget.sum_ps(stage));
+            assert_eq!(spent, [80_000 * times, wire, 900_000, 0], "{links} {forwarding}");
+        }
+    }
 }
