@@ -74,6 +74,10 @@ const MEANINGS: &[(&str, &str)] = &[
     ("flows", "flows that came to an end, of those that began since records did"),
     ("unfinished_flows", "flows that had not come to an end when the run did"),
     ("completion_", "beginning of a flow to its last byte at the target"),
+    (
+        "acknowledged_",
+        "beginning of a flow until its initiator knows that all of it is with its target",
+    ),
     ("alone_", "what the flow takes alone on the same way"),
     ("slowdown_", "completion time over that of the flow alone on the same way, not below 1"),
     ("sent_packets", "packets of flows that were sent, again or not"),
@@ -83,6 +87,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("marked_packets", "packets of flows that came with a mark"),
     ("congestion_notifications", "notifications of congestion that reached a sender"),
     ("gaps", "losses that a sender learned of by what came after them"),
+    ("cut_packets", "packets that came as headers, as switches had cut their payload off"),
     ("timeouts", "losses that a sender learned of by its timer"),
     ("way", "the switches that the stream passes, in order"),
     ("link_load", "share of the time in which the direction of the cable was busy"),
@@ -168,6 +173,7 @@ const MEANINGS: &[(&str, &str)] = &[
 const MEANINGS_OF_GROUPS: &[(&str, &str)] = &[
     ("_flows", "flows of the group that came to an end"),
     ("_completion_", "flows of the group: beginning to the last byte at the target"),
+    ("_acknowledged_", "flows of the group: beginning until the initiator knows of their end"),
     ("_alone_", "flows of the group: what they take alone on the same ways"),
     ("_slowdown_", "flows of the group: completion time over that of the flow alone, not below 1"),
 ];

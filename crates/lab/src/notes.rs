@@ -12,12 +12,7 @@ pub fn notes(plan: &Plan) -> Vec<String> {
     let mut notes: Vec<String> = inherited(plan).into_iter().collect();
     for point in &plan.points {
         for (name, channel) in &point.spec.channel {
-            let has_program = point.spec.running_program().is_some();
-            let own = [
-                empty_ports(channel, point.spec.system.hosts),
-                circles(channel),
-                idle_transport(channel, has_program),
-            ];
+            let own = [empty_ports(channel, point.spec.system.hosts), circles(channel)];
             for note in own.into_iter().flatten() {
                 let note = format!("channel {name}: {note}");
                 if !notes.contains(&note) {
@@ -72,16 +67,6 @@ fn empty_ports(channel: &ChannelSettings, hosts: u32) -> Option<String> {
          are empty, and a pattern knows of {hosts} hosts only",
         room - u64::from(hosts)
     ))
-}
-
-/// Messages of a program do not use the transport of their adapters.
-fn idle_transport(channel: &ChannelSettings, has_program: bool) -> Option<String> {
-    let is_idle = has_program && channel.adapter.transport.is_some();
-    is_idle.then(|| {
-        "messages of the program do not use adapter.transport, which is for flows: adapters send \
-         them at the rate of the link, and only pauses hold them back"
-            .to_owned()
-    })
 }
 
 /// Buffers that may wait for each other.

@@ -19,6 +19,7 @@ pub mod retransmit;
 pub mod ring;
 pub mod sci_address;
 pub mod sockets;
+pub mod spraying;
 pub mod sync;
 pub mod transport;
 pub mod turns;

@@ -255,12 +255,14 @@ impl Routes {
     }
 
     /// The same of a packet of a flow: where the packets of a connection take one way, each flow is a
-    /// connection of its own, as where switches hash the ports of transports (ECMP).
+    /// connection of its own, as where switches hash the ports of transports (ECMP); and each value of
+    /// `spray`, by which an initiator sprays its packets, another one.
     #[inline]
-    pub fn depart_flow(&mut self, from: u32, to: u32, flow: u32) -> Heading {
+    pub fn depart_flow(&mut self, from: u32, to: u32, (flow, spray): (u32, u16)) -> Heading {
         match self.rule {
             Rule::Connection { key } => {
-                let own = mix(connection(from, to)) ^ mix(!u64::from(flow));
+                let name = u64::from(flow) | u64::from(spray) << 32;
+                let own = mix(connection(from, to)) ^ mix(!name);
                 Heading::new(mix(key ^ own) as u32)
             }
             _ => self.depart(from, to),

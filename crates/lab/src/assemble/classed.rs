@@ -67,7 +67,8 @@ pub(super) fn parts(
         .iter_mut()
         .flatten()
         .for_each(|own| own.classes.resize(classes, ClassSettings::default()));
-    if settings.carries_messages(workload) || workload.is_none() {
+    let is_of_messages = settings.carries_messages(workload) || workload.is_none();
+    if is_of_messages && !flows::carries_messages(settings, workload) {
         refuse_loss(&listed, class)?;
     }
     for class in 0..classes {
@@ -282,8 +283,8 @@ fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
         "shared_buffer.classes",
         &format!("{class} without pfc"),
         &format!(
-            "pfc in class {class} where packets are those of messages: of what a switch drops nobody \
-             sends anything again"
+            "pfc in class {class} where packets are those of messages, or a transport (adapter.transport): of \
+             what a switch drops nobody sends anything again"
         ),
     )
 }

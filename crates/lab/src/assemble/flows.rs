@@ -1,9 +1,10 @@
 //! Hosts that send flows: what their adapters need, and what the switches have to do for them.
 
-use weft_fabric::fabric::Wiring;
+use weft_fabric::fabric::{RoutesSettings, Wiring};
 use weft_fabric::switch::shared_buffer::MOST_CLASSES;
 use weft_fabric::workload::{FlowList, WorkloadSettings};
 use weft_protocol::congestion::CongestionControlSettings;
+use weft_protocol::transport::LossRecovery;
 
 use super::engine::Kind;
 use super::{Site, engine, refuse};
@@ -14,6 +15,19 @@ use crate::error::{ABSENT, Error};
 /// What flows need of switches.
 const NEEDED: &str = "shared_buffer, alone or beside output_queued, where the workload is flows: their \
                       packets have sizes of their own";
+
+/// Whether what hosts hand over is flows, or messages, which are flows where there is a transport.
+fn sends(workload: Option<&WorkloadSettings>) -> bool {
+    workload.is_none_or(WorkloadSettings::has_flows)
+}
+
+/// Whether messages of programs go by a transport, which sends again what is lost.
+pub(super) fn carries_messages(
+    settings: &ChannelSettings,
+    workload: Option<&WorkloadSettings>,
+) -> bool {
+    workload.is_none() && settings.adapter.transport.is_some()
+}
 
 /// Whether switches write into packets what they know.
 pub(super) fn needs_telemetry(settings: &ChannelSettings) -> bool {
@@ -27,12 +41,14 @@ pub(super) fn highest_class(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
 ) -> Option<u8> {
-    let own = workload?.highest_class_of_flows()?;
     let said = settings.adapter.transport.as_ref().map_or(0, |own| own.acknowledgment_class);
-    Some(own.max(said))
+    match workload {
+        Some(own) => Some(own.highest_class_of_flows()?.max(said)),
+        None => settings.adapter.transport.as_ref().map(|_| said),
+    }
 }
 
-/// What the hosts of a channel have that send flows; `None` where there are none.
+/// What the hosts of a channel have that send flows, or messages by a transport; `None` where they do neither.
 pub(super) fn parts(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -40,8 +56,7 @@ pub(super) fn parts(
     site: Site<'_>,
 ) -> Result<Option<FlowParts>, Error> {
     let name = site.name;
-    let workload = workload.filter(|own| own.has_flows());
-    let (Some(workload), Some(transport)) = (workload, &settings.adapter.transport) else {
+    let Some(transport) = settings.adapter.transport.as_ref().filter(|_| sends(workload)) else {
         return Ok(None);
     };
     let Some(classed) = classed else {
@@ -56,9 +71,19 @@ pub(super) fn parts(
             ("adapter.transport.acknowledgment_class", transport.acknowledgment_class);
         refuse(name, key, &value.to_string(), &format!("a class in 0..={}", MOST_CLASSES - 1))?;
     }
-    let list = workload.flows(&settings.facts(site), site.streams, site.until)?;
-    refuse_deafness(settings, (kinds, &list), name)?;
-    refuse_trimming(kinds, name)?;
+    refuse_two_sprays(settings, name)?;
+    let list = match workload {
+        Some(own) => own.flows(&settings.facts(site), site.streams, site.until)?,
+        None => FlowList { groups: Vec::new(), flows: Vec::new() },
+    };
+    let classes = match workload {
+        Some(_) => list.flows.iter().map(|flow| flow.class).collect(),
+        None => vec![classed.class],
+    };
+    refuse_deafness(settings, (kinds, classes), name)?;
+    if transport.reliability == LossRecovery::GoBackN {
+        refuse_trimming(kinds, name)?;
+    }
     let links = wiring.links(&settings.link);
     let rate = |host| links[wiring.link_of(wiring.host_port(host))].rate;
     Ok(Some(FlowParts {
@@ -68,12 +93,13 @@ pub(super) fn parts(
         overhead: settings.overhead(),
         rates: (0..wiring.hosts()).map(rate).collect(),
         classes: classed.classes,
+        class: classed.class,
+        key: site.streams.stream(&format!("{name}.spraying"), 0).bits(),
     }))
 }
 
 /// Refuses flows without a transport, or through switches that pass on packets of one size only, and other
-/// traffic where there is a transport. A channel without a workload may have one: shipped systems do, and
-/// messages of a program do not use it.
+/// traffic of packets where there is a transport. Messages are flows there.
 pub(super) fn refuse_halves(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -81,8 +107,11 @@ pub(super) fn refuse_halves(
 ) -> Result<(), Error> {
     let has_flows = workload.is_some_and(WorkloadSettings::has_flows);
     match &settings.adapter.transport {
-        Some(_) if workload.is_some() && !has_flows => {
-            let accepted = format!("a transport only for flows (workload.{name}.source.flows)");
+        Some(_) if !sends(workload) && !settings.carries_messages(workload) => {
+            let accepted = format!(
+                "a transport only for flows (workload.{name}.source.flows) and messages \
+                 (workload.{name}.message, programs)"
+            );
             refuse(name, "adapter.transport", "given", &accepted)
         }
         None if has_flows => {
@@ -95,7 +124,22 @@ pub(super) fn refuse_halves(
     }
 }
 
-/// No transport asks for what was cut off a packet.
+/// A flow is sprayed by its initiator or by switches.
+fn refuse_two_sprays(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    let spraying = settings.adapter.transport.as_ref().and_then(|own| own.spraying);
+    match (&settings.routes, spraying) {
+        (Some(RoutesSettings::PerPacket(_)), Some(own)) => {
+            let accepted = format!(
+                "it only with channel.{name}.routes.per_connection, or without routes: where each packet has a \
+                 way of its own its value decides nothing"
+            );
+            refuse(name, "adapter.transport.spraying.values", &own.values.to_string(), &accepted)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Go-back-N does not ask for what was cut off a packet.
 fn refuse_trimming(kinds: &[Kind<'_>], name: &str) -> Result<(), Error> {
     let classes = kinds.iter().filter_map(|kind| match kind {
         Kind::Buffer(own) => Some(&own.classes),
@@ -105,15 +149,15 @@ fn refuse_trimming(kinds: &[Kind<'_>], name: &str) -> Result<(), Error> {
         return Ok(());
     };
     let key = format!("switch.shared_buffer.classes.{class}.trim");
-    let accepted = "it only where the workload is no flows: their transports do not hear of a packet \
-                    that was cut, and learn of it as of one that was dropped";
+    let accepted = "it only where a transport asks for the packet that was cut \
+                    (adapter.transport.reliability = 'selective_repeat'): go_back_n asks for all behind it";
     refuse(name, &key, "given", accepted)
 }
 
 /// Who slows down by marks needs a switch that makes them.
 fn refuse_deafness(
     settings: &ChannelSettings,
-    (kinds, list): (&[Kind<'_>], &FlowList),
+    (kinds, mut classes): (&[Kind<'_>], Vec<u8>),
     name: &str,
 ) -> Result<(), Error> {
     let control =
@@ -127,7 +171,6 @@ fn refuse_deafness(
             _ => false,
         })
     };
-    let mut classes: Vec<u8> = list.flows.iter().map(|flow| flow.class).collect();
     classes.sort_unstable();
     classes.dedup();
     let Some(class) = classes.into_iter().find(|class| !marks(*class)) else { return Ok(()) };

@@ -12,6 +12,7 @@ use crate::table::Table;
 #[derive(Default)]
 struct Pool {
     completion: Recorder,
+    acknowledged: Recorder,
     alone: Recorder,
     slowdown: Recorder,
 }
@@ -24,6 +25,7 @@ impl Pool {
         };
         for bin in report.bins.iter().filter(is_of) {
             self.completion.merge(&bin.completion);
+            self.acknowledged.merge(&bin.acknowledged);
             self.alone.merge(&bin.alone);
             self.slowdown.merge(&bin.slowdown);
         }
@@ -40,6 +42,12 @@ impl Pool {
             let value = completion.quantile(share).map(|own| own.as_us());
             columns.push((format!("completion_{name}_us"), value));
         }
+        let acknowledged = &self.acknowledged;
+        let as_us = |own: Option<weft_units::Span>| own.map(|own| own.as_us());
+        columns.push(("acknowledged_min_us".to_owned(), as_us(acknowledged.min())));
+        let mean = acknowledged.mean_ps().map(|mean| mean * 1e-6);
+        columns.push(("acknowledged_mean_us".to_owned(), mean));
+        columns.push(("acknowledged_max_us".to_owned(), as_us(acknowledged.max())));
         let alone = self.alone.mean_ps().map(|mean| mean * 1e-6);
         columns.push(("alone_mean_us".to_owned(), alone));
         let mean = slowdown.mean_ps().map(|mean| mean / MILLIONTHS);

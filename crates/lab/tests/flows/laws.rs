@@ -165,3 +165,38 @@ fn hpcc_uses_links_as_far_as_it_aims_and_leaves_them_no_queue() {
         assert!(mean < 250.0 * f64::from(senders), "{senders}: {mean}");
     }
 }
+
+/// Windows shrink only when they are marked beyond the target, three quarters of 12.7 us or 119 kB of queue;
+/// unmarked ones grow everywhere. Where everything is marked from there on the queue stands at the target. Where
+/// marks become certain at 200 kB only, it stands where they balance the growth, a little above.
+#[test]
+fn nscc_keeps_its_queue_at_its_target() {
+    let target = 0.75 * 12_700.0 * 12.5;
+    for (senders, kmax, bounds) in [
+        (2, "120 kB", (0.98, 1.02)),
+        (8, "120 kB", (0.98, 1.02)),
+        (2, "200 kB", (1.05, 1.25)),
+        (8, "200 kB", (1.05, 1.25)),
+    ] {
+        let switch = format!(
+            "memory = '20 MB', classes.0 = {{ limit.bytes = '250 kB', trim = {{ header = '64 B', class = 1 }}, \
+             ecn = {{ at = 'enqueue', law.red = {{ kmin = '70 kB', kmax = '{kmax}', pmax = 1.0 }} }} }}, \
+             classes.1.schedule = 'strict'"
+        );
+        let own = Channel {
+            hosts: senders + 1,
+            switch: &switch,
+            transport: "reliability = 'selective_repeat'\nreordering = 1000\nacknowledgment_class = 1\n\
+                        congestion_control.nscc = { base_round_trip = '12.7 us' }",
+            workload: &long_flows(senders),
+            run: "length = '20 ms'\nsample = '2 us'\nregime.skip = '5 ms'",
+            ..Channel::default()
+        };
+        let run = super::run(&own.text().replace("length = '2 m'", "length = '600 m'"), 1);
+        let (jain, bits) = fairness_and_use(&run);
+        assert!(jain > 0.99, "{senders} {kmax}: {jain}");
+        assert!(bits > 0.999 * 95e9, "{senders} {kmax}: {bits}");
+        let share = queue(&run).0 / target;
+        assert!((bounds.0..bounds.1).contains(&share), "{senders} {kmax}: {share}");
+    }
+}

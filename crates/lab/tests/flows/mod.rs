@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod laws;
+mod messages;
 mod parts;
 mod refusals;
 mod roce;
@@ -54,10 +55,7 @@ impl Channel<'_> {
     }
 
     fn run_with(&self, seed: u64) -> ChannelRun {
-        let text = self.text();
-        let plan = Plan::new(&Request::of_text("c.toml", &text)).expect(&text);
-        let runs = simulate(&plan.points[0].spec, seed, &Halt::new()).expect(&text);
-        runs.into_iter().next().expect("the channel")
+        run(&self.text(), seed)
     }
 
     fn run(&self) -> ChannelRun {
@@ -68,6 +66,13 @@ impl Channel<'_> {
     fn refusal(&self) -> String {
         refusal(&self.text())
     }
+}
+
+/// The channel of a file, run with a seed.
+fn run(text: &str, seed: u64) -> ChannelRun {
+    let plan = Plan::new(&Request::of_text("c.toml", text)).expect(text);
+    let runs = simulate(&plan.points[0].spec, seed, &Halt::new()).expect(text);
+    runs.into_iter().next().expect("the channel")
 }
 
 /// Why a file is refused, before it is run or then.

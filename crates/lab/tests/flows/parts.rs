@@ -70,6 +70,8 @@ fn channel(text: &str, seed: u64) -> Engine {
         overhead: Bytes(50),
         rates: vec![parts.link.rate; HOSTS as usize],
         classes: classes.len(),
+        key: seed,
+        class: 0,
     };
     Engine::new(EngineParts {
         switches: (0..wiring.switches()).map(of_graph).collect(),
@@ -103,24 +105,41 @@ fn shown(mut engine: Engine) -> (String, usize) {
 
 #[test]
 fn any_division_shows_the_same_flows() {
-    let controls = ["dcqcn = {}", "dctcp = {}", "swift = {}", "hpcc.base_round_trip = '4 us'"];
+    let controls = [
+        "dcqcn = {}",
+        "dctcp = {}",
+        "swift = {}",
+        "hpcc.base_round_trip = '4 us'",
+        "nscc.base_round_trip = '4 us'",
+    ];
     let routes = ["per_connection = 'hashed'", "per_packet = 'random'"];
     for (number, control) in (0_u64..).zip(controls) {
-        for (reliability, routes) in [("go_back_n", routes[0]), ("selective_repeat", routes[1])] {
+        let cut = "reliability = 'selective_repeat', acknowledged_after = '4 kB', \
+                   spraying = { values = 16, by = 'mixed' }";
+        let ways = [
+            ("reliability = 'go_back_n'", routes[0]),
+            ("reliability = 'selective_repeat'", routes[1]),
+            (cut, routes[0]),
+        ];
+        for (reliability, routes) in ways {
+            let trim = match reliability == cut {
+                true => "limit.bytes = '6 kB', trim = { header = '64 B', class = 1 }, ",
+                false => "",
+            };
             // So little memory that some packets are lost.
             let text = format!(
                 "fabric.leaf_spine = {{ hosts_per_leaf = 4, leaves = 3, spines = 2 }}\n\
                  routes.{routes}\n\
                  link = {{ rate = '100 Gbit/s', length = '20 m', delay_per_metre = '5 ns' }}\n\
-                 switch = {{ latency = '300 ns', memory = '60 kB', classes.0.ecn = {{ at = 'enqueue', \
-                 law.red = {{ kmin = '5 kB', kmax = '20 kB', pmax = 0.5 }} }} }}\n\
-                 transport = {{ acknowledgment = '64 B', timeout = '50 us', reliability = \
-                 '{reliability}', congestion_control.{control} }}\n\
+                 switch = {{ latency = '300 ns', memory = '60 kB', classes.0 = {{ {trim}ecn = {{ at = \
+                 'enqueue', law.red = {{ kmin = '5 kB', kmax = '20 kB', pmax = 0.5 }} }} }} }}\n\
+                 transport = {{ acknowledgment = '64 B', timeout = '50 us', {reliability}, congestion_control.{control} }}\n\
                  workload.source.flows = {{ a = {{ load = 0.3, sizes = 'ali_storage_2019' }}, b = {{ \
                  load = 0.1, sizes.constant = '20 kB', incast.senders = 6 }} }}\n"
             );
             let (whole, delivered) = shown(channel(&text, number));
             assert!(delivered > 1_000, "{delivered} packets: {text}");
+            assert_eq!(whole.contains("\"cut_packets\",0.0"), trim.is_empty(), "{text}");
             for part in [[0, 1, 2, 0, 1], [0, 0, 1, 1, 0], [4, 3, 2, 1, 0]] {
                 let mut divided = channel(&text, number);
                 divided.cut(&part);

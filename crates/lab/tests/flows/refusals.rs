@@ -39,7 +39,7 @@ fn flows_and_a_transport_go_with_each_other() {
 }
 
 #[test]
-fn packets_of_flows_are_not_trimmed() {
+fn go_back_n_asks_for_no_packet_that_was_cut() {
     let switch = "memory = '1 MB', classes.0.trim = { header = '64 B', class = 1 }";
     let said = Channel { switch, workload: ONE, ..Channel::default() }.refusal();
     assert!(said.contains("channel.c.switch.shared_buffer.classes.0.trim"), "{said}");

@@ -99,6 +99,30 @@ fn what_is_lost_is_sent_again_and_everything_is_accounted_for() {
     assert!(unneeded[0] > 2.0 * unneeded[1], "{unneeded:?}");
 }
 
+/// The queue to host 1 has room for one of two packets that come at once. The other one goes on as 64 bytes,
+/// ahead of which the first one takes until 390 ns: its last byte is there at 405.12 ns. The refusal starts
+/// then, behind the acknowledgment of the first, and is there 5.12 + 320 ns later; what starts at 730.24 ns
+/// takes 400 ns.
+#[test]
+fn a_packet_that_was_cut_is_refused_and_sent_again() {
+    let own = Channel {
+        switch: "memory = '1 MB', classes.0 = { limit.bytes = '1500 B', trim = { header = '64 B', class = 1 } }, \
+                 classes.1.schedule = 'strict'",
+        transport: "reliability = 'selective_repeat'\nacknowledgment_class = 1",
+        workload: "x.list = [{ from = 2, to = 1, size = '950 B' }]\n\
+                   y.list = [{ from = 3, to = 1, size = '950 B' }]",
+        ..Channel::default()
+    };
+    let run = own.run();
+    let took: Vec<Span> = completions(&run).into_iter().map(|own| own.0).collect();
+    assert_eq!(took, [Span(400_000), Span(1_130_240)]);
+    // The initiator knows another 325.12 ns later.
+    let bins = &run.flows.as_ref().expect("flows").bins;
+    let known: Vec<Option<Span>> = bins.iter().map(|bin| bin.acknowledged.max()).collect();
+    assert_eq!(known, [Some(Span(725_120)), Some(Span(1_455_360))]);
+    assert_eq!(["cut_packets", "retransmitted_packets"].map(|name| count(&run, name)), [1.0, 1.0]);
+}
+
 #[test]
 fn a_run_has_the_same_bytes_again() {
     let own = Channel {

@@ -108,7 +108,7 @@ pub struct Dcqcn {
 impl Dcqcn {
     /// A flow begins at the rate of the link, with alpha 1.
     pub fn new(settings: &DcqcnSettings, line: Line, now: Time) -> Dcqcn {
-        let bits = |rate: Rate| Line { rate, packet: line.packet }.bits_per_second();
+        let bits = |rate: Rate| Line { rate, ..line }.bits_per_second();
         let own = line.bits_per_second();
         Dcqcn {
             line: own,
@@ -237,7 +237,7 @@ mod tests {
 
     fn flow(settings: &DcqcnSettings) -> Dcqcn {
         let rate = Rate::from_bits_per_second(40_000_000_000);
-        Dcqcn::new(settings, Line { rate, packet: Bytes(1_000) }, Time::ZERO)
+        Dcqcn::new(settings, Line { rate, packet: Bytes(1_000), payload: Bytes(950) }, Time::ZERO)
     }
 
     fn us(us: u64) -> Time {

@@ -118,8 +118,8 @@ impl Dctcp {
     /// (RFC 5681, sections 3.1 and 3.2).
     pub fn lost(&mut self, loss: Loss, next: u64) {
         match loss {
-            Loss::Gap if next <= self.cut_to => {}
-            Loss::Gap => {
+            Loss::Gap | Loss::Cut if next <= self.cut_to => {}
+            Loss::Gap | Loss::Cut => {
                 self.cut_to = next;
                 self.shrink(self.window / 2.0);
             }
@@ -142,7 +142,7 @@ mod tests {
         let rate = Rate::from_bits_per_second(10_000_000_000);
         let initial_window = PositiveCount::new(initial).unwrap();
         let settings = DctcpSettings { initial_window, ..DctcpSettings::default() };
-        Dctcp::new(&settings, Line { rate, packet: Bytes(1_000) })
+        Dctcp::new(&settings, Line { rate, packet: Bytes(1_000), payload: Bytes(950) })
     }
 
     fn heard(up_to: u64, next: u64, is_marked: bool) -> Acknowledged {

@@ -199,7 +199,7 @@ mod tests {
             stages: stages(),
             additive_increase: additive_increase(),
         };
-        Hpcc::new(&settings, Line { rate, packet: Bytes(1_000) })
+        Hpcc::new(&settings, Line { rate, packet: Bytes(1_000), payload: Bytes(950) })
     }
 
     fn link(link: u32, ns: u64, sent: u64, queue: u32) -> LinkState {

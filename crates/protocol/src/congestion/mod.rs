@@ -9,6 +9,7 @@
 mod dcqcn;
 mod dctcp;
 mod hpcc;
+mod nscc;
 mod share;
 mod swift;
 
@@ -19,6 +20,7 @@ use weft_units::{Bytes, PositiveCount, Rate, Span, Time};
 pub use dcqcn::{Dcqcn, DcqcnSettings};
 pub use dctcp::{Dctcp, DctcpSettings};
 pub use hpcc::{Hpcc, HpccSettings, LinkState};
+pub use nscc::{Nscc, NsccSettings};
 pub use share::Share;
 pub use swift::{Swift, SwiftSettings};
 
@@ -36,6 +38,9 @@ pub enum CongestionControlSettings {
     /// A window by what links say of their use (Li et al., "HPCC: High Precision Congestion Control",
     /// SIGCOMM 2019). Switches write it into packets, whose room for it is a part of their header.
     Hpcc(HpccSettings),
+    /// A window by delay, marks and packets that were cut (Ultra Ethernet, UET specification 1.0, section
+    /// 3.6.13). For switches that mark, and best for such that cut packets (`trim`).
+    Nscc(NsccSettings),
     /// A window by the delay from a packet to its acknowledgment (Kumar et al., "Swift: Delay is
     /// Simple and Effective for Congestion Control in the Datacenter", SIGCOMM 2020).
     Swift(SwiftSettings),
@@ -48,6 +53,7 @@ impl CongestionControlSettings {
             CongestionControlSettings::Dcqcn(_) => "dcqcn",
             CongestionControlSettings::Dctcp(_) => "dctcp",
             CongestionControlSettings::Hpcc(_) => "hpcc",
+            CongestionControlSettings::Nscc(_) => "nscc",
             CongestionControlSettings::Swift(_) => "swift",
         }
     }
@@ -55,7 +61,9 @@ impl CongestionControlSettings {
     /// Whether it hears of congestion by marks, which switches have to make.
     pub const fn needs_marks(&self) -> bool {
         match self {
-            CongestionControlSettings::Dcqcn(_) | CongestionControlSettings::Dctcp(_) => true,
+            CongestionControlSettings::Dcqcn(_)
+            | CongestionControlSettings::Dctcp(_)
+            | CongestionControlSettings::Nscc(_) => true,
             CongestionControlSettings::Hpcc(_) | CongestionControlSettings::Swift(_) => false,
         }
     }
@@ -72,6 +80,7 @@ impl CongestionControlSettings {
             CongestionControlSettings::Dcqcn(own) => Some(own.notification_interval),
             CongestionControlSettings::Dctcp(_)
             | CongestionControlSettings::Hpcc(_)
+            | CongestionControlSettings::Nscc(_)
             | CongestionControlSettings::Swift(_) => None,
         }
     }
@@ -82,6 +91,7 @@ impl CongestionControlSettings {
             CongestionControlSettings::Dcqcn(own) => own.check(),
             CongestionControlSettings::Dctcp(_) => Ok(()),
             CongestionControlSettings::Hpcc(own) => own.check(),
+            CongestionControlSettings::Nscc(own) => own.check(),
             CongestionControlSettings::Swift(own) => own.check(),
         }
     }
@@ -94,6 +104,8 @@ pub struct Line {
     pub rate: Rate,
     /// The size on the wire of a full packet.
     pub packet: Bytes,
+    /// What of it is payload.
+    pub payload: Bytes,
 }
 
 impl Line {
@@ -125,6 +137,8 @@ pub struct Acknowledged {
 pub enum Loss {
     /// A later packet came.
     Gap,
+    /// A switch cut the packet, and its target said so.
+    Cut,
     /// Nothing came for the time of the retransmission timer.
     Timeout,
 }
@@ -143,6 +157,8 @@ pub enum CongestionControl {
     Dctcp(Dctcp),
     /// By what links say.
     Hpcc(Box<Hpcc>),
+    /// By delay, marks and packets that were cut.
+    Nscc(Box<Nscc>),
     /// By delay.
     Swift(Swift),
 }
@@ -161,6 +177,9 @@ impl CongestionControl {
             Some(CongestionControlSettings::Hpcc(own)) => {
                 CongestionControl::Hpcc(Box::new(Hpcc::new(own, line)))
             }
+            Some(CongestionControlSettings::Nscc(own)) => {
+                CongestionControl::Nscc(Box::new(Nscc::new(own, line)))
+            }
             Some(CongestionControlSettings::Swift(own)) => {
                 CongestionControl::Swift(Swift::new(own, line))
             }
@@ -175,6 +194,7 @@ impl CongestionControl {
             CongestionControl::Dcqcn(own) => own.rate(now),
             CongestionControl::Dctcp(own) => own.rate(),
             CongestionControl::Hpcc(own) => own.rate(),
+            CongestionControl::Nscc(own) => own.rate(),
             CongestionControl::Swift(own) => own.rate(),
         }
     }
@@ -186,6 +206,7 @@ impl CongestionControl {
             CongestionControl::LineRate { .. } | CongestionControl::Dcqcn(_) => f64::INFINITY,
             CongestionControl::Dctcp(own) => own.window(),
             CongestionControl::Hpcc(own) => own.window(),
+            CongestionControl::Nscc(own) => own.window(),
             CongestionControl::Swift(own) => own.window(),
         }
     }
@@ -205,6 +226,7 @@ impl CongestionControl {
             CongestionControl::LineRate { .. } | CongestionControl::Dcqcn(_) => {}
             CongestionControl::Dctcp(own) => own.acknowledged(heard),
             CongestionControl::Hpcc(own) => own.acknowledged(heard, links),
+            CongestionControl::Nscc(own) => own.acknowledged(now, heard),
             CongestionControl::Swift(own) => own.acknowledged(now, heard),
         }
     }
@@ -217,14 +239,16 @@ impl CongestionControl {
         }
     }
 
-    /// A packet is known to be lost; `next` is the first byte of the flow that was never sent. DCQCN
-    /// and HPCC do not ask: they were made for networks that lose nothing.
-    pub fn lost(&mut self, now: Time, loss: Loss, next: u64) {
+    /// A packet is known to be lost; `next` is the first byte of the flow that was never sent, and so many
+    /// bytes are under way. DCQCN and HPCC do not ask: they were made for networks that lose nothing.
+    pub fn lost(&mut self, now: Time, loss: Loss, (next, under_way): (u64, u64)) {
         match self {
             CongestionControl::LineRate { .. }
             | CongestionControl::Dcqcn(_)
             | CongestionControl::Hpcc(_) => {}
             CongestionControl::Dctcp(own) => own.lost(loss, next),
+            CongestionControl::Nscc(own) if loss == Loss::Timeout => own.timed_out(),
+            CongestionControl::Nscc(own) => own.lost(now, under_way),
             CongestionControl::Swift(own) => own.lost(now, loss),
         }
     }
@@ -243,8 +267,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LINE: Line =
-        Line { rate: Rate::from_bits_per_second(100_000_000_000), packet: Bytes(1_000) };
+    const LINE: Line = Line {
+        rate: Rate::from_bits_per_second(100_000_000_000),
+        packet: Bytes(1_000),
+        payload: Bytes(950),
+    };
 
     #[derive(Clone, Copy, Debug)]
     enum Happening {
@@ -262,13 +289,15 @@ mod tests {
             }),
             Just(Happening::Notified),
             Just(Happening::Lost(Loss::Gap)),
+            Just(Happening::Lost(Loss::Cut)),
             Just(Happening::Lost(Loss::Timeout)),
         ];
         (0_u64..100_000_000, what)
     }
 
-    fn kinds() -> [CongestionControlSettings; 3] {
+    fn kinds() -> [CongestionControlSettings; 4] {
         [
+            CongestionControlSettings::Nscc(NsccSettings::new(Span::from_ns(12_000))),
             CongestionControlSettings::Dcqcn(DcqcnSettings::default()),
             CongestionControlSettings::Dctcp(DctcpSettings::default()),
             CongestionControlSettings::Swift(SwiftSettings::default()),
@@ -299,7 +328,7 @@ mod tests {
                         }
                         Happening::Acknowledged { .. } => {}
                         Happening::Notified => own.notified(now),
-                        Happening::Lost(loss) => own.lost(now, loss, next),
+                        Happening::Lost(loss) => own.lost(now, loss, (next, next - up_to)),
                     }
                     let (rate, window) = (own.rate(now), own.window());
                     prop_assert!(rate > 0.0 && rate <= 100e9, "{settings:?}: {rate}");
@@ -326,7 +355,7 @@ mod tests {
                         bytes: 1_000, is_marked: true, delay, hops: 3, up_to: next, next,
                     };
                     own.acknowledged(now, &heard, &[]);
-                    own.lost(now, Loss::Gap, next);
+                    own.lost(now, Loss::Gap, (next, 0));
                     prop_assert!(own.rate(now) <= before.0, "{settings:?}");
                     prop_assert!(own.window() <= before.1, "{settings:?}");
                 }

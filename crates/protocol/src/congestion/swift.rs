@@ -218,7 +218,7 @@ impl Swift {
     /// A packet is lost.
     pub fn lost(&mut self, now: Time, loss: Loss) {
         match loss {
-            Loss::Gap => {
+            Loss::Gap | Loss::Cut => {
                 self.timeouts = 0;
                 self.decrease(now, self.most_decrease);
             }
@@ -249,7 +249,7 @@ mod tests {
 
     fn flow(settings: &SwiftSettings) -> Swift {
         let rate = Rate::from_bits_per_second(100_000_000_000);
-        Swift::new(settings, Line { rate, packet: Bytes(1_000) })
+        Swift::new(settings, Line { rate, packet: Bytes(1_000), payload: Bytes(950) })
     }
 
     fn heard(delay_us: u64) -> Acknowledged {

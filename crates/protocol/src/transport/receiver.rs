@@ -24,7 +24,11 @@ pub struct Answer {
     pub expected: u32,
     /// The packet that it answers.
     pub number: u32,
-    /// Go-back-N: that packet came behind a gap and was not kept.
+    /// Which of the 32 packets before that one have come, as far as it says: bit 0 is the one right
+    /// before it.
+    pub before: u32,
+    /// That packet was not kept. Go-back-N: it came behind a gap. Selective repeat: a switch had cut its
+    /// payload off.
     pub is_refusal: bool,
 }
 
@@ -69,13 +73,33 @@ impl Receiver {
         let is_refusal = is_behind_a_gap && self.reliability == LossRecovery::GoBackN;
         // A gap is refused once: the sender goes back as often as it is told to.
         let is_silent = is_refusal && std::mem::replace(&mut self.has_refused, true);
-        let answer = Answer { expected: self.expected, number, is_refusal };
+        let answer = Answer { expected: self.expected, number, before: 0, is_refusal };
         Arrival {
             is_new,
             is_late,
             in_order: self.expected - before,
             answer: (!is_silent).then_some(answer),
         }
+    }
+
+    /// The header of a packet has come, whose payload a switch had cut off. Returns what the sender is told:
+    /// a refusal, or that the packet has come already.
+    pub fn arrive_cut(&self, number: u32) -> Answer {
+        let is_refusal = number >= self.expected && !self.kept.has(number);
+        Answer { expected: self.expected, number, before: 0, is_refusal }
+    }
+
+    /// Which of the 32 packets before a number have come, as an answer says it.
+    pub fn before(&self, number: u32) -> u32 {
+        (0..32).fold(0, |bits, back| {
+            let has = number.checked_sub(back + 1).is_some_and(|own| self.kept.has(own));
+            bits | u32::from(has) << back
+        })
+    }
+
+    /// Whether everything has come up to the highest packet that has.
+    pub fn is_in_order(&self) -> bool {
+        self.expected >= self.seen
     }
 
     /// Whether everything has come.
@@ -119,5 +143,19 @@ mod tests {
         assert_eq!(own.arrive(1).in_order, 129);
         assert!(own.is_complete());
         assert_eq!(told(&mut own, 64), Some((130, false)));
+    }
+
+    #[test]
+    fn a_packet_that_was_cut_is_refused_unless_it_has_come() {
+        let mut own = Receiver::new(LossRecovery::SelectiveRepeat, 40);
+        assert!([0, 3, 35].into_iter().all(|number| own.arrive(number).is_new));
+        let told = [0, 1, 3].map(|number| own.arrive_cut(number));
+        assert_eq!(
+            told.map(|own| (own.expected, own.number, own.is_refusal)),
+            [(1, 0, false), (1, 1, true), (1, 3, false),]
+        );
+        assert_eq!(own.before(36), 1, "35; 3 is 33 before it");
+        assert_eq!(own.before(35), 1 << 31, "3");
+        assert!(!own.is_in_order());
     }
 }

@@ -1,5 +1,7 @@
 //! The sender of a flow.
 
+use std::collections::VecDeque;
+
 use super::{Answer, Bits, LossRecovery};
 
 /// What the sender of one flow keeps of it.
@@ -24,8 +26,12 @@ pub struct Sender {
     again: Option<u32>,
     /// What is missing below it has been sent again. A packet that is lost twice waits for the timer.
     again_to: u32,
-    /// Packets that were sent again and are counted as under way once.
+    /// Packets that are to be sent again, and so not under way.
     missing: u32,
+    /// Those of them that the target has refused, from low to high. They go first.
+    refused: VecDeque<u32>,
+    /// All that it ever refused, whether they were sent again or not: no gap tells more of them.
+    named: Bits,
 }
 
 /// What an answer tells its sender.
@@ -54,19 +60,25 @@ impl Sender {
             again: None,
             again_to: 0,
             missing: 0,
+            refused: VecDeque::new(),
+            named: Bits::default(),
         }
     }
 
     /// The packet that is to be sent next, if one is.
     #[inline]
     pub fn next(&self) -> Option<u32> {
-        self.again.or(Some(self.next).filter(|next| *next < self.count))
+        let missing = self.refused.front().copied().or(self.again);
+        missing.or(Some(self.next).filter(|next| *next < self.count))
     }
 
     /// The packet that [`next`](Self::next) named starts. Returns whether it is the first time.
     pub fn sent(&mut self, number: u32) -> bool {
         let is_first = number >= self.fresh;
-        if self.again == Some(number) {
+        if self.refused.front() == Some(&number) {
+            self.refused.pop_front();
+            self.missing -= 1;
+        } else if self.again == Some(number) {
             self.missing -= 1;
             self.look_on(number + 1);
         } else {
@@ -102,7 +114,8 @@ impl Sender {
     pub fn hear(&mut self, answer: &Answer) -> Heard {
         match self.reliability {
             LossRecovery::GoBackN => self.hear_all_or_nothing(answer),
-            LossRecovery::SelectiveRepeat => self.hear_of_one(answer),
+            LossRecovery::SelectiveRepeat if answer.is_refusal => self.hear_refusal(answer.number),
+            LossRecovery::SelectiveRepeat => self.hear_of_some(answer),
         }
     }
 
@@ -120,13 +133,13 @@ impl Sender {
         Heard { packets, is_loss }
     }
 
-    fn hear_of_one(&mut self, answer: &Answer) -> Heard {
-        let mut packets = 0;
-        if answer.number >= self.acknowledged && self.come.set(answer.number) {
-            self.come_count += 1;
-            self.highest = self.highest.max(answer.number + 1);
-            packets += 1;
-            self.strike(answer.number);
+    fn hear_of_some(&mut self, answer: &Answer) -> Heard {
+        let mut packets = self.note(answer.number);
+        let mut before = answer.before;
+        while before != 0 {
+            let back = before.trailing_zeros();
+            before &= before - 1;
+            packets += answer.number.checked_sub(back + 1).map_or(0, |number| self.note(number));
         }
         while self.acknowledged < answer.expected {
             match self.come.has(self.acknowledged) {
@@ -140,11 +153,46 @@ impl Sender {
         }
         self.next = self.next.max(self.acknowledged);
         self.come.forget_before(self.acknowledged);
+        self.named.forget_before(self.acknowledged);
         Heard { packets, is_loss: self.find_missing() }
+    }
+
+    /// Notes that a packet has come. Returns 1 if that was not known.
+    fn note(&mut self, number: u32) -> u32 {
+        let is_new = number >= self.acknowledged && self.come.set(number);
+        if is_new {
+            self.come_count += 1;
+            self.highest = self.highest.max(number + 1);
+            self.strike(number);
+        }
+        is_new.into()
+    }
+
+    /// The target has a packet's header alone: the packet is sent again before all others, unless it is
+    /// to be sent again already or has come meanwhile.
+    fn hear_refusal(&mut self, number: u32) -> Heard {
+        let is_known = number < self.acknowledged || self.come.has(number);
+        let is_missing = self.again.is_some_and(|again| (again..self.again_to).contains(&number));
+        let is_missing = is_missing && !self.named.has(number);
+        let Err(place) = self.refused.binary_search(&number) else { return Heard::default() };
+        if is_known || is_missing || number >= self.fresh {
+            return Heard::default();
+        }
+        self.refused.insert(place, number);
+        self.named.set(number);
+        self.missing += 1;
+        Heard { packets: 0, is_loss: true }
     }
 
     /// A packet that was to be sent again is not missing any more.
     fn strike(&mut self, number: u32) {
+        if self.named.has(number) {
+            if let Ok(place) = self.refused.binary_search(&number) {
+                self.refused.remove(place);
+                self.missing -= 1;
+            }
+            return;
+        }
         let Some(again) = self.again else { return };
         if number < again || number >= self.again_to {
             return;
@@ -163,7 +211,8 @@ impl Sender {
         if to <= from {
             return false;
         }
-        let missing = (from..to).filter(|number| !self.come.has(*number)).count() as u32;
+        let is_missing = |number: &u32| !self.come.has(*number) && !self.named.has(*number);
+        let missing = (from..to).filter(is_missing).count() as u32;
         self.again_to = to;
         if missing == 0 {
             return false;
@@ -177,7 +226,10 @@ impl Sender {
 
     /// The next missing packet from a number on.
     fn look_on(&mut self, from: u32) {
-        let number = self.come.first_gap(from.max(self.acknowledged));
+        let mut number = self.come.first_gap(from.max(self.acknowledged));
+        while number < self.again_to && self.named.has(number) {
+            number = self.come.first_gap(number + 1);
+        }
         self.again = Some(number).filter(|number| *number < self.again_to);
     }
 
@@ -188,6 +240,8 @@ impl Sender {
         match self.reliability {
             LossRecovery::GoBackN => self.next = self.acknowledged,
             LossRecovery::SelectiveRepeat => {
+                self.refused.clear();
+                self.named = Bits::default();
                 self.again_to = self.next;
                 self.missing = self.next - self.acknowledged - self.come_count;
                 self.look_on(self.acknowledged);
@@ -211,7 +265,7 @@ mod tests {
     }
 
     fn answer(expected: u32, number: u32, is_refusal: bool) -> Answer {
-        Answer { expected, number, is_refusal }
+        Answer { expected, number, before: 0, is_refusal }
     }
 
     #[test]
@@ -260,5 +314,38 @@ mod tests {
         own.hear(&answer(1, 0, false));
         own.hear(&answer(1, 2, false));
         assert_eq!((own.outstanding(), send(&mut own, 9)), (0, vec![1, 3, 5, 6, 7, 8, 9]));
+    }
+
+    #[test]
+    fn what_was_refused_goes_first_and_no_gap_tells_of_it() {
+        let mut own = Sender::new(LossRecovery::SelectiveRepeat, 10, 1);
+        send(&mut own, 6);
+        // 3 and 1 were cut on their way.
+        assert_eq!(own.hear(&answer(0, 3, true)), Heard { packets: 0, is_loss: true });
+        assert_eq!(own.hear(&answer(0, 1, true)), Heard { packets: 0, is_loss: true });
+        assert_eq!(own.hear(&answer(0, 1, true)), Heard::default(), "said twice");
+        assert_eq!((own.outstanding(), own.next()), (4, Some(1)));
+        assert_eq!(send(&mut own, 2), [1, 3]);
+        // 5 overtook 0, 2 and 4, which are missing; 1 and 3 are under way for the second time.
+        assert_eq!(own.hear(&answer(0, 5, false)), Heard { packets: 1, is_loss: true });
+        assert_eq!((own.outstanding(), send(&mut own, 4)), (2, vec![0, 2, 4, 6]));
+        assert_eq!(own.hear(&answer(0, 1, true)), Heard { packets: 0, is_loss: true }, "cut again");
+        // It came by another way.
+        assert_eq!(own.hear(&answer(2, 1, false)), Heard { packets: 2, is_loss: false });
+        assert_eq!((own.outstanding(), own.next()), (4, Some(7)));
+        assert_eq!(own.hear(&answer(2, 0, true)), Heard::default(), "0 has come");
+        assert!(own.timed_out());
+        assert_eq!(own.hear(&answer(2, 3, true)), Heard::default(), "it is to be sent again");
+        assert_eq!(send(&mut own, 9), [2, 3, 4, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn an_answer_tells_of_up_to_32_packets_before_its_own() {
+        let mut own = Sender::new(LossRecovery::SelectiveRepeat, 80, 40);
+        send(&mut own, 50);
+        let told = Answer { expected: 2, number: 40, before: 1 | 1 << 31, is_refusal: false };
+        assert_eq!(own.hear(&told), Heard { packets: 5, is_loss: false }, "0, 1, 8, 39 and 40");
+        assert_eq!(own.outstanding(), 45);
+        assert_eq!(own.hear(&told), Heard::default());
     }
 }

@@ -7,16 +7,22 @@
 //! apart, and each is touched by what happens at its host alone, so that parts of a channel may run
 //! one beside the other.
 
+mod ends;
 mod outcome;
+mod packets;
 mod settings;
 
 use weft_protocol::congestion::{Acknowledged, CongestionControl, Line, LinkState, Loss};
-use weft_protocol::transport::{Answer, Notifier, Receiver, Sender};
+use weft_protocol::spraying::{Spraying, WayReport};
+use weft_protocol::transport::{Answer, LossRecovery, Notifier, Receiver, Sender};
 use weft_units::{Bytes, Rate, Span, Time};
 
 use crate::workload::FlowDemand;
 
+use ends::{Initiator, Target};
+
 pub use outcome::{FlowCounts, Outcome};
+pub use packets::{Arrived, Content, Outgoing, Segment, Wake};
 pub use settings::TransportSettings;
 
 /// What the flows of a channel are made of.
@@ -36,72 +42,8 @@ pub struct TransportParts {
     pub flows: Vec<FlowDemand>,
     /// From when on packets are counted.
     pub from: Time,
-}
-
-/// A packet between the ends of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// The flow, by its number.
-    pub flow: u32,
-    /// What it says.
-    pub content: Content,
-    /// When it started, or when the packet started that it answers.
-    pub sent: Time,
-}
-
-/// What a packet between the ends of a flow says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// A part of the flow: its number.
-    Data(u32),
-    /// An acknowledgment.
-    Acknowledgment {
-        /// What it says of what has come.
-        answer: Answer,
-        /// Whether the packet that it answers was marked.
-        is_marked: bool,
-        /// How many switches that one passed.
-        hops: u8,
-    },
-    /// A congestion notification.
-    Notification,
-}
-
-/// A packet that is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outgoing {
-    /// What it says.
-    pub segment: Segment,
-    /// Where to.
-    pub to: u32,
-    /// Its size on the wire.
-    pub size: Bytes,
-    /// What of it a program handed over.
-    pub payload: Bytes,
-    /// Its traffic class.
-    pub class: u8,
-    /// Whether it is a part of a flow that is sent for the first time.
-    pub is_first: bool,
-}
-
-/// What has become of a packet that came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arrived {
-    /// What the target answers.
-    pub answers: [Option<Outgoing>; 2],
-    /// What of the flow came with it that had not come: nothing if it is no part of a flow.
-    pub payload: Option<Bytes>,
-}
-
-/// When a host wants to be woken, by what it then says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wake {
-    /// When.
-    pub time: Time,
-    /// Whom.
-    pub host: u32,
-    /// What to say to it: see [`Transports::wake`].
-    pub item: u32,
+    /// What values of spraying are drawn from.
+    pub key: u64,
 }
 
 /// The reason of a wake, in its last two bits; the flow is in the others.
@@ -130,6 +72,7 @@ pub struct Transports {
     turns: Vec<Turns>,
     wakes: Vec<Wake>,
     from: Time,
+    key: u64,
     counts: FlowCounts,
 }
 
@@ -140,36 +83,13 @@ struct Turns {
     last: u32,
 }
 
-/// What the initiator of a flow keeps of it.
-#[derive(Debug)]
-struct Initiator {
-    sender: Sender,
-    control: CongestionControl,
-    /// From when on the next packet may start.
-    ready: Time,
-    /// When something new was heard, or something was sent while nothing was under way.
-    progress: Time,
-    /// Whether it stands among those that may send, and the one behind it there.
-    is_queued: bool,
-    behind: u32,
-    /// Whether it will be woken because it may send, and because of the timer.
-    is_waking: bool,
-    has_timer: bool,
-}
-
-/// What the target of a flow keeps of it.
-#[derive(Debug)]
-struct Target {
-    receiver: Receiver,
-    notifier: Notifier,
-}
-
 impl Transports {
     /// All flows before they begin. Their first wakes are to be taken.
     pub fn new(parts: TransportParts) -> Transports {
-        let TransportParts { settings, payload, overhead, rates, classes, flows, from } = parts;
+        let TransportParts { settings, payload, overhead, rates, classes, flows, from, key } =
+            parts;
         let (payload, overhead) = (payload.0.max(1), overhead.0);
-        let packet = Bytes(payload + overhead);
+        let line = |rate| Line { rate, packet: Bytes(payload + overhead), payload: Bytes(payload) };
         let hosts = rates.len();
         let mut following = vec![NONE; flows.len()];
         let mut first = vec![NONE; hosts];
@@ -178,7 +98,7 @@ impl Transports {
         }
         let count = flows.len();
         let mut own = Transports {
-            lines: rates.into_iter().map(|rate| Line { rate, packet }).collect(),
+            lines: rates.into_iter().map(line).collect(),
             settings,
             payload,
             overhead,
@@ -191,10 +111,24 @@ impl Transports {
             turns: vec![Turns { first: NONE, last: NONE }; hosts * classes],
             wakes: Vec::new(),
             from,
+            key,
             counts: FlowCounts::default(),
         };
         first.into_iter().for_each(|flow| own.announce(flow));
         own
+    }
+
+    /// Takes over a flow that begins at `now`, of which nobody knew, and returns its number. Its host is to
+    /// be woken.
+    pub fn add(&mut self, now: Time, flow: FlowDemand) -> u32 {
+        let number = self.flows.len() as u32;
+        self.wakes.push(Wake { time: now, host: flow.from, item: number << 2 | BEGINS });
+        self.flows.push(FlowDemand { start: now, ..flow });
+        self.following.push(NONE);
+        self.initiators.push(None);
+        self.targets.push(None);
+        self.outcomes.push(Outcome::default());
+        number
     }
 
     /// A host is woken when its next flow begins.
@@ -210,10 +144,10 @@ impl Transports {
         &self.flows[number as usize]
     }
 
-    /// How many packets a flow has.
+    /// How many packets a flow has; one of nothing has one.
     #[inline]
     pub fn packets(&self, number: u32) -> u32 {
-        let packets = self.flow(number).size.0.div_ceil(self.payload);
+        let packets = self.flow(number).size.0.div_ceil(self.payload).max(1);
         u32::try_from(packets).unwrap_or(u32::MAX)
     }
 
@@ -261,9 +195,12 @@ impl Transports {
         let line = self.lines[flow.from as usize];
         let (packets, reliability) = (self.packets(number), self.settings.reliability);
         let control = self.settings.congestion_control.as_ref();
+        // Flows of one seed are apart by more than their numbers.
+        let seed = self.key ^ u64::from(number).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let own = Initiator {
             sender: Sender::new(reliability, packets, self.settings.reordering.get()),
             control: CongestionControl::new(control, line, now),
+            spraying: self.settings.spraying.map(|own| Spraying::new(own, seed)),
             ready: now,
             progress: now,
             is_queued: false,
@@ -273,7 +210,8 @@ impl Transports {
         };
         self.initiators[number as usize] = Some(Box::new(own));
         let receiver = Receiver::new(reliability, packets);
-        let target = Target { receiver, notifier: Notifier::default() };
+        let notifier = Notifier::default();
+        let target = Target { receiver, notifier, owed: 0, is_asked: false };
         self.targets[number as usize] = Some(Box::new(target));
         self.consider(now, number, Span::ZERO);
     }
@@ -341,13 +279,17 @@ impl Transports {
         let payload = self.payload(flow, number);
         let size = self.size(payload);
         let span = self.lines[from as usize].rate.span(size);
-        let mut is_first = false;
+        let (mut is_first, mut asks, mut spray) = (false, false, 0);
+        let full = self.payload + self.overhead;
         if let Some(own) = self.initiators[flow as usize].as_deref_mut() {
             if own.sender.outstanding() == 0 {
                 own.progress = now;
             }
             is_first = own.sender.sent(number);
+            let has_more = own.sender.next().is_some() && own.fits(full, self.settings.window);
+            asks = !is_first || !has_more;
             own.control.sent(now, size.0);
+            spray = own.spraying.as_mut().map_or(0, Spraying::choose);
             own.ready = now + own.gap(now, size).max(span);
             if !std::mem::replace(&mut own.has_timer, true) {
                 let time = own.progress + self.settings.timeout;
@@ -362,7 +304,7 @@ impl Transports {
             self.counts.sent += 1;
         }
         self.consider(now, flow, span);
-        let segment = Segment { flow, content: Content::Data(number), sent: now };
+        let segment = Segment { flow, content: Content::Data { number, asks }, sent: now, spray };
         Outgoing { segment, to, size, payload, class, is_first }
     }
 
@@ -379,7 +321,7 @@ impl Transports {
             false => {
                 own.sender.timed_out();
                 let next = u64::from(own.sender.fresh()) * (self.payload + self.overhead);
-                own.control.lost(now, Loss::Timeout, next);
+                own.control.lost(now, Loss::Timeout, (next, 0));
                 own.progress = now;
                 self.counts.timeouts += u64::from(now >= self.from);
                 now + self.settings.timeout
@@ -399,8 +341,11 @@ impl Transports {
         links: &[LinkState],
     ) -> Arrived {
         match segment.content {
-            Content::Data(number) => self.receive(now, segment, number, (is_marked, hops)),
+            Content::Data { number, asks } => {
+                self.receive(now, segment, (number, asks), (is_marked, hops))
+            }
             Content::Acknowledgment { answer, is_marked, hops } => {
+                self.note_way(segment, (&answer, is_marked));
                 let delay = now.since(segment.sent);
                 self.hear(now, segment.flow, (&answer, is_marked), (delay, hops, links));
                 Arrived::default()
@@ -419,16 +364,17 @@ impl Transports {
         &mut self,
         now: Time,
         segment: &Segment,
-        number: u32,
+        (number, asks): (u32, bool),
         (is_marked, hops): (bool, u8),
     ) -> Arrived {
         let flow = segment.flow;
         let is_counted = now >= self.from;
         self.counts.marked += u64::from(is_counted && is_marked);
+        let full = self.payload + self.overhead;
         let Some(own) = self.targets[flow as usize].as_deref_mut() else {
             // It has all of the flow already.
             let expected = self.packets(flow);
-            let answer = Answer { expected, number, is_refusal: false };
+            let answer = Answer { expected, number, before: 0, is_refusal: false };
             let first = self.answer(segment, answer, (is_marked, hops));
             return Arrived { answers: [Some(first), None], payload: None };
         };
@@ -437,6 +383,15 @@ impl Transports {
         let interval = interval.and_then(|own| own.notification_interval()).filter(|_| is_marked);
         let notifies = interval.is_some_and(|interval| own.notifier.marked(now, interval));
         let is_complete = own.receiver.is_complete();
+        let mut said = arrival.answer;
+        if let Some(after) = self.settings.acknowledged_after
+            && arrival.is_new
+            && !is_complete
+        {
+            let (is_first, size) = (self.outcomes[flow as usize].delivered == 0, full);
+            let is_due = own.owes(size, after.0, asks) || is_marked || is_first;
+            said = said.filter(|_| is_due).map(|said| own.tell_before(said));
+        }
         if is_counted && arrival.is_late {
             self.counts.out_of_order += 1;
         }
@@ -447,8 +402,9 @@ impl Transports {
             self.targets[flow as usize] = None;
             self.outcomes[flow as usize].end = now;
         }
-        let answer = arrival.answer.map(|answer| self.answer(segment, answer, (is_marked, hops)));
-        let notification = notifies.then(|| self.control_packet(flow, Content::Notification, now));
+        let answer = said.map(|answer| self.answer(segment, answer, (is_marked, hops)));
+        let notification =
+            notifies.then(|| self.control_packet(segment, Content::Notification, now));
         let payload = arrival.is_new.then(|| self.payload(flow, number));
         if let Some(payload) = payload {
             self.outcomes[flow as usize].delivered += 1;
@@ -457,20 +413,50 @@ impl Transports {
         Arrived { answers: [answer, notification], payload }
     }
 
-    fn answer(&self, segment: &Segment, answer: Answer, (is_marked, hops): (bool, u8)) -> Outgoing {
-        let content = Content::Acknowledgment { answer, is_marked, hops };
-        self.control_packet(segment.flow, content, segment.sent)
+    /// The header of a packet of a flow has come, whose payload a switch had cut off.
+    pub fn arrive_cut(&mut self, now: Time, segment: &Segment, hops: u8) -> Arrived {
+        let Content::Data { number, .. } = segment.content else { return Arrived::default() };
+        self.counts.cut += u64::from(now >= self.from);
+        let answer = match self.targets[segment.flow as usize].as_deref() {
+            Some(own) => own.receiver.arrive_cut(number),
+            None => {
+                let expected = self.packets(segment.flow);
+                Answer { expected, number, before: 0, is_refusal: false }
+            }
+        };
+        Arrived {
+            answers: [Some(self.answer(segment, answer, (false, hops))), None],
+            payload: None,
+        }
     }
 
-    fn control_packet(&self, flow: u32, content: Content, sent: Time) -> Outgoing {
+    fn answer(&self, segment: &Segment, answer: Answer, (is_marked, hops): (bool, u8)) -> Outgoing {
+        let content = Content::Acknowledgment { answer, is_marked, hops };
+        self.control_packet(segment, content, segment.sent)
+    }
+
+    /// What the target of a packet of a flow says, which goes by the same value as the packet.
+    fn control_packet(&self, of: &Segment, content: Content, sent: Time) -> Outgoing {
         Outgoing {
-            segment: Segment { flow, content, sent },
-            to: self.flow(flow).from,
+            segment: Segment { content, sent, ..*of },
+            to: self.flow(of.flow).from,
             size: self.settings.acknowledgment,
             payload: Bytes(0),
             class: self.settings.acknowledgment_class,
             is_first: false,
         }
+    }
+
+    /// An answer tells of the way of the packet that it answers.
+    fn note_way(&mut self, segment: &Segment, (answer, is_marked): (&Answer, bool)) {
+        let Some(own) = self.initiators[segment.flow as usize].as_deref_mut() else { return };
+        let Some(spraying) = &mut own.spraying else { return };
+        let report = match (answer.is_refusal, is_marked) {
+            (true, _) => WayReport::Cut,
+            (false, true) => WayReport::Marked,
+            (false, false) => WayReport::Good,
+        };
+        spraying.heard(segment.spray, report);
     }
 
     fn hear(
@@ -484,6 +470,7 @@ impl Transports {
         let Some(own) = self.initiators[flow as usize].as_deref_mut() else { return };
         let heard = own.sender.hear(answer);
         if own.sender.is_done() {
+            self.outcomes[flow as usize].acknowledged = now;
             // One that stands among those that may send is passed over there.
             if !own.is_queued {
                 self.initiators[flow as usize] = None;
@@ -507,8 +494,12 @@ impl Transports {
             );
         }
         if heard.is_loss {
-            self.counts.gaps += u64::from(now >= self.from);
-            own.control.lost(now, Loss::Gap, next);
+            // Go-back-N refuses what came behind a gap.
+            let is_cut =
+                answer.is_refusal && self.settings.reliability == LossRecovery::SelectiveRepeat;
+            let loss = if is_cut { Loss::Cut } else { Loss::Gap };
+            self.counts.gaps += u64::from(now >= self.from && !is_cut);
+            own.control.lost(now, loss, (next, u64::from(own.sender.outstanding()) * packet));
         }
         self.consider(now, flow, Span::ZERO);
     }
@@ -546,27 +537,6 @@ impl Transports {
     pub fn allowed(&mut self, now: Time, flow: u32) -> Option<(f64, f64)> {
         let own = self.initiators.get_mut(flow as usize)?.as_deref_mut()?;
         Some((own.control.rate(now), own.control.window()))
-    }
-}
-
-impl Initiator {
-    /// Whether the next packet fits the window, whenever it may start.
-    #[inline]
-    fn may_send(&self, packet: u64, most: Option<Bytes>) -> bool {
-        if self.sender.next().is_none() {
-            return false;
-        }
-        let outstanding = u64::from(self.sender.outstanding());
-        let after = ((outstanding + 1) * packet) as f64;
-        let window = self.control.window().min(most.map_or(f64::INFINITY, |own| own.0 as f64));
-        outstanding == 0 || after <= window
-    }
-
-    /// From the start of a packet to the next at the rate of now.
-    #[inline]
-    fn gap(&mut self, now: Time, size: Bytes) -> Span {
-        let rate = self.control.rate(now);
-        Span(libm::round(size.0 as f64 * 8e12 / rate) as u64)
     }
 }
 

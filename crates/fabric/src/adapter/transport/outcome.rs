@@ -7,6 +7,8 @@ use weft_units::{Span, Time};
 pub struct Outcome {
     /// When its last byte was with its target; never if it was not.
     pub end: Time,
+    /// When its initiator knew that; never if it did not.
+    pub acknowledged: Time,
     /// How long it takes alone on the same way.
     pub alone: Span,
     /// Packets of it that its target has.
@@ -17,7 +19,13 @@ pub struct Outcome {
 
 impl Default for Outcome {
     fn default() -> Outcome {
-        Outcome { end: Time::NEVER, alone: Span::ZERO, delivered: 0, retransmitted: 0 }
+        Outcome {
+            end: Time::NEVER,
+            acknowledged: Time::NEVER,
+            alone: Span::ZERO,
+            delivered: 0,
+            retransmitted: 0,
+        }
     }
 }
 
@@ -30,6 +38,8 @@ pub struct FlowCounts {
     pub retransmitted: u64,
     /// How often a sender learned of a loss by what came after it.
     pub gaps: u64,
+    /// Packets that came as headers, since switches had cut their payload off.
+    pub cut: u64,
     /// How often a retransmission timer expired.
     pub timeouts: u64,
     /// Packets that came marked.

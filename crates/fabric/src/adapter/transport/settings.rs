@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_protocol::congestion::CongestionControlSettings;
+use weft_protocol::spraying::SprayingSettings;
 use weft_protocol::transport::LossRecovery;
 use weft_units::{Bytes, PositiveCount, Span};
 
@@ -19,6 +20,10 @@ pub struct TransportSettings {
     /// What decides how fast a flow is sent; the rate of the link if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<CongestionControlSettings>,
+    /// Which of the ways each packet takes where `routes.per_connection` give a flow one; all of a flow take
+    /// one if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spraying: Option<SprayingSettings>,
     /// How many bytes of a flow may be under way at the most, counted as they are on the wire; one packet
     /// in any case. Without a limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,6 +33,12 @@ pub struct TransportSettings {
     /// Their traffic class.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub acknowledgment_class: u8,
+    /// After how many bytes that came, counted as they are on the wire, the target acknowledges them; each
+    /// packet at once if not given. Before that it acknowledges the first packet of a flow, a marked one, one
+    /// that came twice, and those whose sender asks for it: the last one, one that fills the window, one
+    /// that is sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledged_after: Option<Bytes>,
     /// After so long without an acknowledgment that says something new, what is under way counts as
     /// lost.
     pub timeout: Span,
@@ -59,6 +70,14 @@ impl TransportSettings {
         if self.reliability == LossRecovery::GoBackN && self.reordering != PositiveCount::ONE {
             let accepted = "it only with selective_repeat: go_back_n keeps nothing that overtakes";
             return Err(("reordering", self.reordering.to_string(), accepted.to_owned()));
+        }
+        if self.acknowledged_after.is_some() && self.reliability == LossRecovery::GoBackN {
+            let accepted = "selective_repeat beside acknowledged_after: an answer of go_back_n says nothing of \
+                            single packets";
+            return Err(("reliability", self.reliability.name().to_owned(), accepted.to_owned()));
+        }
+        if let Some(Err((key, value, accepted))) = self.spraying.map(|own| own.check()) {
+            return Err((key, value, accepted.to_owned()));
         }
         let Some(control) = &self.congestion_control else { return Ok(()) };
         control.check().map_err(|(key, value, accepted)| (key, value, accepted.to_owned()))

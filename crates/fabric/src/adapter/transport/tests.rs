@@ -19,6 +19,8 @@ fn settings() -> TransportSettings {
         acknowledgment_class: 0,
         timeout: Span::from_ns(100_000),
         reordering: PositiveCount::ONE,
+        acknowledged_after: None,
+        spraying: None,
     }
 }
 
@@ -36,6 +38,8 @@ struct Pair {
     order: u32,
     /// When each packet of flows started, in nanoseconds, with its flow and number.
     starts: Vec<(u64, u32, u32)>,
+    /// Which packets were acknowledged, in order.
+    answers: Vec<u32>,
     /// Which of the packets are lost, by their place in `starts`; which are marked.
     lost: Vec<usize>,
     /// What share of all others is lost at random.
@@ -54,10 +58,23 @@ impl Pair {
     fn new(settings: TransportSettings, flows: Vec<FlowDemand>) -> Pair {
         let (payload, overhead, rates) = (Bytes(950), Bytes(50), vec![RATE; 2]);
         let (classes, from) = (1, Time::ZERO);
-        let parts = TransportParts { settings, payload, overhead, rates, classes, flows, from };
+        let key = 0;
+        let parts =
+            TransportParts { settings, payload, overhead, rates, classes, flows, from, key };
         let own = Transports::new(parts);
         let (free, due, starts) = ([Time::ZERO; 2], BTreeMap::new(), Vec::new());
-        Pair { own, free, due, order: 0, starts, lost: Vec::new(), loss: None, is_marked: false }
+        let answers = Vec::new();
+        Pair {
+            own,
+            free,
+            due,
+            order: 0,
+            starts,
+            answers,
+            lost: Vec::new(),
+            loss: None,
+            is_marked: false,
+        }
     }
 
     fn at(&mut self, time: Time, what: Happening) {
@@ -70,10 +87,13 @@ impl Pair {
         let start = self.free[from].max(now);
         self.free[from] = start + RATE.span(out.size);
         let mut is_lost = false;
-        if let Content::Data(number) = out.segment.content {
+        if let Content::Data { number, .. } = out.segment.content {
             let drawn = self.loss.as_mut().is_some_and(|(random, share)| random.chance(*share));
             is_lost = drawn || self.lost.contains(&self.starts.len());
             self.starts.push((start.0 / 1_000, out.segment.flow, number));
+        }
+        if let Content::Acknowledgment { answer, .. } = out.segment.content {
+            self.answers.push(answer.number);
         }
         self.at(self.free[from], Happening::Free);
         if !is_lost {
@@ -167,6 +187,47 @@ fn selective_repeat_sends_what_was_lost() {
     assert_eq!(pair.starts[30], (2_400, 0, 2));
     assert_eq!((pair.starts.len(), pair.ends()), (31, vec![2_480 + 1_000]));
     assert_eq!((pair.own.counts().out_of_order, pair.own.counts().unneeded), (1, 0));
+}
+
+/// Three packets are owed when the third came after the first, which is acknowledged alone; the window of six is
+/// full with the sixth, which asks; so does the last one.
+#[test]
+fn a_target_acknowledges_after_so_many_bytes_or_when_asked() {
+    let own = TransportSettings {
+        reliability: LossRecovery::SelectiveRepeat,
+        acknowledged_after: Some(Bytes(3_000)),
+        window: Some(Bytes(6_999)),
+        ..settings()
+    };
+    let mut pair = Pair::new(own, vec![flow(0, (0, 1), 950 * 10)]);
+    pair.run(END);
+    // 0 is acknowledged at 1080, 3 at 1320, with 1 and 2, and 5 at 1480, with 4: each is heard 1005.12
+    // later. What the first frees, 6, fills the window and asks; so does 9.
+    let starts: Vec<u64> = pair.starts.iter().map(|start| start.0).collect();
+    assert_eq!(starts, [0, 80, 160, 240, 320, 400, 2_085, 2_325, 2_405, 2_485]);
+    assert_eq!(pair.answers, [0, 3, 5, 6, 9]);
+}
+
+#[test]
+fn what_is_marked_late_or_comes_twice_is_acknowledged_at_once() {
+    let own = TransportSettings {
+        reliability: LossRecovery::SelectiveRepeat,
+        acknowledged_after: Some(Bytes(1_000_000)),
+        ..settings()
+    };
+    let mut pair = Pair::new(own.clone(), vec![flow(0, (0, 1), 950 * 4)]);
+    pair.is_marked = true;
+    pair.run(END);
+    assert_eq!(pair.answers, [0, 1, 2, 3]);
+    let mut pair = Pair::new(own, vec![flow(0, (0, 1), 950 * 4)]);
+    pair.lost = vec![1];
+    pair.run(END);
+    // The last one asks, and everything is there only with the one that was lost and asks, too.
+    assert_eq!(pair.answers, [0, 3, 1]);
+    assert_eq!(
+        pair.own.outcomes().map(|own| own.1.acknowledged.0 / 1_000).collect::<Vec<_>>(),
+        [pair.ends()[0] + 1_005]
+    );
 }
 
 #[test]

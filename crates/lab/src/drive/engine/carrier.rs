@@ -7,6 +7,9 @@ use crate::drive::carrier::{Carrier, Message, Notice};
 
 impl Carrier for Engine {
     fn offer(&mut self, now: Time, message: Message) {
+        if self.offer_as_flow(now, message) {
+            return;
+        }
         if self.adapters.is_on {
             self.offer_to_adapter(now, message);
             self.next = self.next_with_adapters();

@@ -414,11 +414,11 @@ impl Engine {
     fn deliver_classed(&mut self, now: Time, host: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
         let Some(own) = &mut self.classed else { return };
         let header = own.headers[id as usize];
-        if header.has(Header::TRIMMED) {
-            return self.give_up_classed(now, (id, Drop::Trimmed));
-        }
         if self.flows.is_some() {
             return self.deliver_segment(now, (host, id), header, watch);
+        }
+        if header.has(Header::TRIMMED) {
+            return self.give_up_classed(now, (id, Drop::Trimmed));
         }
         let Way { hops, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];

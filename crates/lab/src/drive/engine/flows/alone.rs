@@ -27,7 +27,7 @@ impl Engine {
     /// by; a host has none.
     fn find_way(&mut self, from: u32, to: u32, flow: u32) {
         let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else { return };
-        let mut heading = flows.alone.depart_flow(from, to, flow);
+        let mut heading = flows.alone.depart_flow(from, to, (flow, 0));
         let mut port = self.graph.host_port(from);
         flows.way.clear();
         flows.way.push((port, port));

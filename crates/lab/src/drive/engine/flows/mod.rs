@@ -6,6 +6,7 @@
 //! other waits for nobody but the port.
 
 mod alone;
+mod messages;
 mod report;
 
 use weft_fabric::adapter::{
@@ -16,6 +17,7 @@ use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
 use weft_fabric::workload::FlowList;
 use weft_protocol::congestion::LinkState;
+use weft_protocol::transport::LossRecovery;
 use weft_units::{Bytes, Rate, Span, Time};
 
 use super::packets::{Packet, Way};
@@ -39,6 +41,10 @@ pub struct FlowParts {
     pub rates: Vec<Rate>,
     /// How many traffic classes there are.
     pub classes: usize,
+    /// What values of spraying are drawn from.
+    pub key: u64,
+    /// The traffic class of messages, each of which is a flow.
+    pub class: u8,
 }
 
 /// The flows of a channel that runs.
@@ -49,6 +55,9 @@ pub(super) struct Flows {
     segments: Vec<Segment>,
     groups: Vec<String>,
     classes: u8,
+    /// The message that each flow is, where flows are messages; and their class.
+    messages: Vec<MessageId>,
+    class: u8,
     /// What the header of a part of a flow has set.
     bits: u8,
     /// Ways of flows that are alone are drawn apart, so that they change nothing.
@@ -58,19 +67,26 @@ pub(super) struct Flows {
 
 impl Flows {
     pub fn new(parts: FlowParts, alone: Routes, from: Time) -> Flows {
-        let FlowParts { settings, list, payload, overhead, rates, classes } = parts;
+        let FlowParts { settings, list, payload, overhead, rates, classes, key, class } = parts;
         let control = settings.congestion_control.as_ref();
         let marks = control.filter(|own| own.needs_marks()).map_or(0, |_| Header::ECN_CAPABLE);
         let telemetry =
             control.filter(|own| own.needs_telemetry()).map_or(0, |_| Header::TELEMETRY);
+        let trims = match settings.reliability {
+            LossRecovery::GoBackN => 0,
+            LossRecovery::SelectiveRepeat => Header::TRIMMABLE,
+        };
         let FlowList { groups, flows } = list;
-        let parts = TransportParts { settings, payload, overhead, rates, classes, flows, from };
+        let parts =
+            TransportParts { settings, payload, overhead, rates, classes, flows, from, key };
         Flows {
             transports: Transports::new(parts),
             segments: Vec::new(),
             groups,
             classes: classes as u8,
-            bits: marks | telemetry,
+            messages: Vec::new(),
+            class,
+            bits: marks | telemetry | trims,
             alone,
             way: Vec::new(),
         }
@@ -139,7 +155,7 @@ impl Engine {
     fn insert_segment(&mut self, now: Time, host: u32, out: &Outgoing) -> u32 {
         let Outgoing { segment, to, size, payload, class, .. } = *out;
         let Some(flows) = &mut self.flows else { return 0 };
-        let is_data = matches!(segment.content, Content::Data(_));
+        let is_data = matches!(segment.content, Content::Data { .. });
         let header = Header {
             flow: segment.flow,
             size: size.0 as u32,
@@ -149,9 +165,13 @@ impl Engine {
             bits: if is_data { flows.bits } else { Header::CONTROL },
         };
         let generated = if is_data { flows.transports.flow(segment.flow).start } else { now };
-        let heading = self.routes.depart_flow(host, to, segment.flow);
+        let heading = self.routes.depart_flow(host, to, (segment.flow, segment.spray));
         let way = Way { to, heading, output: 0, hops: 0, channel: 0 };
-        let message = MessageId::NONE;
+        // A message is told of the first attempt of each of its packets.
+        let message = match out.is_first {
+            true => flows.message(segment.flow),
+            false => MessageId::NONE,
+        };
         let id = self.packets.insert(way, Packet { generated, start: now, from: host, message });
         flows.note(id, segment);
         self.note_header(id, header);
@@ -173,8 +193,8 @@ impl Engine {
         let spent = self.spent_in_all(id, header.size);
         let said = self.classed.as_ref().and_then(|own| own.telemetry_of(id));
         self.packets.remove(id);
-        let seen = (header.has(Header::MARKED), hops);
-        let Arrived { answers, payload } = self.arrive_at_end(now, &segment, seen, said.as_ref());
+        let Arrived { answers, payload } =
+            self.arrive_at_end(now, &segment, (header, hops), said.as_ref());
         self.schedule_wakes();
         let port = self.graph.host_port(host);
         for out in answers.iter().flatten() {
@@ -186,6 +206,7 @@ impl Engine {
         }
         self.send_on(now, port);
         let Some(payload) = payload else { return };
+        self.part_arrived(now, segment.flow);
         let instants = Instants {
             from,
             to: host,
@@ -212,12 +233,16 @@ impl Engine {
         &mut self,
         now: Time,
         segment: &Segment,
-        seen: (bool, u8),
+        (header, hops): (Header, u8),
         said: Option<&Telemetry>,
     ) -> Arrived {
         let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else {
             return Arrived::default();
         };
+        if header.has(Header::TRIMMED) {
+            return flows.transports.arrive_cut(now, segment, hops);
+        }
+        let seen = (header.has(Header::MARKED), hops);
         let Some(said) = said else { return flows.transports.arrive(now, segment, seen, &[]) };
         // The port of the host is none of the links that are looked at.
         let of_switches = said.hops().iter().filter(|hop| hop.port < self.places.hosts);

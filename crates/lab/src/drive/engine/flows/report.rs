@@ -32,6 +32,9 @@ pub struct FlowBin {
     pub up_to: Option<u64>,
     /// From the beginning of a flow until its last byte is with its target.
     pub completion: Recorder,
+    /// From the beginning of a flow until its initiator knows that all of it is with its target; of flows
+    /// whose initiator knew it when the run ended.
+    pub acknowledged: Recorder,
     /// How long they take alone on the same ways.
     pub alone: Recorder,
     /// Completion time over that of the flow alone on the same way, in millionths.
@@ -52,7 +55,7 @@ impl Flows {
         let mut report = FlowReport { groups, accepted: counts.payload, ..FlowReport::default() };
         let bin_of = |size: u64| UP_TO.partition_point(|up_to| *up_to < size);
         let bins = UP_TO.len() + 1;
-        let mut all: Vec<[Recorder; 3]> = Vec::new();
+        let mut all: Vec<[Recorder; 4]> = Vec::new();
         all.resize_with(self.groups.len() * bins, Default::default);
         for (flow, outcome) in self.transports.outcomes().filter(|own| own.0.start <= now) {
             report.offered += flow.size.0;
@@ -67,15 +70,26 @@ impl Flows {
             let slowdown = (took.0 as f64 / alone as f64).max(1.0);
             let place = usize::from(flow.group) * bins + bin_of(flow.size.0);
             let slowdown = Span(libm::round(slowdown * MILLIONTHS) as u64);
-            for (recorder, own) in all[place].iter_mut().zip([took, outcome.alone, slowdown]) {
-                recorder.record(outcome.end, own);
+            let [completion, acknowledged, alone, slowdowns] = &mut all[place];
+            completion.record(outcome.end, took);
+            alone.record(outcome.end, outcome.alone);
+            slowdowns.record(outcome.end, slowdown);
+            if outcome.acknowledged <= now {
+                acknowledged.record(outcome.end, outcome.acknowledged.since(flow.start));
             }
         }
-        for (place, [completion, alone, slowdown]) in all.into_iter().enumerate() {
+        for (place, [completion, acknowledged, alone, slowdown]) in all.into_iter().enumerate() {
             if completion.count() > 0 {
                 let group = self.groups[place / bins].clone();
                 let up_to = UP_TO.get(place % bins).copied();
-                report.bins.push(FlowBin { group, up_to, completion, alone, slowdown });
+                report.bins.push(FlowBin {
+                    group,
+                    up_to,
+                    completion,
+                    acknowledged,
+                    alone,
+                    slowdown,
+                });
             }
         }
         report.counts = vec![
@@ -86,6 +100,7 @@ impl Flows {
             ("marked_packets".to_owned(), counts.marked as f64),
             ("congestion_notifications".to_owned(), counts.notifications as f64),
             ("gaps".to_owned(), counts.gaps as f64),
+            ("cut_packets".to_owned(), counts.cut as f64),
             ("timeouts".to_owned(), counts.timeouts as f64),
         ];
         report
