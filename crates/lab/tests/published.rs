@@ -61,3 +61,10 @@ fn what_is_published_of_the_stacks_beside_scilan_comes_out() {
 fn what_memory_channel_publishes_comes_out() {
     assert_eq!(found("memory-channel"), [(5, 1), (0, 0), (8, 1), (2, 0)]);
 }
+
+/// The numbers of one run of another simulator are judged by the spread of many seeds, which a first look has
+/// not.
+#[test]
+fn what_is_published_of_ultra_ethernet_comes_out() {
+    assert_eq!(found("ultra-ethernet"), [(1, 1), (0, 0), (0, 0), (0, 0)]);
+}
