@@ -31,6 +31,7 @@ _TITLES = {
     "offered_load": "Offered load (fraction of link bandwidth)",
     "accepted_load": "Accepted throughput (fraction of link bandwidth)",
     "remote_dma_mb_per_s": "Remote DMA (MB/s)",
+    "remote_dma_worst_mb_per_s": "Remote DMA, worst host (MB/s)",
     "accepted_mb_per_s": "Accepted throughput, all hosts (MB/s)",
     "accepted_mb_per_s_per_host": "Accepted throughput of each host (MB/s)",
     "clock_apart_max_us": "Greatest difference of two clocks (µs)",

@@ -73,6 +73,22 @@ fn both_directions_at_once_take_one_way() {
     assert!((measured(&runs, "program_mb_per_s") - 200.0 / 1.05).abs() < 1e-9);
 }
 
+/// A barrier before each exchange is no part of what is timed: two ranks exchange as without it, and
+/// the program takes one message longer each time. Among four those that exchange nothing meet, too.
+#[test]
+fn a_barrier_before_an_exchange_is_not_timed() {
+    let of = |ranks, more: &str| {
+        let program = format!("run.ping_ping = {{ size = '100 B', rounds = 5{more} }}");
+        let runs = spec_of(&file(ranks, STAR, &program)).expect("a run");
+        ["program_exchange_max_us", "program_time_us"].map(|name| measured(&runs, name))
+    };
+    let (without, after) = (of(2, ""), of(2, ", barrier = 'messages'"));
+    assert_eq!(after[0], without[0]);
+    let of_one = (after[1] - without[1]) / 5.0;
+    assert!((0.5..1.1).contains(&of_one), "a barrier of {of_one} us");
+    assert!(of(4, ", barrier = 'messages'")[1] > after[1]);
+}
+
 #[test]
 fn a_stream_fills_the_link_but_for_the_way_there_and_back() {
     let text = file(2, STAR, "run.stream = { size = '100 B', window = 100, rounds = 2 }");

@@ -3,6 +3,8 @@
 //! frame. A packet takes 640 ns on a link, 320 ns by DMA or bus; a set-up takes 40 ns, the analysis of
 //! a header 1900 ns.
 
+use weft_fabric::measure::Latency;
+
 use super::{column, listed, one_way_ns, run};
 
 /// In the FIFO at 11400 ns, the very beginning of a turn: 1780 ns on the link, to 13180; 2260 ns in
@@ -14,6 +16,44 @@ fn one_packet_at_the_beginning_of_a_turn() {
     assert_eq!(one_way_ns(&run), 19_200 - 11_080);
     let legs = ["uplink_min_us", "switch_min_us", "downlink_min_us"];
     assert_eq!(legs.map(|leg| column(&run, leg)), [1.78, 2.26, 3.44]);
+    // t2 and t3 of Maestro 4.1.
+    assert_eq!(column(&run, "switch_analysis_max_us"), 1.9);
+    assert_eq!(column(&run, "switch_transfer_max_us"), 0.36);
+}
+
+/// Two messages whose headers are at the switch at the same time: the second waits 1900 ns for the
+/// processor, which is part of its time in the switch, and neither of its own analysis nor of its
+/// transfer. 300 bytes, analysed at 15080 ns (see below), are under way on the bus until their last
+/// packet has come at 27620 and passed in 320 ns: for 12860 ns.
+#[test]
+fn analysis_and_transfer_are_told_apart_and_without_waits() {
+    let two = run(&listed(11, &[(11_080, 0, 1), (11_080, 2, 3)], ""), 1);
+    let columns = ["switch_min_us", "switch_max_us"];
+    assert_eq!(columns.map(|name| column(&two, name)), [2.26, 1.9 + 2.26]);
+    for (name, time) in [("switch_analysis", 1.9), ("switch_transfer", 0.36)] {
+        for which in ["min", "mean", "max"] {
+            assert_eq!(column(&two, &format!("{name}_{which}_us")), time, "{name}");
+        }
+    }
+    let long = run(&listed(300, &[(10_000, 0, 1)], ""), 1);
+    assert_eq!(column(&long, "switch_analysis_max_us"), 1.9);
+    assert_eq!(column(&long, "switch_transfer_max_us"), 12.86);
+}
+
+/// Maestro 4.1, PingPing: of two hosts the one whose answers take longer counts. One begins at the
+/// beginning of a turn, the other just after it, and so their round trips differ.
+#[test]
+fn the_worse_of_two_hosts_is_told() {
+    let keys = "[channel.network.transfer]\nacknowledgment = '11 B'\n";
+    let run = run(&listed(100, &[(10_000, 0, 1), (11_000, 1, 0)], keys), 1);
+    let answers = run.observations.recorder(Latency::RoundTrip);
+    let [least, most] = [answers.min(), answers.max()].map(|span| span.expect("two").as_us());
+    assert!(most > least + 0.5, "{least} {most}");
+    assert_eq!(column(&run, "remote_dma_worst_mb_per_s"), 100.0 / most);
+    assert_eq!(column(&run, "remote_dma_mb_per_s"), 200.0 / (least + most));
+    assert_eq!(column(&run, "round_trip_min_us"), least);
+    let ways = run.observations.recorder(Latency::OneWay);
+    assert_eq!(column(&run, "one_way_min_us"), ways.min().expect("two").as_us());
 }
 
 /// Maestro 4.1: t1 is the time of a message that comes as the end releases the link, after its null

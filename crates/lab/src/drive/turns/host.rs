@@ -38,6 +38,27 @@ pub(super) struct Host {
     pub arrivals: [VecDeque<Time>; CHANNELS],
     /// The ticket of the barrier at which it waits.
     barrier: Ticket,
+    pub answered: Answered,
+}
+
+/// What a host sent and has the answers to: how many bytes, and how long it waited for them from
+/// the first byte that was moved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Answered {
+    bytes: Bytes,
+    time: Span,
+}
+
+impl Answered {
+    /// The throughput of remote DMA in 10^6 bytes per second (Maestro 4), if anything was answered.
+    pub fn mb_per_s(&self) -> Option<f64> {
+        (self.time > Span::ZERO).then(|| self.bytes.0 as f64 / self.time.as_us())
+    }
+
+    pub fn add(&mut self, other: Answered) {
+        self.bytes += other.bytes;
+        self.time += other.time;
+    }
 }
 
 /// What moves packets from memory into one send FIFO.
@@ -67,6 +88,7 @@ impl Host {
             reading: [false; CHANNELS],
             arrivals: [VecDeque::new(), VecDeque::new()],
             barrier: Ticket(0),
+            answered: Answered::default(),
         }
     }
 
@@ -160,6 +182,8 @@ impl TurnChannel {
             heading,
             hops: 0,
             head: now,
+            read: now,
+            invoked: now,
             tail: now,
             spent: Spent::default(),
             damaged: false,
@@ -295,7 +319,11 @@ impl TurnChannel {
         let arrived = arrivals.pop_front().unwrap_or(now);
         match message.purpose {
             Use::Data => self.deliver(now, (number, arrived), &message),
-            Use::Acknowledgment { begun } => {
+            Use::Acknowledgment { begun, answered } => {
+                if now >= self.observations.from {
+                    let answer = Answered { bytes: answered, time: now.since(begun) };
+                    self.hosts[usize::from(number)].answered.add(answer);
+                }
                 self.observations.latency(Latency::RoundTrip, now, now.since(begun));
                 if self.rules.release == Release::Acknowledgment {
                     self.release(now, number);
@@ -332,7 +360,8 @@ impl TurnChannel {
         if let Some(size) = self.transfer.acknowledgment {
             let to = Destination::Host(from);
             let answer = Message { from: number, to, size, ticket };
-            let id = self.create(now, answer, Use::Acknowledgment { begun });
+            let id =
+                self.create(now, answer, Use::Acknowledgment { begun, answered: message.size });
             self.hosts[usize::from(number)].movers[1].queue.push_back(id);
             self.fill(now, number, 1);
         }

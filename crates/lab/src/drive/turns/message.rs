@@ -10,8 +10,8 @@ use crate::drive::carrier::{Destination, Ticket};
 pub(super) enum Use {
     /// It carries what a program handed over.
     Data,
-    /// It answers a message whose first byte was moved at `begun`.
-    Acknowledgment { begun: Time },
+    /// It answers a message of so many bytes, the first of which was moved at `begun`.
+    Acknowledgment { begun: Time, answered: Bytes },
     /// Its initiator has arrived at the barrier.
     BarrierRequest,
     /// All hosts have arrived at the barrier.
@@ -38,6 +38,9 @@ pub(super) struct Carried {
     pub hops: u8,
     /// When its first packet was put where it is.
     pub head: Time,
+    /// When the switch that it is in began to read its header, and to set up its transfer.
+    pub read: Time,
+    pub invoked: Time,
     /// When its last packet was put where it is.
     pub tail: Time,
     pub spent: Spent,

@@ -67,6 +67,10 @@ struct Legs {
     uplink: Leg,
     /// From there to the FIFO of the last switch that the target is behind.
     switch: Leg,
+    /// In each switch, from the reading of a header to the order to move its message (t2).
+    analysis: Leg,
+    /// In each switch, from the set-up of the transfer of a message until all of it is moved (t3).
+    transfer: Leg,
     /// From there to the FIFO of the target.
     downlink: Leg,
     /// From the end of a frame of one end to the beginning of its next one, on any link.

@@ -4,6 +4,7 @@ use weft_fabric::measure::{Latency, Observations};
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
+use super::host::Answered;
 use super::message::Use;
 use super::station::Place;
 use super::{Cable, TurnChannel};
@@ -55,9 +56,13 @@ impl Channel for TurnChannel {
         let [down_least, down_mean, down_most] = self.legs.downlink.us();
         let [_, turn_mean, turn_most] = self.legs.turn.us();
         let frames = self.frames.data as f64;
-        let payload = self.rules.payload.0 as f64;
-        let answered = self.observations.recorder(Latency::RoundTrip).mean_ps();
-        let remote_dma = answered.map_or(f64::NAN, |mean| payload / mean * 1e6);
+        let [analysis_least, analysis_mean, analysis_most] = self.legs.analysis.us();
+        let [transfer_least, transfer_mean, transfer_most] = self.legs.transfer.us();
+        let least = |latency| {
+            let least = self.observations.recorder(latency).min();
+            least.map_or(f64::NAN, |least| least.as_us())
+        };
+        let [remote_dma, worst] = self.remote_dma();
         let mut columns = vec![
             ("uplink_min_us", up_least),
             ("uplink_mean_us", up_mean),
@@ -65,6 +70,12 @@ impl Channel for TurnChannel {
             ("switch_min_us", switch_least),
             ("switch_mean_us", switch_mean),
             ("switch_max_us", switch_most),
+            ("switch_analysis_min_us", analysis_least),
+            ("switch_analysis_mean_us", analysis_mean),
+            ("switch_analysis_max_us", analysis_most),
+            ("switch_transfer_min_us", transfer_least),
+            ("switch_transfer_mean_us", transfer_mean),
+            ("switch_transfer_max_us", transfer_most),
             ("downlink_min_us", down_least),
             ("downlink_mean_us", down_mean),
             ("downlink_max_us", down_most),
@@ -75,6 +86,9 @@ impl Channel for TurnChannel {
             ("data_frames", frames),
             ("packets_per_frame", self.frames.packets as f64 / frames.max(1.0)),
             ("remote_dma_mb_per_s", remote_dma),
+            ("remote_dma_worst_mb_per_s", worst),
+            ("one_way_min_us", least(Latency::OneWay)),
+            ("round_trip_min_us", least(Latency::RoundTrip)),
         ];
         if !self.link.errors.is_empty() {
             columns.push(("damaged_packets", self.frames.damaged as f64));
@@ -97,6 +111,16 @@ impl Channel for TurnChannel {
 }
 
 impl TurnChannel {
+    /// The throughput of remote DMA of all hosts whose messages were answered, and of the worst of
+    /// them (Maestro 4.1: "out of two performance results measured at each NI respectively, we took
+    /// the worse one").
+    fn remote_dma(&self) -> [f64; 2] {
+        let mut all = Answered::default();
+        self.hosts.iter().for_each(|host| all.add(host.answered));
+        let of_hosts = self.hosts.iter().filter_map(|host| host.answered.mb_per_s());
+        [all.mb_per_s(), of_hosts.min_by(f64::total_cmp)].map(|rate| rate.unwrap_or(f64::NAN))
+    }
+
     /// A frame is over.
     pub(super) fn note_frame(&mut self, until: Time, number: u32, side: usize) {
         let Some(trace) = &mut self.trace else { return };

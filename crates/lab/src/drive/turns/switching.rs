@@ -68,6 +68,7 @@ impl TurnChannel {
         let counted = matches!(purpose, Use::BarrierRequest | Use::BarrierAcknowledgment)
             && self.switching.barrier == Some(BarrierCounter::Controller);
         let Some(per_interface) = self.switching.processor else {
+            self.messages[message].read = now;
             let event = Event::Analysed { station, message };
             return self.queue.push(now + self.switching.analysis, event);
         };
@@ -87,12 +88,17 @@ impl TurnChannel {
         }
         let Some((station, message)) = own.headers.take() else { return };
         own.analysing = true;
+        self.messages[message].read = now;
         let event = Event::Analysed { station, message };
         self.queue.push(now + self.switching.analysis, event);
     }
 
     /// A switch knows where a message goes.
     pub(super) fn analysed(&mut self, now: Time, station: u32, message: Id<Carried>) {
+        let Carried { purpose, read, .. } = self.messages[message];
+        if purpose == Use::Data {
+            self.legs.analysis.add(now.since(read));
+        }
         self.order(now, station, message);
         if self.switching.processor.is_some() {
             let switch = self.switch_at(station);
@@ -258,7 +264,12 @@ impl TurnChannel {
                     && (input == CONTROLLER || has())
                     && ports.all(|port| stations[first + port].send[channel].has_room())
             });
-            let Some(Transfer { input, channel, outputs, set_up, .. }) = granted else { return };
+            let Some(Transfer { input, channel, outputs, set_up, message }) = granted else {
+                return;
+            };
+            if !set_up {
+                self.messages[message].invoked = now;
+            }
             own.moving[channel] |= 1 << input;
             bits(outputs).for_each(|port| self.stations[first + port].send[channel].reserve());
             let before = if set_up { Span::ZERO } else { self.switching.set_up };
@@ -298,6 +309,10 @@ impl TurnChannel {
             self.wake(now, output as u32);
         }
         if packet.last {
+            let Carried { purpose, invoked, .. } = self.messages[whole];
+            if purpose == Use::Data {
+                self.legs.transfer.add(now.since(invoked));
+            }
             let own = &mut self.switches[switch as usize];
             own.controller.finish(whole);
             own.parted.retain(|branch| branch.whole != whole);

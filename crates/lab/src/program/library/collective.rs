@@ -4,7 +4,7 @@ use weft_units::Bytes;
 
 use super::{BarrierBy, BarrierSettings, BroadcastSettings, Finish, Notes, RoundSettings};
 use crate::drive::carrier::{Carrier, Destination};
-use crate::program::node::Crew;
+use crate::program::node::{Crew, Node};
 
 pub(super) fn all_to_all<C: Carrier + 'static>(
     crew: &mut Crew<C>,
@@ -53,11 +53,7 @@ pub(super) fn barrier<C: Carrier + 'static>(
         crew.start(me.clone(), async move {
             for _ in 0..rounds.get() {
                 let begun = me.now();
-                let kept = if by == BarrierBy::Channel { me.barrier_of_channel() } else { None };
-                match kept {
-                    Some(barrier) => drop(barrier.await),
-                    None => me.barrier().await,
-                }
+                meet(&me, by).await;
                 own.note(begun, me.now(), Bytes(0));
             }
         });
@@ -65,6 +61,15 @@ pub(super) fn barrier<C: Carrier + 'static>(
     Box::new(move || {
         notes.spans(["program_barrier_mean_us", "program_barrier_min_us", "program_barrier_max_us"])
     })
+}
+
+/// All ranks meet at a barrier, that of the channel if it is to keep it and can.
+pub(super) async fn meet<C: Carrier>(me: &Node<C>, by: BarrierBy) {
+    let kept = if by == BarrierBy::Channel { me.barrier_of_channel() } else { None };
+    match kept {
+        Some(barrier) => drop(barrier.await),
+        None => me.barrier().await,
+    }
 }
 
 /// The answer to a broadcast.

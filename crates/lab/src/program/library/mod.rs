@@ -23,7 +23,7 @@ pub enum LibraryProgram {
     /// Two ranks send one message to and fro.
     PingPong(PairSettings),
     /// Two ranks send to each other at once, and again when both have received.
-    PingPing(PairSettings),
+    PingPing(ExchangeSettings),
     /// One rank sends windows of messages to another, which answers each window by 4 bytes.
     Stream(StreamSettings),
     /// Every rank sends one message to every other; again when all have received theirs.
@@ -55,6 +55,24 @@ pub struct PairSettings {
     /// The two ranks.
     #[serde(default = "first_two")]
     pub pair: [u16; 2],
+}
+
+/// Both ways at once between two ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExchangeSettings {
+    /// Size of each message.
+    pub size: Bytes,
+    /// How many times.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// The two ranks.
+    #[serde(default = "first_two")]
+    pub pair: [u16; 2],
+    /// Who keeps a barrier of all ranks before each time, which is not part of what is timed
+    /// (Maestro 4.1, PingPing). Without a value there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub barrier: Option<BarrierBy>,
 }
 
 /// One way between two ranks.
@@ -285,7 +303,8 @@ impl LibraryProgram {
     /// The ranks that the program names by number.
     pub fn named_ranks(&self) -> Vec<u16> {
         match self {
-            LibraryProgram::PingPong(own) | LibraryProgram::PingPing(own) => own.pair.to_vec(),
+            LibraryProgram::PingPong(own) => own.pair.to_vec(),
+            LibraryProgram::PingPing(own) => own.pair.to_vec(),
             LibraryProgram::Stream(own) => own.pair.to_vec(),
             LibraryProgram::AllToAll(_) | LibraryProgram::Barrier(_) => Vec::new(),
             LibraryProgram::Lock(own) => vec![own.server],

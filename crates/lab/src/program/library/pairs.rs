@@ -2,7 +2,8 @@
 
 use weft_units::{Bytes, PositiveCount};
 
-use super::{Finish, Notes, PairSettings, StreamSettings, node};
+use super::collective::meet;
+use super::{BarrierBy, ExchangeSettings, Finish, Notes, PairSettings, StreamSettings, node};
 use crate::drive::carrier::Carrier;
 use crate::program::node::{Crew, Node};
 
@@ -51,16 +52,19 @@ pub(super) fn ping_pong<C: Carrier + 'static>(
 
 pub(super) fn ping_ping<C: Carrier + 'static>(
     crew: &mut Crew<C>,
-    PairSettings { size, rounds, pair: [first, second] }: PairSettings,
+    ExchangeSettings { size, rounds, pair: [first, second], barrier }: ExchangeSettings,
     notes: Notes,
 ) -> Finish {
     async fn exchange<C: Carrier>(
         me: Node<C>,
         other: u16,
-        (size, rounds): (Bytes, PositiveCount),
+        (size, rounds, barrier): (Bytes, PositiveCount, Option<BarrierBy>),
         notes: Notes,
     ) {
         for _ in 0..rounds.get() {
+            if let Some(by) = barrier {
+                meet(&me, by).await;
+            }
             let begun = me.now();
             let sent = me.send(other, 0, size);
             me.receive(other, 0).await;
@@ -69,8 +73,21 @@ pub(super) fn ping_ping<C: Carrier + 'static>(
         }
     }
     if let Some([one, two]) = pair(crew, [first, second]) {
-        crew.start(one.clone(), exchange(one, second, (size, rounds), notes.clone()));
-        crew.start(two.clone(), exchange(two, first, (size, rounds), notes.clone()));
+        let how = (size, rounds, barrier);
+        crew.start(one.clone(), exchange(one, second, how, notes.clone()));
+        crew.start(two.clone(), exchange(two, first, how, notes.clone()));
+    }
+    // A barrier is one of all ranks, those that do not exchange anything as well.
+    if let Some(by) = barrier {
+        for me in crew.nodes() {
+            if ![first, second].contains(&me.rank()) {
+                crew.start(me.clone(), async move {
+                    for _ in 0..rounds.get() {
+                        meet(&me, by).await;
+                    }
+                });
+            }
+        }
     }
     Box::new(move || {
         let mut metrics = notes.spans([
