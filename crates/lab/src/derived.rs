@@ -2,6 +2,7 @@
 
 mod limits;
 
+use weft_protocol::turns::Burst;
 use weft_units::{Bytes, Rate, Span};
 
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
@@ -106,7 +107,10 @@ fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
     let (rate, propagation) = (channel.link.rate, channel.link.propagation());
     let timing = settings.timing(rate, propagation);
     let Ok(rules) = settings.rules() else { return };
-    let packets = u64::from(rules.most);
+    let packets = match rules.burst {
+        Burst::Credit => u64::from(rules.most),
+        Burst::Fixed(packets) => packets.into(),
+    };
     let full = timing.preamble + timing.packet * packets;
     let round = full + timing.preamble + timing.turn_around * 2 + propagation * 2;
     let bytes = settings.message(Bytes(0)) * packets;
@@ -130,7 +134,7 @@ fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
     };
     push("release_to_turn", "us", release.as_us(), format!("{turns} + {preamble} null frame"));
     let SwitchSettings::FifoBus(bus) = &channel.switch else { return };
-    let switch = bus.analysis + bus.set_up + bus.rate.span(channel.packet);
+    let switch = bus.analysis + bus.set_up + bus.rate.span(settings.packet());
     let path = least * 2 + switch;
     push("path_least", "us", path.as_us(), format!("2 x {least} + {switch}"));
     push("path_most", "us", (path + null_turn * 4).as_us(), format!("{path} + 4 x {null_turn}"));

@@ -51,10 +51,11 @@ pub enum BurstSettings {
     /// As many as wait and as the other end has room for (Maestro 3.1, Network Burst).
     #[default]
     Credit,
-    /// Always the same number: the single packets of 16, 32 and 64 bytes of Maestro 4.2. A message
-    /// is filled up to a multiple of it.
+    /// One packet of a fixed size, the 16, 32 and 64 bytes of Maestro 4.2, which is the unit of
+    /// everything: memory, FIFOs, credits, the link and the switch move it as a whole. A message is
+    /// filled up to a multiple of it.
     Single {
-        /// How many packets of 16 bytes make one of the fixed size.
+        /// How many times the 16 bytes it has.
         packets: PositiveCount,
     },
 }
@@ -192,9 +193,7 @@ impl TurnSettings {
         let most = self.most.map_or(Ok(largest), |most| within("most", most))?;
         let burst = match self.burst {
             BurstSettings::Credit => Burst::Credit,
-            BurstSettings::Single { packets } => {
-                Burst::Fixed(within("burst.single.packets", packets)?)
-            }
+            BurstSettings::Single { .. } => Burst::Fixed(1),
         };
         let holding = match self.hold {
             HoldSettings::OneFrame => Holding::OneFrame,
@@ -206,29 +205,29 @@ impl TurnSettings {
     /// How many packets each FIFO holds.
     ///
     /// # Errors
-    /// A FIFO that does not hold a frame of the fixed size, or more than 65535 packets.
+    /// A FIFO that does not hold a packet, or more than 65535 of them.
     pub fn capacity(&self) -> Result<u16, TurnError> {
-        let packets = self.fifo.0 / PACKET as u64;
-        let least = self.unit();
-        let fits = u16::try_from(packets).ok().filter(|packets| u64::from(*packets) >= least);
+        let packet = self.packet().0;
+        let fits = u16::try_from(self.fifo.0 / packet).ok().filter(|packets| *packets > 0);
         fits.ok_or_else(|| TurnError {
             key: "fifo",
             value: self.fifo.to_string(),
-            accepted: format!("{} B to 1048560 B, 1 to 65535 packets", least * PACKET as u64),
+            accepted: format!("{packet} B to {} B, 1 to 65535 packets", packet * 65_535),
         })
     }
 
-    /// A message takes a multiple of so many packets.
-    pub fn unit(&self) -> u64 {
-        match self.burst {
+    /// What is moved as a whole.
+    pub fn packet(&self) -> Bytes {
+        let times = match self.burst {
             BurstSettings::Credit => 1,
             BurstSettings::Single { packets } => u64::from(packets.get()),
-        }
+        };
+        Bytes(PACKET as u64 * times)
     }
 
     /// What a message with so much payload takes on the link, preambles not counted.
     pub fn message(&self, payload: Bytes) -> Bytes {
-        Bytes(packets_of(payload.0).next_multiple_of(self.unit()) * PACKET as u64)
+        Bytes((packets_of(payload.0) * PACKET as u64).next_multiple_of(self.packet().0))
     }
 
     /// The spans on a cable of this rate and propagation.
@@ -245,7 +244,7 @@ impl TurnSettings {
                 DecisionSettings::AfterTurnAround => self.turn_around,
             },
             preamble: bits(self.symbol.preamble_bits()),
-            packet: rate.span(Bytes(PACKET as u64)),
+            packet: rate.span(self.packet()),
             propagation,
         }
     }
@@ -483,8 +482,8 @@ mod tests {
     fn single_packets_of_64_bytes() {
         let packets = PositiveCount::new(4).unwrap();
         let settings = TurnSettings { burst: BurstSettings::Single { packets }, ..settings() };
-        let all = arrivals(&mut link(&settings), 8);
-        assert_eq!(all, [3_820, 4_460, 5_100, 5_740, 8_500, 9_140, 9_780, 10_420]);
+        assert_eq!((settings.packet(), settings.capacity()), (Bytes(64), Ok(32)));
+        assert_eq!(arrivals(&mut link(&settings), 2), [5_740, 10_420]);
     }
 
     /// With eight bits a symbol the credit of an empty FIFO is 128, and a greedy end sends them in

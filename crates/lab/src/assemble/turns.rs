@@ -109,7 +109,7 @@ fn link(
         rules: turns.rules().map_err(named)?,
         capacity: turns.capacity().map_err(named)?,
         timing,
-        unit: turns.unit(),
+        packet: turns.packet(),
         phases: (0..cables).map(phase).collect(),
         errors: errors.map_or(Vec::new(), of_station),
     })
@@ -142,20 +142,17 @@ fn switching(
     let listed =
         matches!(settings.routes, Some(RoutesSettings::PerConnection(ConnectionRoutes::Given(_))));
     let switching = match &settings.switch {
-        SwitchSettings::FifoBus(bus) => {
-            Ok(Switching {
-                analysis: bus.analysis,
-                processor: Some(bus.ports_per_interface.as_usize()),
-                set_up: bus.set_up,
-                packet: bus.rate.span(Bytes(PACKET as u64)),
-                shared: true,
-                forwarding: bus.forwarding,
-                multicast: bus.multicast,
-                multicast_start: bus.multicast_start,
-                // A request must be one packet, and its answer one for all hosts.
-                barrier: bus.barrier.filter(|_| turns.unit() == 1),
-            })
-        }
+        SwitchSettings::FifoBus(bus) => Ok(Switching {
+            analysis: bus.analysis,
+            processor: Some(bus.ports_per_interface.as_usize()),
+            set_up: bus.set_up,
+            packet: bus.rate.span(turns.packet()),
+            shared: true,
+            forwarding: bus.forwarding,
+            multicast: bus.multicast,
+            multicast_start: bus.multicast_start,
+            barrier: bus.barrier,
+        }),
         SwitchSettings::Crossbar(crossbar) if crossbar.contention == Contention::BackPressure => {
             Ok(crossbar_of(crossbar.latency))
         }

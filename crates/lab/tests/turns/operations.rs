@@ -148,7 +148,7 @@ fn barrier_ns(base: &str, by: &str) -> u64 {
     let text = format!(
         "base = '{base}'\n[program]\nrun.barrier = {{ rounds = 10, by = '{by}' }}\n\
          channel = '{}'\n",
-        if base == "maestro" { "network" } else { "quick" }
+        if base.starts_with("maestro") { "network" } else { "quick" }
     );
     (column(&run(&text, 1), "program_barrier_mean_us") * 1_000.0) as u64
 }
@@ -160,4 +160,7 @@ fn programs_use_the_barrier_of_the_channel_or_their_own() {
     assert!((5_000..9_000).contains(&barrier_ns("maestro", "channel")));
     assert!(barrier_ns("maestro", "messages") > 4 * barrier_ns("maestro", "channel"));
     assert_eq!(barrier_ns("clint", "channel"), barrier_ns("clint", "messages"));
+    // A request is one packet, whatever its size.
+    let single = "maestro'\npreset = 'single_64";
+    assert!(barrier_ns(single, "messages") > 3 * barrier_ns(single, "channel"));
 }

@@ -15,7 +15,7 @@ fn what_links_with_turns_do_not_read_is_refused() {
         ("adapter]\nrelease = 'acknowledgment'", "adapter.release", "transmission where messages"),
         ("adapter]\nthrottle = { requests = 1, per = '1 us' }", "adapter.throttle", "no throttle"),
         ("routes]\nper_packet = 'random'", "routes", "per_connection, since"),
-        ("turns.burst.single]\npackets = 16", "turns.burst.single.packets", "1 to 15"),
+        ("turns.burst.single]\npackets = 129", "turns.fifo = 2 KiB", "2064 B to 135264240 B"),
         (
             "switch.output_buffered]\nlatency = '1 ns'\nbuffers = 4\nwriters = 1",
             "switch",

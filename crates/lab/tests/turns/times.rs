@@ -21,6 +21,21 @@ fn one_packet_at_the_beginning_of_a_turn() {
     assert_eq!(column(&run, "switch_transfer_max_us"), 0.36);
 }
 
+/// A single packet of 64 bytes is moved as a whole by everything (Maestro 4.2). In the FIFO at 11400
+/// ns, 1280 ns after it was handed over: 1080 + 60 + 2560 ns on the link, to 15100; the header is
+/// read when the packet is there, 1900 ns, and then 40 + 1280 ns on the bus, to 18320. The switch
+/// speaks at 19380: to 23080. It is read for 1280 ns.
+#[test]
+fn a_packet_of_64_bytes_is_one_on_all_of_its_way() {
+    let single = "[channel.network.turns.burst.single]\npackets = 4\n";
+    let run = run(&listed(11, &[(10_120, 0, 1)], single), 1);
+    assert_eq!(one_way_ns(&run), 23_080 + 1_280 - 10_120);
+    let legs = ["uplink_min_us", "switch_min_us", "downlink_min_us", "switch_transfer_min_us"];
+    let times = legs.map(|leg| (column(&run, leg) * 1e3).round());
+    assert_eq!(times, [3_700.0, 3_220.0, 4_760.0, 1_320.0]);
+    assert_eq!(column(&run, "packets_per_frame"), 1.0);
+}
+
 /// Two messages whose headers are at the switch at the same time: the second waits 1900 ns for the
 /// processor, which is part of its time in the switch, and neither of its own analysis nor of its
 /// transfer. 300 bytes, analysed at 15080 ns (see below), are under way on the bus until their last

@@ -8,7 +8,7 @@ use weft_fabric::measure::{Latency, Stage};
 use weft_fabric::switch::MulticastStart;
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::Id;
-use weft_protocol::turns::{CHANNELS, PACKET};
+use weft_protocol::turns::CHANNELS;
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::message::{Carried, Spent, Use};
@@ -212,7 +212,7 @@ impl TurnChannel {
         };
         let message = &mut self.messages[id];
         let settings = self.transfer.mover(message.size);
-        let mut span = settings.rate.span(Bytes(PACKET as u64));
+        let mut span = settings.rate.span(self.link.packet);
         if mover.moved == 0 {
             message.begun = now;
             span += settings.set_up;
@@ -286,7 +286,7 @@ impl TurnChannel {
         let fifo = &self.stations[usize::from(number)].receive[channel];
         let Some(packet) = fifo.front().filter(|_| !host.reading[channel]) else { return };
         let settings = self.transfer.mover(self.messages[packet.message].size);
-        let mut span = settings.rate.span(Bytes(PACKET as u64));
+        let mut span = settings.rate.span(self.link.packet);
         if packet.number == 0 {
             span += settings.set_up;
         }

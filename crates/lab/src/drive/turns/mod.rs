@@ -18,7 +18,7 @@ use weft_fabric::interface::TransferSettings;
 use weft_fabric::link::TurnEvent;
 use weft_fabric::measure::Observations;
 use weft_kernel::{Arena, Id, Queue};
-use weft_protocol::turns::{CHANNELS, Kind, PACKET};
+use weft_protocol::turns::{CHANNELS, Kind};
 use weft_units::{Bytes, Span, Time};
 
 use self::barrier::BarrierTree;
@@ -258,7 +258,7 @@ impl TurnChannel {
         let message = &mut self.messages[id];
         if message.purpose == Use::Data
             && let Some(errors) = self.link.errors.get_mut(from as usize)
-            && errors.damages_next(None, Bytes(PACKET as u64))
+            && errors.damages_next(None, self.link.packet)
         {
             message.damaged = true;
             self.frames.damaged += 1;

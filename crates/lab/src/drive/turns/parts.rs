@@ -7,7 +7,7 @@ use weft_fabric::link::{Errors, TurnTiming};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{BarrierCounter, MulticastStart};
 use weft_fabric::workload::Source;
-use weft_protocol::turns::{Rules, packets_of};
+use weft_protocol::turns::{PACKET, Rules, packets_of};
 use weft_units::{Bytes, Limit, Span, Time};
 
 /// What a channel of links with turns is made of.
@@ -44,8 +44,8 @@ pub struct LinkParts {
     pub capacity: u16,
     /// How long everything takes.
     pub timing: TurnTiming,
-    /// A message takes a multiple of so many packets.
-    pub unit: u64,
+    /// What is moved as a whole, a multiple of 16 bytes.
+    pub packet: Bytes,
     /// When the first turn begins, for each link: those of the hosts first.
     pub phases: Vec<Time>,
     /// What happens to the packets that each station sends: the hosts, then the ports of switches.
@@ -80,7 +80,7 @@ pub struct Switching {
 impl LinkParts {
     /// How many packets a message with so much payload takes.
     pub fn packets(&self, payload: Bytes) -> u32 {
-        let packets = packets_of(payload.0).next_multiple_of(self.unit);
+        let packets = (packets_of(payload.0) * PACKET as u64).div_ceil(self.packet.0);
         u32::try_from(packets).unwrap_or(u32::MAX)
     }
 }

@@ -4,8 +4,8 @@ use weft_fabric::fabric::{Peer, Wiring};
 use weft_fabric::interface::{ByteFifo, Forwarding};
 use weft_fabric::link::TurnLink;
 use weft_kernel::Id;
-use weft_protocol::turns::{CHANNELS, PACKET};
-use weft_units::{Bytes, Time};
+use weft_protocol::turns::CHANNELS;
+use weft_units::Time;
 
 use super::message::Carried;
 use super::parts::TurnParts;
@@ -97,8 +97,7 @@ fn station(parts: &TurnParts, place: Place) -> Station {
         Place::Port { .. } => (Forwarding::Packets, parts.switching.forwarding),
     };
     let fifo = |forwarding| {
-        [(); CHANNELS]
-            .map(|()| ByteFifo::new(parts.link.capacity, Bytes(PACKET as u64), forwarding))
+        [(); CHANNELS].map(|()| ByteFifo::new(parts.link.capacity, parts.link.packet, forwarding))
     };
     Station { link: u32::MAX, side: 0, place, send: fifo(send), receive: fifo(receive) }
 }
