@@ -14,7 +14,8 @@ pub use bus::BusSettings;
 pub use byte_fifo::{ByteFifo, FifoStatus, Forwarding};
 pub use endpoints::EndpointSettings;
 pub use nic::{Nic, NicCounters, NicSettings};
-pub use transfer::{MoverSettings, PioSettings, TransferSettings};
+pub use transfer::{ManagerSettings, MoverSettings, PioBy, PioSettings};
+pub use transfer::{TransferBus, TransferPath, TransferSettings};
 pub use vi::ViHost;
 pub use window::{FlagSettings, IncomingPage, OutgoingPage, WindowBusSettings, WindowSettings};
 pub use window_cluster::{

@@ -1,5 +1,6 @@
 //! How messages get from the memory of a host into the FIFOs of its adapter and back: by DMA, or by
-//! a processor that moves what is too small to be worth setting up a DMA (Maestro 2, 3.3).
+//! a processor that moves what is too small to be worth setting up a DMA, straight or through the
+//! memory of the adapter, over a bus that both directions may share (Maestro 2, 3.3).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use weft_units::{Bytes, Rate, Span};
 
 use super::Forwarding;
 
-/// Settings of the way between memory and FIFOs; both directions are alike and independent.
+/// Settings of the way between memory and FIFOs; both directions are alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferSettings {
@@ -16,6 +17,15 @@ pub struct TransferSettings {
     /// The processor of the adapter, which moves short messages; without it all go by DMA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pio: Option<PioSettings>,
+    /// The way of what goes by DMA.
+    #[serde(default)]
+    pub path: TransferPath,
+    /// Whether both directions and both channels share one bus.
+    #[serde(default)]
+    pub bus: TransferBus,
+    /// What the processor of the adapter does for a message; nothing that takes time if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manager: Option<ManagerSettings>,
     /// Whether the controller of the link works on a message that is not there as a whole, on
     /// both sides (Maestro 4.3).
     #[serde(default)]
@@ -43,6 +53,9 @@ pub struct MoverSettings {
 pub struct PioSettings {
     /// The largest payload that it moves; longer messages go by DMA.
     pub up_to: Bytes,
+    /// Whose processor it is.
+    #[serde(default)]
+    pub by: PioBy,
     /// What a message costs before its first byte moves.
     #[serde(default)]
     pub set_up: Span,
@@ -50,15 +63,83 @@ pub struct PioSettings {
     pub rate: Rate,
 }
 
+/// The way of what goes by DMA (Maestro 3.3: the PCI interface moves messages "from the host memory
+/// not only to the NI manager's DRAM but also to the FIFO buffers").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum TransferPath {
+    /// Between the memory of the host and the FIFO, packet by packet.
+    #[default]
+    Direct,
+    /// Through the memory of the adapter, where a message is as a whole before its processor moves
+    /// it on, packet by packet.
+    Memory {
+        /// How fast the processor moves bytes between its memory and the FIFO.
+        rate: Rate,
+    },
+}
+
+/// Whether the movers of an adapter share the bus to the memory of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TransferBus {
+    /// Each direction of each channel has a way of its own.
+    #[default]
+    Independent,
+    /// One packet at a time is on the bus, first come, first served.
+    Shared,
+}
+
+/// What the processor of an adapter does for a message before its first byte is moved from or to the
+/// memory of the host, one message after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ManagerSettings {
+    /// What it takes for a message, whatever its size.
+    #[serde(default)]
+    pub message: Span,
+    /// What it takes to translate the address of a page; answers and requests of a barrier have none.
+    #[serde(default)]
+    pub translation: Span,
+    /// How large a page is.
+    #[serde(default = "four_kib")]
+    pub page: Bytes,
+}
+
+/// Whose processor moves short messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PioBy {
+    /// That of the adapter, which does nothing else meanwhile.
+    #[default]
+    Manager,
+    /// That of the host, straight into the FIFO, by its own addresses: the processor of the adapter
+    /// has no part in it.
+    Host,
+}
+
+fn four_kib() -> Bytes {
+    Bytes(4_096)
+}
+
 impl TransferSettings {
+    /// The processor that moves a message of so much payload, if one does.
+    pub fn pio(&self, payload: Bytes) -> Option<PioSettings> {
+        self.pio.filter(|pio| payload <= pio.up_to)
+    }
+
     /// What moves a message of so much payload.
     pub fn mover(&self, payload: Bytes) -> MoverSettings {
-        match self.pio {
-            Some(PioSettings { up_to, set_up, rate }) if payload <= up_to => {
-                MoverSettings { set_up, rate }
-            }
-            _ => self.dma,
-        }
+        self.pio(payload)
+            .map_or(self.dma, |pio| MoverSettings { set_up: pio.set_up, rate: pio.rate })
+    }
+}
+
+impl ManagerSettings {
+    /// What is done for a message with so much payload in pages of the host, if it has some there.
+    pub fn span(&self, payload: Option<Bytes>) -> Span {
+        let pages = payload.map_or(0, |payload| payload.0.div_ceil(self.page.0.max(1)));
+        self.message + self.translation * pages
     }
 }
 
@@ -73,12 +154,26 @@ mod tests {
         let mut settings = TransferSettings {
             dma,
             pio: None,
+            path: TransferPath::Direct,
+            bus: TransferBus::Independent,
+            manager: None,
             forwarding: Forwarding::Packets,
             acknowledgment: None,
         };
         assert_eq!(settings.mover(Bytes(1)), dma);
-        settings.pio = Some(PioSettings { up_to: Bytes(11), set_up: Span::ZERO, rate });
+        let by = PioBy::Manager;
+        settings.pio = Some(PioSettings { up_to: Bytes(11), by, set_up: Span::ZERO, rate });
         assert_eq!(settings.mover(Bytes(11)), MoverSettings { set_up: Span::ZERO, rate });
         assert_eq!(settings.mover(Bytes(12)), dma);
+    }
+
+    #[test]
+    fn translation_is_paid_for_each_page_that_a_message_touches() {
+        let ns = Span::from_ns;
+        let (message, translation) = (ns(500), ns(200));
+        let manager = ManagerSettings { message, translation, page: Bytes(4_096) };
+        let spans = [None, Some(0), Some(1), Some(4_096), Some(4_097)]
+            .map(|payload| manager.span(payload.map(Bytes)));
+        assert_eq!(spans, [500, 500, 700, 700, 900].map(ns));
     }
 }

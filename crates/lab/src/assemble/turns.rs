@@ -32,6 +32,9 @@ pub(super) fn build(
         let accepted = "the way between memory and FIFOs, needed where links have turns";
         return refuse_as(site.name, "transfer", ABSENT, accepted);
     };
+    if transfer.manager.is_some_and(|manager| manager.page == Bytes(0)) {
+        return refuse_as(site.name, "transfer.manager.page", "0 B", "at least 1 B");
+    }
     if settings.packet != Bytes(PACKET as u64) {
         let accepted = "16 B where links have turns";
         return refuse_as(site.name, "packet", &settings.packet.to_string(), accepted);

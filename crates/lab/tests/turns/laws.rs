@@ -30,11 +30,21 @@ pub(super) fn in_tree(fifo: u64) -> String {
     format!("[channel.network]\nturns.fifo = '{fifo} B'\n{}\n", tree())
 }
 
+/// Ways between the memory of a host and its FIFOs.
+const HOSTS: [&str; 4] = [
+    "",
+    "[channel.network.transfer]\nbus = 'shared'\nmanager.message = '700 ns'\n",
+    "[channel.network.transfer]\nbus = 'shared'\npath.memory.rate = '300 Mbit/s'\n\
+     manager = { translation = '300 ns', page = '256 B' }\n",
+    "[channel.network.transfer]\nbus = 'independent'\npath.memory.rate = '100 Mbit/s'\npio.by = 'host'\n\
+     acknowledgment = '11 B'\n",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// In a star and in a tree, with FIFOs of any size, every message arrives once, in order, and
-    /// nothing is left: no tree of switch boxes blocks, however long messages are and however small
+    /// In a star and in a tree, with FIFOs of any size, and whatever the way to the memory of a host,
+    /// every message arrives once, in order, and nothing is left: no tree of switch boxes blocks, however long messages are and however small
     /// FIFOs.
     #[test]
     fn every_message_arrives(
@@ -42,6 +52,7 @@ proptest! {
         payload in 0_u64..600,
         packets in 1_u64..20,
         star in any::<bool>(),
+        host in prop::sample::select(&HOSTS[..]),
     ) {
         messages.iter_mut().for_each(|(_, from, to)| *to = (*from + *to) % 8);
         let more = if star {
@@ -49,7 +60,7 @@ proptest! {
         } else {
             in_tree(packets * 16)
         };
-        let text = merge(&listed(payload, &messages, ""), &more).replace("1 ms", "60 ms");
+        let text = merge(&listed(payload, &messages, host), &more).replace("1 ms", "60 ms");
         let run = run(&text, 1);
         prop_assert_eq!(run.observations.delivered, messages.len() as u64);
         prop_assert_eq!((run.backlog, run.in_flight, run.waiting.len()), (0, 0, 0));

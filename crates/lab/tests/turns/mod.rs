@@ -4,6 +4,7 @@
 
 mod hosts;
 mod laws;
+mod memory;
 mod operations;
 mod refusals;
 mod times;

@@ -14,6 +14,7 @@ fn what_links_with_turns_do_not_read_is_refused() {
         ("adapter]\nacknowledgments = 'interleave'", "adapter.ack", "nothing is inserted"),
         ("adapter]\nrelease = 'acknowledgment'", "adapter.release", "transmission where messages"),
         ("adapter]\nthrottle = { requests = 1, per = '1 us' }", "adapter.throttle", "no throttle"),
+        ("transfer]\nmanager.page = '0 B'", "transfer.manager.page = 0 B", "at least 1 B"),
         ("routes]\nper_packet = 'random'", "routes", "per_connection, since"),
         ("turns.burst.single]\npackets = 129", "turns.fifo = 2 KiB", "2064 B to 135264240 B"),
         (

@@ -1,5 +1,4 @@
-//! Hosts: from memory into the send FIFO, from the receive FIFO into memory, and what a message
-//! means where it arrives.
+//! Hosts: what they hand over, and what a message means where it arrives.
 
 use std::collections::VecDeque;
 
@@ -12,7 +11,7 @@ use weft_protocol::turns::CHANNELS;
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::message::{Carried, Spent, Use};
-use super::station::Packet;
+use super::moving::{Movers, Shared};
 use super::{Event, NO_PAYLOAD, TurnChannel};
 use crate::drive::carrier::{Destination, Message, Notice, Ticket};
 
@@ -24,7 +23,7 @@ pub(super) struct Messages {
     pub release: Release,
 }
 
-/// A host with its movers.
+/// A host.
 #[derive(Debug)]
 pub(super) struct Host {
     source: Source,
@@ -32,8 +31,8 @@ pub(super) struct Host {
     pub pending: VecDeque<Id<Carried>>,
     /// Messages that have one.
     held: usize,
-    pub movers: [Mover; CHANNELS],
-    reading: [bool; CHANNELS],
+    pub movers: [Movers; CHANNELS],
+    pub shared: Shared,
     /// When the last packets in each receive FIFO came.
     pub arrivals: [VecDeque<Time>; CHANNELS],
     /// The ticket of the barrier at which it waits.
@@ -61,31 +60,14 @@ impl Answered {
     }
 }
 
-/// What moves packets from memory into one send FIFO.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Mover {
-    /// Messages in order; the first one is being moved.
-    pub queue: VecDeque<Id<Carried>>,
-    /// How many packets of the first one have been moved.
-    pub moved: u32,
-    busy: bool,
-}
-
-impl Mover {
-    /// Whether the first message has begun.
-    pub fn has_begun(&self) -> bool {
-        self.busy || self.moved > 0
-    }
-}
-
 impl Host {
     pub fn new(source: Option<Source>) -> Host {
         Host {
             source: source.unwrap_or_else(Source::silent),
             pending: VecDeque::new(),
             held: 0,
-            movers: [Mover::default(), Mover::default()],
-            reading: [false; CHANNELS],
+            movers: [Movers::default(), Movers::default()],
+            shared: Shared::default(),
             arrivals: [VecDeque::new(), VecDeque::new()],
             barrier: Ticket(0),
             answered: Answered::default(),
@@ -135,9 +117,8 @@ impl TurnChannel {
         }
         for to in copies {
             let id = self.create(now, Message { to, ..message }, Use::Data);
-            self.hosts[usize::from(message.from)].movers[0].queue.push_back(id);
+            self.send(now, message.from, id);
         }
-        self.fill(now, message.from, 0);
     }
 
     /// Whether one message of a size may go to several targets: always where there is one switch,
@@ -155,9 +136,7 @@ impl TurnChannel {
         let to = Destination::Host(host);
         let message = Message { from: host, to, size: NO_PAYLOAD, ticket };
         let id = self.create(now, message, Use::BarrierRequest);
-        let channel = self.messages[id].channel;
-        self.hosts[usize::from(host)].movers[channel].queue.push_back(id);
-        self.fill(now, host, channel);
+        self.send(now, host, id);
     }
 
     pub(super) fn create(&mut self, now: Time, message: Message, purpose: Use) -> Id<Carried> {
@@ -178,6 +157,7 @@ impl TurnChannel {
             ticket,
             generated: now,
             begun: now,
+            has_begun: false,
             missing,
             heading,
             hops: 0,
@@ -192,61 +172,14 @@ impl TurnChannel {
 
     /// Moves messages of the source into free places of the adapter.
     fn admit(&mut self, now: Time, number: u16) {
-        let host = &mut self.hosts[usize::from(number)];
-        while self.rules.buffers.admits(host.held)
+        let buffers = self.rules.buffers;
+        while let host = &mut self.hosts[usize::from(number)]
+            && buffers.admits(host.held)
             && let Some(id) = host.pending.pop_front()
         {
             host.held += 1;
-            host.movers[0].queue.push_back(id);
+            self.send(now, number, id);
         }
-        self.fill(now, number, 0);
-    }
-
-    /// Lets the mover of a host go on if it can: with one packet, if the FIFO has room.
-    pub(super) fn fill(&mut self, now: Time, number: u16, channel: usize) {
-        let host = &mut self.hosts[usize::from(number)];
-        let mover = &mut host.movers[channel];
-        let fifo = &mut self.stations[usize::from(number)].send[channel];
-        let Some(&id) = mover.queue.front().filter(|_| !mover.busy && fifo.has_room()) else {
-            return;
-        };
-        let message = &mut self.messages[id];
-        let settings = self.transfer.mover(message.size);
-        let mut span = settings.rate.span(self.link.packet);
-        if mover.moved == 0 {
-            message.begun = now;
-            span += settings.set_up;
-            if message.purpose == Use::Data {
-                self.observations.attempt(now);
-                self.under_way += u64::from(message.missing);
-            }
-        }
-        mover.busy = true;
-        fifo.reserve();
-        self.queue.push(now + span, Event::Written { host: number, channel: channel as u8 });
-    }
-
-    /// A packet from memory is in the send FIFO.
-    pub(super) fn written(&mut self, now: Time, number: u16, channel: usize) {
-        let mover = &mut self.hosts[usize::from(number)].movers[channel];
-        mover.busy = false;
-        let Some(&id) = mover.queue.front() else { return };
-        let message = &mut self.messages[id];
-        let packet =
-            Packet { message: id, number: mover.moved, last: mover.moved + 1 == message.packets };
-        mover.moved += 1;
-        if packet.number == 0 {
-            message.head = now;
-        }
-        if packet.last {
-            message.tail = now;
-            message.spent.memory = now.since(message.begun);
-            mover.queue.pop_front();
-            mover.moved = 0;
-        }
-        self.stations[usize::from(number)].send[channel].put(packet, packet.last);
-        self.wake(now, u32::from(number));
-        self.fill(now, number, channel);
     }
 
     /// The last packet of a message has left its initiator.
@@ -280,35 +213,8 @@ impl TurnChannel {
         self.admit(now, number);
     }
 
-    /// Lets a host go on to read what has come, if it can.
-    pub(super) fn empty(&mut self, now: Time, number: u16, channel: usize) {
-        let host = &mut self.hosts[usize::from(number)];
-        let fifo = &self.stations[usize::from(number)].receive[channel];
-        let Some(packet) = fifo.front().filter(|_| !host.reading[channel]) else { return };
-        let settings = self.transfer.mover(self.messages[packet.message].size);
-        let mut span = settings.rate.span(self.link.packet);
-        if packet.number == 0 {
-            span += settings.set_up;
-        }
-        host.reading[channel] = true;
-        self.queue.push(now + span, Event::Read { host: number, channel: channel as u8 });
-    }
-
-    /// A packet from the receive FIFO is in memory.
-    pub(super) fn read(&mut self, now: Time, number: u16, channel: usize) {
-        self.hosts[usize::from(number)].reading[channel] = false;
-        let Some(packet) = self.stations[usize::from(number)].receive[channel].take() else {
-            return;
-        };
-        self.drained(u32::from(number), channel);
-        if packet.last {
-            self.arrived(now, number, packet.message);
-        }
-        self.empty(now, number, channel);
-    }
-
     /// A message is in the memory of a target.
-    fn arrived(&mut self, now: Time, number: u16, id: Id<Carried>) {
+    pub(super) fn arrived(&mut self, now: Time, number: u16, id: Id<Carried>) {
         let message = &mut self.messages[id];
         message.missing = message.missing.saturating_sub(1);
         let message = *message;
@@ -362,8 +268,7 @@ impl TurnChannel {
             let answer = Message { from: number, to, size, ticket };
             let id =
                 self.create(now, answer, Use::Acknowledgment { begun, answered: message.size });
-            self.hosts[usize::from(number)].movers[1].queue.push_back(id);
-            self.fill(now, number, 1);
+            self.send(now, number, id);
         }
         let source = &mut self.hosts[usize::from(number)].source;
         if source.feedback() == Feedback::Delivered {

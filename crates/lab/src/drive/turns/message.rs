@@ -31,6 +31,7 @@ pub(super) struct Carried {
     pub generated: Time,
     /// When its first byte was moved from the memory of the initiator.
     pub begun: Time,
+    pub has_begun: bool,
     /// How many targets do not have it yet.
     pub missing: u32,
     pub heading: Heading,

@@ -8,6 +8,7 @@
 mod barrier;
 mod host;
 mod message;
+mod moving;
 mod parts;
 mod report;
 mod station;
@@ -24,6 +25,7 @@ use weft_units::{Bytes, Span, Time};
 use self::barrier::BarrierTree;
 use self::host::{Host, Messages};
 use self::message::{Carried, Leg, Use};
+use self::moving::Move;
 use self::station::{Cable, Place, Station};
 use self::switching::Switch;
 use super::carrier::{Carrier, Message, Notice, Ticket};
@@ -89,10 +91,10 @@ struct Frames {
 enum Event {
     /// The source of a host hands over a message.
     Generate(u16),
-    /// A packet from memory is in the send FIFO of a host.
-    Written { host: u16, channel: u8 },
-    /// A packet from the receive FIFO of a host is in memory.
-    Read { host: u16, channel: u8 },
+    /// A mover of a host can begin with a message.
+    Prepared { host: u16, channel: u8, what: Move },
+    /// A mover of a host has moved a packet.
+    Moved { host: u16, channel: u8, what: Move },
     /// Something is due on a cable.
     Link(u32),
     /// A switch knows where a message goes.
@@ -154,8 +156,12 @@ impl TurnChannel {
         self.steps += 1;
         match event {
             Event::Generate(host) => self.generate(now, host),
-            Event::Written { host, channel } => self.written(now, host, usize::from(channel)),
-            Event::Read { host, channel } => self.read(now, host, usize::from(channel)),
+            Event::Prepared { host, channel, what } => {
+                self.prepared(now, host, usize::from(channel), what);
+            }
+            Event::Moved { host, channel, what } => {
+                self.moved_by_host(now, host, usize::from(channel), what);
+            }
             Event::Link(cable) => self.link_step(now, cable),
             Event::Analysed { station, message } => self.analysed(now, station, message),
             Event::Passed { switch, input, channel } => {
@@ -227,7 +233,7 @@ impl TurnChannel {
         self.account_for_link(now, (packet, opens), sender, receiver);
         match sender {
             Place::Host(host) => {
-                self.fill(now, host, channel);
+                self.go(now, host, channel, Move::Fill);
                 if packet.last {
                     self.left(now, host, packet.message);
                 }
@@ -239,7 +245,7 @@ impl TurnChannel {
                 if packet.last {
                     self.hosts[usize::from(host)].arrivals[channel].push_back(now);
                 }
-                self.empty(now, host, channel);
+                self.go(now, host, channel, Move::Empty);
             }
             Place::Port { switch, number } => {
                 if packet.number == 0 {

@@ -4,8 +4,8 @@ use weft_fabric::measure::{Latency, Observations};
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
-use super::host::Answered;
-use super::message::Use;
+use super::host::{Answered, Host};
+use super::message::{Carried, Use};
 use super::station::Place;
 use super::{Cable, TurnChannel};
 use crate::drive::Channel;
@@ -26,11 +26,7 @@ impl Channel for TurnChannel {
 
     /// Messages of which no byte has been moved.
     fn backlog(&self) -> u64 {
-        let begun = |mover: &super::host::Mover| usize::from(mover.has_begun());
-        let of_host = |host: &super::host::Host| {
-            let mover = &host.movers[0];
-            host.pending.len() + mover.queue.len() - begun(mover)
-        };
+        let of_host = |host: &Host| host.pending.len() + self.not_begun(host).count();
         let copies: u64 = self.hosts.iter().map(|host| of_host(host) as u64).sum();
         copies + self.further_targets()
     }
@@ -144,11 +140,14 @@ impl TurnChannel {
     /// Targets beyond the first one of multicast messages that no host has begun: each counts as a
     /// packet of its own.
     fn further_targets(&self) -> u64 {
-        let queued = self.hosts.iter().flat_map(|host| {
-            let begun = usize::from(host.movers[0].has_begun());
-            host.movers[0].queue.iter().skip(begun)
-        });
-        queued.map(|id| u64::from(self.messages[*id].missing.saturating_sub(1))).sum()
+        let queued = self.hosts.iter().flat_map(|host| self.not_begun(host));
+        queued.map(|message| u64::from(message.missing.saturating_sub(1))).sum()
+    }
+
+    /// Messages of a host that are to go into its FIFO and of which no byte has been moved.
+    fn not_begun<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = &'a Carried> {
+        let messages = host.movers[0].outgoing().map(|id| &self.messages[id]);
+        messages.filter(|message| !message.has_begun)
     }
 
     /// Who waits for whom.
@@ -161,8 +160,8 @@ impl TurnChannel {
             }
         }
         for (number, host) in (0_u32..).zip(&self.hosts) {
-            let Some(id) = host.movers[0].queue.front() else { continue };
-            let message = &self.messages[*id];
+            let Some(id) = host.movers[0].outgoing().next() else { continue };
+            let message = &self.messages[id];
             if message.purpose == Use::Data {
                 let name = self.wiring.host_name(number);
                 let to: Vec<String> =
