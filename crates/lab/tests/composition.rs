@@ -264,11 +264,12 @@ fn clint_on_a_backplane_and_with_an_optical_bulk_channel() {
     assert_within(number(&greedy, "bulk", "accepted_load"), carried, 0.02);
 }
 
-/// Maestro 6: its link protocol over other media. A frame and two turns carry 240 bytes whatever the
+/// Maestro 6: its link protocol over other media, and with a bus of 16 bits at 50 MHz. A frame and two turns carry 240 bytes whatever the
 /// medium, at the pace of its symbols.
 #[test]
 fn maestros_link_protocol_over_other_media() {
-    for (medium, rate, length) in [("usb", 12e6, "2 s"), ("optical", 1e9, "20 ms")] {
+    let media = [("usb", 12e6, "2 s"), ("optical", 1e9, "20 ms"), ("bus_16", 16.0 * 50e6, "20 ms")];
+    for (medium, rate, length) in media {
         let settings = [
             "channel.network.payload=65536 B",
             "workload.network={ source = 'greedy', pattern = { flows = [{ from = 0, to = 1 }] } }",

@@ -86,7 +86,7 @@ pub enum DecisionSettings {
 }
 
 /// Where in its turns each link is when a run begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseSettings {
     /// Each somewhere else, by the seed of the run: nothing keeps links in step.
@@ -94,6 +94,9 @@ pub enum PhaseSettings {
     Random,
     /// All at the beginning of the turn of their first end, that of the host.
     Aligned,
+    /// When the first turn of that end begins, for each link, those of the hosts first; at once
+    /// where no more is given.
+    At(Vec<Span>),
 }
 
 /// A setting of a link with turns that cannot be.

@@ -96,11 +96,18 @@ fn link(
     let timing = turns.timing(settings.link.rate, settings.link.propagation());
     let mut random = site.streams.stream(&format!("{}.phases", site.name), 0);
     let period = timing.null_turn().0 * 2;
-    let phase = |_| match turns.phase {
+    let mut phase = |cable: usize| match &turns.phase {
         PhaseSettings::Random => Time(random.below(period.max(1))),
         PhaseSettings::Aligned => Time::ZERO,
+        PhaseSettings::At(given) => given.get(cable).map_or(Time::ZERO, |phase| Time(phase.0)),
     };
     let cables = wiring.hosts() as usize + wiring.ports() as usize;
+    if let PhaseSettings::At(given) = &turns.phase
+        && given.len() > cables
+    {
+        let accepted = format!("at most {cables} times, one for each link");
+        return refuse_as(site.name, "turns.phase.at", &given.len().to_string(), &accepted);
+    }
     let errors = settings.errors.as_ref().filter(|errors| !errors.is_free_of_errors());
     let of_station = |errors: &ErrorSettings| {
         let stations = 0..wiring.hosts() + wiring.ports();
@@ -113,7 +120,7 @@ fn link(
         capacity: turns.capacity().map_err(named)?,
         timing,
         packet: turns.packet(),
-        phases: (0..cables).map(phase).collect(),
+        phases: (0..cables).map(&mut phase).collect(),
         errors: errors.map_or(Vec::new(), of_station),
     })
 }

@@ -72,14 +72,16 @@ fn a_fifo_bus_needs_turns() {
 fn numbers_that_the_link_cannot_express_are_refused() {
     let cases = [
         ("turns.most = 16", "turns.most = 16", "1 to 15"),
+        ("turns.phase.at = [PHASES]", "turns.phase.at = 17", "at most 16 times, one for each link"),
         ("turns.fifo = '8 B'", "turns.fifo = 8 B", "16 B to 1048560 B"),
         ("packet = '32 B'", "packet = 32 B", "16 B where links have turns"),
         ("payload = '1048554 B'", "payload = 1048554 B", "at most 1048553 B: 65535 packets"),
     ];
-    let with =
-        |keys| file("[workload.network]\nload = 0.1\n").replace("turns.phase = 'aligned'", keys);
+    let with = |keys: &str| {
+        file("[workload.network]\nload = 0.1\n").replace("turns.phase = 'aligned'", keys)
+    };
     for (keys, key, accepted) in cases {
-        let text = refusal(&with(keys));
+        let text = refusal(&with(&keys.replace("PHASES", &["'1 ns'"; 17].join(", "))));
         assert!(text.contains(&format!("channel.network.{key}")), "{text}");
         assert!(text.contains(accepted), "{text}");
     }

@@ -82,6 +82,23 @@ fn a_packet_at_the_release_and_one_just_after_the_decision() {
     assert_eq!(uplink(11_401 - 320), 2.279 + 1.78);
 }
 
+/// The greatest times of Maestro 4.1, on both links: the link of the target begins its turns at 1760
+/// ns, so that the switch has just released it when the packet comes to its FIFO, at 12540 + 2920 +
+/// 2260 = 17720 = 1760 + 7 x 2280 ns. It is later by another null turn if both ends have just decided
+/// on one: at 11401 ns, and at 17720 where the turn of the switch began at 619 + 1140 + 7 x 2280.
+#[test]
+fn both_links_can_be_met_at_their_release_or_just_after_a_decision() {
+    let path = |time: u64, phase: u64| {
+        let phases = format!("turns.phase = {{ at = ['0 ns', '{phase} ns'] }}");
+        let text =
+            listed(11, &[(time - 320, 0, 1)], "").replace("turns.phase = 'aligned'", &phases);
+        (column(&run(&text, 1), "path_max_us") * 1e3).round()
+    };
+    assert_eq!(path(11_400, 620), 5_820.0);
+    assert_eq!(path(12_540, 1_760), 5_820.0 + 2.0 * 1_140.0);
+    assert_eq!(path(11_401, 619), 5_820.0 + 2.0 * 2_279.0);
+}
+
 /// Decided after the turn-around, hosts at 0 + k x 2280 ns and the switch at 1140 + k x 2280. In the FIFO
 /// at 11400 ns, as the host decides: 700 ns on the link, to 12100; 2260 ns in the switch, to 14360. The
 /// switch decides at 14820: to 15520. It is read until 15840. One that is in the FIFO a nanosecond
