@@ -61,6 +61,9 @@ pub struct NicCounters {
     pub bus_busy: Span,
     /// Messages refused for want of a receive buffer.
     pub refused: u64,
+    /// How long messages were blocked at the prefetch ([`SendSide::blocked_at_head`]), summed over
+    /// them, until the last step that could have changed their number.
+    pub blocked_at_prefetch: Span,
 }
 
 /// The adapter of one endpoint and channel. The driver calls it with ascending times, and at
@@ -79,6 +82,8 @@ pub struct Nic<M> {
     send_turn: bool,
     /// When the message of each host send buffer was whole on the adapter.
     fetched: Vec<Time>,
+    /// How many messages are blocked at the prefetch, and since when it was last counted.
+    blocked: (u64, Time),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +128,7 @@ impl NicSettings {
             reports: VecDeque::new(),
             send_turn: false,
             fetched: vec![Time::ZERO; self.host_send_buffers.into()],
+            blocked: (0, Time::ZERO),
         }
     }
 }
@@ -279,6 +285,13 @@ impl<M> Nic<M> {
         self.counters
     }
 
+    /// For how long messages have been blocked at the prefetch until `now`, summed over them: the
+    /// adapter had no buffer for them although it held none for their targets (Clint 3.1).
+    pub fn blocked_at_prefetch(&self, now: Time) -> Span {
+        let (count, since) = self.blocked;
+        self.counters.blocked_at_prefetch + now.since(since) * count
+    }
+
     /// When the host is done with all that it was asked to do.
     pub fn host_free(&self) -> Time {
         self.host_free
@@ -337,11 +350,19 @@ impl<M> Nic<M> {
         }
     }
 
+    /// Begins a copy unless one is under way. Every step that may block a message, or free one,
+    /// ends here.
     fn begin_copy(&mut self, now: Time) {
-        if self.copy.is_some() {
-            return;
+        if self.copy.is_none()
+            && let Some(copy) = self.next_copy()
+        {
+            self.copy_from(now, copy);
         }
-        let Some(copy) = self.next_copy() else { return };
+        self.counters.blocked_at_prefetch = self.blocked_at_prefetch(now);
+        self.blocked = (self.send.blocked_at_head() as u64, now);
+    }
+
+    fn copy_from(&mut self, now: Time, copy: Copy) {
         let NicSettings { message, entry, .. } = self.settings;
         let size = match copy {
             Copy::Fetch(_) => message,

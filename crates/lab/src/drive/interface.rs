@@ -1,6 +1,8 @@
 //! A host with its network interface in front of a channel: doorbells, buffer pools, completion
 //! rings, the bus between them, and the handlers that messages call (Clint 3.1).
 
+mod head_of_line;
+
 use std::collections::VecDeque;
 
 use schemars::JsonSchema;
@@ -12,6 +14,8 @@ use weft_protocol::endpoint::{NetworkNumber, VirtualNetworks};
 use weft_protocol::packet::{EndpointName, HandlerIndex, Message};
 use weft_protocol::ring::BufferId;
 use weft_units::{Bytes, Span, Time};
+
+use head_of_line::HeadOfLine;
 
 /// Settings of the interface between a host and one channel (Clint 3.1, Figure 2). The number of
 /// send buffers on the adapter is that of `adapter.send_buffers`. Bus and host are occupied by one
@@ -67,6 +71,11 @@ pub struct InterfaceCounters {
     pub messages: ActiveMessageCounters,
     /// From generation to the end of the handler, summed over all messages handled.
     pub handled_time: Span,
+    /// How long messages waited for a send buffer in host memory while none held a message for
+    /// their target, summed over them.
+    pub blocked_at_host: Span,
+    /// The same for the send buffers of the adapter, which the prefetch fills.
+    pub blocked_at_prefetch: Span,
 }
 
 /// One host with its interface.
@@ -75,6 +84,8 @@ pub struct Interface {
     nic: Nic<Letter>,
     /// Messages that wait for a send buffer in host memory.
     waiting: VecDeque<Letter>,
+    /// Which of them wait for buffers that others hold.
+    blocked: HeadOfLine,
     messages: ActiveMessages<u64>,
     networks: VirtualNetworks,
     /// When the handler of each message is done, and its buffer; in order of time.
@@ -125,6 +136,7 @@ impl InterfaceSettings {
         Interface {
             nic: nic.build(hosts),
             waiting: VecDeque::new(),
+            blocked: HeadOfLine::new(hosts),
             messages,
             networks,
             handled: VecDeque::new(),
@@ -144,6 +156,7 @@ impl Interface {
 
     /// A program hands over a message that [may pass](Interface::admits).
     pub fn submit(&mut self, now: Time, letter: Letter) {
+        self.blocked.wait(now, letter.to);
         self.waiting.push_back(letter);
         self.feed(now);
     }
@@ -197,7 +210,9 @@ impl Interface {
         }
         self.nic.advance(now);
         while self.nic.send_side().count(SendState::Completed) > 0 {
-            self.nic.poll_completion(now);
+            if let (_, Some(completion)) = self.nic.poll_completion(now) {
+                self.blocked.release(now, completion.message.to);
+            }
         }
         self.read_messages(now);
         while self.handled.front().is_some_and(|(done, _)| *done <= now) {
@@ -235,8 +250,8 @@ impl Interface {
         self.waiting.is_empty() && self.nic.send_side().count(SendState::Free) > 0
     }
 
-    /// Adds what this interface did.
-    pub fn count(&self, sum: &mut InterfaceCounters) {
+    /// Adds what this interface did until `now`.
+    pub fn count(&self, now: Time, sum: &mut InterfaceCounters) {
         let (nic, own) = (self.nic.counters(), self.messages.counters());
         sum.nic.host_writes += nic.host_writes;
         sum.nic.polls += nic.polls;
@@ -248,6 +263,8 @@ impl Interface {
         sum.messages.protected += own.protected;
         sum.messages.unclaimed += own.unclaimed;
         sum.handled_time += self.handled_time;
+        sum.blocked_at_host += self.blocked.until(now);
+        sum.blocked_at_prefetch += self.nic.blocked_at_prefetch(now);
     }
 
     fn read_messages(&mut self, now: Time) {
@@ -272,9 +289,11 @@ impl Interface {
     /// Hands messages over while there are free buffers.
     fn feed(&mut self, now: Time) {
         while let Some(letter) = self.waiting.front() {
-            if self.nic.submit(now, letter.to, *letter).is_err() {
+            let target = letter.to;
+            if self.nic.submit(now, target, *letter).is_err() {
                 return;
             }
+            self.blocked.hold(now, target);
             self.waiting.pop_front();
         }
     }
@@ -282,7 +301,7 @@ impl Interface {
 
 impl InterfaceCounters {
     /// The columns of a run until `until` with so many hosts. Shares are those of the hosts, or of
-    /// the buses, that were occupied on the mean.
+    /// the buses, that were occupied on the mean; messages blocked are the mean number at a host.
     pub fn columns(&self, hosts: u16, until: Time) -> Vec<(&'static str, f64)> {
         let all = until.0 as f64 * f64::from(hosts);
         let handled = self.messages.handled;
@@ -296,6 +315,8 @@ impl InterfaceCounters {
             ("copies", self.nic.copies as f64),
             ("host_share", self.nic.host_busy.0 as f64 / all),
             ("bus_share", self.nic.bus_busy.0 as f64 / all),
+            ("blocked_at_host", self.blocked_at_host.0 as f64 / all),
+            ("blocked_at_prefetch", self.blocked_at_prefetch.0 as f64 / all),
         ]
     }
 }

@@ -101,6 +101,43 @@ fn virtual_networks_do_not_see_each_other() {
     }
 }
 
+/// CL-35, by hand, over a bus that takes no time. Host 0 has two messages for host 1 and one for
+/// host 2 at 500 ns. A transfer of cycle 1 starts at 10 863.158 ns, and its outcome is known two slots
+/// of 8983.158 ns later, at 28 829.474 ns; the next message that is fetched then is sampled in cycle 4,
+/// and its outcome known at 55 778.948 ns. The run is 60 us of three hosts.
+#[test]
+fn blocking_at_the_head_is_seen_where_it_arises() {
+    let blocked = |host_send: u16, send: u16, prefetch: &str| {
+        let overrides = [
+            "system.hosts=3".to_owned(),
+            "run.length=60 us".to_owned(),
+            "run.regime=from_empty".to_owned(),
+            "channel.bulk.adapter.release=acknowledgment".to_owned(),
+            format!("channel.bulk.adapter.send_buffers={send}"),
+            format!(
+                "channel.bulk.interface={{ host_send_buffers = {host_send}, \
+                 host_receive_buffers = 4, receive_buffers = 2, message = '2080 B', \
+                 prefetch = {prefetch} }}"
+            ),
+            "workload.bulk.source.list=[{ time = '500 ns', from = 0, to = 1 }, \
+             { time = '500 ns', from = 0, to = 1 }, { time = '500 ns', from = 0, to = 2 }]"
+                .to_owned(),
+        ];
+        let overrides: Vec<&str> = overrides.iter().map(String::as_str).collect();
+        let runs = runs("clint", None, &overrides, 1);
+        let bulk = channel(&runs, "bulk");
+        ["blocked_at_host", "blocked_at_prefetch"]
+            .map(|name| (counter(bulk, name) * 180e6).round() as u64)
+    };
+    // The third message waits for host memory until the first is done with, and then for the
+    // adapter until the second is.
+    assert_eq!(blocked(2, 1, "'fifo'"), [28_329_474, 26_949_474]);
+    // All three are in host memory; the adapter holds the first two until the first is done with.
+    assert_eq!(blocked(4, 2, "'fifo'"), [0, 28_329_474]);
+    // The second message for host 1 is skipped, and waits behind one of its own target only.
+    assert_eq!(blocked(4, 2, "{ per_target = { limit = 1 } }"), [0, 0]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 

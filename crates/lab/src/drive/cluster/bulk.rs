@@ -548,7 +548,7 @@ impl BulkChannel {
         }
         let mut sum = InterfaceCounters::default();
         for interface in self.hosts.iter().filter_map(|host| host.sender.interface()) {
-            interface.count(&mut sum);
+            interface.count(until, &mut sum);
         }
         sum.columns(self.hosts(), until)
     }

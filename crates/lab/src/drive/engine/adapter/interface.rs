@@ -45,7 +45,7 @@ impl Engine {
         let mut sum = InterfaceCounters::default();
         let hosts = &self.adapters.hosts;
         let interfaces = hosts.iter().filter_map(|host| host.interface.as_ref());
-        let count = interfaces.map(|quick| quick.interface.count(&mut sum)).count();
+        let count = interfaces.map(|quick| quick.interface.count(until, &mut sum)).count();
         if count == 0 { Vec::new() } else { sum.columns(hosts.len() as u16, until) }
     }
 
