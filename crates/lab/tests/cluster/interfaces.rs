@@ -138,6 +138,29 @@ fn blocking_at_the_head_is_seen_where_it_arises() {
     assert_eq!(blocked(4, 2, "{ per_target = { limit = 1 } }"), [0, 0]);
 }
 
+/// CL-33, CL-35 with the shipped preset: what the experiment on the prefetch shows.
+#[test]
+fn a_different_order_of_fetches_blocks_fewer_messages() {
+    let of = |prefetch: &str| {
+        let prefetch = format!("channel.bulk.interface.prefetch={prefetch}");
+        let overrides = [
+            "run.length=4 ms",
+            "run.regime=from_empty",
+            "channel.bulk.adapter.send_buffers=4",
+            "workload.bulk.load=0.7",
+            "workload.bulk.burst.length={ uniform = [1, 5] }",
+            &prefetch,
+        ];
+        let runs = runs("clint", Some("interface"), &overrides, 1);
+        let bulk = channel(&runs, "bulk");
+        (counter(bulk, "blocked_at_prefetch"), bulk.observations.delivered)
+    };
+    let [fifo, limited, different] =
+        ["fifo", "{ per_target = { limit = 2 } }", "different_targets"].map(of);
+    assert!(fifo.0 > 1.1 * limited.0 && limited.0 > 1.5 * different.0, "{fifo:?} {limited:?}");
+    assert!(different.1 as f64 > 1.05 * fifo.1 as f64, "{different:?} {fifo:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
