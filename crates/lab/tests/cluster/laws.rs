@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 use weft_fabric::measure::{Collision, Drop, Latency};
+use weft_lab::drive::trace::TraceEntry;
+use weft_units::Time;
 
 use super::{channel, counter, runs, trace};
 
@@ -250,11 +252,73 @@ fn a_target_disables_an_initiator_on_the_quick_channel() {
         assert_eq!(quick.observations.delivered, passes, "{preset:?}");
         assert!(quick.observations.dropped(Drop::Disabled) > 10, "it is sent again and again");
         let answers = quick.trace.iter().filter(|entry| entry.kind == "qack");
-        let pair = |entry: &weft_lab::drive::trace::TraceEntry| (entry.initiator, entry.target);
+        let pair = |entry: &TraceEntry| (entry.initiator, entry.target);
         let to_2 = answers.filter(|entry| pair(entry) == (Some(1), Some(2)));
         assert!(to_2.clone().all(|entry| entry.time.0 < 207_000_000));
         assert_eq!(to_2.count() as u64, passes - 2);
         assert_eq!(channel(&runs, "bulk").observations.delivered, 1);
+    }
+}
+
+/// CL-48: as above, with both vectors, but the configuration of target 1 in cycle 23, the 24th packet of
+/// that host, is damaged. Neither vector changes by it: what comes before the next one, sampled at
+/// 24 x 8983.158 ns = 215 595.8 ns and at the switch 313 ns later, passes on both channels.
+#[test]
+fn a_damaged_configuration_changes_no_enable_vector() {
+    let delivered = |damaged: &[&str]| {
+        let mut overrides = vec![
+            "system.hosts=4",
+            "run.length=240 us",
+            "run.regime=from_empty",
+            "channel.bulk.adapter.release=acknowledgment",
+            "channel.quick.disabled=[{ host = 2, from = '200 us', by = [1] }]",
+            "channel.bulk.disabled=[{ host = 2, from = '200 us', by = [1] }]",
+            "workload.quick.source.list=[{ time = '210 us', from = 2, to = 1 }, \
+                { time = '217 us', from = 2, to = 1 }]",
+            "workload.bulk.source.list=[{ time = '203 us', from = 2, to = 1 }, \
+                { time = '214 us', from = 2, to = 1 }]",
+        ];
+        overrides.extend(damaged);
+        let runs = runs("clint", Some("detailed"), &overrides, 1);
+        let lost = counter(channel(&runs, "bulk"), "lost_configurations");
+        (lost, ["bulk", "quick"].map(|name| channel(&runs, name).observations.delivered))
+    };
+    assert_eq!(delivered(&[]), (0.0, [0, 0]));
+    let damaged = "channel.quick.errors.packets=[{ host = 1, packet = 23 }]";
+    assert_eq!(delivered(&[damaged]), (1.0, [1, 1]));
+}
+
+/// CL-9, CL-36: every node is initiator and target on both channels at once. What an initiator asks
+/// for with a request packet its target answers with an acknowledgment packet, to that initiator.
+#[test]
+fn every_node_has_four_agents() {
+    let overrides = [
+        "system.hosts=3",
+        "run.length=400 us",
+        "run.regime=from_empty",
+        "workload.bulk.load=0.3",
+        "workload.quick.load=0.05",
+        "run.trace=true",
+    ];
+    let runs = runs("clint", Some("detailed"), &overrides, 1);
+    let trace = trace(&runs);
+    for (request, answer) in [("breq", "back"), ("qreq", "qack")] {
+        let of = |kind: &str| {
+            let of_kind = trace.iter().filter(|entry| entry.kind == kind);
+            let pair = |entry: &&TraceEntry| (entry.initiator.unwrap(), entry.target.unwrap());
+            of_kind.map(|entry| (pair(entry), entry.until)).collect::<Vec<_>>()
+        };
+        let (requests, answers) = (of(request), of(answer));
+        for node in 0..3 {
+            assert!(requests.iter().any(|((from, _), _)| *from == node), "{node} asks {request}");
+            assert!(answers.iter().any(|((from, _), _)| *from == node), "{node} tells {answer}");
+        }
+        for ((target, initiator), time) in answers {
+            let asked = |((from, to), at): &((u32, u32), Time)| {
+                (*from, *to) == (initiator, target) && *at < time
+            };
+            assert!(requests.iter().any(asked), "{answer} of {target} to {initiator}");
+        }
     }
 }
 
