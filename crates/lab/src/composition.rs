@@ -22,9 +22,9 @@ use weft_fabric::switch::{
 use weft_fabric::workload::WorkloadSettings;
 use weft_protocol::flow::FlowControlSettings;
 use weft_protocol::retransmit::ControlSettings;
-use weft_units::{Bytes, Fraction, PositiveCount, Span};
+use weft_units::{Bytes, Fraction, Length, PositiveCount, Span};
 
-use crate::drive::cluster::{RecoverySettings, SignallingSettings};
+use crate::drive::cluster::{Alignment, RecoverySettings, SignallingSettings};
 use crate::drive::faults::DisabledInitiator;
 use crate::drive::interface::InterfaceSettings;
 use crate::drive::receiver::ReceiverSettings;
@@ -247,6 +247,13 @@ pub struct ScheduledSettings {
     /// Idle time in each slot that covers the misalignment of the hosts.
     #[serde(default)]
     pub gap: Span,
+    /// Length of the cable of each host in order, none longer than `link.length`, which all have
+    /// if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lengths: Vec<Length>,
+    /// How hosts at different distances fall into step.
+    #[serde(default)]
+    pub alignment: Alignment,
     /// Share of each slot in which the receiver locks onto the clock of a new sender.
     #[serde(default)]
     pub relock: Fraction,

@@ -8,13 +8,13 @@ use weft_fabric::control::GlobalScheduleSettings;
 use weft_fabric::link::ErrorSettings;
 use weft_fabric::switch::Contention;
 use weft_fabric::workload::{Feedback, Source};
-use weft_units::{Limit, Span};
+use weft_units::{Limit, Span, Time};
 
 use crate::assemble::engine::{engine, refuse_what_differs};
 use crate::assemble::{Site, sources};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
 use crate::drive::cluster::{
-    BulkChannel, BulkParts, CarriedSettings, CarriedTiming, Cluster, Signalling,
+    BulkChannel, BulkParts, CarriedSettings, CarriedTiming, Cluster, Distances, Signalling,
     SignallingSettings, Timing, is_detailed,
 };
 use crate::drive::engine::Calendar;
@@ -90,7 +90,7 @@ impl ChannelSettings {
             return None;
         }
         let faulty = self.faults().first().is_some() || self.recovery.is_some();
-        let faulty = faulty || self.interface.is_some();
+        let faulty = faulty || self.interface.is_some() || !switch.lengths.is_empty();
         let detailed = is_detailed(&switch.signalling, switch.speculation);
         (trace || faulty || detailed).then_some(switch)
     }
@@ -145,6 +145,7 @@ pub(crate) fn cluster(
         packet: settings.packet,
         payload: settings.payload,
         timing,
+        distances: distances(settings, switch, &timing, site)?,
         adapter,
         schedule,
         errors: faults.errors,
@@ -273,6 +274,56 @@ fn timing(
         return refuse("signalling.carried.configuration", of_carried.configuration, accepted);
     }
     Ok(timing)
+}
+
+/// Where the hosts are, if their cables differ, in slots that suffice for it.
+fn distances(
+    settings: &ChannelSettings,
+    switch: &ScheduledSettings,
+    timing: &Timing,
+    site: Site<'_>,
+) -> Result<Option<Distances>, Error> {
+    let refuse = |key: &str, value: String, accepted: String| {
+        let key = format!("channel.{}.switch.scheduled.{key}", site.name);
+        Err(Error::Assembly { key, value, accepted })
+    };
+    let ScheduledSettings { lengths, alignment, gap, lead, .. } = switch;
+    if lengths.is_empty() {
+        return Ok(None);
+    }
+    if lengths.len() != site.hosts as usize {
+        let accepted = format!("one length for each of the {} hosts", site.hosts);
+        return refuse("lengths", format!("{} lengths", lengths.len()), accepted);
+    }
+    let link = &settings.link;
+    if let Some(longer) = lengths.iter().find(|length| **length > link.length) {
+        let accepted = format!("up to {}, channel.{}.link.length", link.length, site.name);
+        return refuse("lengths", longer.to_string(), accepted);
+    }
+    if timing.carried.is_some() {
+        let accepted = "without lengths, since signalling that travels has links of one length";
+        return refuse("signalling", "carried".to_owned(), accepted.to_owned());
+    }
+    let ways = lengths.iter().map(|length| link.delay_per_metre.span(*length)).collect();
+    let distances = Distances::new(ways, link.propagation(), *alignment);
+    if *gap < distances.misalignment() {
+        let accepted = format!(
+            "{} or more, twice what the cables differ, or alignment = round_trips",
+            distances.misalignment()
+        );
+        return refuse("gap", gap.to_string(), accepted);
+    }
+    // Between two samplings lies every transfer that is granted by the first.
+    let transfer = Time::ZERO + *lead;
+    if distances.last(transfer) >= Time::ZERO + timing.slot || *lead < link.propagation() {
+        let accepted = format!(
+            "{} to {}, so that all hosts start between two samplings",
+            link.propagation(),
+            Span(timing.slot.0.saturating_sub(link.propagation().0))
+        );
+        return refuse("lead", lead.to_string(), accepted);
+    }
+    Ok(Some(distances))
 }
 
 /// How signalling that travels divides the lead.

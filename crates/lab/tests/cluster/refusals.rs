@@ -111,3 +111,39 @@ fn what_may_be_sent_again_keeps_its_buffer() {
         "channel.quick.disabled.by = 17: accepted is a host, below 16"
     );
 }
+
+/// CL-60: the gap has to cover what cables of different lengths do to a slot.
+#[test]
+fn cables_of_different_lengths_need_a_gap_or_a_measurement() {
+    let lengths = "channel.bulk.switch.scheduled.lengths=['5 m', '1 m']";
+    let of = |preset: Option<&str>, more: &[&str]| {
+        let mut all = vec!["system.hosts=2", lengths];
+        all.extend(more);
+        refusal(preset, &all)
+    };
+    let gap = "channel.bulk.switch.scheduled.gap=39 ns";
+    assert_eq!(
+        of(None, &[gap]),
+        "channel.bulk.switch.scheduled.gap = 39 ns: accepted is 40 ns or more, twice what the \
+         cables differ, or alignment = round_trips"
+    );
+    let measured = "channel.bulk.switch.scheduled.alignment=round_trips";
+    let all =
+        ["workload.bulk.load=0.5", "run.length=100 us", "system.hosts=2", lengths, measured, gap];
+    assert!(try_runs("clint", None, &all, 1).is_ok());
+    assert_eq!(
+        of(None, &["system.hosts=3"]),
+        "channel.bulk.switch.scheduled.lengths = 2 lengths: accepted is one length for each of \
+         the 3 hosts"
+    );
+    assert_eq!(
+        of(None, &["channel.bulk.link.length=4 m"]),
+        "channel.bulk.switch.scheduled.lengths = 5 m: accepted is up to 4 m, \
+         channel.bulk.link.length"
+    );
+    assert_eq!(
+        of(Some("detailed"), &[]),
+        "channel.bulk.switch.scheduled.signalling = carried: accepted is without lengths, since \
+         signalling that travels has links of one length"
+    );
+}

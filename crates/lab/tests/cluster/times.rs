@@ -94,3 +94,40 @@ fn signalling_takes_its_share_of_the_quick_channel() {
     let loaded = share("0.8");
     assert!((0.0442..0.0447).contains(&loaded), "{loaded}");
 }
+
+/// CL-60: cables of 5, 2 and 4 m, 25, 10 and 20 ns, with ideal signalling. At the longest cable cycle 1
+/// starts at 10 863.158 ns. By the gap alone host 1, whose grant comes 15 ns earlier, starts as much
+/// earlier, and its packet is at the switch 30 ns before that of host 0; with measured round trips it
+/// starts as much later. On its way to host 2 the packet takes 8344 ns, 30 ns of cable and 1.5 ns.
+#[test]
+fn hosts_at_different_distances_fall_into_step() {
+    let lengths = "channel.bulk.switch.scheduled.lengths=['5 m', '2 m', '4 m']";
+    let list = "workload.bulk.source.list=[{ time = '500 ns', from = 0, to = 1 }, \
+                { time = '500 ns', from = 1, to = 2 }]";
+    let of = |alignment: &str| {
+        let alignment = format!("channel.bulk.switch.scheduled.alignment={alignment}");
+        let overrides = [
+            "system.hosts=3",
+            "run.length=40 us",
+            "run.trace=true",
+            "run.regime=from_empty",
+            lengths,
+            &alignment,
+            list,
+        ];
+        let runs = runs("clint", None, &overrides, 1);
+        let bulk = channel(&runs, "bulk");
+        let mut sent: Vec<_> = bulk
+            .trace
+            .iter()
+            .map(|entry| (entry.initiator.unwrap(), entry.time.0, entry.until.0))
+            .collect();
+        sent.sort_unstable();
+        (sent, counter(bulk, "misalignment_ns"))
+    };
+    let first = (0, 10_863_158, 10_863_158 + 8_344_000 + 35_000 + 1_500);
+    let transit = 8_344_000 + 30_000 + 1_500;
+    let second = |start| (1, start, start + transit);
+    assert_eq!(of("gap"), (vec![first, second(10_848_158)], 30.0));
+    assert_eq!(of("round_trips"), (vec![first, second(10_878_158)], 0.0));
+}

@@ -1,5 +1,7 @@
 //! The bulk channel: send buffers, schedule, transfers and what becomes of them.
 
+mod report;
+
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::{GlobalSchedule, NodeConfiguration, Reception};
 use weft_fabric::link::{ErrorSettings, Errors, SharedLinks};
@@ -10,9 +12,9 @@ use weft_protocol::adapter::TransmissionError;
 use weft_units::{Bytes, Span, Time};
 
 use super::outlet::Outlet;
-use super::{BulkPacket, Event, OnError, RecoverySettings, Sender, Timing};
+use super::{BulkPacket, Distances, Event, OnError, RecoverySettings, Sender, Timing};
 use crate::drive::faults::{DisabledInitiator, enable_vector};
-use crate::drive::interface::{InterfaceCounters, InterfaceSettings, Letter};
+use crate::drive::interface::{InterfaceSettings, Letter};
 use crate::drive::receiver::{Receiver, ReceiverSettings};
 use crate::drive::trace::TraceEntry;
 
@@ -27,6 +29,8 @@ pub struct BulkParts {
     pub payload: Bytes,
     /// When what happens.
     pub timing: Timing,
+    /// Where the hosts are, if at different distances.
+    pub distances: Option<Distances>,
     /// The send buffers.
     pub adapter: AdapterSettings,
     /// The schedule.
@@ -98,6 +102,8 @@ pub struct BulkChannel {
     random: Stream,
     hosts: Vec<Host>,
     transfers: Arena<Transfer>,
+    /// The cycle whose transfers began last.
+    cycle: u64,
     pub(super) counters: ClusterCounters,
     pub(super) observations: Observations,
     trace: Option<Vec<TraceEntry>>,
@@ -132,6 +138,7 @@ impl BulkChannel {
             hosts: hosts.collect(),
             random: streams.stream(&format!("{}.scheduler", parts.name), 0),
             transfers: Arena::new(),
+            cycle: 0,
             counters: ClusterCounters::default(),
             observations,
             trace: None,
@@ -270,19 +277,56 @@ impl BulkChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         self.parts.schedule.begin_slot();
+        self.cycle = cycle;
         for index in 0..self.hosts() {
-            let Some(target) = self.hosts[usize::from(index)].granted.take() else { continue };
-            match self.hosts[usize::from(index)].sender.start(now, target) {
-                Some(packet) => {
-                    if let Some(links) = &mut links {
-                        links.begin(now, index, target);
-                    }
-                    self.send(now, cycle, index, packet, schedule);
-                    self.serve(now, index, schedule);
-                }
-                None => self.counters.unused_grants += 1,
+            match self.start_of(cycle, index).filter(|start| *start > now) {
+                Some(start) => schedule(start, Event::Start(index)),
+                None => self.start_transfer(now, index, links.as_deref_mut(), schedule),
             }
         }
+    }
+
+    /// An initiator sends if it has a grant.
+    pub(super) fn start_transfer(
+        &mut self,
+        now: Time,
+        index: u16,
+        links: Option<&mut SharedLinks>,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        let Some(target) = self.hosts[usize::from(index)].granted.take() else { return };
+        match self.hosts[usize::from(index)].sender.start(now, target) {
+            Some(packet) => {
+                if let Some(links) = links {
+                    links.begin(now, index, target);
+                }
+                let transfer = self.parts.timing.transfer(self.cycle);
+                if let Some(distances) = &mut self.parts.distances {
+                    distances.note(now, transfer, index.into());
+                }
+                self.send(now, self.cycle, index, packet, schedule);
+                self.serve(now, index, schedule);
+            }
+            None => self.counters.unused_grants += 1,
+        }
+    }
+
+    /// When the first transfers of a cycle may begin.
+    pub(super) fn first_transfer(&self, cycle: u64) -> Time {
+        let transfer = self.parts.timing.transfer(cycle);
+        self.parts.distances.as_ref().map_or(transfer, |distances| distances.first(transfer))
+    }
+
+    /// When a host begins its transfer of a cycle, where that is a matter of its distance.
+    fn start_of(&self, cycle: u64, host: u16) -> Option<Time> {
+        let distances = self.parts.distances.as_ref()?;
+        Some(distances.start(self.parts.timing.transfer(cycle), host.into()))
+    }
+
+    /// From the adapter of one host to that of another on cables.
+    fn wire(&self, from: u16, to: u16) -> Span {
+        let of = |distances: &Distances| distances.wire(from.into(), to.into());
+        self.parts.distances.as_ref().map_or(self.parts.timing.wire, of)
     }
 
     fn send(
@@ -309,7 +353,8 @@ impl BulkChannel {
         if packet.first == Some(now) {
             self.observations.latency(Latency::FirstAttempt, now, now.since(packet.generated));
         }
-        let until = now + self.parts.timing.transit();
+        let Timing { packet: span, switch, .. } = self.parts.timing;
+        let until = now + span + self.wire(initiator, packet.target) + switch;
         let id = self.transfers.insert(Transfer {
             initiator,
             packet,
@@ -417,13 +462,14 @@ impl BulkChannel {
             return Some(Reception::NoReceiveBuffer);
         }
         host.expected[usize::from(initiator)] += 1;
-        self.record_success(now, &packet, start);
+        let wire = self.wire(initiator, packet.target);
+        self.record_success(now, &packet, start, wire);
         self.observations.deliver_from(initiator.into(), now, self.parts.payload);
         Some(Reception::Accepted)
     }
 
     /// A packet is taken whose transmission started at `start`.
-    fn record_success(&mut self, now: Time, packet: &BulkPacket, start: Time) {
+    fn record_success(&mut self, now: Time, packet: &BulkPacket, start: Time, wire: Span) {
         let BulkPacket { generated, buffered, first, .. } = *packet;
         let seen = &mut self.observations;
         seen.latency(Latency::Queueing, now, start.since(generated));
@@ -436,9 +482,9 @@ impl BulkChannel {
         seen.spend(Stage::SlotWait, now, first.since(buffered));
         seen.spend(Stage::Retry, now, start.since(first));
         seen.spend(Stage::Transmission, now, timing.packet);
-        seen.spend(Stage::Wire, now, timing.wire);
+        seen.spend(Stage::Wire, now, wire);
         seen.spend(Stage::Switch, now, timing.switch);
-        let held_up = Span(now.since(start).0 - timing.transit().0);
+        let held_up = Span(now.since(start).0 - (timing.packet + wire + timing.switch).0);
         if held_up > Span::ZERO {
             seen.spend(Stage::SwitchWait, now, held_up);
         }
@@ -537,40 +583,5 @@ impl BulkChannel {
                 }
             }
         }
-    }
-
-    // What is left.
-
-    /// What the interfaces did, as columns of a run until `until`; none without interfaces.
-    pub(super) fn interface_columns(&self, until: Time) -> Vec<(&'static str, f64)> {
-        if self.parts.interface.is_none() {
-            return Vec::new();
-        }
-        let mut sum = InterfaceCounters::default();
-        for interface in self.hosts.iter().filter_map(|host| host.sender.interface()) {
-            interface.count(until, &mut sum);
-        }
-        sum.columns(self.hosts(), until)
-    }
-
-    /// Packets handed over whose first transmission has not started.
-    pub fn backlog(&self) -> u64 {
-        self.hosts.iter().map(|host| host.sender.backlog()).sum()
-    }
-
-    /// Packets sent at least once that their target has not taken: those that the initiators hold,
-    /// by what the targets have seen.
-    pub fn in_flight(&self) -> u64 {
-        let of_host = |(index, host): (usize, &Host)| {
-            let missing = |packet: &BulkPacket| {
-                packet.sequence >= self.hosts[usize::from(packet.target)].expected[index]
-            };
-            let again = host.sender.to_send_again(missing);
-            let under_way = host.transfers.iter().map(|id| &self.transfers[*id]);
-            let under_way =
-                under_way.filter(|transfer| !transfer.concluded && missing(&transfer.packet));
-            again + under_way.count() as u64
-        };
-        self.hosts.iter().enumerate().map(of_host).sum()
     }
 }

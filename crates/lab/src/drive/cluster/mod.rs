@@ -20,6 +20,7 @@
 //! `n + 2`.
 
 mod bulk;
+mod distances;
 mod outlet;
 mod sender;
 mod settings;
@@ -35,9 +36,10 @@ use super::engine::Engine;
 use super::trace::TraceEntry;
 
 pub use bulk::{BulkChannel, BulkParts, ClusterCounters};
+pub use distances::Distances;
 pub use sender::{BulkPacket, Sender};
 pub(crate) use settings::is_detailed;
-pub use settings::{CarriedSettings, OnError, RecoverySettings, SignallingSettings};
+pub use settings::{Alignment, CarriedSettings, OnError, RecoverySettings, SignallingSettings};
 pub use signalling::Signalling;
 pub use timing::{CarriedTiming, Timing};
 
@@ -58,6 +60,8 @@ enum Event {
     Grant,
     /// The granted packets of a cycle are sent.
     Transfer(u64),
+    /// The same of one host, at a distance of its own.
+    Start(u16),
     /// The last byte of a packet is at its target.
     Arrive(Id<Transfer>),
     /// The acknowledgment of a transfer is ready to be sent.
@@ -145,6 +149,8 @@ impl Cluster {
             ("duplicates", counters.duplicates as f64),
             ("unused_grants", counters.unused_grants as f64),
         ];
+        columns
+            .extend(self.bulk.misalignment().map(|span| ("misalignment_ns", span.as_us() * 1e3)));
         columns.extend(self.bulk.interface_columns(until));
         let Some(signalling) = &self.signalling else { return columns };
         let quick = signalling.channel();
@@ -186,7 +192,7 @@ impl Cluster {
             Event::Generate(host) => bulk.generate(now, host, &mut schedule),
             Event::Sample(cycle) => {
                 schedule(now, Event::Sampled(cycle));
-                schedule(bulk.timing().transfer(cycle), Event::Transfer(cycle));
+                schedule(bulk.first_transfer(cycle), Event::Transfer(cycle));
                 schedule(bulk.timing().sampling(cycle + 1), Event::Sample(cycle + 1));
             }
             Event::Sampled(cycle) => match signalling {
@@ -210,6 +216,7 @@ impl Cluster {
                 let links = signalling.as_mut().and_then(Signalling::begin_slot);
                 bulk.transfer(now, cycle, links, &mut schedule);
             }
+            Event::Start(host) => bulk.start_transfer(now, host, None, &mut schedule),
             Event::Arrive(id) => {
                 let target = bulk.in_transfer(id).packet.target;
                 let end = signalling.as_ref().and_then(|signalling| signalling.arrival(target));

@@ -75,6 +75,21 @@ impl Default for RecoverySettings {
     }
 }
 
+/// How hosts at different distances from the switch fall into step (Clint 3.3). The grants, which leave
+/// the switch together, tell them of the slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Alignment {
+    /// By the grants alone: the packet of a host comes to the switch earlier by twice what its cable is
+    /// shorter, and the gap of a slot covers it.
+    #[default]
+    Gap,
+    /// Every host has measured the round trip of its link, and waits for as much longer as its cable is
+    /// shorter: the packets of a slot come to the switch together. The paper names it and did not build
+    /// it; here the measurement is exact.
+    RoundTrips,
+}
+
 /// Whether a scheduled switch asks for more than requests and grants without packets.
 pub(crate) fn is_detailed(signalling: &SignallingSettings, speculation: Speculation) -> bool {
     *signalling != SignallingSettings::Ideal || speculation != Speculation::Off
