@@ -43,8 +43,9 @@ pub struct InterfaceSettings {
     /// What calling a handler costs the host.
     #[serde(default)]
     pub handlers: ActiveMessageSettings,
-    /// The hosts of each virtual network, every one with one endpoint; messages between hosts of
-    /// different networks are refused. One network of all hosts if absent.
+    /// The hosts of each virtual network (Clint 3.1). A host has an endpoint in each network that
+    /// it is in. A message passes through the first network that both hosts are in, from endpoint to
+    /// endpoint, and is refused if there is none. One network of all hosts if absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub virtual_networks: Vec<Vec<u16>>,
 }
@@ -88,6 +89,8 @@ pub struct Interface {
     blocked: HeadOfLine,
     messages: ActiveMessages<u64>,
     networks: VirtualNetworks,
+    /// By other host, the endpoint on either side of what the two say to each other, if they may.
+    endpoints: Vec<Option<u16>>,
     /// When the handler of each message is done, and its buffer; in order of time.
     handled: VecDeque<(Time, BufferId)>,
     handled_time: Span,
@@ -95,12 +98,7 @@ pub struct Interface {
     armed: Time,
 }
 
-const ENDPOINT: u16 = 0;
 const HANDLER: HandlerIndex = HandlerIndex(0);
-
-fn endpoint(node: u16) -> EndpointName {
-    EndpointName { node, endpoint: ENDPOINT }
-}
 
 impl InterfaceSettings {
     /// The interface of `host` among `hosts`, with so many send buffers on the adapter.
@@ -118,27 +116,38 @@ impl InterfaceSettings {
             bus: self.bus.clone(),
         };
         let mut networks = VirtualNetworks::new();
-        if self.virtual_networks.is_empty() {
-            for node in 0..hosts {
-                networks.join(endpoint(node), NetworkNumber(0));
-            }
-        }
-        for (number, members) in (0..).zip(&self.virtual_networks) {
-            for node in members {
-                networks.join(endpoint(*node), NetworkNumber(number));
-            }
-        }
         let mut messages = self.handlers.build(host);
-        let own = messages.endpoints.open(ENDPOINT);
-        // The endpoint has just been opened.
-        let known = messages.endpoints.set_handler(own, HANDLER, 0);
-        debug_assert!(known.is_ok());
+        let mut endpoints = vec![None; usize::from(hosts)];
+        let everybody = [(0..hosts).collect()];
+        let all = match self.virtual_networks.as_slice() {
+            [] => everybody.as_slice(),
+            named => named,
+        };
+        // An endpoint has the number of its network.
+        for (number, members) in (0_u16..).zip(all) {
+            for node in members {
+                let name = EndpointName { node: *node, endpoint: number };
+                networks.join(name, NetworkNumber(number.into()));
+            }
+            if members.contains(&host) {
+                let own = messages.endpoints.open(number);
+                // The endpoint has just been opened.
+                let known = messages.endpoints.set_handler(own, HANDLER, 0);
+                debug_assert!(known.is_ok());
+                for other in members {
+                    if let Some(first) = endpoints.get_mut(usize::from(*other)) {
+                        first.get_or_insert(number);
+                    }
+                }
+            }
+        }
         Interface {
             nic: nic.build(hosts),
             waiting: VecDeque::new(),
             blocked: HeadOfLine::new(hosts),
             messages,
             networks,
+            endpoints,
             handled: VecDeque::new(),
             handled_time: Span::ZERO,
             armed: Time::NEVER,
@@ -147,10 +156,9 @@ impl InterfaceSettings {
 }
 
 impl Interface {
-    /// Whether a message may pass: both endpoints are of one virtual network.
+    /// Whether a message may pass: both hosts have an endpoint in one virtual network.
     pub fn admits(&self, from: u16, to: u16) -> bool {
-        let (initiator, target) = (endpoint(from), endpoint(to));
-        let message = Message { initiator, target, handler: HANDLER, ..Message::default() };
+        let Some(message) = self.message(from, to, to) else { return false };
         self.messages.endpoints.compose(&self.networks, message).is_ok()
     }
 
@@ -270,9 +278,8 @@ impl Interface {
     fn read_messages(&mut self, now: Time) {
         while self.nic.receive_side().count(ReceiveState::Unread) > 0 {
             let (known, Some((buffer, letter))) = self.nic.poll_message(now) else { return };
-            let (initiator, target) = (endpoint(letter.from), endpoint(letter.to));
-            let generated = letter.generated;
-            let message = Message { initiator, target, handler: HANDLER, ..Message::default() };
+            let Letter { from, to, generated, .. } = *letter;
+            let message = self.message(from, to, from).unwrap_or_default();
             let done = match self.messages.deliver(known, &self.networks, &message) {
                 Ok((done, calls)) => {
                     *calls += 1;
@@ -284,6 +291,14 @@ impl Interface {
             let place = self.handled.partition_point(|(other, _)| *other <= done);
             self.handled.insert(place, (done, buffer));
         }
+    }
+
+    /// What one host says to another: `other` is the one of the two that is not here.
+    fn message(&self, from: u16, to: u16, other: u16) -> Option<Message> {
+        let endpoint = self.endpoints.get(usize::from(other)).copied().flatten()?;
+        let name = |node| EndpointName { node, endpoint };
+        let (initiator, target) = (name(from), name(to));
+        Some(Message { initiator, target, handler: HANDLER, ..Message::default() })
     }
 
     /// Hands messages over while there are free buffers.

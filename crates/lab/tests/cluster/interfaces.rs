@@ -138,6 +138,40 @@ fn blocking_at_the_head_is_seen_where_it_arises() {
     assert_eq!(blocked(4, 2, "{ per_target = { limit = 1 } }"), [0, 0]);
 }
 
+/// CL-14: host 1 is in both networks and has an endpoint in each; hosts 0 and 2 see it, and not each
+/// other. Every message calls the handler of the endpoint that it names.
+#[test]
+fn a_host_has_an_endpoint_in_each_of_its_networks() {
+    let interface = "{ host_send_buffers = 40, host_receive_buffers = 40, receive_buffers = 20, \
+                     message = '32 B', virtual_networks = [[0, 1], [2, 1]] }";
+    let pairs = [(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0)];
+    let list = pairs.map(|(from, to)| format!("{{ time = '1 us', from = {from}, to = {to} }}"));
+    for (name, other) in [("bulk", "quick"), ("quick", "bulk")] {
+        let overrides = [
+            "system.hosts=3".to_owned(),
+            "run.length=100 us".to_owned(),
+            "run.regime=from_empty".to_owned(),
+            "run.trace=true".to_owned(),
+            "channel.bulk.adapter.release=acknowledgment".to_owned(),
+            format!("channel.{name}.interface={interface}"),
+            format!("workload.{name}.source.list=[{}]", list.join(", ")),
+            format!("workload.{other}.source.list=[{}]", list[0]),
+        ];
+        let overrides: Vec<&str> = overrides.iter().map(String::as_str).collect();
+        let runs = runs("clint", Some("detailed"), &overrides, 1);
+        let run = channel(&runs, name);
+        let seen = &run.observations;
+        assert_eq!((seen.delivered, seen.dropped(Drop::Protected)), (4, 2), "{name}");
+        assert_eq!(counter(run, "handled_messages"), 4.0);
+        assert_eq!(counter(run, "unclaimed_messages"), 0.0);
+        let kind = if name == "bulk" { "breq" } else { "qreq" };
+        let requests = run.trace.iter().filter(|entry| entry.kind == kind);
+        let passed = requests.map(|entry| (entry.initiator.unwrap(), entry.target.unwrap()));
+        assert!(passed.clone().all(|pair| pairs[..4].contains(&pair)));
+        assert_eq!(passed.collect::<std::collections::BTreeSet<_>>().len(), 4);
+    }
+}
+
 /// CL-33, CL-35 with the shipped preset: what the experiment on the prefetch shows.
 #[test]
 fn a_different_order_of_fetches_blocks_fewer_messages() {
