@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use weft_fabric::host::{Connection, Host, HostSettings, Output, Piece};
+use weft_fabric::host::{Connection, FlagSettings, Host, HostSettings, Output, Piece};
 use weft_units::{Bytes, Span, Time};
 
 /// A bus of 10 ns/B, crossed twice by the copy of the sender; an adapter of 15.625 ns/B.
@@ -56,7 +56,7 @@ impl Pair {
     fn new(text: &str) -> Pair {
         let build = || settings(text).build(Bytes(64)).unwrap();
         let (mut initiator, mut target) = (build(), build());
-        let connection = Arc::new(Connection::default());
+        let connection = Arc::new(Connection::new(FlagSettings::default()));
         initiator.connect(1, &connection);
         target.accept(0, &connection);
         Pair { initiator, target, out: Vec::new(), sent: Vec::new(), delivered: Vec::new() }

@@ -5,6 +5,7 @@ pub mod adapter;
 pub mod break_even;
 pub mod byte_ring;
 pub mod congestion;
+pub mod counting_flag;
 pub mod detour;
 pub mod emulation;
 pub mod endpoint;

@@ -1,8 +1,9 @@
-//! The interrupt flag of the document as it stands there, as an oracle: the flag that is run
-//! interrupts exactly when that one does.
+//! The interrupt flag of the document as it stands there, as an oracle: the flags that are run
+//! interrupt exactly when that one does.
 
 #![cfg(not(loom))]
 use proptest::prelude::*;
+use weft_protocol::counting_flag::CountingFlag;
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 /// A word that the adapter increments at every stimulus, with an interrupt if its most significant
@@ -77,21 +78,26 @@ proptest! {
     ) {
         let mut paper = PaperFlag(PaperFlag::DISABLED);
         let ours = InterruptFlag::default();
+        let counting = CountingFlag::default();
         for step in steps {
             match step {
                 Step::Sleep => {
                     paper.0 = PaperFlag::ENABLED;
                     let _ = ours.arm(Sleep::InKernel);
+                    let _ = counting.enable();
                 }
                 Step::Stimulate => {
                     let interrupts = ours.stimulate().includes(Sleep::InKernel);
                     prop_assert_eq!(paper.stimulate(), interrupts);
+                    prop_assert_eq!(counting.stimulate(), interrupts);
                 }
                 Step::WakeByItself => {
                     paper.0 = PaperFlag::DISABLED;
                     ours.disarm(Sleep::InKernel);
+                    let _ = counting.disable();
                 }
             }
+            prop_assert_eq!(counting.counted(), paper.0.saturating_sub(PaperFlag::DISABLED));
         }
     }
 }

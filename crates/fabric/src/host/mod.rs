@@ -5,6 +5,7 @@
 //! the one before has the next. What the busiest resource can do is therefore what the host can
 //! do, and not what the stages take one after the other (SCILAN 4.2 and 4.3).
 
+mod flag;
 mod limits;
 mod memory;
 mod processors;
@@ -17,6 +18,7 @@ mod station;
 mod window;
 mod work;
 
+pub use flag::FlagSettings;
 pub use limits::HostLimits;
 pub use memory::{Copied, Memory, MemorySettings};
 pub use processors::Processors;

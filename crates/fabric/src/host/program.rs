@@ -2,8 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 use weft_units::{Span, Time};
+
+use super::FlagSettings;
+use super::flag::Flag;
 
 /// How the program of a host waits for messages (SCILAN 4.7).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -33,12 +35,14 @@ pub(super) enum Meeting {
     Asleep,
 }
 
-/// The program of one host. It decides by the very flag of the live library when a message
-/// interrupts: the receiver arms it before it sleeps, every message stimulates it.
+/// The program of one host. A flag decides when a message interrupts, that of the live library or that
+/// of the document: the receiver enables it before it sleeps, every message stimulates it.
 #[derive(Debug)]
 pub(super) struct Program {
     settings: ProgramSettings,
-    flag: InterruptFlag,
+    flag: Flag,
+    /// What the flag had counted whenever the program went to sleep.
+    counted: u64,
     /// When its last work ended.
     idle_since: Time,
     /// Stages of it that work.
@@ -47,10 +51,11 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub fn new(settings: ProgramSettings) -> Program {
+    pub fn new(settings: ProgramSettings, flag: FlagSettings) -> Program {
         Program {
             settings,
-            flag: InterruptFlag::default(),
+            flag: Flag::new(flag),
+            counted: 0,
             idle_since: Time::ZERO,
             working: 0,
             interrupts: 0,
@@ -72,15 +77,19 @@ impl Program {
         let idle = self.working == 0 && !pending;
         let waited = now.since(self.idle_since);
         if idle && self.settings.spin.is_some_and(|spin| waited >= spin) {
-            // It went to sleep before this message came. The flag's word is what the kernel would
-            // sleep on; here nobody does.
-            let _ = self.flag.arm(Sleep::InKernel);
+            // It went to sleep before this message came.
+            self.counted += u64::from(self.flag.enable());
         }
-        if self.flag.stimulate().includes(Sleep::InKernel) {
+        if self.flag.stimulate() {
             self.interrupts += 1;
             return Meeting::Asleep;
         }
         if idle { Meeting::Polling(self.until_look(waited)) } else { Meeting::Busy }
+    }
+
+    /// How many messages have not interrupted, by the word of the flag; none if it does not count.
+    pub fn counted(&self) -> Option<u64> {
+        Some(self.counted + u64::from(self.flag.counted()?))
     }
 
     fn until_look(&self, waited: Span) -> Span {
@@ -96,12 +105,32 @@ impl Program {
 mod tests {
     use super::*;
 
-    fn program(spin: Option<u64>, look_every: u64) -> Program {
-        Program::new(ProgramSettings {
+    fn waiting(flag: FlagSettings, spin: Option<u64>, look_every: u64) -> Program {
+        let settings = ProgramSettings {
             processor: None,
             spin: spin.map(Span::from_ns),
             look_every: Span::from_ns(look_every),
-        })
+        };
+        Program::new(settings, flag)
+    }
+
+    fn program(spin: Option<u64>, look_every: u64) -> Program {
+        waiting(FlagSettings::Sleepers, spin, look_every)
+    }
+
+    /// Two messages while it looks, one that wakes it, one while it works: three are counted, two of
+    /// them when it went to sleep.
+    #[test]
+    fn the_counting_word_counts_what_does_not_interrupt() {
+        let mut program = waiting(FlagSettings::Counting, Some(50), 0);
+        for time in [10_000, 20_000] {
+            assert_eq!(program.meet(Time(time), false), Meeting::Polling(Span::ZERO));
+        }
+        assert_eq!(program.meet(Time(90_000), false), Meeting::Asleep);
+        assert_eq!((program.counted, program.counted()), (2, Some(2)));
+        program.begin();
+        assert_eq!(program.meet(Time(95_000), false), Meeting::Busy);
+        assert_eq!((program.interrupts, program.counted()), (1, Some(3)));
     }
 
     #[test]

@@ -8,7 +8,8 @@ use weft_protocol::byte_ring::Capacity;
 use weft_units::{Bytes, PositiveCount, Span};
 
 use super::{
-    Host, ProgramSettings, ResourceSettings, SocketsSettings, StageSettings, Unit, WindowSettings,
+    FlagSettings, Host, ProgramSettings, ResourceSettings, SocketsSettings, StageSettings, Unit,
+    WindowSettings,
 };
 
 /// What a message passes between a program and its adapter. All hosts are alike; each has its own
@@ -26,6 +27,9 @@ pub struct HostSettings {
     pub receive: Vec<String>,
     /// How the program waits for messages.
     pub program: ProgramSettings,
+    /// The word on which programs sleep, that of a receiver and that of a transmitter.
+    #[serde(skip_serializing_if = "FlagSettings::is_default")]
+    pub flag: FlagSettings,
     /// The flow control between programs; none if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowSettings>,

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_protocol::byte_ring::{Capacity, Reader, RingPointers, Writer};
-use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 use weft_units::{Bytes, Span};
+
+use super::FlagSettings;
+use super::flag::Flag;
 
 /// A receiver buffer for each pair of hosts, allocated with its first message. A message to several
 /// hosts at once passes by it.
@@ -34,11 +36,18 @@ pub struct WindowSettings {
 }
 
 /// What both sides of a connection have in shared memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Connection {
     pointers: RingPointers,
     /// On which the transmitter sleeps.
-    room: InterruptFlag,
+    room: Flag,
+}
+
+impl Connection {
+    /// An empty buffer, and a flag of a kind.
+    pub fn new(flag: FlagSettings) -> Connection {
+        Connection { pointers: RingPointers::default(), room: Flag::new(flag) }
+    }
 }
 
 /// The side of a connection that writes.
@@ -75,10 +84,9 @@ impl Transmitter {
         if self.room(0) >= bytes.0 || self.look(bytes) {
             return true;
         }
-        // The flag's word is what the kernel would sleep on; here nobody does.
-        let _ = self.connection.room.arm(Sleep::InKernel);
+        self.connection.room.enable();
         if self.look(bytes) {
-            self.connection.room.disarm(Sleep::InKernel);
+            self.connection.room.disable();
             return true;
         }
         self.asleep = true;
@@ -120,6 +128,6 @@ impl Receiver {
         let known = self.reader.available(&self.connection.pointers, bytes.0);
         debug_assert!(known.is_ok_and(|known| known >= bytes.0), "{known:?} of {bytes}");
         self.reader.release(&self.connection.pointers, bytes.0);
-        self.connection.room.stimulate().includes(Sleep::InKernel)
+        self.connection.room.stimulate()
     }
 }

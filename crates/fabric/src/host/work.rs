@@ -143,7 +143,7 @@ impl Host {
             resources: vec![Resource::default(); resources.len()],
             resource_names: settings.resource.keys().cloned().collect(),
             window: Window::new(settings),
-            program: Program::new(settings.program.clone()),
+            program: Program::new(settings.program.clone(), settings.flag),
             posted: posted.map_or(Limit::Unlimited, |posted| Limit::AtMost(posted.packets)),
             on_the_way: 0,
             payload,
@@ -268,6 +268,11 @@ impl Host {
     /// How often a message found the program asleep.
     pub fn interrupts(&self) -> u64 {
         self.program.interrupts
+    }
+
+    /// How many stimuli of the flag have not interrupted, by its word; none if it counts nothing.
+    pub fn stimuli_counted(&self) -> Option<u64> {
+        self.program.counted()
     }
 
     /// A piece reaches a stage.

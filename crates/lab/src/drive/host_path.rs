@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weft_fabric::host::{
-    Connection, Host, HostError, HostSettings, Output, Piece, Resource, StageRecord,
+    Connection, FlagSettings, Host, HostError, HostSettings, Output, Piece, Resource, StageRecord,
 };
 use weft_fabric::measure::Budget;
 use weft_kernel::Queue;
@@ -36,6 +36,8 @@ pub struct HostPath<C> {
     sends: usize,
     /// From a release to the program that slept for room working again.
     wake: Span,
+    /// The word of the flags on which transmitters sleep.
+    flag: FlagSettings,
     /// For when each host is to be looked at.
     due: Queue<Due>,
     armed: Vec<Time>,
@@ -159,6 +161,7 @@ impl<C: Carrier> HostPath<C> {
             hosts: (0..hosts).map(build).collect::<Result<_, _>>()?,
             sends: settings.send.len(),
             wake: settings.window.as_ref().map_or(Span::ZERO, |window| window.wake),
+            flag: settings.flag,
             due: Queue::new(),
             armed: vec![Time::NEVER; usize::from(hosts)],
             messages: Slots::new(),
@@ -194,6 +197,11 @@ impl<C: Carrier> HostPath<C> {
     /// How often a message found its program asleep.
     pub fn interrupts(&self) -> u64 {
         self.hosts.iter().map(Host::interrupts).sum()
+    }
+
+    /// How many stimuli have not interrupted, where the words of the flags count them.
+    pub fn stimuli_counted(&self) -> Option<u64> {
+        self.hosts.iter().map(Host::stimuli_counted).sum()
     }
 
     /// What was done to connect hosts, where they are not connected from the beginning.
@@ -240,7 +248,7 @@ impl<C: Carrier> HostPath<C> {
     /// Sees to it that there is a connection between two hosts, if they need one.
     fn connect(&mut self, from: u16, to: u16) {
         if self.hosts[usize::from(from)].lacks_connection(to) {
-            let connection = Arc::new(Connection::default());
+            let connection = Arc::new(Connection::new(self.flag));
             self.hosts[usize::from(from)].connect(to, &connection);
             self.hosts[usize::from(to)].accept(from, &connection);
         }

@@ -132,22 +132,46 @@ fn eight_hosts_on_a_ring_or_at_a_switch() {
     }
 }
 
+/// Messages of 64 B at instants in us, for a program that polls for 100 us.
+fn messages_for_who_backs_off(presets: &str, instants: &[u64]) -> Outcome {
+    let at = |time: &u64| format!("{{ time = '{time} us', from = 0, to = 1 }}");
+    let list = instants.iter().map(at).collect::<Vec<_>>().join(", ");
+    let text = format!(
+        "base = 'scilan'\npreset = [{presets}]\n[channel.sci.host]\nprogram.spin = '100 us'\n\
+         [workload.sci]\nmessage = '64 B'\nsource.list = [{list}]\n\
+         [run]\nlength = '6 ms'\nregime = 'from_empty'"
+    );
+    let request = Request::of_text("back-off.toml", &text);
+    weft_lab::run(&request, &Options::default(), &mut |_, _| true).unwrap()
+}
+
 /// SC-27: messages that come 40 us apart find a program that polls for 100 us, and messages that
 /// come 400 us apart each interrupt it.
 #[test]
 fn polling_backs_off_to_interrupts() {
     let interrupts = |gap: u64| {
-        let times = (1..=10).map(|n| format!("{{ time = '{} us', from = 0, to = 1 }}", n * gap));
-        let list = format!("[{}]", times.collect::<Vec<_>>().join(", "));
-        let text = format!(
-            "base = 'scilan'\n[channel.sci.host]\nprogram.spin = '100 us'\n[workload.sci]\n\
-             message = '64 B'\nsource.list = {list}\n[run]\nlength = '6 ms'\nregime = 'from_empty'"
-        );
-        let request = Request::of_text("back-off.toml", &text);
-        let outcome = weft_lab::run(&request, &Options::default(), &mut |_, _| true).unwrap();
+        let instants: Vec<u64> = (1..=10).map(|n| n * gap).collect();
+        let outcome = messages_for_who_backs_off("", &instants);
         outcome.table("points").number(0, "interrupts_per_message").unwrap()
     };
     assert_eq!([interrupts(40), interrupts(400)], [0.0, 1.0]);
+}
+
+/// SC-16 and SC-17: of ten messages three interrupt, and the word of the flag counts the other seven.
+/// No time is another one than with the word that counts nothing.
+#[test]
+fn the_counting_word_is_seen_in_a_run() {
+    let instants = [10, 30, 50, 500, 510, 1000, 1010, 1020, 1030, 2000];
+    let of = |presets| messages_for_who_backs_off(presets, &instants);
+    let (counting, sleepers) = (of("'counting'"), of(""));
+    let number = |outcome: &Outcome, column| outcome.table("points").number(0, column);
+    assert_eq!(number(&counting, "interrupts_per_message"), Some(0.3));
+    assert_eq!(number(&counting, "stimuli_counted"), Some(7.0));
+    for column in ["interrupts_per_message", "one_way_mean_us", "one_way_max_us"] {
+        let (one, other) = (number(&counting, column), number(&sleepers, column));
+        assert!(one.is_some() && one == other, "{column}: {one:?} and {other:?}");
+    }
+    assert_eq!(number(&sleepers, "stimuli_counted"), None);
 }
 
 /// One message of a size at 1 ms, under presets.
