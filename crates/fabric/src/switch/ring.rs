@@ -21,6 +21,10 @@ pub struct RingSettings {
     /// From a negative acknowledgment at the initiator to the repetition, at the earliest.
     #[serde(default)]
     pub retry_after: Span,
+    /// How often a request is repeated at most. One whose last repetition does not arrive whole is
+    /// given up: its initiator knows, and its message is lost unless `host.resend` stores it again.
+    #[serde(default = "unlimited")]
+    pub retries: Limit,
 }
 
 fn unlimited() -> Limit {

@@ -1,5 +1,5 @@
 //! A ring of adapters that pass on what is for others, acknowledge what is for them, and repeat
-//! what did not arrive whole (SCILAN 2.2 and 4.2: 64-byte requests, carried out and acknowledged in
+//! what did not arrive whole, without a limit or a number of times (SCILAN 2.2 and 4.2: 64-byte requests, carried out and acknowledged in
 //! hardware).
 
 use std::collections::VecDeque;
@@ -40,10 +40,12 @@ pub struct RingParts {
 pub struct RingCounters {
     /// Requests on their first link, repetitions included.
     pub requests: u64,
-    /// Requests that were repeated because they arrived damaged.
+    /// Requests that arrived damaged.
     pub damaged: u64,
-    /// Requests that were repeated because the target had no buffer.
+    /// Requests for which the target had no buffer.
     pub refused: u64,
+    /// Requests that were not repeated any more.
+    pub given_up: u64,
 }
 
 /// A ring.
@@ -85,6 +87,8 @@ struct Packet {
     to: u16,
     message: MessageId,
     kind: Kind,
+    /// How often it was repeated.
+    repeats: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,12 +179,22 @@ impl Ring {
                 let from = packet.from;
                 self.nodes[usize::from(from)].outstanding -= 1;
                 if !accepted {
-                    let again = Packet { kind: Kind::Request { damaged: false }, ..packet };
-                    self.queue.push(now + self.settings.retry_after, Event::Again(again));
+                    self.repeat(now, packet);
                 }
                 self.serve(now, from);
             }
         }
+    }
+
+    /// A request did not arrive whole: it is sent again, unless that was done often enough.
+    fn repeat(&mut self, now: Time, packet: Packet) {
+        if !self.settings.retries.admits(packet.repeats as usize) {
+            self.counters.given_up += 1;
+            return self.messages.give_up(now, packet.message);
+        }
+        let (kind, repeats) = (Kind::Request { damaged: false }, packet.repeats + 1);
+        let again = Packet { kind, repeats, ..packet };
+        self.queue.push(now + self.settings.retry_after, Event::Again(again));
     }
 
     /// The link from a node takes the next packet, if it is free.
@@ -218,7 +232,13 @@ impl Ring {
                 if self.messages.start(message) {
                     self.queue.push(now + self.request, Event::Left(message));
                 }
-                Packet { from: node, to, message, kind: Kind::Request { damaged: false } }
+                Packet {
+                    from: node,
+                    to,
+                    message,
+                    kind: Kind::Request { damaged: false },
+                    repeats: 0,
+                }
             }
         };
         self.nodes[usize::from(node)].outstanding += 1;
@@ -272,6 +292,7 @@ impl Channel for Ring {
             ("ring_requests", self.counters.requests as f64),
             ("ring_damaged", self.counters.damaged as f64),
             ("ring_refused", self.counters.refused as f64),
+            ("ring_given_up", self.counters.given_up as f64),
         ]
     }
 }

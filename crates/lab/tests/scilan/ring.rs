@@ -19,6 +19,7 @@ fn ring(hosts: u16, change: impl FnOnce(&mut RingParts)) -> Ring {
             acknowledgment: Bytes(8),
             outstanding: Limit::Unlimited,
             retry_after: Span::ZERO,
+            retries: Limit::Unlimited,
         },
         link: LinkSettings {
             rate: Rate::from_bits_per_second(1_600_000_000),
@@ -98,6 +99,24 @@ fn a_damaged_request_is_sent_again() {
     assert_eq!((ring.counted().requests, ring.counted().damaged), (3, 1));
 }
 
+/// The second of two requests is damaged whenever it is sent. Its acknowledgment is back at 860, those
+/// of two repetitions at 1320 and 1780: then its initiator knows that the message is lost.
+#[test]
+fn a_request_that_is_repeated_in_vain_is_given_up() {
+    let mut ring = ring(2, |parts| {
+        let packets = (1..9).map(|packet| DamagedPacket { host: 0, packet }).collect();
+        let errors = ErrorSettings { packets, ..ErrorSettings::default() };
+        parts.errors = (0..2).map(|host| errors.build(&Streams::new(1), "sci", host)).collect();
+        parts.ring.retries = Limit::at_most(2).unwrap();
+    });
+    offer(&mut ring, Time::ZERO, (0, 1), 128, 5);
+    let notices = run(&mut ring);
+    let lost = Notice::Lost { time: Time(1_780_000), ticket: Ticket(5), to: 1 };
+    assert_eq!(notices.last(), Some(&lost));
+    let counters = ring.counted();
+    assert_eq!((counters.requests, counters.damaged, counters.given_up), (4, 3, 1));
+}
+
 /// One receive buffer that takes 1 us: the second request is refused until it is free.
 #[test]
 fn a_refused_request_is_sent_again() {
@@ -123,11 +142,12 @@ fn outstanding_requests_are_bounded() {
 
 proptest! {
     /// Whatever is offered to a ring with errors and small buffers comes through, once, and in the
-    /// order of each pair.
+    /// order of each pair; where repetitions are limited, it does or is told lost.
     #[test]
     fn a_ring_loses_nothing(
         offers in prop::collection::vec((0u16..5, 1u16..5, 0u64..400, 0u64..2_000_000), 1..60),
         error_rate in 0.0f64..0.3,
+        retries in 0u32..4,
     ) {
         let mut ring = ring(5, |parts| {
             let packet_error_rate = Fraction::new(error_rate).unwrap();
@@ -139,6 +159,7 @@ proptest! {
                 service: Span::from_ns(300),
             };
             parts.receivers = vec![Receiver::new(Some(&settings)); 5];
+            parts.ring.retries = Limit::at_most(retries).unwrap_or(Limit::Unlimited);
         });
         let mut notices = Vec::new();
         let mut now = Time::ZERO;
@@ -150,7 +171,9 @@ proptest! {
         notices.extend(run(&mut ring));
         prop_assert!(notices.is_sorted_by_key(|notice| notice.time()));
         let delivered = deliveries(&notices);
-        prop_assert_eq!(delivered.len(), offers.len());
+        let lost = notices.iter().filter(|own| matches!(own, Notice::Lost { .. })).count();
+        prop_assert_eq!(delivered.len() + lost, offers.len());
+        prop_assert!(retries > 0 || lost == 0);
         let mut youngest = [[None; 5]; 5];
         for (number, _) in delivered {
             let (from, step, ..) = offers[number as usize];
@@ -159,6 +182,8 @@ proptest! {
         }
         let counters = ring.counted();
         let packets: u64 = offers.iter().map(|offer| offer.2.div_ceil(64).max(1)).sum();
-        prop_assert_eq!(counters.requests, packets + counters.damaged + counters.refused);
+        let repeated = counters.damaged + counters.refused - counters.given_up;
+        prop_assert_eq!(counters.requests, packets + repeated);
+        prop_assert_eq!(counters.given_up == 0, lost == 0);
     }
 }
