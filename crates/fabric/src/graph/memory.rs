@@ -1,7 +1,7 @@
 //! Ports of switches with a shared memory, and of hosts before them: who serves them decides when a
 //! packet starts, and is told here whether the far end lets it.
 
-use weft_units::{Span, Time};
+use weft_units::{Limit, Rate, Span, Time};
 
 use super::{Departure, Graph, Kind};
 
@@ -26,8 +26,19 @@ impl Graph {
     /// How many cells the memory holds of each input of a switch, if it has one.
     pub fn memory(&self, switch: u32) -> Option<u32> {
         match self.kinds[switch as usize] {
-            Kind::Memory { buffer } => Some(buffer),
+            Kind::Memory { buffer, .. } => Some(buffer),
             Kind::Plain | Kind::Queued { .. } | Kind::Clocked(_) | Kind::Deciding(_) => None,
+        }
+    }
+
+    /// How many cells a memory holds of all inputs together, and at which rate it is written and read,
+    /// if a switch has one and that limits it.
+    pub fn memory_limits(&self, switch: u32) -> (Limit, Option<Rate>) {
+        match self.kinds[switch as usize] {
+            Kind::Memory { pool, bandwidth, .. } => (pool, bandwidth),
+            Kind::Plain | Kind::Queued { .. } | Kind::Clocked(_) | Kind::Deciding(_) => {
+                (Limit::Unlimited, None)
+            }
         }
     }
 

@@ -18,7 +18,7 @@ mod port;
 mod standing;
 
 use weft_kernel::Stream;
-use weft_units::{Bytes, Span, Time};
+use weft_units::{Bytes, Limit, Rate, Span, Time};
 
 use crate::fabric::{Peer, Wiring};
 use crate::link::{FlowControl, LinkSettings};
@@ -131,8 +131,8 @@ enum Kind {
     Queued { most: u32 },
     /// At its inputs: its place among the switches with a clock.
     Clocked(u32),
-    /// In a shared memory, which holds so many packets of each input.
-    Memory { buffer: u32 },
+    /// In a shared memory, which holds so many packets of each input, and of all of them together.
+    Memory { buffer: u32, pool: Limit, bandwidth: Option<Rate> },
     /// It decides on all that reaches an output in one instant: its place among those that do.
     Deciding(u32),
 }
@@ -228,7 +228,8 @@ impl Graph {
                 (Kind::Clocked(self.clocked.len() as u32 - 1), latency)
             }
             SwitchParts::SharedMemory(own) => {
-                (Kind::Memory { buffer: own.buffer.get() }, own.latency)
+                let SharedMemorySettings { latency, pool, bandwidth, .. } = own;
+                (Kind::Memory { buffer: own.buffer.get(), pool, bandwidth }, latency)
             }
             SwitchParts::Crossbar(own, random) => {
                 let (ports, latency) = (around.wiring.ports_of(number), own.latency);
@@ -277,7 +278,7 @@ impl Graph {
         let Some(&switch) = self.owners.get(place as usize) else { return receive.map(share) };
         match self.kinds[switch as usize] {
             Kind::Clocked(index) => Some(self.clocked[index as usize].room()),
-            Kind::Memory { buffer } => Some(share(buffer)),
+            Kind::Memory { buffer, .. } => Some(share(buffer)),
             Kind::Plain | Kind::Queued { .. } | Kind::Deciding(_) => None,
         }
     }

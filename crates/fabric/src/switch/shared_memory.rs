@@ -2,10 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_units::{PositiveCount, Span};
+use weft_units::{Limit, PositiveCount, Rate, Span};
 
 /// Settings of a switch with a shared memory (cLAN C: "a non-blocking, shared memory architecture").
-/// The memory takes a cell from every input and gives one to every output at the rate of the links.
+/// Without a `bandwidth` the memory takes a cell from every input and gives one to every output at the
+/// rate of the links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SharedMemorySettings {
@@ -16,6 +17,24 @@ pub struct SharedMemorySettings {
     pub queues: SharedQueues,
     /// How many cells from each input the memory holds.
     pub buffer: PositiveCount,
+    /// How many cells it holds of all inputs together, those that leave included. Nothing keeps the
+    /// inputs from filling it but their flow control (`source_quench.memory` for one); a cell that
+    /// finds it full ends the run, as one does that finds `buffer` full.
+    #[serde(default = "unlimited", skip_serializing_if = "is_unlimited")]
+    pub pool: Limit,
+    /// At which the memory is written and read, together (cLAN C: "16 Gb/sec cross-sectional
+    /// bandwidth"). A cell takes the time of a write and of a read when its output takes it out, one
+    /// after another in the order in which outputs ask. As the links need, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<Rate>,
+}
+
+fn unlimited() -> Limit {
+    Limit::Unlimited
+}
+
+fn is_unlimited(pool: &Limit) -> bool {
+    *pool == Limit::Unlimited
 }
 
 /// How cells wait in the memory. An output takes one cell from each of its queues in turn.

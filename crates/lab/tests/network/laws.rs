@@ -71,7 +71,13 @@ fn deliveries(
     let outputs = |buffers| SwitchParts::OutputQueued(OutputQueuedSettings { latency, buffers });
     let memory = |queues| {
         let buffer = PositiveCount::new(64).expect("cells");
-        SwitchParts::SharedMemory(SharedMemorySettings { latency, queues, buffer })
+        SwitchParts::SharedMemory(SharedMemorySettings {
+            latency,
+            queues,
+            buffer,
+            pool: Limit::Unlimited,
+            bandwidth: None,
+        })
     };
     let switches = (0..wiring.switches()).map(|switch| match queues {
         Queues::Inputs(cells, buffer, _) => {

@@ -131,6 +131,83 @@ fn a_lossless_channel_that_overruns_a_buffer_is_a_failed_run() {
     assert!(message.contains("whose buffer of 4 cells was full"), "{message}");
 }
 
+/// A write and a read of 125 B each at 4 Gbit/s take 500 ns: of two packets for two outputs the second
+/// one leaves so much later. Both leave at once where the memory is as fast as the links.
+#[test]
+fn outputs_wait_for_the_memory_by_hand() {
+    let two = [(5_000, 0, 2), (5_000, 1, 3)];
+    for control in FLOW_CONTROLS {
+        let slow = one_way("buffer = 8, bandwidth = '4 Gbit/s'", control, &two);
+        assert_eq!(slow, (1_130, 1_630, 2), "{control}");
+        assert_eq!(one_way("buffer = 8", control, &two), (1_130, 1_130, 2), "{control}");
+    }
+}
+
+/// Four greedy hosts to four others carry 4 Gbit/s through a switch, as eight ports of 1 Gbit/s write
+/// and read at 8 Gbit/s. A memory that has less carries half of what it has, whatever stops the hosts, and
+/// nothing is lost; one that has more carries no more.
+#[test]
+fn busy_ports_carry_what_the_memory_takes() {
+    let flows = "source = 'greedy'\npattern.flows = [{ from = 0, to = 1 }, { from = 1, to = 2 }, \
+                 { from = 2, to = 3 }, { from = 3, to = 0 }]";
+    for control in FLOW_CONTROLS {
+        let delivered = |memory: &str| {
+            let text = shared(4, &format!("buffer = 128{memory}"), control, flows, "500 us");
+            run(&text, 1).observations.delivered as f64
+        };
+        for gbits in [1.0, 2.0, 4.0, 6.0, 8.0, 16.0] {
+            let measured = delivered(&format!(", bandwidth = '{gbits} Gbit/s'"));
+            let law = f64::min(gbits / 2.0, 4.0) * 500.0;
+            assert!((measured / law - 1.0).abs() < 0.02, "{control} {gbits}: {measured}, {law}");
+        }
+        assert_eq!(delivered(", bandwidth = '16 Gbit/s'"), delivered(""), "{control}");
+    }
+}
+
+/// GN-9: seven streams through switch 40 and seven more to its port 1, at full load, are carried as well
+/// by a memory of 16 Gbit/s, and not by one of 8.
+#[test]
+fn sixteen_gbit_s_do_not_limit_switch_40() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/clan-port-contention.toml");
+    let shipped = std::fs::read_to_string(file).expect("an experiment");
+    let setting = shipped.split("[variant.").next().expect("what comes before variants");
+    let shared = "channel.fabric.switch.shared_memory";
+    let slow = format!("{shared}.bandwidth=\"8 Gbit/s\"");
+    let carried = |preset: Option<&str>, settings: &[&str]| {
+        let more = ["run.length=\"3 ms\"", "workload.fabric.source.streams.congestion.load=1.0"];
+        let overrides = more.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
+        let presets = preset.into_iter().map(str::to_owned).collect();
+        let text = Request::of_text("switch-40.toml", setting);
+        let plan = Plan::new(&Request { presets, overrides, ..text }).expect("a plan");
+        let runs = simulate(&plan.points[0].spec, 1, &Halt::new()).expect("a run");
+        runs[0].observations.delivered as f64
+    };
+    let (ample, memory) = (carried(None, &[]), carried(Some("memory"), &[]));
+    assert!((memory / ample - 1.0).abs() < 0.01, "{memory} and {ample}");
+    let slow = carried(None, &[slow.as_str()]);
+    assert!(slow < 0.8 * ample, "{slow} and {ample}");
+}
+
+/// Two greedy hosts for a third. Source quench that looks at the memory keeps what is stored below a
+/// pool of 40; without flow control that knows of the pool, one of 3 is overrun.
+#[test]
+fn inputs_share_a_pool() {
+    let flows = "source = 'greedy'\npattern.flows = [{ from = 0, to = 2 }, { from = 1, to = 2 }]";
+    let outcome = |pool: u32, control: &str| {
+        let switch = format!("buffer = 64, pool = {pool}");
+        let text = shared(4, &switch, control, flows, "500 us");
+        let plan = Plan::new(&Request::of_text("pool.toml", &text)).expect("a plan");
+        let runs = simulate(&plan.points[0].spec, 1, &Halt::new());
+        runs.map(|runs| runs[0].observations.delivered).map_err(|error| error.to_string())
+    };
+    assert!(outcome(40, QUENCH).is_ok_and(|delivered| delivered > 490));
+    let credits = "flow_control = 'credits'";
+    let message = outcome(3, credits).expect_err("an overrun");
+    assert!(message.contains("whose memory of 3 cells was full"), "{message}");
+    // Two inputs of 64 cells each.
+    assert!(outcome(128, credits).is_ok_and(|delivered| delivered > 490));
+}
+
 /// Three switches in a ring, each host sends two switches further with one credit a cable: cells
 /// wait for each other in a circle, and the run says who for whom.
 #[test]

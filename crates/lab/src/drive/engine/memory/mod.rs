@@ -10,6 +10,7 @@
 //! The adapters of the hosts are ports like those of the switches: what flow control does to the one
 //! it does to the other.
 
+mod bank;
 mod connection;
 mod endpoints;
 mod host;
@@ -35,6 +36,7 @@ use weft_units::{Bytes, Limit, Span, Time};
 
 use super::Engine;
 use crate::drive::carrier::MessageId;
+use bank::Bank;
 use connection::Connection;
 use endpoints::Faults;
 use port::{CellQueue, Port};
@@ -90,8 +92,9 @@ pub(super) struct Memories {
     /// The first queue of each port, where queues do not belong to connections.
     first_queue: Vec<u32>,
     queues: Vec<CellQueue>,
-    /// How many packets each switch holds.
-    stored: Vec<u32>,
+    /// The memory of each switch, and whether the bandwidth of any limits it.
+    banks: Vec<Bank>,
+    has_turns: bool,
     connections: Vec<Connection>,
     /// The ways of all connections, one after another, what each switch on them watches, and its
     /// queue for them.
@@ -191,6 +194,7 @@ impl Memories {
         let answer = endpoints.answer.unwrap_or(packet);
         let signals = links.iter().map(|link| (link.span(indication), link.span(answer)));
         let hosts = if is_on { wiring.hosts() as usize } else { 0 };
+        let switches = 0..kinds.len() as u32;
         let mut memories = Memories {
             is_on,
             are_alone: kinds.iter().all(Option::is_some),
@@ -206,7 +210,8 @@ impl Memories {
             ports: Vec::new(),
             first_queue: Vec::new(),
             queues: Vec::new(),
-            stored: vec![0; kinds.len()],
+            banks: switches.clone().map(|switch| Bank::new(graph, switch, packet)).collect(),
+            has_turns: switches.clone().any(|switch| graph.memory_limits(switch).1.is_some()),
             connections: Vec::new(),
             hops: Vec::new(),
             monitors: Vec::new(),

@@ -206,8 +206,12 @@ impl Engine {
         let own = &mut self.memories.ports[port as usize];
         own.sending = Some(sending);
         own.waiting -= u32::from(!is_host);
-        let departure = self.graph.start(now, port, (span, channel));
-        self.schedule(now + span, self.places.frees + port, 0);
+        let begins = match is_host {
+            true => now,
+            false => self.memories.begins(now, self.graph.switch_of(port)),
+        };
+        let departure = self.graph.start(begins, port, (span, channel));
+        self.schedule(begins + span, self.places.frees + port, 0);
         if self.graph.is_mixed() {
             self.spend_cell(port, (id, sending));
         }
@@ -296,10 +300,13 @@ impl Engine {
         let PathHop { switch, input, output, .. } = self.memories.hops[place as usize];
         self.hold_cell(now, input, came_by);
         let memories = &mut self.memories;
-        memories.stored[switch as usize] += 1;
+        let has_room = memories.banks[switch as usize].store();
         memories.ports[output as usize].waiting += 1;
         let connection = memories.cells[id as usize].connection;
-        if memories.control.quench.is_some() {
+        if !has_room {
+            self.note_full_memory(now, switch);
+        }
+        if self.memories.control.quench.is_some() {
             self.watch(now, (connection, hops - 1));
         }
         let queue = self.memories.queue_at[place as usize];
@@ -317,7 +324,7 @@ impl Engine {
         let sent = self.memories.ports[port as usize].sending.take();
         if let Some(Sending::Held { input, channel, queue }) = sent {
             let switch = self.graph.switch_of(port);
-            self.memories.stored[switch as usize] -= 1;
+            self.memories.banks[switch as usize].stored -= 1;
             if self.memories.control.has_credits {
                 self.release(now, input, channel);
             }

@@ -44,7 +44,7 @@ impl Engine {
         let place = memories.connections[connection as usize].first + u32::from(hop);
         let way = memories.hops[place as usize];
         let is_crowded = memories.ports[way.output as usize].waiting >= quench.port
-            || memories.stored[way.switch as usize] >= quench.memory;
+            || memories.banks[way.switch as usize].stored >= quench.memory;
         let said = memories.monitors[place as usize].enter(quench.marks, is_crowded);
         if said == Some(Quenching::Quench) {
             self.indicate(now, (connection, hop), Signal::Quench);
