@@ -39,6 +39,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("collisions_", "collisions with this kind of packet in a bufferless switch"),
     ("interrupts_per_message", "messages that found their program asleep, of those delivered"),
     ("stimuli_counted", "stimuli of interrupt flags that did not interrupt, by their words"),
+    ("units_resent", "checked units that had not arrived and were stored again"),
     ("connections_accepted", "requests for a connection that were accepted"),
     ("connections_refused", "requests for a connection that were refused"),
     ("connection_mean_us", "first message for a host to the connection that it waits for"),

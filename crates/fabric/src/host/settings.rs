@@ -37,6 +37,11 @@ pub struct HostSettings {
     /// if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub posted: Option<PostedSettings>,
+    /// The stage of the send way that checks whether a chunk has arrived (SCILAN 3.2). What a channel
+    /// gives up of a chunk is then found by it, and the chunk stored again before the message ends; what
+    /// a channel gives up is lost if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resend: Option<String>,
     /// How connections between programs begin; they are there from the beginning if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sockets: Option<SocketsSettings>,
@@ -91,6 +96,7 @@ impl HostSettings {
         self.check_program()?;
         self.check_window()?;
         self.check_sockets()?;
+        self.check_resend()?;
         Ok(Host::new(self, payload))
     }
 
@@ -106,6 +112,35 @@ impl HostSettings {
         let all: Vec<&str> = self.receive.iter().filter(of_packets).map(String::as_str).collect();
         let accepted = format!("a stage of the receive way in packets: {}", all.join(", "));
         Err(refuse("posted.until".into(), until, accepted))
+    }
+
+    /// What is stored again where a check finds that it has not arrived; none if nothing is.
+    pub fn checked_unit(&self) -> Option<Bytes> {
+        match self.stage.get(self.resend.as_ref()?)?.unit {
+            Unit::Chunk(bytes) => Some(bytes),
+            Unit::Message | Unit::Packet => None,
+        }
+    }
+
+    fn check_resend(&self) -> Result<(), HostError> {
+        let Some(check) = &self.resend else { return Ok(()) };
+        let until = self.posted.as_ref().and_then(|posted| posted.until.as_ref());
+        if self.window.is_none() || until.is_none() {
+            let accepted =
+                "only with `window` and `posted.until`: from where to where it is stored";
+            return Err(refuse("resend".into(), check, accepted.into()));
+        }
+        let checks = |name: &&String| {
+            let stage = self.stage.get(*name);
+            stage.is_some_and(|own| own.in_passing && matches!(own.unit, Unit::Chunk(_)))
+        };
+        let mut all = self.send.iter().filter(checks);
+        if all.clone().any(|name| name == check) {
+            return Ok(());
+        }
+        let known = all.next().map_or("none is there", String::as_str);
+        let accepted = format!("a stage of the send way in passing, in chunks: {known}");
+        Err(refuse("resend".into(), check, accepted))
     }
 
     fn check_sockets(&self) -> Result<(), HostError> {

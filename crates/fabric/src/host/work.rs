@@ -29,6 +29,8 @@ pub struct Piece {
     pub(super) met: Option<Meeting>,
     /// Whether its message counts in the records of stages.
     pub(super) counts: bool,
+    /// Whether it is stored again: it ends where it is in the memory of the target.
+    pub(super) again: bool,
 }
 
 /// What comes out of a host.
@@ -107,7 +109,15 @@ struct Window {
 impl Piece {
     /// A part of a message from or to `peer`.
     pub fn new(message: u32, peer: Option<u16>, size: Bytes, bytes: Bytes, last: bool) -> Piece {
-        Piece { message, peer, size, bytes, last, since: Time::ZERO, met: None, counts: true }
+        let (since, met, counts, again) = (Time::ZERO, None, true, false);
+        Piece { message, peer, size, bytes, last, since, met, counts, again }
+    }
+
+    /// The same of a unit that is stored again: it goes no further than to the stage of the target with
+    /// which a packet is on the way no more.
+    #[must_use]
+    pub fn again(self) -> Piece {
+        Piece { again: true, ..self }
     }
 
     /// The same of a message that no program handed over: the time that it spends in stages is not
@@ -212,6 +222,21 @@ impl Host {
         self.start(now, out);
     }
 
+    /// A unit is stored again, from the stage on that writes into the buffer of the target.
+    pub fn store_again(&mut self, now: Time, piece: Piece, out: &mut Vec<Output>) {
+        let fill = self.window.as_ref().map_or(0, |window| window.fill);
+        self.enter(now, fill, piece, out);
+        self.start(now, out);
+    }
+
+    /// A part of a message that was stored again is in the memory of this host.
+    pub fn receive_stored(&mut self, now: Time, piece: Piece, out: &mut Vec<Output>) {
+        if let Some(place) = self.released_by {
+            self.hand_on(now, place, piece, out);
+            self.start(now, out);
+        }
+    }
+
     /// A packet that this host sent is on the way no more.
     pub fn release(&mut self, now: Time, out: &mut Vec<Output>) {
         self.on_the_way = self.on_the_way.saturating_sub(1);
@@ -289,7 +314,8 @@ impl Host {
         if place + 1 == self.sends {
             return self.leave(piece, out);
         }
-        if place + 1 < self.stations.len() {
+        let ends = piece.again && Some(place) == self.released_by;
+        if place + 1 < self.stations.len() && !ends {
             return self.enter(now, place + 1, piece, out);
         }
         if piece.last {

@@ -148,6 +148,7 @@ impl Channel for HostedChannel {
         let delivered = self.observations().delivered.max(1) as f64;
         let mut columns = vec![("interrupts_per_message", path.interrupts() as f64 / delivered)];
         columns.extend(path.stimuli_counted().map(|counted| ("stimuli_counted", counted as f64)));
+        columns.extend(path.units_resent().map(|units| ("units_resent", units as f64)));
         if let Some(counters) = path.sockets() {
             let set_up = counters.set_up.as_us() / counters.accepted.max(1) as f64;
             columns.push(("connections_accepted", counters.accepted as f64));

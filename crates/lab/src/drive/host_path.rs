@@ -3,7 +3,9 @@
 //! same time.
 
 mod libraries;
+mod repair;
 mod set_up;
+mod slots;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +20,9 @@ use weft_units::{Bytes, Span, Time};
 
 use libraries::Libraries;
 pub use libraries::SocketCounters;
+use repair::Repairs;
 use set_up::Step;
+use slots::Slots;
 
 use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
 
@@ -52,6 +56,8 @@ pub struct HostPath<C> {
     on_channel: (Span, u64),
     /// None where connections are there from the beginning.
     libraries: Option<Libraries>,
+    /// None where nobody stores again what the channel has given up.
+    repairs: Option<Repairs>,
     /// Time of messages that waited for a connection, and how many did.
     connecting: (Span, u64),
     from: Time,
@@ -89,6 +95,11 @@ struct Held {
     offered: Time,
     /// What a library says with it; none of a program.
     said: Option<SetUp>,
+    /// The message of which it stores a unit again.
+    repairs: Option<u32>,
+    /// How much of it the channel has told of, and whether its program waits for the rest.
+    told: u64,
+    sent_waits: bool,
     /// Targets that have neither got nor lost it.
     missing: u32,
     /// Of how many hosts, where it is no message but the host's coming to their barrier.
@@ -111,36 +122,6 @@ struct Packet {
     offered: Time,
     /// Notices that will still come.
     expected: u32,
-}
-
-/// Values under small numbers that are used again.
-#[derive(Debug)]
-struct Slots<T> {
-    values: Vec<T>,
-    free: Vec<u32>,
-}
-
-impl<T> Slots<T> {
-    fn new() -> Slots<T> {
-        Slots { values: Vec::new(), free: Vec::new() }
-    }
-
-    fn insert(&mut self, value: T) -> u32 {
-        match self.free.pop() {
-            Some(number) => {
-                self.values[number as usize] = value;
-                number
-            }
-            None => {
-                self.values.push(value);
-                (self.values.len() - 1) as u32
-            }
-        }
-    }
-
-    fn get(&mut self, number: u32) -> &mut T {
-        &mut self.values[number as usize]
-    }
 }
 
 impl<C: Carrier> HostPath<C> {
@@ -172,6 +153,7 @@ impl<C: Carrier> HostPath<C> {
             told: Vec::new(),
             on_channel: (Span::ZERO, 0),
             libraries: settings.sockets.clone().map(|sockets| Libraries::new(sockets, hosts)),
+            repairs: settings.checked_unit().map(Repairs::new),
             connecting: (Span::ZERO, 0),
             from: Time::ZERO,
             steps: 0,
@@ -279,16 +261,15 @@ impl<C: Carrier> HostPath<C> {
         packet.expected -= 1;
         let Packet { message, bytes, last, offered, expected } = *packet;
         if expected == 0 {
-            self.packets.free.push(number);
+            self.packets.remove(number);
         }
-        let (time, to) = match notice {
+        let (time, to, given_up) = match notice {
             Notice::Sent { time, .. } => {
                 return self.sent_by_channel(time, (message, last), notices);
             }
-            Notice::Delivered { time, to, .. } => (time, to),
+            Notice::Delivered { time, to, .. } => (time, to, false),
             Notice::Lost { time, to, .. } | Notice::FallsThrough { time, to, .. } => {
-                self.messages.get(message).lose(to);
-                (time, to)
+                (time, to, true)
             }
         };
         let held = *self.messages.get(message);
@@ -298,6 +279,12 @@ impl<C: Carrier> HostPath<C> {
         }
         let from = held.peer().map(|_| held.from);
         let piece = held.piece(Piece::new(message, from, held.size, bytes, last));
+        if self.repairs.is_some() && held.is_checked() {
+            return self.checked((time, to), (piece, given_up), notices);
+        }
+        if given_up {
+            self.messages.get(message).lose(to);
+        }
         self.hosts[usize::from(to)].receive(time, piece, &mut self.out);
         self.settle(time, to, notices);
     }
@@ -316,12 +303,17 @@ impl<C: Carrier> HostPath<C> {
 
     /// The program of the initiator, or its library, is done with a message.
     fn sent(&mut self, time: Time, message: u32, notices: &mut Vec<Notice>) {
+        let waits = self.is_awaited(message);
         let held = self.messages.get(message);
-        held.sent = true;
-        let Held { ticket, to, said, barrier, .. } = *held;
+        (held.sent, held.sent_waits) = (!waits, waits);
+        if waits {
+            return;
+        }
+        let held = *held;
+        let Held { ticket, to, said, .. } = held;
         match said {
             Some(said) => self.said(time, to, said),
-            None if barrier.is_none() => notices.push(Notice::Sent { time, ticket }),
+            None if held.is_message() => notices.push(Notice::Sent { time, ticket }),
             None => {}
         }
         self.forget(message);
@@ -331,9 +323,12 @@ impl<C: Carrier> HostPath<C> {
     fn arrived(&mut self, time: Time, (to, message): (u16, u32), notices: &mut Vec<Notice>) {
         let held = self.messages.get(message);
         held.missing -= 1;
-        let Held { ticket, from, said, .. } = *held;
+        let Held { ticket, from, said, repairs, .. } = *held;
         let lost = held.has_lost(to);
         self.forget(message);
+        if let Some(repaired) = repairs {
+            return self.repaired(time, (to, message, repaired), notices);
+        }
         match (said, lost) {
             (None, false) => notices.push(Notice::Delivered { time, ticket, to }),
             (None, true) => notices.push(Notice::Lost { time, ticket, to }),
@@ -357,8 +352,7 @@ impl<C: Carrier> HostPath<C> {
 
     /// Acts on what a host has put out, until nothing follows from it any more.
     fn settle(&mut self, now: Time, host: u16, notices: &mut Vec<Notice>) {
-        self.rearm(host);
-        self.todo.extend(self.out.drain(..).map(|output| (host, output)));
+        self.put_out(host);
         while let Some((host, output)) = self.todo.pop_front() {
             match output {
                 Output::Packet(piece) => self.offer_packet(now, piece),
@@ -383,6 +377,11 @@ impl<C: Carrier> HostPath<C> {
     /// A packet of a host is on the way no more.
     fn make_room(&mut self, now: Time, host: u16) {
         self.hosts[usize::from(host)].release(now, &mut self.out);
+        self.put_out(host);
+    }
+
+    /// What a host has put out is to be acted on.
+    fn put_out(&mut self, host: u16) {
         self.rearm(host);
         self.todo.extend(self.out.drain(..).map(|output| (host, output)));
     }
@@ -390,7 +389,7 @@ impl<C: Carrier> HostPath<C> {
     fn forget(&mut self, message: u32) {
         let held = self.messages.get(message);
         if held.sent && held.missing == 0 {
-            self.messages.free.push(message);
+            self.messages.remove(message);
         }
     }
 
@@ -541,6 +540,9 @@ impl Held {
             ticket,
             offered: now,
             said: None,
+            repairs: None,
+            told: 0,
+            sent_waits: false,
             missing: targets,
             barrier: None,
             released: 0,
@@ -551,9 +553,10 @@ impl Held {
         }
     }
 
-    /// Whether a program says it to another one: neither a library's word nor a barrier.
+    /// Whether a program says it to another one: neither a library's word nor a barrier, nor what stores a
+    /// unit of a message again.
     fn is_message(&self) -> bool {
-        self.said.is_none() && self.barrier.is_none()
+        self.said.is_none() && self.barrier.is_none() && self.repairs.is_none()
     }
 
     /// The one target of a connection. What libraries say passes by connections.
@@ -566,7 +569,11 @@ impl Held {
 
     /// A part of the message, as its host is to note it.
     fn piece(&self, piece: Piece) -> Piece {
-        if self.said.is_some() { piece.uncounted() } else { piece }
+        match (self.said, self.repairs) {
+            (None, None) => piece,
+            (Some(_), _) => piece.uncounted(),
+            (None, Some(_)) => piece.uncounted().again(),
+        }
     }
 
     fn lose(&mut self, to: u16) {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+mod resend;
 mod ring;
 
 use weft_lab::{Cell, Options, Outcome, Request};

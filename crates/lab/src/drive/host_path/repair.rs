@@ -1,0 +1,218 @@
+//! Units that are stored again: what the check of a sender finds has not arrived (SCILAN 3.2), where the
+//! adapters have given a packet up.
+//!
+//! The document says that the sender knows at once, and not what it does then. Here it stores the unit
+//! again, checks that, and announces it; the message ends where the target has all of it. Nothing of a
+//! pair ends before what was sent earlier, so that programs see no error and no other order.
+
+use weft_fabric::host::Piece;
+use weft_units::{Bytes, Time};
+
+use super::{Held, HostPath};
+use crate::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
+
+/// What is stored again on a channel.
+#[derive(Debug)]
+pub(super) struct Repairs {
+    /// What is checked at a time.
+    unit: Bytes,
+    open: Vec<Repair>,
+    ends: Vec<End>,
+    /// Units that were stored again.
+    pub resent: u64,
+}
+
+/// Whose pieces have to wait for whose: those of programs for all of the pair, what is stored again
+/// for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    Pair(u16, u16),
+    Again(u32),
+}
+
+/// A unit of which something has not arrived.
+#[derive(Debug)]
+struct Repair {
+    message: u32,
+    lane: Lane,
+    /// Where it ends in the message, and how much it is.
+    end: u64,
+    bytes: Bytes,
+    /// What of it the target does not have.
+    pieces: Vec<Piece>,
+    /// The message that stores it again, from when all of it is known.
+    again: Option<u32>,
+}
+
+/// The end of a message, without bytes, that waits until all of its pair is there. It is on the way no
+/// more, whether it arrived or is stored again.
+#[derive(Debug)]
+struct End {
+    lane: Lane,
+    piece: Piece,
+}
+
+impl Repairs {
+    pub fn new(unit: Bytes) -> Repairs {
+        Repairs { unit, open: Vec::new(), ends: Vec::new(), resent: 0 }
+    }
+
+    fn waits(&self, lane: Lane) -> bool {
+        self.open.iter().any(|repair| repair.lane == lane)
+    }
+
+    fn is_open(&self, message: u32) -> bool {
+        self.open.iter().any(|repair| repair.message == message)
+    }
+
+    /// A piece that begins at a place of its message has not arrived.
+    fn note(&mut self, lane: Lane, begin: u64, piece: Piece) {
+        let (unit, message) = (self.unit.0, piece.message);
+        let (end, bytes) = match begin + piece.bytes.0 {
+            end if piece.bytes.0 == 0 => (end, Bytes(0)),
+            end => {
+                let first = (end - 1) / unit * unit;
+                let end = (first + unit).min(piece.size.0);
+                (end, Bytes(end - first))
+            }
+        };
+        let same = |own: &&mut Repair| {
+            own.message == message && own.end == end && own.bytes == bytes && own.again.is_none()
+        };
+        let place = match self.open.iter_mut().find(same) {
+            Some(repair) => repair,
+            None => {
+                let (pieces, again) = (Vec::new(), None);
+                self.open.push(Repair { message, lane, end, bytes, pieces, again });
+                // It has just been pushed.
+                let Some(repair) = self.open.last_mut() else { return };
+                repair
+            }
+        };
+        match piece.last {
+            true => self.ends.push(End { lane, piece }),
+            false => place.pieces.push(piece),
+        }
+    }
+
+    /// A unit that is known as a whole, now that so much of its message is.
+    fn complete(&mut self, message: u32, told: u64) -> Option<&mut Repair> {
+        let is_whole =
+            |own: &&mut Repair| own.message == message && own.again.is_none() && told >= own.end;
+        self.open.iter_mut().find(is_whole)
+    }
+
+    /// The oldest end of a lane that need not wait any more.
+    fn next_end(&mut self, lane: Lane) -> Option<End> {
+        if self.waits(lane) {
+            return None;
+        }
+        let place = self.ends.iter().position(|end| end.lane == lane)?;
+        Some(self.ends.remove(place))
+    }
+}
+
+impl Held {
+    /// Whether its sender looks whether it has arrived: a message for one host, or what stores a unit of
+    /// one again.
+    pub(super) fn is_checked(&self) -> bool {
+        let is_said = self.said.is_some() || self.barrier.is_some();
+        !is_said && matches!(self.to, Destination::Host(_))
+    }
+
+    fn lane(&self, number: u32, to: u16) -> Lane {
+        match self.repairs {
+            None => Lane::Pair(self.from, to),
+            Some(_) => Lane::Again(number),
+        }
+    }
+}
+
+impl<C: Carrier> HostPath<C> {
+    /// How many units were stored again, where their senders do that.
+    pub fn units_resent(&self) -> Option<u64> {
+        self.repairs.as_ref().map(|repairs| repairs.resent)
+    }
+
+    /// A packet is at its target, or was given up. Those of a pair are told in order.
+    pub(super) fn checked(
+        &mut self,
+        (now, to): (Time, u16),
+        (piece, given_up): (Piece, bool),
+        notices: &mut Vec<Notice>,
+    ) {
+        let number = piece.message;
+        let held = self.messages.get(number);
+        let begin = held.told;
+        held.told += piece.bytes.0;
+        let (from, told, lane) = (held.from, held.told, held.lane(number, to));
+        let Some(repairs) = &mut self.repairs else { return };
+        if given_up {
+            repairs.note(lane, begin, piece);
+            self.make_room(now, from);
+        } else if piece.last && repairs.waits(lane) {
+            repairs.ends.push(End { lane, piece });
+            self.make_room(now, from);
+        } else {
+            self.hosts[usize::from(to)].receive(now, piece, &mut self.out);
+        }
+        self.settle(now, to, notices);
+        self.store_again(now, (number, told), notices);
+        self.go_on(now, number, notices);
+    }
+
+    /// Units of a message that are known as a whole, and not whole at the target, are stored again.
+    fn store_again(&mut self, now: Time, (number, told): (u32, u64), notices: &mut Vec<Notice>) {
+        let Held { from, to, .. } = *self.messages.get(number);
+        while let Some(repair) = self.repairs.as_mut().and_then(|own| own.complete(number, told)) {
+            let message = Message { from, to, size: repair.bytes, ticket: Ticket::default() };
+            let held = Held { repairs: Some(number), ..Held::new(now, message) };
+            let again = self.messages.insert(held);
+            repair.again = Some(again);
+            let (size, last) = (repair.bytes, true);
+            let piece = held.piece(Piece::new(again, None, size, size, last));
+            self.hosts[usize::from(from)].store_again(now, piece, &mut self.out);
+            self.settle(now, from, notices);
+            if let Some(repairs) = &mut self.repairs {
+                repairs.resent += 1;
+            }
+        }
+    }
+
+    /// What stores a unit of a message again is whole at the target.
+    pub(super) fn repaired(
+        &mut self,
+        now: Time,
+        (to, again, number): (u16, u32, u32),
+        notices: &mut Vec<Notice>,
+    ) {
+        let lane = self.messages.get(number).lane(number, to);
+        let Some(repairs) = &mut self.repairs else { return };
+        let Some(place) = repairs.open.iter().position(|own| own.again == Some(again)) else {
+            return;
+        };
+        for piece in repairs.open.remove(place).pieces {
+            self.hosts[usize::from(to)].receive_stored(now, piece, &mut self.out);
+        }
+        while let Some(end) = self.repairs.as_mut().and_then(|own| own.next_end(lane)) {
+            self.hosts[usize::from(to)].receive_stored(now, end.piece, &mut self.out);
+        }
+        self.put_out(to);
+        self.go_on(now, number, notices);
+    }
+
+    /// Whether the program of a message has to wait until the target has all that it stored.
+    pub(super) fn is_awaited(&mut self, number: u32) -> bool {
+        let Some(repairs) = &self.repairs else { return false };
+        let held = *self.messages.get(number);
+        held.is_checked() && (held.told < held.size.0 || repairs.is_open(number))
+    }
+
+    /// A program that waited for that goes on.
+    fn go_on(&mut self, now: Time, number: u32, notices: &mut Vec<Notice>) {
+        if self.messages.get(number).sent_waits && !self.is_awaited(number) {
+            self.messages.get(number).sent_waits = false;
+            self.sent(now, number, notices);
+        }
+    }
+}
