@@ -125,6 +125,53 @@ fn run(path: &mut HostPath<Wire>) -> Vec<Notice> {
     notices
 }
 
+/// 10 ns/B a copy, 1 us a check of 100 B, 1 us a call at the target.
+const CHECKED: &str = r#"
+    send = ["copy", "check"]
+    receive = ["deposit", "call"]
+    resend = "check"
+    posted = { packets = 16, until = "deposit" }
+    window = { buffer = "4 KiB", fill = "copy", release = "call" }
+    [resource.cpu]
+    [stage.copy]
+    unit = { chunk = "100 B" }
+    rate = "100 MB/s"
+    uses = { cpu = 0 }
+    [stage.check]
+    fixed = "1 us"
+    unit = { chunk = "100 B" }
+    uses = { cpu = 0 }
+    in_passing = true
+    [stage.deposit]
+    unit = "packet"
+    [stage.call]
+    fixed = "1 us"
+    unit = { chunk = "1 KiB" }
+    uses = { cpu = 0 }
+"#;
+
+/// The wire loses the first of two messages. Its copy, its check, the copy and the check of the second one,
+/// and a copy and a check again take 1 us each, and 5 us on the wire lie between the last of them and the
+/// target. The second message, whole at 9 us, waits for the first, whole at 11.
+#[test]
+fn what_is_stored_again_keeps_its_place_by_hand() {
+    let wire = Wire { loses: Some(0), ..Wire::new(Span::from_ns(5_000)) };
+    let mut path = path(CHECKED, 2, wire);
+    path.offer(Time::ZERO, message(0, 1, 100, 1));
+    path.offer(Time::ZERO, message(0, 1, 100, 2));
+    let [first, second] = [1, 2].map(Ticket);
+    assert_eq!(
+        run(&mut path),
+        [
+            Notice::Sent { time: Time(8_000_000), ticket: second },
+            Notice::Sent { time: Time(11_000_000), ticket: first },
+            Notice::Delivered { time: Time(12_000_000), ticket: first, to: 1 },
+            Notice::Delivered { time: Time(13_000_000), ticket: second, to: 1 },
+        ]
+    );
+    assert_eq!(path.units_resent(), Some(1));
+}
+
 /// Copied by 3 us in packets of 1 us, the last 5 us on the wire, 1 us of call, 3 us of copy.
 #[test]
 fn a_message_of_three_packets_by_hand() {
