@@ -35,13 +35,13 @@ const SWITCHES: &[(&str, &str)] = &[
     ("crossbar", "switch.crossbar = { latency = '90 ns', contention = 'back_pressure' }"),
     (
         "hub",
-        "window = { page = '8 KiB', size = '1 MiB', write = '100 B', receive_buffers = 16 }\n\
+        "window = { mappings = 'all', page = '8 KiB', size = '1 MiB', write = '100 B', receive_buffers = 16 }\n\
          switch.hub = { ports = 16, latency = '90 ns', \
          transfer.crossbar = { buffer = 16, arbiter = 'request_sampling' } }",
     ),
     (
         "hub",
-        "window = { page = '4 KiB', size = '1 MiB', write = '100 B', receive_buffers = 16 }\n\
+        "window = { mappings = 'all', page = '4 KiB', size = '1 MiB', write = '100 B', receive_buffers = 16 }\n\
          switch.hub = { ports = 8, latency = '90 ns', \
          transfer.crossbar = { buffer = 16, arbiter.scheduler.islip = {} } }",
     ),

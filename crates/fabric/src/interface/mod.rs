@@ -17,7 +17,9 @@ pub use nic::{Nic, NicCounters, NicSettings};
 pub use transfer::{ManagerSettings, MoverSettings, PioBy, PioSettings};
 pub use transfer::{TransferBus, TransferPath, TransferSettings};
 pub use vi::ViHost;
-pub use window::{FlagSettings, IncomingPage, OutgoingPage, WindowBusSettings, WindowSettings};
+pub use window::{
+    FlagSettings, IncomingPage, MappingSettings, OutgoingPage, WindowBusSettings, WindowSettings,
+};
 pub use window_cluster::{
     ClockSettings, ClusterEvent, ClusterEventKind, ClusterSettings, DetectionSettings,
     RecoverableSettings,

@@ -87,7 +87,18 @@ pub struct WindowSettings {
     /// Whether every run is held against the three ordering rules.
     #[serde(default)]
     pub check_order: bool,
-    /// Outgoing pages. Without any mapping all nodes may write to all.
+    /// Which pages are mapped: those of `outgoing` and `incoming`, or pages of every node to every
+    /// other that no file lists.
+    #[serde(default)]
+    pub mappings: MappingSettings,
+    /// Whether adapters remap incoming pages.
+    #[serde(default)]
+    pub remapping: bool,
+    /// From a packet in memory to its program where the page interrupts the processor, which then
+    /// does not poll. For incoming pages with `interrupt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt: Option<Span>,
+    /// Outgoing pages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outgoing: Vec<OutgoingPage>,
     /// Incoming pages.
@@ -112,6 +123,19 @@ pub struct WindowBusSettings {
     /// Cycles after each write of the host before the next one.
     #[serde(default)]
     pub stall: u32,
+}
+
+/// Which pages are mapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum MappingSettings {
+    /// Those that are listed. A store goes through the entry of its page on both sides, and what is
+    /// not mapped does not arrive.
+    #[default]
+    Listed,
+    /// Every node has plain pages to every other, one to all others, and pages that can be read and
+    /// conditionally written. Their memory is not counted, since nothing says how many there are.
+    All,
 }
 
 /// A flag that tells of a message.
@@ -163,6 +187,11 @@ impl WindowSettings {
     #[inline]
     pub fn transaction(&self, size: Bytes) -> Span {
         self.bus.as_ref().map_or(Span::ZERO, |bus| bus.transaction(size))
+    }
+
+    /// Whether there are page control tables, through whose entries all stores go.
+    pub fn is_listed(&self) -> bool {
+        self.mappings == MappingSettings::Listed
     }
 
     /// The page control tables of the cluster, as they are mapped.

@@ -37,6 +37,14 @@ pub enum AccessKind {
         /// How much.
         size: Bytes,
     },
+    /// A device on its PCI, as a disk is, writes there by itself: the processor stores nothing, and
+    /// one write is as long as a packet can be.
+    DeviceWrite {
+        /// Where in the window.
+        offset: Bytes,
+        /// How much.
+        size: Bytes,
+    },
     /// It reads the memory of another node, at most one packet.
     Read {
         /// Whose memory.
@@ -65,11 +73,16 @@ impl AccessSettings {
     pub fn check(&self, cluster: &Cluster) -> Result<(), MapError> {
         match self.what {
             AccessKind::Write { offset, size } => {
-                cluster.store(self.node, offset.0, size).map(|_| ())
+                cluster.check_stores(&cluster.store(self.node, offset.0, size)?)
             }
-            AccessKind::Read { target, offset, .. } => cluster.check_read(target, offset.0),
+            AccessKind::DeviceWrite { offset, size } => {
+                cluster.check_stores(&cluster.device_write(self.node, offset.0, size)?)
+            }
+            AccessKind::Read { target, offset, .. } => {
+                cluster.check_read(self.node, target, offset.0)
+            }
             AccessKind::ConditionalWrite { target, offset, .. } => {
-                cluster.check_conditional(target, offset.0)
+                cluster.check_conditional(self.node, target, offset.0)
             }
         }
     }
@@ -81,6 +94,9 @@ impl std::fmt::Display for AccessSettings {
         match self.what {
             AccessKind::Write { offset, size } => {
                 write!(f, "node {node} writes {size} at {offset}")
+            }
+            AccessKind::DeviceWrite { offset, size } => {
+                write!(f, "a device of node {node} writes {size} at {offset}")
             }
             AccessKind::Read { target, offset, size } => {
                 write!(f, "node {node} reads {size} at {offset} of node {target}")

@@ -353,7 +353,7 @@ fn files_that_name_each_other_are_refused() {
 
 /// Two pages of a cluster: node 0 maps the first outgoing to node 1, which does not let it be read.
 const WINDOW: &str = "base = \"memory-channel-2\"\n\n[workload.memory]\nload = 0.1\n\n\
-    [channel.memory.window]\n\
+    [channel.memory.window]\nmappings = \"listed\"\n\
     incoming = [{ node = 1, page = 0, entry = {} }]\n";
 const OUTGOING: &str = "outgoing = [{ node = 0, page = 0, entry = { reach = { point = 1 } } }]\n";
 
@@ -364,10 +364,10 @@ fn a_page_mapped_outgoing_that_nobody_maps_incoming() {
         "consent.toml",
         &text,
         expect![[r#"
-        consent.toml:8:1: channel.memory.window.outgoing = given does not fit
-            8 | outgoing = [{ node = 0, page = 3, entry = { reach = { point = 1 } } }]
-              | ^^^^^^^^
-            accepted: what both sides agree on; node 0 maps page 3 outgoing to node 1, which maps it incoming nowhere: both sides must consent"#]],
+            consent.toml:9:1: channel.memory.window.outgoing = given does not fit
+                9 | outgoing = [{ node = 0, page = 3, entry = { reach = { point = 1 } } }]
+                  | ^^^^^^^^
+                accepted: what both sides agree on; node 0 maps page 3 outgoing to node 1, which maps it incoming nowhere: both sides must consent"#]],
     );
 }
 
@@ -379,10 +379,10 @@ fn a_remote_read_of_a_page_without_the_attribute() {
         "read.toml",
         &format!("{WINDOW}{OUTGOING}{read}"),
         expect![[r#"
-        read.toml:9:1: channel.memory.window.accesses = node 0 reads 8 B at 0 B of node 1 does not fit
-            9 | accesses = [{ at = "1 us", node = 0, what.read = { target = 1, offset = "0 B", size = "8 B" } }]
-              | ^^^^^^^^
-            accepted: what the page control tables allow; page 0 of node 1 has no attribute remote_read: it can be written and not read"#]],
+            read.toml:10:1: channel.memory.window.accesses = node 0 reads 8 B at 0 B of node 1 does not fit
+                10 | accesses = [{ at = "1 us", node = 0, what.read = { target = 1, offset = "0 B", size = "8 B" } }]
+                   | ^^^^^^^^
+                accepted: what the page control tables allow; page 0 of node 1 has no attribute remote_read: it can be written and not read"#]],
     );
 }
 
@@ -394,10 +394,10 @@ fn a_write_past_the_window() {
         "past.toml",
         &format!("{WINDOW}{OUTGOING}{write}"),
         expect![[r#"
-        past.toml:9:1: channel.memory.window.accesses = node 0 writes 8 B at 128 MiB does not fit
-            9 | accesses = [{ at = "1 us", node = 0, what.write = { offset = "128 MiB", size = "8 B" } }]
-              | ^^^^^^^^
-            accepted: what the page control tables allow; 8 B at offset 134217728 of a window of 128 MiB: accepted is what ends within it"#]],
+            past.toml:10:1: channel.memory.window.accesses = node 0 writes 8 B at 128 MiB does not fit
+                10 | accesses = [{ at = "1 us", node = 0, what.write = { offset = "128 MiB", size = "8 B" } }]
+                   | ^^^^^^^^
+                accepted: what the page control tables allow; 8 B at offset 134217728 of a window of 128 MiB: accepted is what ends within it"#]],
     );
 }
 

@@ -80,7 +80,7 @@ impl Channel {
 /// Mapped windows around a hub of the kind `transfer`; a bus of the host takes no time.
 fn window(name: &'static str, transfer: &str) -> Channel {
     let text = format!(
-        "[channel.c.window]\npage = '8 KiB'\nsize = '1 MiB'\nwrite = '100 B'\n\
+        "[channel.c.window]\nmappings = 'all'\npage = '8 KiB'\nsize = '1 MiB'\nwrite = '100 B'\n\
          receive_buffers = 4\ncontrol = '12 B'\ncheck_order = true\n\
          [channel.c.switch.hub]\nports = 4\nlatency = '10 ns'\n{transfer}"
     );

@@ -7,6 +7,7 @@ mod cluster;
 mod hosts;
 mod laws;
 mod operations;
+mod pages;
 mod programs;
 mod refusals;
 mod services;

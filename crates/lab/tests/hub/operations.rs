@@ -9,6 +9,8 @@ use weft_lab::drive::hub::{HubChannel, Operation};
 use weft_lab::{Options, Plan, Request};
 use weft_units::{Bytes, Time};
 
+use super::pages::mapped;
+
 pub fn channel(name: &str, preset: &str, overrides: &[&str]) -> HubChannel {
     build(name, 1, preset, overrides)
 }
@@ -35,7 +37,7 @@ fn build(name: &str, seed: u64, preset: &str, overrides: &[&str]) -> HubChannel 
 }
 
 /// Lets everything happen that is under way.
-fn finish(channel: &mut HubChannel) -> Vec<Notice> {
+pub fn finish(channel: &mut HubChannel) -> Vec<Notice> {
     let mut notices = Vec::new();
     while channel.next_time() < Time::NEVER {
         let now = channel.next_time();
@@ -45,7 +47,7 @@ fn finish(channel: &mut HubChannel) -> Vec<Notice> {
     notices
 }
 
-fn delivered(notices: &[Notice], ticket: u64) -> Vec<(u64, u16)> {
+pub fn delivered(notices: &[Notice], ticket: u64) -> Vec<(u64, u16)> {
     let of = |notice: &Notice| match *notice {
         Notice::Delivered { time, ticket: Ticket(own), to } if own == ticket => Some((time.0, to)),
         _ => None,
@@ -114,8 +116,9 @@ fn a_sweep_follows_what_was_sent_before() {
 
 #[test]
 fn a_remote_read_of_a_page_without_the_attribute_is_refused() {
-    let page = "channel.memory.window.incoming=[{ node = 1, page = 0, entry = {} }]";
-    let mut channel = channel("memory-channel-2", "", &[page]);
+    let pages = mapped(&[(0, 0, "reach = { point = 1 }")], &[(1, 0, "")]);
+    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    let mut channel = channel("memory-channel-2", "", &pages);
     let read = |offset| Operation::Read { target: 1, offset, size: Bytes(8) };
     let refused = channel.begin(Time::ZERO, 0, read(0), Ticket(1)).map_err(|e| e.to_string());
     let text = "page 0 of node 1 has no attribute remote_read: it can be written and not read";

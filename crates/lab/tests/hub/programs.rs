@@ -9,6 +9,8 @@ use weft_lab::program::{Crew, Machine, Policy};
 use weft_lab::{Plan, Request};
 use weft_units::{Bytes, Time};
 
+use super::pages::mapped;
+
 /// What rank 0 reads in the memory of rank 1, which does nothing, and when it has it; or what the
 /// program did wrong. If it `stores` 42 there before, the read follows on the same path.
 fn read(
@@ -80,13 +82,11 @@ fn the_same_program_reads_its_own_store_on_every_system() {
 #[test]
 fn a_program_that_reads_a_page_without_the_attribute_is_told() {
     let page = |entry: &str| {
-        let page = format!("[{{ node = 1, page = 0, entry = {{ {entry} }} }}]");
-        read(
-            "memory-channel-2",
-            &[&format!("channel.memory.window.incoming={page}")],
-            true,
-            Bytes(8),
-        )
+        // What is stored goes through the second page, which packets are written to.
+        let out = "reach = { point = 1 }";
+        let pages = mapped(&[(0, 0, out), (0, 1, out)], &[(1, 0, entry), (1, 1, ""), (0, 0, "")]);
+        let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+        read("memory-channel-2", &pages, true, Bytes(8))
     };
     let text = "rank 0 reads rank 1: page 0 of node 1 has no attribute remote_read: it can be \
                 written and not read";

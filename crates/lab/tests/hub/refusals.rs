@@ -97,3 +97,78 @@ fn a_hub_without_a_window_and_a_window_without_a_hub() {
                | ^^^^^^^
             accepted: no release with a hub"#]].assert_eq(&error.to_string());
 }
+
+#[test]
+fn pages_beside_all_and_none_where_they_are_listed() {
+    let page = "channel.memory.window.incoming=[{ node = 0, page = 0, entry = {} }]";
+    refused(
+        &[page],
+        expect![[r#"
+            systems/memory-channel-2.toml:33:1: channel.memory.window.mappings = all does not fit
+                33 | mappings = { value = "all", derived = "the document describes the mappings of none of its measurements; the nodes that it writes between have mapped the pages" }
+                   | ^^^^^^^^
+                accepted: listed, with pages in window.outgoing and window.incoming"#]],
+    );
+    refused(
+        &["channel.memory.window.mappings=listed"],
+        expect![[r#"
+        --set channel.memory.window.mappings=listed: channel.memory.window.mappings = listed does not fit
+            accepted: all, or pages in window.outgoing and window.incoming"#]],
+    );
+}
+
+#[test]
+fn attributes_that_have_no_setting() {
+    let listed = "channel.memory.window.mappings=listed";
+    let page = |entry: &str| {
+        format!("channel.memory.window.incoming=[{{ node = 0, page = 0, entry = {{ {entry} }} }}]")
+    };
+    refused(
+        &[listed, &page("interrupt = true")],
+        expect![[r#"
+        --set channel.memory.window.incoming=[{ node = 0, page = 0, entry = { interrupt = true } }]: missing key `interrupt` in channel.memory.window
+            accepted: the time from memory to the program by an interrupt, which pages ask for"#]],
+    );
+    let no_remap = "channel.memory.window.remapping=false";
+    refused(
+        &[listed, &page("remap = 3"), no_remap],
+        expect![[r#"
+        --set channel.memory.window.incoming=[{ node = 0, page = 0, entry = { remap = 3 } }]: channel.memory.window.incoming = remap does not fit
+            accepted: no remap: window.remapping is false"#]],
+    );
+    refused(
+        &[listed, &page("remap = 600000")],
+        expect![[r#"
+        --set channel.memory.window.incoming=[{ node = 0, page = 0, entry = { remap = 600000 } }]: channel.memory.window = given does not fit
+            accepted: what both sides agree on; page 0 of node 0 is remapped to page 600000: accepted is 0 to 524287"#]],
+    );
+    let copied = "channel.memory.window.outgoing=[{ node = 0, page = 0, \
+                  entry = { reach = { point = 1 }, local_copy = true } }]";
+    let cable = "channel.memory.switch.hub.transfer=direct";
+    let taken = "channel.memory.window.incoming=[{ node = 1, page = 0, entry = {} }]";
+    refused(
+        &["system.hosts=2", listed, copied, taken, cable],
+        expect![[r#"
+        --set channel.memory.window.outgoing=[{ node = 0, page = 0, entry = { reach = { point = 1 }, local_copy = true } }]: channel.memory.window.outgoing = local_copy does not fit
+            accepted: no local_copy on a direct cable, which has no point of ordering"#]],
+    );
+}
+
+#[test]
+fn a_store_into_a_page_of_requests() {
+    let pages = super::pages::mapped(
+        &[(0, 0, "reach = { point = 1 }")],
+        &[(1, 0, "conditional_write = true")],
+    );
+    let mut pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    pages.push(
+        "channel.memory.window.accesses=[{ at = '1 us', node = 0, \
+         what.write = { offset = '0 B', size = '8 B' } }]",
+    );
+    refused(
+        &pages,
+        expect![[r#"
+        --set channel.memory.window.accesses=[{ at = '1 us', node = 0, what.write = { offset = '0 B', size = '8 B' } }]: channel.memory.window.accesses = node 0 writes 8 B at 0 B does not fit
+            accepted: what the page control tables allow; page 0 of node 1 has the attribute conditional_write: a store there is none"#]],
+    );
+}

@@ -14,12 +14,14 @@ use weft_lab::program::{Crew, Machine, Node, OrderedLock, Policy};
 use weft_lab::{Plan, Request};
 use weft_units::{Bytes, Span, Time};
 
+use super::pages::mapped;
+
 type Me = Node<Driver>;
 
 const WORD: Bytes = Bytes(8);
 const US: Span = Span(1_000_000);
 
-fn crew(name: &str, preset: &str, overrides: &[&str]) -> Crew<Driver> {
+pub fn crew(name: &str, preset: &str, overrides: &[&str]) -> Crew<Driver> {
     let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
     let plan = Plan::new(&Request::new(name, Some(preset), &overrides));
     let plan = plan.unwrap_or_else(|error| panic!("{error}"));
@@ -59,7 +61,7 @@ fn mortals(name: &str, deaths: &[(u64, u16)], errors: &str) -> Crew<Driver> {
     crew(name, "", &all)
 }
 
-fn start<F: Future<Output = ()> + 'static>(crew: &mut Crew<Driver>, program: impl Fn(Me) -> F) {
+pub fn start<F: Future<Output = ()> + 'static>(crew: &mut Crew<Driver>, program: impl Fn(Me) -> F) {
     for me in crew.nodes() {
         crew.start(me.clone(), program(me));
     }
@@ -143,10 +145,9 @@ fn the_same_program_writes_conditionally_on_every_system() {
 #[test]
 fn a_conditional_write_to_a_page_without_the_attribute_is_refused() {
     let write = |entry: &str| {
-        let page = format!(
-            "channel.memory.window.incoming=[{{ node = 1, page = 0, entry = {{ {entry} }} }}]"
-        );
-        let mut crew = crew("memory-channel-2", "", &[&page]);
+        let pages = mapped(&[(0, 0, "reach = { point = 1 }")], &[(1, 0, entry)]);
+        let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+        let mut crew = crew("memory-channel-2", "", &pages);
         start(&mut crew, |me| async move {
             if me.rank() == 0 {
                 me.conditional_write(1, 0, 1, WORD).await;

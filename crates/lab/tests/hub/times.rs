@@ -336,3 +336,20 @@ fn busy(name: &str, preset: &str) -> Vec<(String, u64)> {
     };
     (0..links.rows()).map(row).filter(|(_, span)| *span > 0).collect()
 }
+
+/// MC-48: "crossbar switches are practical to implement for a modest number of nodes (8 to 32)".
+#[test]
+fn a_hub_of_32_ports_carries_32_streams() {
+    let streams = |hosts: &str| {
+        let hosts = format!("system.hosts={hosts}");
+        let set = [
+            &hosts,
+            "channel.memory.switch.hub.ports=32",
+            "channel.memory.window.write=256 B",
+            "workload.memory={ source = 'greedy', pattern = { shift = 1 } }",
+            "run.length=60 us",
+        ];
+        super::megabytes_per_second(&run(GENERATION_2, "network", &set))
+    };
+    assert!((streams("32") / streams("8") - 4.0).abs() < 0.01);
+}

@@ -137,6 +137,10 @@ impl Cluster {
         entry: ReceivePage,
     ) -> Result<Frame, MapError> {
         let pages = self.pages();
+        let last = ((1_u64 << 32) / self.page.bytes().0 - 1) as u32;
+        if let Some(remap) = entry.remap.filter(|remap| *remap > last) {
+            return Err(MapError::PastBus { page, node, remap, last });
+        }
         let tables = self.tables_mut(node)?;
         let frames = tables.frames;
         let slot = tables.receive.slot(page).ok_or(MapError::NoPage { page, pages })?;
@@ -209,10 +213,34 @@ impl Cluster {
     /// # Errors
     /// [`MapError`] for stores past the window, or into a page that is not mapped or not enabled.
     pub fn store(&self, node: Node, offset: u64, size: Bytes) -> Result<Vec<Write>, MapError> {
+        self.packets(node, offset, size, self.writes)
+    }
+
+    /// The packets that a device of a node makes of what it writes over the PCI by itself: no write
+    /// buffer of a processor makes them smaller than a packet can be.
+    ///
+    /// # Errors
+    /// As of [`Cluster::store`].
+    pub fn device_write(
+        &self,
+        node: Node,
+        offset: u64,
+        size: Bytes,
+    ) -> Result<Vec<Write>, MapError> {
+        self.packets(node, offset, size, self.writes.of_device())
+    }
+
+    fn packets(
+        &self,
+        node: Node,
+        offset: u64,
+        size: Bytes,
+        writes_of: HostWrites,
+    ) -> Result<Vec<Write>, MapError> {
         let tables = self.tables(node)?;
         self.check_window(offset, size)?;
         let mut writes = Vec::new();
-        for (offset, size) in self.writes.pieces(offset, size) {
+        for (offset, size) in writes_of.pieces(offset, size) {
             let (page, _) = self.page.locate(offset);
             let direction = "outgoing";
             let refused = MapError::NotMapped { page, node, direction };
@@ -247,27 +275,78 @@ impl Cluster {
         }
     }
 
-    /// Whether a remote read of a page of `target` is possible: its receive table says that packets
-    /// are requests.
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The page that an offset into the window lies in.
+    pub fn page_of(&self, offset: u64) -> NetworkPage {
+        self.page.locate(offset).0
+    }
+
+    /// The pages that a node maps outgoing, in order.
+    pub fn outgoing_pages(&self, node: Node) -> impl Iterator<Item = (NetworkPage, &TransmitPage)> {
+        self.nodes.get(node.index()).into_iter().flat_map(|own| own.transmit.mapped())
+    }
+
+    /// The entry of a page that a node maps outgoing.
+    #[inline]
+    pub fn outgoing_page(&self, node: Node, page: NetworkPage) -> Option<&TransmitPage> {
+        self.nodes.get(node.index())?.transmit.get(page)
+    }
+
+    /// The entry of a page that a node maps incoming.
+    #[inline]
+    pub fn incoming_page(&self, node: Node, page: NetworkPage) -> Option<&ReceivePage> {
+        Some(&self.incoming(node, page)?.page)
+    }
+
+    /// Whether `from` can read a page of `target`: it maps the page outgoing to it, the receive
+    /// table there says that packets are requests, and it maps the page incoming itself, since what
+    /// is read comes back as a write to the same address.
     ///
     /// # Errors
     /// [`MapError`] tells what is missing.
-    pub fn check_read(&self, target: Node, offset: u64) -> Result<(), MapError> {
+    pub fn check_read(&self, from: Node, target: Node, offset: u64) -> Result<(), MapError> {
         self.attribute(
             target,
             offset,
             |page| page.remote_read,
             |page| MapError::NoRemoteRead { page, target },
-        )
+        )?;
+        self.check_way(from, target, offset)?;
+        self.load(from, offset, Bytes(1)).map(|_| ())
     }
 
-    /// Whether a conditional write to a page of `target` is possible.
+    /// Whether `from` can write conditionally to a page of `target`.
     ///
     /// # Errors
     /// [`MapError`] tells what is missing.
-    pub fn check_conditional(&self, target: Node, offset: u64) -> Result<(), MapError> {
+    pub fn check_conditional(&self, from: Node, target: Node, offset: u64) -> Result<(), MapError> {
         let refusal = |page| MapError::NoConditionalWrite { page, target };
-        self.attribute(target, offset, |page| page.conditional_write, refusal)
+        self.attribute(target, offset, |page| page.conditional_write, refusal)?;
+        self.check_way(from, target, offset)
+    }
+
+    /// Whether the stores that these packets are may be none: their page is for requests at a
+    /// target.
+    ///
+    /// # Errors
+    /// [`MapError::NoStore`] names the first such page.
+    pub fn check_stores(&self, writes: &[Write]) -> Result<(), MapError> {
+        for write in writes {
+            let page = self.page_of(write.offset);
+            for target in members(write.targets) {
+                let attribute = match self.incoming_page(target, page) {
+                    Some(ReceivePage { remote_read: true, .. }) => "remote_read",
+                    Some(ReceivePage { conditional_write: true, .. }) => "conditional_write",
+                    _ => continue,
+                };
+                return Err(MapError::NoStore { page, target, attribute });
+            }
+        }
+        Ok(())
     }
 
     /// Where in its own memory a node loads from: the frame of an incoming page, and the offset in
@@ -295,6 +374,22 @@ impl Cluster {
         match self.incoming(target, page) {
             Some(incoming) if has(&incoming.page) => Ok(()),
             _ => Err(refusal(page)),
+        }
+    }
+
+    /// Whether the page at an offset is mapped outgoing on `from`, enabled, and leads to `target`.
+    fn check_way(&self, from: Node, target: Node, offset: u64) -> Result<(), MapError> {
+        let page = self.page_of(offset);
+        let refused = MapError::NotMapped { page, node: from, direction: "outgoing" };
+        let entry = self.outgoing_page(from, page).ok_or(refused)?;
+        if !entry.enabled {
+            return Err(MapError::NotEnabled { page, node: from });
+        }
+        match entry.reach {
+            Reach::Point(only) if only != target => {
+                Err(MapError::Elsewhere { page, node: from, target })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -403,11 +498,18 @@ mod tests {
         cluster.map_incoming(Node(0), NetworkPage(1), ReceivePage::default()).unwrap();
         let same = Effect::Written { address: PAGE + 40, interrupt: false };
         assert_eq!(cluster.receive(Node(0), PAGE + 40), same);
+        let past = ReceivePage { remap: Some(1 << 19), ..Default::default() };
+        let refused = said(cluster.map_incoming(Node(0), NetworkPage(2), past));
+        assert_eq!(refused, "page 2 of node 0 is remapped to page 524288: accepted is 0 to 524287");
     }
 
     #[test]
     fn attributes_decide_what_a_packet_does() {
         let mut cluster = cluster(2);
+        let out = TransmitPage::to(Reach::Point(Node(1)));
+        for page in [0, 1] {
+            cluster.map_outgoing(Node(0), NetworkPage(page), out).unwrap();
+        }
         let pages = [
             ReceivePage { remote_read: true, ..Default::default() },
             ReceivePage { conditional_write: true, ..Default::default() },
@@ -419,17 +521,36 @@ mod tests {
         assert_eq!(cluster.receive(Node(1), 4), Effect::Read { address: 4 });
         assert_eq!(cluster.receive(Node(1), PAGE), Effect::Conditional { address: PAGE });
         assert_eq!(cluster.receive(Node(1), 2 * PAGE), Effect::Filtered);
-        assert_eq!(
-            (cluster.check_read(Node(1), 0), cluster.check_conditional(Node(1), PAGE)),
-            (Ok(()), Ok(()))
-        );
-        let refused = said(cluster.check_read(Node(1), PAGE));
+        let read = |offset| cluster.check_read(Node(0), Node(1), offset);
+        let write = |offset| cluster.check_conditional(Node(0), Node(1), offset);
+        assert_eq!(said(read(0)), "page 0 is not mapped incoming on node 0");
+        assert_eq!(write(PAGE), Ok(()));
+        let refused = said(read(PAGE));
         assert_eq!(
             refused,
             "page 1 of node 1 has no attribute remote_read: it can be written and not read"
         );
-        let refused = said(cluster.check_conditional(Node(1), 0));
-        assert_eq!(refused, "page 0 of node 1 has no attribute conditional_write");
+        assert_eq!(said(write(0)), "page 0 of node 1 has no attribute conditional_write");
+        let stores = cluster.store(Node(0), PAGE, Bytes(4)).unwrap();
+        assert_eq!(
+            said(cluster.check_stores(&stores)),
+            "page 1 of node 1 has the attribute conditional_write: a store there is none"
+        );
+        cluster.map_incoming(Node(0), NetworkPage(0), ReceivePage::default()).unwrap();
+        assert_eq!(cluster.check_read(Node(0), Node(1), 0), Ok(()));
+        let back = said(cluster.check_conditional(Node(1), Node(1), PAGE));
+        assert_eq!(back, "page 1 is not mapped outgoing on node 1");
+    }
+
+    #[test]
+    fn a_read_goes_only_where_its_page_leads() {
+        let mut cluster = cluster(3);
+        let out = TransmitPage::to(Reach::Point(Node(2)));
+        cluster.map_outgoing(Node(0), NetworkPage(0), out).unwrap();
+        let page = ReceivePage { remote_read: true, ..Default::default() };
+        cluster.map_incoming(Node(1), NetworkPage(0), page).unwrap();
+        let refused = said(cluster.check_read(Node(0), Node(1), 0));
+        assert_eq!(refused, "page 0 of node 0 is mapped outgoing, and not to node 1");
     }
 
     #[test]

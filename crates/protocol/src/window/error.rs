@@ -59,6 +59,47 @@ pub enum MapError {
         /// The node.
         node: Node,
     },
+    /// An access to a node that the page does not lead to.
+    #[error("page {} of node {node} is mapped outgoing, and not to node {target}", page.0)]
+    Elsewhere {
+        /// The page.
+        page: NetworkPage,
+        /// Who would send.
+        node: Node,
+        /// Where it does not lead.
+        target: Node,
+    },
+    /// A store into a page where packets are requests to read it.
+    #[error("page {} of node {target} has the attribute {attribute}: a store there is none", page.0)]
+    NoStore {
+        /// The page.
+        page: NetworkPage,
+        /// Whose page.
+        target: Node,
+        /// What it is for.
+        attribute: &'static str,
+    },
+    /// A sweep by a node none of whose pages to its targets asks for acknowledgments.
+    #[error(
+        "node {node} maps no page to all of its targets whose packets are acknowledged: accepted is \
+         one with the attribute sweep or acknowledge"
+    )]
+    NoSweep {
+        /// Who sweeps.
+        node: Node,
+    },
+    /// An address on the PCI that has more than 32 bits.
+    #[error("page {} of node {node} is remapped to page {remap}: accepted is 0 to {last}", page.0)]
+    PastBus {
+        /// The page.
+        page: NetworkPage,
+        /// Whose page.
+        node: Node,
+        /// Where to.
+        remap: u32,
+        /// The last page of the address space.
+        last: u32,
+    },
     /// A page that is mapped again with other attributes.
     #[error(
         "page {} of node {node} is mapped {direction} already, with other attributes: a later map \

@@ -32,6 +32,11 @@ pub struct Pieces {
 }
 
 impl HostWrites {
+    /// The same of a device on the PCI, which writes as much at once as a packet takes.
+    pub fn of_device(self) -> HostWrites {
+        HostWrites { write: self.payload, ..self }
+    }
+
     /// The packets of `size` bytes stored from `offset` on, in order.
     pub fn pieces(self, offset: u64, size: Bytes) -> Pieces {
         Pieces { writes: self, offset, end: offset + size.0, write_end: offset }

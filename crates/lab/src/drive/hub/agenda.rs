@@ -209,6 +209,8 @@ mod tests {
                 span: Span(10),
                 last: true,
                 purpose: Purpose::Traffic,
+                page: None,
+                is_copied: false,
                 missing: 1,
                 number: None,
                 generated: Time::ZERO,

@@ -1,9 +1,10 @@
 //! The channel as a carrier of messages: a run of stores each, to several targets by one broadcast.
 
-use weft_protocol::window::Node;
+use weft_protocol::window::{Node, Use};
 use weft_units::{Bytes, Time};
 
 use super::host::Purpose;
+use super::pages::Through;
 use super::{HubChannel, Operation};
 use crate::drive::carrier::{
     Carrier, Departure, Destination, Message, Notice, RemoteAccess, Ticket,
@@ -17,7 +18,8 @@ impl Carrier for HubChannel {
             Destination::Hosts(hosts) => hosts,
         };
         // A message without payload is the smallest packet.
-        self.store(now, from, targets, size.max(Bytes(4)), Purpose::Message(ticket));
+        let what = (Purpose::Message(ticket), Through::Use(Use::Store));
+        self.store(now, from, targets, size.max(Bytes(4)), what);
     }
 
     fn next_time(&self) -> Time {
@@ -33,7 +35,7 @@ impl Carrier for HubChannel {
     }
 
     fn keeps_barrier(&self) -> bool {
-        !self.parts.hub.is_direct()
+        self.has_barrier()
     }
 
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
@@ -53,9 +55,10 @@ impl Carrier for HubChannel {
 
     fn recoverable_write(&mut self, now: Time, write: RemoteAccess) -> Result<bool, String> {
         if self.parts.window.conditional_write
-            && let Some(cluster) = &self.cluster
+            && let Some(pages) = &self.pages
         {
-            let checked = cluster.check_conditional(Node(write.target as u8), write.offset.0);
+            let [from, target] = [write.from, write.target].map(|host| Node(host as u8));
+            let checked = pages.cluster.check_conditional(from, target, write.offset.0);
             checked.map_err(|error| error.to_string())?;
         }
         self.write_for_program(now, write);
@@ -67,7 +70,7 @@ impl Carrier for HubChannel {
     }
 
     fn keeps_one_order(&self) -> bool {
-        !self.parts.hub.is_direct()
+        self.has_one_order()
     }
 
     fn steps(&self) -> u64 {

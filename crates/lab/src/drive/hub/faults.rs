@@ -7,7 +7,7 @@ use weft_protocol::window::{Node, PacketName, Rail};
 use weft_units::{Span, Time};
 
 use super::cluster::Step;
-use super::host::{Packet, Purpose, Run};
+use super::host::{Packet, Purpose, Run, purpose_at};
 use super::logs::Entry;
 use super::recovery::path_in_recovery;
 use super::{Departure, Event, HubChannel, Notice};
@@ -25,7 +25,7 @@ impl HubChannel {
         for (purpose, packets) in given_up {
             match purpose {
                 Purpose::Again(number, _) => self.take_back(now, node, number, 1 << other),
-                _ => self.refuse_store(now, purpose, packets, other),
+                _ => self.refuse_for_good(now, purpose, packets, other),
             }
         }
         let waits = |own: &super::Pending| own.waits(node, other);
@@ -65,7 +65,14 @@ impl HubChannel {
             Purpose::Request(place) => self.unanswered(now, place, target),
             _ => {}
         }
-        if let Some(own) = &mut self.management {
+    }
+
+    /// The same, since one of the nodes is gone.
+    fn refuse_for_good(&mut self, now: Time, purpose: Purpose, packets: u64, target: u16) {
+        self.refuse_store(now, purpose, packets, target);
+        if let Some(own) = &mut self.management
+            && !purpose.is_urgent()
+        {
             own.counts.refused += packets;
         }
     }
@@ -79,12 +86,10 @@ impl HubChannel {
         }
         run.targets &= !refused;
         for target in (0..64).filter(|target| refused >> target & 1 == 1) {
-            self.refuse_store(now, run.purpose, u64::from(run.left) + 1, target);
+            self.refuse_for_good(now, run.purpose, u64::from(run.left) + 1, target);
         }
-        if run.targets == 0 && self.hosts[usize::from(host)].feedback == Feedback::Ready {
-            // Its source has the next one ready when this one would have been on the bus.
-            let time = now + self.parts.window.transaction(run.next) + Span(1);
-            self.agenda.generate(time, host);
+        if run.targets == 0 {
+            self.go_on_after_refusal(now, host, run.next);
         }
         (run.targets != 0).then_some(run)
     }
@@ -164,21 +169,27 @@ impl HubChannel {
 
     /// A copy of a packet is lost for good: its sender or its target is gone.
     pub(super) fn give_up(&mut self, now: Time, packet: &Packet, target: u16) {
-        self.flying -= 1;
-        self.observations.abandon(now);
         if let Some(own) = &mut self.management {
             own.counts.given_up += 1;
-            if let Some(name) = packet.name()
-                && let Some(entry) = own.logs.entry(name)
-            {
-                entry.targets &= !(1 << target);
-                entry.lost &= !(1 << target);
-            }
+        }
+        self.let_go(now, packet, target);
+    }
+
+    /// A copy of a packet does not come to its target, and is not sent again.
+    pub(super) fn let_go(&mut self, now: Time, packet: &Packet, target: u16) {
+        self.flying -= 1;
+        self.observations.abandon(now);
+        if let Some(own) = &mut self.management
+            && let Some(name) = packet.name()
+            && let Some(entry) = own.logs.entry(name)
+        {
+            entry.targets &= !(1 << target);
+            entry.lost &= !(1 << target);
         }
         if let (Some(checker), Some(name)) = (&mut self.checker, packet.name()) {
             checker.abandon(Node(target as u8), name);
         }
-        if let Purpose::Message(ticket) = packet.purpose
+        if let Purpose::Message(ticket) = packet.purpose_at(target)
             && packet.last
         {
             self.notices.push(Notice::Lost { time: now, ticket, to: target });
@@ -190,7 +201,8 @@ impl HubChannel {
     pub(super) fn is_for_cluster(&mut self, now: Time, id: Id<Packet>, target: u16) -> bool {
         let Some(own) = &mut self.management else { return false };
         let is_alive = own.is_alive(target);
-        let Packet { from, purpose, size, .. } = self.packets[id];
+        let Packet { from, size, .. } = self.packets[id];
+        let purpose = self.packets[id].purpose_at(target);
         if is_alive && !purpose.is_urgent() {
             own.note_delivery(now, size);
             return false;
@@ -299,7 +311,10 @@ impl HubChannel {
                 self.notices.push(Notice::Sent { time: now, ticket });
             }
             let targets = (0..64).filter(|target| run.targets >> target & 1 == 1);
-            targets.for_each(|to| self.refuse_store(now, run.purpose, u64::from(run.left) + 1, to));
+            targets.for_each(|to| {
+                let purpose = purpose_at(run.purpose, run.is_copied && to == node);
+                self.refuse_for_good(now, purpose, u64::from(run.left) + 1, to);
+            });
         }
         links.into_iter().for_each(|id| self.lose_all(now, id));
         incoming.into_iter().for_each(|id| self.lose(now, id, node));

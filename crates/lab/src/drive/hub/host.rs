@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use weft_fabric::switch::Lane;
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Id, Stream};
-use weft_protocol::window::{Node, PacketName, Pieces, Rail};
+use weft_protocol::window::{NetworkPage, Node, PacketName, Pieces, Rail};
 use weft_units::{Bytes, Span, Time};
 
 use super::recovery::Recovery;
@@ -20,12 +20,18 @@ pub(super) enum Purpose {
     Traffic,
     /// A message.
     Message(Ticket),
+    /// What a device of the host writes, without a store of its processor.
+    Device,
     /// A message that a target must not use yet.
     Unconfirmed,
     /// An operation, which the adapter of each target answers.
     Request(u32),
     /// Such an answer.
     Answer(u32),
+    /// That a packet has arrived which was stored then, and whose page asks for this.
+    Acknowledgment(Time),
+    /// The copy of a message for its own node, which its program has not asked for.
+    Copy,
     /// That its sender is at a barrier.
     Announce(u32),
     /// A message of a recovery.
@@ -54,6 +60,19 @@ pub(super) struct Run {
     /// Pieces after the next one, the flag among them.
     pub left: u32,
     pub purpose: Purpose,
+    /// The page that it is stored to, where pages are mapped.
+    pub page: Option<NetworkPage>,
+    /// Whether its node is a target only since the page copies what is stored to it.
+    pub is_copied: bool,
+}
+
+/// What the stores of a message are to a target, or as a copy that nobody has asked for.
+#[inline]
+pub(super) fn purpose_at(purpose: Purpose, is_copy: bool) -> Purpose {
+    match purpose {
+        Purpose::Traffic | Purpose::Device | Purpose::Message(_) if is_copy => Purpose::Copy,
+        _ => purpose,
+    }
 }
 
 /// How many targets there are. That it is nearly always one saves counting.
@@ -73,8 +92,11 @@ pub(super) struct Packet {
     /// Whether it ends its message.
     pub last: bool,
     pub purpose: Purpose,
-    /// Targets that it has not reached.
-    pub missing: u32,
+    /// As of its [`Run`].
+    pub page: Option<NetworkPage>,
+    pub is_copied: bool,
+    /// Targets that it has not reached, at most 64.
+    pub missing: u8,
     /// Its place among the packets of its sender, where anybody asks for it.
     pub number: Option<u64>,
     pub generated: Time,
@@ -105,9 +127,17 @@ impl Packet {
         self.survey.is_some() || matches!(self.purpose, Purpose::Recovery(_))
     }
 
-    /// Whether it came over the bus, and has a place between bus and link.
+    /// Whether it came over the bus, and has a place between bus and link. What an adapter sends by
+    /// itself did not, unless software sends it again.
     pub fn is_stored(&self) -> bool {
-        !matches!(self.purpose, Purpose::Answer(_))
+        let is_own = matches!(self.purpose, Purpose::Answer(_) | Purpose::Acknowledgment(_));
+        !is_own || self.survey.is_some()
+    }
+
+    /// What it is to a target.
+    #[inline]
+    pub fn purpose_at(&self, target: u16) -> Purpose {
+        purpose_at(self.purpose, self.is_copied && target == self.from)
     }
 }
 

@@ -18,6 +18,7 @@ mod host;
 mod link;
 mod logs;
 mod operations;
+mod pages;
 mod parts;
 mod recoverable;
 mod recovery;
@@ -32,7 +33,7 @@ use weft_fabric::scheduler::MAX_PORTS;
 use weft_fabric::switch::{Awaited, Hub, Lane};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, DelayLine, Id, Streams};
-use weft_protocol::window::{Cluster, OrderChecker};
+use weft_protocol::window::OrderChecker;
 use weft_units::{Bytes, Span, Time};
 
 pub use cluster::Course;
@@ -44,6 +45,7 @@ use agenda::Agenda;
 use cluster::{Management, Step};
 use host::{Host, Packet, Purpose, Run, count_of};
 use operations::{Pending, Waiting};
+use pages::{Pages, Through};
 use parts::{BySize, Spans};
 use report::{Counters, StageSums};
 use room::Room;
@@ -93,8 +95,8 @@ pub struct HubChannel {
     /// The time of the event that is handled.
     now: Time,
     checker: Option<OrderChecker>,
-    /// The page control tables, if pages are mapped.
-    cluster: Option<Cluster>,
+    /// The page control tables, if pages are listed.
+    pages: Option<Box<Pages>>,
     /// What keeps the cluster together, where anything can go wrong.
     management: Option<Box<Management>>,
     configuration: Option<Configuration>,
@@ -125,7 +127,7 @@ impl HubChannel {
     /// [`HubPartsError`] names what does not fit.
     pub fn new(mut parts: HubParts, streams: &Streams) -> Result<HubChannel, HubPartsError> {
         let cluster = parts.check()?;
-        let is_mapped = !parts.window.outgoing.is_empty() || !parts.window.incoming.is_empty();
+        let is_listed = parts.window.is_listed();
         let random = streams.stream(&format!("{}.scheduler", parts.name), 0);
         let spans = parts.spans();
         let hub = Hub::new(&parts.hub, spans.control, random).map_err(|_| HubPartsError {
@@ -156,7 +158,7 @@ impl HubChannel {
             decide: Time::NEVER,
             now: Time::ZERO,
             checker: parts.window.check_order.then(|| OrderChecker::new(parts.hosts)),
-            cluster: Some(cluster).filter(|_| is_mapped),
+            pages: is_listed.then(|| Box::new(Pages::new(cluster))),
             management: Management::new(&parts, streams),
             configuration: Configuration::new(&parts, streams),
             operations: Vec::new(),
@@ -212,7 +214,7 @@ impl HubChannel {
                 self.feed_link(host);
             }
             Event::Arrive(id, host) => {
-                if self.admits(now, id, host) {
+                if self.admits(now, id, host) && self.takes(now, id, host) {
                     self.hosts[usize::from(host)].incoming.push_back(id);
                     self.serve_bus(now, host);
                 }
@@ -228,8 +230,15 @@ impl HubChannel {
     }
 
     /// A program stores a message.
-    fn store(&mut self, now: Time, host: u16, targets: u64, size: Bytes, purpose: Purpose) {
-        if self.hand_over(now, host, targets, size, purpose) {
+    fn store(
+        &mut self,
+        now: Time,
+        host: u16,
+        targets: u64,
+        size: Bytes,
+        (purpose, through): (Purpose, Through),
+    ) {
+        if self.hand_over(now, host, targets, size, (purpose, through)) {
             // Whoever moves the channel hands stores over between its events.
             self.now = now;
             self.serve_bus(now, host);
@@ -243,19 +252,24 @@ impl HubChannel {
         host: u16,
         targets: u64,
         size: Bytes,
-        purpose: Purpose,
+        (purpose, through): (Purpose, Through),
     ) -> bool {
+        let is_device = matches!(purpose, Purpose::Device);
         let writes = self.parts.window.writes(self.parts.payload);
+        let writes = if is_device { writes.of_device() } else { writes };
         let mut pieces = writes.pieces(0, size);
         let next = pieces.next().map_or(Bytes(4), |(_, size)| size);
         let is_message = matches!(purpose, Purpose::Traffic | Purpose::Message(_));
         let flag = u32::from(is_message && self.parts.window.flag.is_some());
         let left = pieces.clone().count() as u32 + flag;
-        let ready = now + self.spans.store;
-        let run = Run { targets, generated: now, ready, pieces, next, left, purpose };
+        let ready = if is_device { now } else { now + self.spans.store };
+        let (page, is_copied) = (None, false);
+        let run =
+            Run { targets, generated: now, ready, pieces, next, left, purpose, page, is_copied };
         let deliveries = u64::from(left + 1) * u64::from(count_of(targets));
         (0..deliveries).for_each(|_| self.observations.generate(now));
         self.waiting += deliveries;
+        let Some(run) = self.only_those_mapped(now, host, run, through) else { return false };
         let Some(run) = self.only_those_on_line(now, host, run) else { return false };
         self.hosts[usize::from(host)].runs.push_back(run);
         true
@@ -306,7 +320,9 @@ impl HubChannel {
             span,
             last,
             purpose: run.purpose,
-            missing: count_of(run.targets),
+            page: run.page,
+            is_copied: run.is_copied,
+            missing: count_of(run.targets) as u8,
             number: None,
             generated: run.generated,
             taken: now,
@@ -424,16 +440,19 @@ impl HubChannel {
         let Some(id) = self.hosts[usize::from(place)].incoming.pop_front() else { return };
         let packet = &self.packets[id];
         let span = self.span_of_bus(self.carried(packet));
+        let rest = match packet.last {
+            true => self.spans.after(self.interrupts(packet, place)),
+            false => self.spans.memory,
+        };
         let host = &mut self.hosts[usize::from(place)];
         host.received_last = true;
         host.bus_free = now + span;
         host.bus_held += span;
-        let Spans { memory, poll, read, .. } = self.spans;
-        let rest = if packet.last { memory + poll + read } else { memory };
         let (end, name, rail) = (host.bus_free, packet.name(), packet.rail);
         let request = Some(packet.purpose).filter(|_| packet.last);
         self.will_deliver(end + rest, id, place);
         self.check_order(place, name);
+        self.written(end, id, place);
         if let Some(Purpose::Request(operation)) = request {
             self.answer(end, place, operation);
         }

@@ -4,11 +4,12 @@
 //! Each is a request that the adapter of the target answers when its bus is done with it, behind
 //! everything that came before on the path.
 
-use weft_protocol::window::{Barrier, BarrierAction, MapError, Node};
+use weft_protocol::window::{Barrier, BarrierAction, MapError, Node, Use};
 use weft_units::{Bytes, Time};
 
 use super::HubChannel;
 use super::host::{Packet, Purpose};
+use super::pages::Through;
 use super::recoverable::Confirmation;
 use crate::drive::carrier::{Notice, Ticket};
 
@@ -99,26 +100,32 @@ impl HubChannel {
             Operation::Read { .. } => Whose::Read(ticket),
             _ => Whose::Program(ticket),
         };
-        let (targets, size, answer) = match operation {
-            Operation::Sweep { targets } => (targets, SHORT, SHORT),
+        let initiator = Node(from as u8);
+        let (targets, size, answer, offset) = match operation {
+            Operation::Sweep { targets } => {
+                self.check_sweep(from, targets)?;
+                (targets, SHORT, SHORT, None)
+            }
             Operation::Read { target, offset, size } => {
-                if let Some(cluster) = &self.cluster {
-                    cluster.check_read(Node(target as u8), offset)?;
+                if let Some(pages) = &self.pages {
+                    pages.cluster.check_read(initiator, Node(target as u8), offset)?;
                 }
-                (1 << target, SHORT, size.max(SHORT))
+                (1 << target, SHORT, size.max(SHORT), Some(offset))
             }
             Operation::Conditional { target, offset, size } => {
-                if let Some(cluster) = &self.cluster {
-                    cluster.check_conditional(Node(target as u8), offset)?;
+                if let Some(pages) = &self.pages {
+                    pages.cluster.check_conditional(initiator, Node(target as u8), offset)?;
                 }
-                (1 << target, size.max(SHORT), SHORT)
+                (1 << target, size.max(SHORT), SHORT, Some(offset))
             }
         };
-        self.request(now, size, Pending { from, waiting: targets, answer, whose });
+        let page = |offset| Some(Through::Page(self.pages.as_ref()?.cluster.page_of(offset)));
+        let through = offset.and_then(page).unwrap_or(Through::Use(Use::Sweep));
+        self.request(now, size, Pending { from, waiting: targets, answer, whose }, through);
         Ok(())
     }
 
-    pub(super) fn request(&mut self, now: Time, size: Bytes, pending: Pending) {
+    pub(super) fn request(&mut self, now: Time, size: Bytes, pending: Pending, through: Through) {
         let place = self.operations.iter().position(Option::is_none);
         let place = place.unwrap_or_else(|| {
             self.operations.push(None);
@@ -126,7 +133,7 @@ impl HubChannel {
         });
         self.operations[place] = Some(pending);
         let Pending { from, waiting, .. } = pending;
-        self.store(now, from, waiting, size, Purpose::Request(place as u32));
+        self.store(now, from, waiting, size, (Purpose::Request(place as u32), through));
     }
 
     /// How much the bus of a target carries for a packet: what is read, or what is written.
@@ -141,16 +148,30 @@ impl HubChannel {
     /// The bus of a target is done with a request at `time`: its adapter answers.
     pub(super) fn answer(&mut self, time: Time, target: u16, place: u32) {
         let Some(Pending { from, answer, .. }) = self.operations[place as usize] else { return };
+        self.send_back(time, target, from, answer, Purpose::Answer(place));
+    }
+
+    /// An adapter sends a packet of its own, which comes over no bus and through no page.
+    pub(super) fn send_back(
+        &mut self,
+        time: Time,
+        from: u16,
+        to: u16,
+        size: Bytes,
+        purpose: Purpose,
+    ) {
         let ready = time + self.spans.transmit;
         self.observations.generate(time);
         self.flying += 1;
         let mut packet = Packet {
-            from: target,
-            targets: 1 << from,
-            size: answer,
-            span: self.parts.span(answer),
+            from,
+            targets: 1 << to,
+            size,
+            span: self.parts.span(size),
             last: true,
-            purpose: Purpose::Answer(place),
+            purpose,
+            page: None,
+            is_copied: false,
             missing: 1,
             number: None,
             generated: time,
@@ -158,7 +179,7 @@ impl HubChannel {
             ready,
             start: ready,
             granted: Time::ZERO,
-            rail: self.hosts[usize::from(target)].rail,
+            rail: self.hosts[usize::from(from)].rail,
             is_whole: true,
             survey: None,
             is_settled: false,
@@ -263,7 +284,7 @@ impl HubChannel {
         hosts: u16,
         ticket: Ticket,
     ) -> bool {
-        if self.parts.hub.is_direct() {
+        if !self.has_barrier() {
             return false;
         }
         if self.barriers.is_empty() {
@@ -293,11 +314,12 @@ impl HubChannel {
             Some(BarrierAction::Sweep(targets)) => {
                 let pending =
                     Pending { from: host, waiting: targets, answer: SHORT, whose: Whose::Barrier };
-                self.request(now, SHORT, pending);
+                self.request(now, SHORT, pending, Through::Use(Use::Sweep));
             }
             Some(BarrierAction::Announce(number)) => {
                 let all = self.barriers[usize::from(host)].hosts;
-                self.store(now, host, all, SHORT, Purpose::Announce(number));
+                let what = (Purpose::Announce(number), Through::Use(Use::Store));
+                self.store(now, host, all, SHORT, what);
             }
             Some(BarrierAction::Pass) => {
                 let ticket = self.barriers[usize::from(host)].ticket;

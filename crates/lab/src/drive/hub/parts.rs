@@ -11,6 +11,7 @@ use weft_protocol::window::{Cluster, MapError};
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::host::Packet;
+use crate::error::ABSENT;
 
 /// The parts of a channel with a hub.
 #[derive(Debug)]
@@ -61,6 +62,7 @@ pub(super) struct Spans {
     pub receive: Span,
     pub memory: Span,
     pub poll: Span,
+    pub interrupt: Span,
     pub read: Span,
     /// All cables on the way.
     pub wire: Span,
@@ -88,9 +90,11 @@ impl Spans {
         packet.granted + packet.span + self.behind_grant
     }
 
-    /// From the end of the write on the bus of the target to the program.
-    pub fn after(&self) -> Span {
-        self.memory + self.poll + self.read
+    /// From the end of the write on the bus of the target to the program, which polls or is
+    /// interrupted.
+    #[inline]
+    pub fn after(&self, interrupts: bool) -> Span {
+        self.memory + if interrupts { self.interrupt } else { self.poll } + self.read
     }
 }
 
@@ -135,14 +139,18 @@ impl HubParts {
                 value: if *hosts > hub.ports { hub.ports.to_string() } else { "given".into() },
                 accepted: format!("what both sides agree on; {error}"),
             })?;
-        let is_mapped = !window.outgoing.is_empty() || !window.incoming.is_empty();
+        if let Some((key, value, accepted)) = self.page_problem() {
+            return refuse(key, value.into(), accepted.into());
+        }
         for access in &window.accesses {
             let is_read = matches!(access.what, AccessKind::Read { .. });
             if is_read && !window.remote_read {
                 let accepted = "no read: window.remote_read is false".to_owned();
                 return refuse("window.accesses", access.to_string(), accepted);
             }
-            let is_free = !is_mapped && !matches!(access.what, AccessKind::Write { .. });
+            let is_store =
+                matches!(access.what, AccessKind::Write { .. } | AccessKind::DeviceWrite { .. });
+            let is_free = !window.is_listed() && !is_store;
             let checked = if is_free { Ok(()) } else { access.check(&cluster) };
             if let Err(error) = checked {
                 let accepted = format!("what the page control tables allow; {error}");
@@ -173,6 +181,35 @@ impl HubParts {
             return refuse("adapter.send_buffers", "unlimited".into(), accepted.into());
         }
         Ok(cluster)
+    }
+
+    /// What does not fit of the pages.
+    fn page_problem(&self) -> Option<(&'static str, &'static str, &'static str)> {
+        let WindowSettings { outgoing, incoming, .. } = &self.window;
+        let (is_listed, has_none) =
+            (self.window.is_listed(), outgoing.is_empty() && incoming.is_empty());
+        if is_listed && has_none {
+            let accepted = "all, or pages in window.outgoing and window.incoming";
+            return Some(("window.mappings", "listed", accepted));
+        }
+        if !is_listed && !has_none {
+            let accepted = "listed, with pages in window.outgoing and window.incoming";
+            return Some(("window.mappings", "all", accepted));
+        }
+        if self.hub.is_direct() && outgoing.iter().any(|page| page.entry.local_copy) {
+            let accepted = "no local_copy on a direct cable, which has no point of ordering";
+            return Some(("window.outgoing", "local_copy", accepted));
+        }
+        if !self.window.remapping && incoming.iter().any(|page| page.entry.remap.is_some()) {
+            let accepted = "no remap: window.remapping is false";
+            return Some(("window.incoming", "remap", accepted));
+        }
+        if self.window.interrupt.is_none() && incoming.iter().any(|page| page.entry.interrupt) {
+            let accepted =
+                "the time from memory to the program by an interrupt, which pages ask for";
+            return Some(("window.interrupt", ABSENT, accepted));
+        }
+        None
     }
 
     /// What does not fit of the settings of the cluster.
@@ -223,6 +260,7 @@ impl HubParts {
             receive: window.receive,
             memory: window.memory,
             poll: window.poll,
+            interrupt: window.interrupt.unwrap_or(Span::ZERO),
             read: window.flag.as_ref().map_or(Span::ZERO, |flag| flag.read),
             wire,
             behind_grant: behind_grant + window.receive,

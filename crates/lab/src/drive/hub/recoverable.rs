@@ -3,12 +3,13 @@
 
 use weft_fabric::interface::RecoverableSettings;
 use weft_fabric::measure::Latency;
-use weft_protocol::window::{Conditional, Outcome, RecoverableAction, RoundTrip};
+use weft_protocol::window::{Conditional, Outcome, RecoverableAction, RoundTrip, Use};
 use weft_units::{Bytes, Time};
 
 use super::HubChannel;
 use super::host::Purpose;
 use super::operations::{Pending, SHORT, Whose};
+use super::pages::Through;
 use crate::drive::carrier::{Notice, RemoteAccess, Ticket};
 
 /// One message that is being confirmed.
@@ -50,7 +51,8 @@ impl HubChannel {
     pub(super) fn offer_write(&mut self, now: Time, from: u16, targets: u64) {
         let size = self.parts.window.write;
         let Some(how) = self.parts.window.recoverable else {
-            return self.store(now, from, targets, size, Purpose::Traffic);
+            let what = (Purpose::Traffic, Through::Use(Use::Store));
+            return self.store(now, from, targets, size, what);
         };
         for target in (0..64).filter(|target| targets >> target & 1 == 1) {
             self.write_recoverably(now, (from, target), size, how, None);
@@ -87,15 +89,21 @@ impl HubChannel {
         let mut size = size.max(SHORT);
         if !is_valid {
             // The sweep follows all of the message.
-            self.store(now, from, 1 << target, size, Purpose::Unconfirmed);
+            let what = (Purpose::Unconfirmed, Through::Use(Use::Store));
+            self.store(now, from, 1 << target, size, what);
             size = SHORT;
         }
         self.ask(now, from, target, size, own);
     }
 
     fn ask(&mut self, now: Time, from: u16, target: u16, size: Bytes, own: Confirmation) {
+        let what = match own.sender {
+            Sender::RoundTrip(_) => Use::Sweep,
+            Sender::Conditional(_) => Use::Conditional,
+        };
         let whose = Whose::Recoverable(own);
-        self.request(now, size, Pending { from, waiting: 1 << target, answer: SHORT, whose });
+        let pending = Pending { from, waiting: 1 << target, answer: SHORT, whose };
+        self.request(now, size, pending, Through::Use(what));
     }
 
     /// A request is in the memory of its target: a message may be used from now on.

@@ -200,7 +200,17 @@ impl HubChannel {
         let mut pieces = self.parts.window.writes(self.parts.payload).pieces(0, size);
         let next = pieces.next().map_or(size, |(_, size)| size);
         let ready = now + self.spans.store;
-        let run = Run { targets, generated: now, ready, pieces, next, left: 0, purpose };
+        let run = Run {
+            targets,
+            generated: now,
+            ready,
+            pieces,
+            next,
+            left: 0,
+            purpose,
+            page: None,
+            is_copied: false,
+        };
         let runs = &mut self.hosts[usize::from(from)].runs;
         let place = runs.iter().position(|run| !run.purpose.is_urgent()).unwrap_or(runs.len());
         runs.insert(place, run);

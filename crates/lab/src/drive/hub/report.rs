@@ -17,6 +17,9 @@ pub(super) struct StageSums {
     target_wait: u128,
     /// Of the initiator, and as much of the target.
     bus: u128,
+    /// Of them all, those that interrupted the processor, and those that no processor stored.
+    interrupted: u64,
+    of_devices: u64,
 }
 
 /// What is counted besides.
@@ -57,9 +60,10 @@ impl Channel for HubChannel {
         );
         let StageSums { packets, .. } = self.stages;
         let sums = self.stages;
-        let each = |span: Span| u128::from(packets) * u128::from(span.0);
+        let times = |packets: u64, span: Span| u128::from(packets) * u128::from(span.0);
+        let each = |span: Span| times(packets, span);
         let of_initiator = [
-            ("store", each(self.spans.store)),
+            ("store", times(packets - sums.of_devices, self.spans.store)),
             ("initiator_bus_wait", sums.initiator_wait),
             ("initiator_bus", sums.bus),
             ("transmit_adapter", each(self.spans.transmit)),
@@ -69,7 +73,8 @@ impl Channel for HubChannel {
             ("target_bus_wait", sums.target_wait),
             ("target_bus", sums.bus),
             ("memory", each(self.spans.memory)),
-            ("poll", each(self.spans.poll)),
+            ("poll", times(packets - sums.interrupted, self.spans.poll)),
+            ("interrupt", times(sums.interrupted, self.spans.interrupt)),
             ("read", each(self.spans.read)),
         ];
         for (stages, is_initiator) in [(&of_initiator[..], true), (&of_target[..], false)] {
@@ -91,6 +96,7 @@ impl Channel for HubChannel {
             columns.push(("multicast_wait_mean_us", mean * 1e-6));
             columns.push(("multicast_wait_max_us", longest.as_us()));
         }
+        columns.extend(self.page_columns());
         columns.extend(self.control_columns(until));
         columns.extend(self.configuration_columns());
         columns.extend(self.cluster_columns(until));
@@ -115,14 +121,14 @@ impl HubChannel {
         let packet = &mut self.packets[id];
         packet.missing -= 1;
         let (from, last, payload) = (packet.from, packet.last, packet.size);
-        let (missing, purpose) = (packet.missing, packet.purpose);
+        let (missing, purpose) = (packet.missing, packet.purpose_at(target));
         let passage =
             Passage { from: from.into(), to: target.into(), start: packet.start, end: now };
         self.flying -= 1;
         self.observations.deliver_from(usize::from(from), now, payload);
         self.observations.pass(passage);
-        if last && matches!(purpose, Purpose::Traffic | Purpose::Message(_)) {
-            self.account(now, id);
+        if last && matches!(purpose, Purpose::Traffic | Purpose::Device | Purpose::Message(_)) {
+            self.account(now, id, target);
         }
         if missing == 0 {
             self.packets.remove(id);
@@ -133,7 +139,8 @@ impl HubChannel {
             Purpose::Message(ticket) => {
                 self.notices.push(Notice::Delivered { time: now, ticket, to: target });
             }
-            Purpose::Unconfirmed => {}
+            Purpose::Unconfirmed | Purpose::Copy | Purpose::Device => {}
+            Purpose::Acknowledgment(since) => self.acknowledged(now, since),
             Purpose::Request(operation) => {
                 self.requested(now, operation, target);
                 self.confirmed(now, operation, target);
@@ -158,8 +165,10 @@ impl HubChannel {
     }
 
     /// Divides the latency of a message among the stages that its last packet went through.
-    fn account(&mut self, now: Time, id: Id<Packet>) {
+    fn account(&mut self, now: Time, id: Id<Packet>, target: u16) {
         let packet = &self.packets[id];
+        let interrupts = self.interrupts(packet, target);
+        let is_of_device = matches!(packet.purpose, Purpose::Device);
         let Packet { generated, taken, ready, start, granted, span, size, targets, .. } = *packet;
         let at_target = self.spans.at_target(packet);
         let seen = &mut self.observations;
@@ -193,8 +202,11 @@ impl HubChannel {
         let bus = u128::from(self.span_of_bus(size).0);
         let sums = &mut self.stages;
         sums.packets += 1;
-        sums.initiator_wait += u128::from(taken.since(generated + self.spans.store).0);
-        let after = now.since(at_target + self.spans.after());
+        let store = if is_of_device { Span::ZERO } else { self.spans.store };
+        sums.of_devices += u64::from(is_of_device);
+        sums.initiator_wait += u128::from(taken.since(generated + store).0);
+        let after = now.since(at_target + self.spans.after(interrupts));
+        sums.interrupted += u64::from(interrupts);
         sums.target_wait += u128::from(after.0) - bus;
         sums.bus += bus;
     }

@@ -7,11 +7,12 @@
 
 use weft_fabric::interface::{AccessKind, ConfigurationSettings};
 use weft_kernel::{Stream, Streams};
-use weft_protocol::window::{Identification, Node};
+use weft_protocol::window::{Cluster, Identification, MapError, Node, Write};
 use weft_units::{Span, Time};
 
 use super::cluster::Step;
 use super::host::Purpose;
+use super::pages::Through;
 use super::{Event, HubChannel, HubParts, Operation};
 use crate::drive::carrier::Ticket;
 
@@ -157,18 +158,37 @@ impl HubChannel {
         vec![("configuration_packets", packets), ("configuration_max_us", own.longest.as_us())]
     }
 
+    fn cluster(&self) -> Option<&Cluster> {
+        Some(&self.pages.as_ref()?.cluster)
+    }
+
+    /// Packets are stored, each through its page. What the tables refuse was refused before the run.
+    fn write_all(
+        &mut self,
+        now: Time,
+        from: u16,
+        writes: Option<Result<Vec<Write>, MapError>>,
+        purpose: Purpose,
+    ) {
+        for Write { targets, offset, size, .. } in writes.into_iter().flatten().flatten() {
+            let Some(page) = self.cluster().map(|own| own.page_of(offset)) else { return };
+            self.store(now, from, targets, size, (purpose, Through::Page(page)));
+        }
+    }
+
     /// A program does what the file says.
     pub(super) fn access(&mut self, now: Time, place: u16) {
         let access = &self.parts.window.accesses[usize::from(place)];
         let from = u16::from(access.node.0);
         let operation = match access.what {
             AccessKind::Write { offset, size } => {
+                let writes = self.cluster().map(|own| own.store(access.node, offset.0, size));
+                return self.write_all(now, from, writes, Purpose::Traffic);
+            }
+            AccessKind::DeviceWrite { offset, size } => {
                 let writes =
-                    self.cluster.as_ref().map(|own| own.store(Node(from as u8), offset.0, size));
-                for write in writes.into_iter().flatten().flatten() {
-                    self.store(now, from, write.targets, write.size, Purpose::Traffic);
-                }
-                return;
+                    self.cluster().map(|own| own.device_write(access.node, offset.0, size));
+                return self.write_all(now, from, writes, Purpose::Device);
             }
             AccessKind::Read { target, offset, size } => {
                 Operation::Read { target: target.0.into(), offset: offset.0, size }

@@ -6,10 +6,12 @@
 
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Halt, Id, Stopped};
+use weft_protocol::window::Use;
 use weft_units::Time;
 
 use super::HubChannel;
 use super::host::{Packet, Purpose};
+use super::pages::Through;
 
 /// So many deliveries more may wait to be counted; others would only fill the cache with packets.
 const UNCOUNTED: usize = 32;
@@ -38,7 +40,9 @@ impl HubChannel {
     /// Whether nothing but what is observed depends on a delivery.
     fn can_count_later(&self) -> bool {
         let window = &self.parts.window;
-        let is_plain = window.recoverable.is_none() && window.accesses.is_empty();
+        // What a page refuses leaves no store behind which the next one could be drawn.
+        let is_plain =
+            window.recoverable.is_none() && window.accesses.is_empty() && self.pages.is_none();
         let is_heard = |host: &super::Host| host.feedback == Feedback::Delivered;
         self.management.is_none() && is_plain && !self.hosts.iter().any(is_heard)
     }
@@ -144,7 +148,8 @@ impl HubChannel {
     fn draw(&mut self, place: u16) {
         let time = self.next_of_source(place);
         if let Some(targets) = self.next_targets(time, place) {
-            self.hand_over(time, place, targets, self.parts.window.write, Purpose::Traffic);
+            let what = (Purpose::Traffic, Through::Use(Use::Store));
+            self.hand_over(time, place, targets, self.parts.window.write, what);
         }
     }
 
