@@ -48,6 +48,8 @@ const MEANINGS: &[(&str, &str)] = &[
     ("remapped_packets", "packets written to an address that their target chose for the page"),
     ("acknowledged_packets", "packets whose page asks for an acknowledgment, and that have it"),
     ("acknowledgment_", "from stores to the acknowledgment of their page in memory"),
+    ("multicast_wait_", "what a packet for several targets waits for in the hub, in all"),
+    ("synchronisation_", "from taking up a broadcast until all outputs of the hub are ready"),
     ("connections_accepted", "requests for a connection that were accepted"),
     ("connections_refused", "requests for a connection that were refused"),
     ("connection_mean_us", "first message for a host to the connection that it waits for"),

@@ -16,9 +16,11 @@ use crate::scheduler::{
 
 mod lane;
 mod request_sampling;
+mod synchronisation;
 
 pub use lane::Lane;
 use request_sampling::Sampled;
+pub use synchronisation::Synchronisation;
 
 /// Settings of a hub.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -124,6 +126,8 @@ pub struct Hub<K> {
     wide: Sampled,
     /// After a packet that took everything over, others go first once.
     others_first: bool,
+    /// How its outputs get ready for a packet that takes everything over.
+    synchronisation: Synchronisation,
     arbitration: Span,
     is_bus: bool,
     scheduler: Option<Box<Matcher>>,
@@ -220,6 +224,7 @@ impl<K: Copy> Hub<K> {
             asked: 0,
             wide: Sampled::default(),
             others_first: false,
+            synchronisation: Synchronisation::default(),
             arbitration,
             is_bus: settings.is_bus(),
             scheduler,
@@ -247,6 +252,10 @@ impl<K: Copy> Hub<K> {
             return self.decide_wide(now, side);
         }
         self.others_first = false;
+        if !self.wide.is_empty() {
+            // The others have their turn now, and are what it waits for.
+            self.synchronisation.begin_again(now);
+        }
         let (mut ready, mut awaited) = self.ready_outputs(now, side);
         if self.scheduler.is_some() {
             self.match_narrow(now, ready, side);
@@ -289,6 +298,7 @@ impl<K: Copy> Hub<K> {
         let lost = self.inputs.iter_mut().flat_map(|input| input.queue.drain(..)).collect();
         (self.waiting, self.standing, self.asked) = (0, 0, 0);
         (self.wide, self.next_to_stand) = (Sampled::default(), Time::NEVER);
+        self.synchronisation.give_up();
         self.inputs.iter_mut().for_each(|input| input.free = Time::ZERO);
         for output in &mut self.outputs {
             output.requests = Sampled::default();
@@ -305,6 +315,11 @@ impl<K: Copy> Hub<K> {
     /// When the packet that an input passed last has left it.
     pub fn read_until(&self, input: u16) -> Time {
         self.inputs[usize::from(input)].free
+    }
+
+    /// How long its outputs took to get ready for packets that took everything over.
+    pub fn synchronisation(&self) -> &Synchronisation {
+        &self.synchronisation
     }
 
     /// How many control packets its outputs have sent.
@@ -363,11 +378,13 @@ impl<K: Copy> Hub<K> {
     /// Outputs finish what they have, take on nothing new, and when all are ready the packet takes
     /// over the whole crossbar.
     fn decide_wide(&mut self, now: Time, side: &mut impl HubSide<K>) -> Awaited {
+        self.synchronisation.begin(now);
         self.outputs.iter_mut().for_each(|output| output.lane.settle(now));
         let last = self.outputs.iter().map(|output| output.lane.free()).max().unwrap_or(Time::ZERO);
         if last > now {
             return Awaited { next: last, idle: 0 };
         }
+        self.synchronisation.end(now);
         let Some(input) = self.wide.peek() else {
             return Awaited { next: Time::NEVER, idle: 0 };
         };
@@ -377,6 +394,7 @@ impl<K: Copy> Hub<K> {
             return Awaited { next: Time::NEVER, idle };
         }
         self.wide.take();
+        self.synchronisation.give_up();
         self.pass(now, input, u64::MAX, side);
         self.others_first = true;
         self.next_decision(now)
@@ -530,6 +548,23 @@ mod tests {
         assert_eq!(decide(&mut hub, 100), (vec![2], Time(200)));
         assert_eq!(decide(&mut hub, 200), (vec![4], Time(300)));
         assert_eq!(decide(&mut hub, 300), (vec![3], Time::NEVER));
+        // The first from 40 to 100; the second behind the turn of the others, from 200 to 300.
+        let own = hub.synchronisation();
+        assert_eq!((own.count(), own.longest()), (2, Span(100)));
+        assert!((own.mean_us() - 80e-6).abs() < 1e-12);
+    }
+
+    /// Outputs that are ready and have no room are not what a broadcast synchronises for.
+    #[test]
+    fn synchronisation_ends_when_the_outputs_are_ready_and_not_when_there_is_room() {
+        let mut hub = crossbar(ArbiterSettings::RequestSampling);
+        ask(&mut hub, 0, 0b0010, 1);
+        assert_eq!(decide(&mut hub, 0).0, [1]);
+        ask(&mut hub, 1, 0b1101, 2);
+        assert_eq!(decide_with(&mut hub, 70, 0), (vec![], Time(100)));
+        assert_eq!(decide_with(&mut hub, 100, 0), (vec![], Time::NEVER));
+        assert_eq!(decide(&mut hub, 900).0, [2]);
+        assert_eq!(hub.synchronisation().longest(), Span(30));
     }
 
     #[test]

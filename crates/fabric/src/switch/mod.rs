@@ -24,7 +24,8 @@ pub use fifo_bus::{
     BarrierCounter, BusController, FifoBusSettings, HeaderQueues, MulticastStart, Transfer,
 };
 pub use hub::{
-    ArbiterSettings, Awaited, Hub, HubRequest, HubSettings, HubSide, Lane, TransferSettings,
+    ArbiterSettings, Awaited, Hub, HubRequest, HubSettings, HubSide, Lane, Synchronisation,
+    TransferSettings,
 };
 pub use input_queued::{
     Grant, InputQueued, InputQueuedParts, InputQueuedSettings, InputQueues, Outbox, StopSettings,

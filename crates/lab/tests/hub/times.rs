@@ -337,6 +337,26 @@ fn busy(name: &str, preset: &str) -> Vec<(String, u64)> {
     (0..links.rows()).map(row).filter(|(_, span)| *span > 0).collect()
 }
 
+/// MC-29: "equal to the time it takes to transfer the largest size packets, independent of the number
+/// of ports". A packet of 256 bytes is on the link for 2.01 us, and a control packet for 90 ns.
+#[test]
+fn the_crossbar_is_ready_for_a_broadcast_within_the_time_of_the_largest_packet() {
+    for hosts in ["3", "16"] {
+        let hosts = format!("system.hosts={hosts}");
+        let set = [
+            &hosts,
+            "channel.memory.window.write=256 B",
+            "channel.memory.window.broadcast=0.05",
+            "workload.memory.load=0.3",
+            "run.length=4 ms",
+        ];
+        let run = run(GENERATION_2, "network", &set);
+        let longest = run.counters.iter().find(|(name, _)| name == "synchronisation_max_us");
+        let longest = longest.expect("a column").1;
+        assert!((1.5..=2.01 + 2.0 * 0.09).contains(&longest), "{hosts}: {longest}");
+    }
+}
+
 /// MC-48: "crossbar switches are practical to implement for a modest number of nodes (8 to 32)".
 #[test]
 fn a_hub_of_32_ports_carries_32_streams() {

@@ -95,6 +95,11 @@ impl Channel for HubChannel {
             let mean = waited as f64 / several as f64;
             columns.push(("multicast_wait_mean_us", mean * 1e-6));
             columns.push(("multicast_wait_max_us", longest.as_us()));
+            if self.parts.hub.buffer().is_some() {
+                let ready = self.hub.synchronisation();
+                columns.push(("synchronisation_mean_us", ready.mean_us()));
+                columns.push(("synchronisation_max_us", ready.longest().as_us()));
+            }
         }
         columns.extend(self.page_columns());
         columns.extend(self.control_columns(until));
