@@ -482,7 +482,8 @@ impl Campaign {
             for ((load, _), run) in &runs {
                 let mut at = planned.at.clone();
                 at.push((format!("workload.{channel}.load"), f64::from_bits(*load).into()));
-                PointRuns { point, at: &at, runs: vec![run] }.replications(&mut replications);
+                PointRuns { point, at: &at, runs: vec![run], operation: None }
+                    .replications(&mut replications);
             }
         }
         if failed > 0 {

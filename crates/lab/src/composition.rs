@@ -96,6 +96,10 @@ pub struct SystemSettings {
     /// As many as its ranks have, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processors: Option<PositiveCount>,
+    /// How long a floating-point operation of a host takes. With it there is a `q_ratio`, the time to
+    /// send what the run sends over that of an operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Span>,
 }
 
 /// All ports of a fabric with so many hosts are counted with 32 bits, however many tiers it has, and

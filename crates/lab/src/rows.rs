@@ -26,6 +26,8 @@ pub struct PointRuns<'a> {
     pub at: &'a [(String, Cell)],
     /// The runs; at least one.
     pub runs: Vec<&'a ChannelRun>,
+    /// How long a floating-point operation of a host takes, if the system says so.
+    pub operation: Option<Span>,
 }
 
 pub(crate) type Row = Vec<(String, Cell)>;
@@ -241,6 +243,10 @@ impl PointRuns<'_> {
         row.push((format!("{name}_half_width_us"), half_width.into()));
         let pooled = if is_stuck { Recorder::default() } else { self.pooled(latency) };
         quantiles(latency, &pooled, row);
+        if let (Latency::OneWay, Some(operation)) = (latency, self.operation) {
+            let ratio = across.map(|across| across.mean / operation.as_us());
+            row.push(("q_ratio".into(), ratio.into()));
+        }
     }
 
     fn pooled(&self, latency: Latency) -> Recorder {

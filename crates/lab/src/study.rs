@@ -151,6 +151,7 @@ impl Tables {
                 point,
                 at: &plan.points[point].at,
                 runs: runs.iter().map(|run| &run[channel]).collect(),
+                operation: plan.points[point].spec.system.operation,
             };
             of_channel.point(&mut self.points);
             of_channel.replications(&mut self.replications);
@@ -187,8 +188,10 @@ impl Tables {
         failed: &FailedRuns<'_>,
     ) {
         let at = &plan.points[point].at;
+        let operation = plan.points[point].spec.system.operation;
         for run in runs.iter().flat_map(|run| run.iter()) {
-            PointRuns { point, at, runs: vec![run] }.replications(&mut self.replications);
+            PointRuns { point, at, runs: vec![run], operation }
+                .replications(&mut self.replications);
         }
         failed.replications(&mut self.replications);
         failed.point(runs.len(), &mut self.points);

@@ -104,8 +104,8 @@ fn pages_beside_all_and_none_where_they_are_listed() {
     refused(
         &[page],
         expect![[r#"
-            systems/memory-channel-2.toml:33:1: channel.memory.window.mappings = all does not fit
-                33 | mappings = { value = "all", derived = "the document describes the mappings of none of its measurements; the nodes that it writes between have mapped the pages" }
+            systems/memory-channel-2.toml:34:1: channel.memory.window.mappings = all does not fit
+                34 | mappings = { value = "all", derived = "the document describes the mappings of none of its measurements; the nodes that it writes between have mapped the pages" }
                    | ^^^^^^^^
                 accepted: listed, with pages in window.outgoing and window.incoming"#]],
     );

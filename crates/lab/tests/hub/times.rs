@@ -337,6 +337,25 @@ fn busy(name: &str, preset: &str) -> Vec<(String, u64)> {
     (0..links.rows()).map(row).filter(|(_, span)| *span > 0).collect()
 }
 
+/// MC-7: the time to send 8 bytes over that of a floating-point operation, 6 ns in generation 2.
+#[test]
+fn the_q_ratio_is_the_latency_in_operations() {
+    let points = |name: &str| {
+        let set =
+            ["workload.memory.load=0.01", "channel.memory.window.write=8 B", "run.length=200 us"]
+                .map(str::to_owned);
+        let request = weft_lab::Request::new(name, Some("virtual_hub"), &set);
+        let outcome = weft_lab::run(&request, &weft_lab::Options::default(), &mut |_, _| true);
+        let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+        let points =
+            outcome.tables.into_iter().find(|(name, _)| *name == "points").expect("points").1;
+        (points.number(0, "one_way_mean_us").expect("a latency"), points.number(0, "q_ratio"))
+    };
+    let (latency, ratio) = points("memory-channel-2");
+    assert!((ratio.expect("a ratio") - latency / 0.006).abs() < 1e-9, "{latency} {ratio:?}");
+    assert_eq!(points("memory-channel-1").1, None, "nothing says how long an operation takes");
+}
+
 /// MC-29: "equal to the time it takes to transfer the largest size packets, independent of the number
 /// of ports". A packet of 256 bytes is on the link for 2.01 us, and a control packet for 90 ns.
 #[test]
