@@ -150,6 +150,18 @@ class Case:
     threads: int = 1
     known: int = AT_ONCE
     """Whether and how it is known by then that the connection stays with the kernel."""
+    off: bool = False
+    """Whether the library is told to leave everything to the kernel."""
+
+    def environment(self, library: Path) -> dict[str, str]:
+        """Return what loads the library."""
+        return {"LD_PRELOAD": str(library), **({"WEFT_LIVE": "off"} if self.off else {})}
+
+    def __str__(self) -> str:
+        """Say what is counted."""
+        known = ", not yet known to be the kernel's" if self.known == NOT_YET else ""
+        after = ", off" if self.off else known
+        return f"{self.calls}, {self.threads} thread(s){after}"
 
 
 CASES = (
@@ -166,6 +178,12 @@ CASES = (
     Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 1400, threads=2),
     Case("send", "send, recv", 340, known=NOT_YET),
     Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 1600, known=NOT_YET),
+    Case("vector", "writev, readv", 16, known=NOT_YET, off=True),
+    Case("message", "sendmsg, recvmsg", 16, known=NOT_YET, off=True),
+    Case("poll", "send, poll, recv", 24, known=NOT_YET, off=True),
+    Case("select", "send, select, recv", 24, known=NOT_YET, off=True),
+    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 64, known=NOT_YET, off=True),
+    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 64, threads=2, off=True),
 )
 
 
@@ -226,17 +244,16 @@ def command(program: Path, port: int, case: Case, *, known: int) -> list[str]:
 
 def added(library: Path, program: Path, counts_calls: bool) -> Iterator[dict[str, object]]:
     """What the library adds in each case, one after the other."""
-    environments: tuple[dict[str, str], ...] = ({}, {"LD_PRELOAD": str(library)})
     with echo() as port:
         for case in CASES:
+            environments: tuple[dict[str, str], ...] = ({}, case.environment(library))
             # Without the library there is nothing to be known.
             without, with_it = (
                 instructions(command(program, port, case, known=known), environment)
                 for environment, known in zip(environments, (NOT_YET, case.known), strict=True)
             )
-            after = "" if case.known != NOT_YET else ", not yet known to be the kernel's"
             yield {
-                "case": f"added to {case.calls}, {case.threads} thread(s){after}",
+                "case": f"added to {case}",
                 "unit": "instructions",
                 "added": round((with_it - without) / COUNT, 1),
                 "most": case.most,

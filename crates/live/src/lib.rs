@@ -46,7 +46,7 @@ mod waiting;
 /// Runs when the program is loaded, before `main`.
 extern "C" fn begin() {
     if !config::read() || !memory::means::is_address_space_ample() || !table::start() {
-        return;
+        return hooks::real::hand_all_on();
     }
     sys::find_clock();
     // SAFETY: the handlers are functions of this library, which is never unloaded.

@@ -1,7 +1,7 @@
 //! The functions behind the interposed ones: the next definitions after this library's.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use libc::c_void;
 
@@ -33,7 +33,26 @@ impl Next {
     }
 }
 
-/// Defines an interposed function. `next(...)` inside the body is the function behind it.
+/// Whether all calls are the program's alone.
+static OFF: AtomicBool = AtomicBool::new(false);
+
+/// Whether the library does nothing in this process.
+#[inline(always)]
+pub fn is_off() -> bool {
+    OFF.load(Ordering::Relaxed)
+}
+
+/// Hands every call on from now on, in a process of which nothing was remembered and nothing will be: it has
+/// no descriptor of the library's, which a call would have to spare.
+pub fn hand_all_on() {
+    OFF.store(true, Ordering::Relaxed);
+}
+
+/// Defines an interposed function. `next(...)` inside the body is the function behind it, which is all that
+/// is called where the library is [off](is_off).
+///
+/// The body lies apart: what comes before it calls nothing that returns here, so that it saves no registers
+/// and takes no place on the stack.
 ///
 /// A thread that is cancelled (`pthread_cancel`) inside one is unwound from there, and what the
 /// library holds is given back on the way; hence the calling convention.
@@ -43,6 +62,7 @@ macro_rules! interpose {
         $(#[$note])*
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+            type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
             static NEXT: $crate::hooks::real::Next = $crate::hooks::real::Next::new(
                 match std::ffi::CStr::from_bytes_with_nul(
                     concat!(stringify!($name), "\0").as_bytes(),
@@ -51,16 +71,28 @@ macro_rules! interpose {
                     Err(_) => c"",
                 },
             );
-            let $next = move |$($argument: $type),*| -> $result {
-                type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
-                // SAFETY: the address is that of the C function with this name, whose type this is.
-                unsafe {
-                    std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
-                        $($argument),*
-                    )
-                }
-            };
-            $body
+
+            #[inline(never)]
+            unsafe extern "C-unwind" fn apart($($argument: $type),*) -> $result {
+                let $next = move |$($argument: $type),*| -> $result {
+                    // SAFETY: the address is that of the C function with this name, whose type this is.
+                    unsafe {
+                        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
+                            $($argument),*
+                        )
+                    }
+                };
+                $body
+            }
+
+            if !$crate::hooks::real::is_off() {
+                // SAFETY: the same arguments.
+                return unsafe { apart($($argument),*) };
+            }
+            // SAFETY: as in the part apart.
+            unsafe {
+                std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())($($argument),*)
+            }
         }
     };
 }

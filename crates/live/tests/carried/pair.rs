@@ -44,7 +44,16 @@ pub fn preloaded_without_a_socket(name: &str, body: impl Fn()) {
     if std::env::var_os("WEFT_LIVE_TEST").is_some() {
         return all_or_none(body);
     }
-    let (passed, said) = run_preloaded(name);
+    let (passed, said) = run_preloaded(name, ON);
+    assert!(passed, "{said}");
+}
+
+/// The same with the library told to leave everything to the kernel.
+pub fn preloaded_and_off(name: &str, body: impl Fn()) {
+    if std::env::var_os("WEFT_LIVE_TEST").is_some() {
+        return all_or_none(body);
+    }
+    let (passed, said) = run_preloaded(name, "off");
     assert!(passed, "{said}");
 }
 
@@ -54,7 +63,7 @@ pub fn preloaded_undisturbed(name: &str, body: impl Fn()) {
         begin_figures();
         return all_or_none(body);
     }
-    let trials = (0..5).map(|_| run_preloaded(name));
+    let trials = (0..5).map(|_| run_preloaded(name, ON));
     let failed: Vec<_> = trials.take_while(|(passed, _)| !passed).map(|(_, said)| said).collect();
     assert!(failed.len() < 5, "{}", failed.concat());
 }
@@ -70,14 +79,18 @@ fn all_or_none(body: impl Fn()) {
     body();
 }
 
-/// Whether the test passes with the library preloaded, and what it says.
-fn run_preloaded(name: &str) -> (bool, String) {
+/// The value of `WEFT_LIVE` by which the library carries.
+const ON: &str = "on";
+
+/// Whether the test passes with the library preloaded and so told whether to carry, and what it says.
+fn run_preloaded(name: &str, live: &str) -> (bool, String) {
     let run = Command::new("timeout")
         .arg("300")
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env("LD_PRELOAD", preloading(None))
         .env("WEFT_LIVE_TEST", "1")
+        .env("WEFT_LIVE", live)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned();

@@ -3,8 +3,11 @@
 use libc::c_int;
 
 use crate::epoll_control;
-use crate::pair::{Pair, carried, close, has_figures, moved_back, outcome, preloaded, recv, send};
-use crate::watched::{Waiting, instance};
+use crate::pair::{
+    Pair, carried, close, has_figures, moved_back, outcome, poll, preloaded, preloaded_and_off,
+    recv, send, used,
+};
+use crate::watched::{Waiting, instance, wait_for_one};
 
 /// The library's numbers in this process, which it has no other file of these kinds of.
 fn unknown() -> Vec<c_int> {
@@ -42,5 +45,25 @@ fn what_is_closed_of_the_librarys_own_has_another_number_and_all_stays_carried()
         assert!(moved_back() == 0 && has_figures());
         [a, b].into_iter().for_each(close);
         assert_eq!(unknown().len(), 1, "none is left open");
+    });
+}
+
+#[test]
+fn a_library_that_is_off_has_no_number_and_the_kernel_carries_all() {
+    let name = "unknown::a_library_that_is_off_has_no_number_and_the_kernel_carries_all";
+    preloaded_and_off(name, || {
+        let (Pair { a, b }, epoll) = (used(100), instance());
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, b, libc::EPOLLIN as u32), 0);
+        for round in 0..100u8 {
+            assert_eq!(send(a, &[round], 0), Ok(1));
+            assert_eq!(wait_for_one(epoll, 1000), Some(libc::EPOLLIN as u32));
+            assert_eq!(poll(b, libc::POLLIN, 1000), libc::POLLIN);
+            assert_eq!(recv(b, 9, 0), Ok(vec![round]));
+        }
+        assert!(unknown().is_empty() && !has_figures());
+        // SAFETY: copies a number.
+        let copy = unsafe { libc::dup(b) };
+        [a, b].into_iter().for_each(close);
+        assert_eq!(recv(copy, 9, 0), Ok(vec![]), "the other end has closed");
     });
 }
