@@ -27,6 +27,8 @@ CONSTANT = 700
 PROGRAM = r"""
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -98,6 +100,30 @@ static struct { char *name; void (*round)(void); int events; } all[] = {
     {"send", by_send}, {"write", by_write}, {"vector", by_vector}, {"message", by_message},
     {"poll", by_poll}, {"select", by_select}, {"epoll", by_epoll, EPOLLIN},
     {"change", by_change, EPOLLIN}, {"turns", by_turns, EPOLLOUT}};
+/* Every call fails as the kernel says, on the connection, which has nothing to read, and on none. */
+static void fail(int at, int why) {
+    struct iovec part = {bytes, 8};
+    struct msghdr it = {.msg_iov = &part, .msg_iovlen = 1};
+    need(read(at, bytes, 8) == -1 && errno == why);
+    need(readv(at, &part, 1) == -1 && errno == why);
+    need(recv(at, bytes, 8, 0) == -1 && errno == why);
+    need(recvfrom(at, bytes, 8, 0, 0, 0) == -1 && errno == why);
+    need(recvmsg(at, &it, 0) == -1 && errno == why);
+    if (why == EAGAIN) return;
+    need(write(at, bytes, 8) == -1 && errno == why);
+    need(writev(at, &part, 1) == -1 && errno == why);
+    need(send(at, bytes, 8, 0) == -1 && errno == why);
+    need(sendto(at, bytes, 8, 0, 0, 0) == -1 && errno == why);
+    need(sendmsg(at, &it, 0) == -1 && errno == why);
+}
+static void fail_all(void) {
+    need(!fcntl(fd, F_SETFL, O_NONBLOCK));
+    fail(fd, EAGAIN);
+    need(!fcntl(fd, F_SETFL, 0));
+    fail(-1, EBADF);
+    fail(1000, EBADF);
+    fail(70000, EBADF);
+}
 static void repeat(void (*round)(void), int count) { while (count--) round(); }
 __attribute__((noinline, noclone)) void counted(void (*round)(void), int count) {
     while (count--) round();
@@ -128,6 +154,7 @@ int main(int words, char **word) {
         repeat(all[which].round, 1000);
     }
     counted(all[which].round, atoi(word[3]));
+    fail_all();
     _exit(0);
 }
 """

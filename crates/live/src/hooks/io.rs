@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, ssize_t};
 
 use crate::close;
-use crate::hooks::direct;
+use crate::hooks::direct::{self, Way, int};
 use crate::hooks::events;
 use crate::hooks::leaving::{depart_passed, says_something};
 use crate::hooks::real::interpose;
@@ -70,11 +70,13 @@ fn send_apart(
 }
 
 interpose! {
-    fn read(fd: c_int, to: *mut c_void, length: size_t) -> ssize_t = |next| {
-        if let Some(result) = direct::pass(fd, libc::SYS_read, [fd as usize, to as usize, length]) {
-            return result;
+    fn read(fd: c_int, to: *mut c_void, length: size_t) -> ssize_t
+    = direct::pass(fd, libc::SYS_read, [int(fd), to as usize, length]), else |next| {
+        let arguments = [int(fd), to as usize, length];
+        match direct::pass_counted(fd, libc::SYS_read, arguments) {
+            Some(result) => result,
+            None => read_apart(fd, to, length, next),
         }
-        read_apart(fd, to, length, next)
     }
 }
 
@@ -88,7 +90,9 @@ interpose! {
 }
 
 interpose! {
-    fn readv(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
+    fn readv(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t
+    = direct::pass(fd, libc::SYS_readv, [int(fd), vector as usize, count as usize]),
+    else |next| {
         // SAFETY: the program says that the vector has so many parts.
         let to = || unsafe { parts_of_file(vector, count as usize) };
         receive(fd, to, 0, move || next(fd, vector, count))
@@ -96,12 +100,16 @@ interpose! {
 }
 
 interpose! {
-    fn recv(fd: c_int, to: *mut c_void, length: size_t, flags: c_int) -> ssize_t = |next| {
-        let arguments = [fd as usize, to as usize, length, flags as usize, 0, 0];
-        if let Some(result) = direct::pass(fd, libc::SYS_recvfrom, arguments) {
-            return result;
+    fn recv(fd: c_int, to: *mut c_void, length: size_t, flags: c_int) -> ssize_t
+    = direct::pass(
+        fd, libc::SYS_recvfrom, [int(fd), to as usize, length, int(flags), 0, 0],
+    ),
+    else |next| {
+        let arguments = [int(fd), to as usize, length, int(flags), 0, 0];
+        match direct::pass_counted(fd, libc::SYS_recvfrom, arguments) {
+            Some(result) => result,
+            None => recv_apart(fd, to, length, flags, next),
         }
-        recv_apart(fd, to, length, flags, next)
     }
 }
 
@@ -139,7 +147,16 @@ interpose! {
     fn recvfrom(
         fd: c_int, to: *mut c_void, length: size_t, flags: c_int, address: *mut sockaddr,
         address_length: *mut c_uint,
-    ) -> ssize_t = |next| {
+    ) -> ssize_t
+    = direct::pass(
+        fd,
+        libc::SYS_recvfrom,
+        [
+            int(fd), to as usize, length, int(flags), address as usize,
+            address_length as usize,
+        ],
+    ),
+    else |next| {
         let kernel = move || next(fd, to, length, flags, address, address_length);
         let result = receive(fd, move || message(to, length), flags, kernel);
         no_address(fd, result, address, address_length)
@@ -202,9 +219,6 @@ unsafe fn receive_message(
     flags: c_int,
     kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
-    if table::is_plain(fd) {
-        return kernel();
-    }
     // SAFETY: by the contract of this function.
     if is_refused(flags) || !is_connection(fd) || !unsafe { is_receivable(message) } {
         return kernel();
@@ -225,7 +239,9 @@ unsafe fn receive_message(
 }
 
 interpose! {
-    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = |next| {
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t
+    = direct::pass(fd, libc::SYS_recvmsg, [int(fd), message as usize, int(flags)]),
+    else |next| {
         // SAFETY: the program says that the message is valid.
         unsafe { receive_message(fd, message, flags, move || next(fd, message, flags)) }
     }
@@ -280,20 +296,39 @@ interpose! {
 }
 
 interpose! {
-    fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t = |next| {
-        if let Some(result) = direct::pass(fd, libc::SYS_write, [fd as usize, from as usize, length]) {
-            return result;
+    fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t
+    = direct::pass(fd, libc::SYS_write, [int(fd), from as usize, length]), else |next| {
+        let arguments = [int(fd), from as usize, length];
+        match direct::pass_counted(fd, libc::SYS_write, arguments) {
+            Some(result) => result,
+            None => write_apart(fd, from, length, next),
         }
-        write_apart(fd, from, length, next)
     }
 }
 
 interpose! {
-    fn writev(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
+    fn writev(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t
+    = direct::pass(fd, libc::SYS_writev, [int(fd), vector as usize, count as usize]),
+    else |next| {
         // SAFETY: the program says that the vector has so many parts.
         let from = || unsafe { parts_of_file(vector, count as usize) };
         send(fd, from, 0, move || next(fd, vector, count))
     }
+}
+
+/// Whether the library looks at what is sent with such flags.
+const fn is_looked_at(flags: c_int) -> bool {
+    flags & (libc::MSG_OOB | libc::MSG_ZEROCOPY) != 0
+}
+
+/// The way of a `sendto` with these arguments.
+#[inline(always)]
+fn pass_flagged(arguments: [usize; 6]) -> Way<ssize_t> {
+    let [fd, .., flags, _, _] = arguments;
+    if is_looked_at(flags as c_int) {
+        return Way::Apart;
+    }
+    direct::pass(fd as c_int, libc::SYS_sendto, arguments)
 }
 
 // The interposed `send` stands beside the `send` of this file's imports.
@@ -301,10 +336,11 @@ pub mod named_send {
     use super::*;
 
     interpose! {
-        fn send(fd: c_int, from: *const c_void, length: size_t, flags: c_int) -> ssize_t = |next| {
-            let arguments = [fd as usize, from as usize, length, flags as usize, 0, 0];
-            if flags & (libc::MSG_OOB | libc::MSG_ZEROCOPY) == 0
-                && let Some(result) = direct::pass(fd, libc::SYS_sendto, arguments)
+        fn send(fd: c_int, from: *const c_void, length: size_t, flags: c_int) -> ssize_t
+        = pass_flagged([int(fd), from as usize, length, int(flags), 0, 0]), else |next| {
+            let arguments = [int(fd), from as usize, length, int(flags), 0, 0];
+            if !is_looked_at(flags)
+                && let Some(result) = direct::pass_counted(fd, libc::SYS_sendto, arguments)
             {
                 return result;
             }
@@ -317,7 +353,12 @@ interpose! {
     fn sendto(
         fd: c_int, from: *const c_void, length: size_t, flags: c_int, address: *const sockaddr,
         address_length: c_uint,
-    ) -> ssize_t = |next| {
+    ) -> ssize_t
+    = pass_flagged([
+        int(fd), from as usize, length, int(flags), address as usize,
+        address_length as usize,
+    ]),
+    else |next| {
         let kernel = move || next(fd, from, length, flags, address, address_length);
         // The kernel reads an address before it finds that a stream needs none.
         let is_possible = || address.is_null() || is_address(address, address_length as c_int);
@@ -326,10 +367,9 @@ interpose! {
 }
 
 interpose! {
-    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = |next| {
-        if table::is_plain(fd) {
-            return next(fd, message, flags);
-        }
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t
+    = direct::pass_plain(fd, libc::SYS_sendmsg, [int(fd), message as usize, int(flags)]),
+    else |next| {
         // SAFETY: the program says that the message is valid.
         if is_refused(flags) || !unsafe { is_sendable(message) } {
             return next(fd, message, flags);

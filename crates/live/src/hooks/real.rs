@@ -1,6 +1,7 @@
 //! The functions behind the interposed ones: the next definitions after this library's.
 
 use std::ffi::CStr;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use libc::c_void;
@@ -14,6 +15,12 @@ pub struct Next {
 impl Next {
     pub const fn new(name: &'static CStr) -> Self {
         Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// The address, if it was looked up.
+    #[inline(always)]
+    pub fn known(&self) -> Option<NonNull<c_void>> {
+        NonNull::new(self.address.load(Ordering::Relaxed))
     }
 
     /// The address. A C library that lacks the function cannot have had a caller for it, so the
@@ -52,13 +59,22 @@ pub fn hand_all_on() {
 /// is called where the library is [off](is_off).
 ///
 /// The body lies apart: what comes before it calls nothing that returns here, so that it saves no registers
-/// and takes no place on the stack.
+/// and takes no place on the stack. That may be the [way](crate::hooks::direct::Way) of a call, in front of
+/// `else`.
 ///
 /// A thread that is cancelled (`pthread_cancel`) inside one is unwound from there, and what the
 /// library holds is given back on the way; hence the calling convention.
 macro_rules! interpose {
     ($(#[$note:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
      = |$next:ident| $body:block) => {
+        $crate::hooks::real::interpose! {
+            $(#[$note])*
+            fn $name($($argument: $type),*) -> $result
+            = $crate::hooks::direct::Way::Apart, else |$next| $body
+        }
+    };
+    ($(#[$note:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
+     = $way:expr, else |$next:ident| $body:block) => {
         $(#[$note])*
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
@@ -72,10 +88,21 @@ macro_rules! interpose {
                 },
             );
 
+            #[cold]
+            #[inline(never)]
+            unsafe extern "C-unwind" fn not_known($($argument: $type),*) -> $result {
+                // SAFETY: the address is that of the C function with this name, whose type this is.
+                unsafe {
+                    std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
+                        $($argument),*
+                    )
+                }
+            }
+
             #[inline(never)]
             unsafe extern "C-unwind" fn apart($($argument: $type),*) -> $result {
                 let $next = move |$($argument: $type),*| -> $result {
-                    // SAFETY: the address is that of the C function with this name, whose type this is.
+                    // SAFETY: as in `not_known`.
                     unsafe {
                         std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
                             $($argument),*
@@ -86,12 +113,22 @@ macro_rules! interpose {
             }
 
             if !$crate::hooks::real::is_off() {
-                // SAFETY: the same arguments.
-                return unsafe { apart($($argument),*) };
+                match $way {
+                    $crate::hooks::direct::Way::Done(result) => return result,
+                    $crate::hooks::direct::Way::Next => {}
+                    // SAFETY: the same arguments.
+                    $crate::hooks::direct::Way::Apart => return unsafe { apart($($argument),*) },
+                }
             }
-            // SAFETY: as in the part apart.
-            unsafe {
-                std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())($($argument),*)
+            match NEXT.known() {
+                // SAFETY: as in `not_known`.
+                Some(known) => unsafe {
+                    std::mem::transmute::<*mut libc::c_void, Function>(known.as_ptr())(
+                        $($argument),*
+                    )
+                },
+                // SAFETY: the same arguments.
+                None => unsafe { not_known($($argument),*) },
             }
         }
     };

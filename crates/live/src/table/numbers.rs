@@ -24,6 +24,11 @@ pub fn is_single_threaded() -> bool {
     !word.is_null() && unsafe { (*word).load(Ordering::Relaxed) } != 0
 }
 
+/// Where the C library says that, by a byte that is not zero.
+pub fn single_threaded() -> Option<*mut AtomicU8> {
+    Some(SINGLE_THREADED.load(Ordering::Relaxed)).filter(|word| !word.is_null())
+}
+
 pub fn look_for_threads() {
     // SAFETY: the name is a C string.
     let word = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };

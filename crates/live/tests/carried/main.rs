@@ -27,6 +27,7 @@ mod errors;
 mod full;
 mod halves;
 mod idle;
+mod kernels;
 mod leaving;
 mod mesh;
 mod names;
