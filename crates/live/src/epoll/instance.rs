@@ -72,7 +72,7 @@ impl Instance {
     #[inline]
     pub fn has_tagged(&self) -> bool {
         // SAFETY: the number is atomic, and lies where it is for good.
-        unsafe { &(*self.inner.get()).tagged }.load(Ordering::SeqCst) > 0
+        unsafe { &(*self.inner.get()).tagged }.are_any()
     }
 
     /// Lets those that are in a wait go on with the instance under a number of the library's own, of
@@ -225,7 +225,7 @@ pub fn track(fd: c_int) {
             // SAFETY: the place was free, so nobody else uses it.
             let inner = unsafe { &mut *instance.inner.get() };
             (inner.count, inner.warm, inner.left) = (0, 0, 0..0);
-            inner.tagged.store(0, order);
+            inner.tagged.clear();
             inner.had_place = false;
             inner.nests = [Nest::default(); NESTS];
             inner.spin = SpinPolicy::new();
@@ -284,6 +284,8 @@ fn end(instance: &Instance, index: usize) {
     }
     nesting::forget(index);
     instance.end_relay();
+    // SAFETY: nobody else uses it any more.
+    unsafe { &(*instance.inner.get()).tagged }.clear();
     instance.fd.store(0, Ordering::SeqCst);
 }
 

@@ -10,12 +10,51 @@ use crate::sys;
 use crate::table::{CONNECTIONS, REGISTRATIONS};
 use crate::waiting::spin::SpinPolicy;
 
+/// How many registrations all instances of this process have under a datum of the library's, or more.
+static TAGS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether any instance of this process may have a registration under a datum of the library's. Where none has,
+/// nothing in an instance is of concern.
+#[inline(always)]
+pub fn are_any_tagged() -> bool {
+    TAGS.load(Ordering::SeqCst) != 0
+}
+
+/// How many registrations an instance has under a datum of the library's. All zeroes are none.
+pub struct Tags(AtomicU32);
+
+impl Tags {
+    /// One more, which is known of the process before it is of the instance.
+    pub fn add(&self) {
+        TAGS.fetch_add(1, Ordering::SeqCst);
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One less, which is known of the instance before it is of the process.
+    pub fn remove(&self) {
+        let order = Ordering::SeqCst;
+        if self.0.fetch_update(order, order, |count| count.checked_sub(1)).is_ok() {
+            TAGS.fetch_sub(1, order);
+        }
+    }
+
+    /// Forgets them all, of an instance that is no more.
+    pub fn clear(&self) {
+        TAGS.fetch_sub(self.0.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub fn are_any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+}
+
 /// What an instance's lock guards.
 pub struct Inner {
     pub count: usize,
     /// How many registrations the kernel's instance has under a datum of the library's, those included that
     /// the program has taken out, and the instances in it. Known also to who does not have the lock.
-    pub tagged: AtomicU32,
+    pub tagged: Tags,
     /// How many of the links, from the first on, are warm: each wait looks at these. The flags of
     /// the others stay armed, so that whoever stimulates one makes the kernel report it, and it is
     /// warm again. So a wait costs by the busy connections, not by all.

@@ -1,9 +1,7 @@
 //! Looking at the connections that an instance follows.
 
-use std::mem::ManuallyDrop;
-use std::sync::atomic::Ordering;
-
 use libc::epoll_event;
+use std::mem::ManuallyDrop;
 use weft_protocol::interrupt_flag::Sleep;
 
 use super::edges::{News, news, waits_for_bytes};
@@ -205,7 +203,7 @@ pub fn hand_back(instance: &Instance, inner: &mut Inner) {
                 let own = guard.local().own_event.descriptor();
                 let _ = sys::epoll_ctl(instance.registry(), libc::EPOLL_CTL_DEL, own, &mut event);
                 (registration.linked, registration.cold) = (false, false);
-                inner.tagged.fetch_sub(1, Ordering::SeqCst);
+                inner.tagged.remove();
                 super::count_other(instance, registration);
                 inner.remove(at);
                 // The kernel is asked about it in the next wait.

@@ -25,8 +25,8 @@ pub use others::{
     mark_watched, may_be_shared, put_in_again, release, take_out,
 };
 pub use parked::leave;
-pub use passing::{forget_number, is_kernels, let_pass};
-pub use waiting::{holds_events, wait, wait_alone, wait_in_kernel};
+pub use passing::{forget_number, is_kernels, let_pass, way as way_of_control};
+pub use waiting::{holds_events, wait, wait_alone, wait_in_kernel, way as way_of_wait};
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -179,7 +179,7 @@ fn unwatch_event(instance: &Instance, inner: &Inner, index: u32, guard: &Guard, 
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut tagged(guard.place, 0));
     }
     if had_tag && (more || own.is_some()) {
-        inner.tagged.fetch_sub(1, Ordering::SeqCst);
+        inner.tagged.remove();
     }
 }
 
@@ -219,7 +219,7 @@ fn link(inner: &mut Inner, registration: &mut Registration, guard: &Guard, which
     segment.side(role).sorts.store(true, Ordering::Release);
     inner.push(link_of(guard.place, which), pointers.written_word(), pointers.arrivals());
     if !registration.parked {
-        inner.tagged.fetch_add(1, Ordering::SeqCst);
+        inner.tagged.add();
     }
     (registration.linked, registration.parked, registration.cold) = (true, false, false);
     (registration.asks_room, registration.listens, registration.anew) = (false, false, true);

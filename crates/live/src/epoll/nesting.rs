@@ -141,7 +141,7 @@ fn add_relay(it: &Instance, index: usize) -> bool {
     let Some((relay, shown)) = make_relay(it.descriptor()) else { return false };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *it.inner.get() };
-    inner.tagged.fetch_add(1, Ordering::SeqCst);
+    inner.tagged.add();
     for place in table::used() {
         for (which, registration) in registrations(place).enumerate() {
             // SAFETY: the control lock is held, and the instance's.
@@ -483,7 +483,7 @@ fn remove_relay(it: &Instance) {
     if taken == Some(Ok(())) {
         it.end_relay();
         // SAFETY: the lock is held.
-        unsafe { &*it.inner.get() }.tagged.fetch_sub(1, Ordering::SeqCst);
+        unsafe { &*it.inner.get() }.tagged.remove();
     }
 }
 
@@ -506,7 +506,7 @@ fn note(outer: &Instance, fd: c_int, index: usize, event: Option<epoll_event>) -
     let free = || inner.nests.iter().position(|nest| nest.instance == 0);
     let Some(at) = found.or_else(free) else { return false };
     if found.is_none() {
-        inner.tagged.fetch_add(1, Ordering::SeqCst);
+        inner.tagged.add();
         outer.nests.fetch_add(1, Ordering::SeqCst);
     }
     let event = Registered { events: event.events, data: event.u64 };
@@ -519,7 +519,7 @@ fn forget_nest(outer: &Instance, at: usize) {
     // SAFETY: by the contract of this function.
     let inner = unsafe { &mut *outer.inner.get() };
     inner.nests[at] = Nest::default();
-    inner.tagged.fetch_sub(1, Ordering::SeqCst);
+    inner.tagged.remove();
     outer.nests.fetch_sub(1, Ordering::SeqCst);
 }
 

@@ -1,7 +1,7 @@
 //! What an instance has beside the connections that it follows, which the kernel alone reports. While
 //! there is nothing of it, a busy instance need not ask the kernel.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use libc::{c_int, epoll_event};
 
@@ -12,9 +12,19 @@ use crate::report::stats::Reason;
 use crate::sys;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration};
 
+/// Whether another process may have an instance of this one's, too.
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// Whether an instance may have got what this process does not know of.
+#[inline(always)]
+pub fn are_any_shared() -> bool {
+    SHARED.load(Ordering::SeqCst)
+}
+
 /// From now on other processes may put descriptors into the instances that the kernel then reports.
 pub fn may_be_shared() {
     for instance in instance::all() {
+        SHARED.store(true, Ordering::SeqCst);
         instance.others.fetch_add(1, Ordering::SeqCst);
         instance.shared.store(true, Ordering::SeqCst);
     }

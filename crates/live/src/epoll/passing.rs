@@ -5,13 +5,20 @@
 //! and how many such there are. So a number has one note, changed by whoever has marked its word, and without
 //! a lock of more than one number. What a note does not hold, several instances at a time, is kept with the
 //! connection from then on.
+//!
+//! Once a connection is the kernel's for good, the word of its number names the instance that is noted, too, and
+//! whether it is in that one at the moment ([`Word::told`]). While no instance of the process has a datum of the
+//! library's, an `epoll_ctl` needs no more than the words of the two numbers. The instance goes on counting the
+//! number while it is out: it may count too many, never too few.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libc::{c_int, epoll_event};
 
 use super::instance::{Instance, instance};
+use super::links::are_any_tagged;
 use super::{CONTROL, others, registrations, waiting};
+use crate::hooks::direct::Way;
 use crate::sys;
 use crate::table::numbers::{DESCRIPTORS, change, replace, word};
 use crate::table::word::Word;
@@ -42,20 +49,74 @@ fn note(fd: c_int) -> Option<&'static Note> {
     NOTES.get(fd as u32 as usize)
 }
 
-/// Whether an `epoll_ctl` is the kernel's alone, since the connection is the kernel's for good. It is noted as
-/// if it were done: it is so after nearly all calls that fail, too, and no more than a count depends on it.
+/// The way of an `epoll_ctl`: it is the kernel's alone if the connection is the kernel's for good, the instance
+/// told of it, and nothing of concern in any.
 #[inline(always)]
-pub fn is_kernels(epoll: c_int, operation: c_int, fd: c_int) -> bool {
-    if !table::is_plain(fd) {
+pub fn way(epoll: c_int, operation: c_int, fd: c_int) -> Way<c_int> {
+    if !are_any_tagged() && is_noted_in_words(epoll, operation, fd) {
+        Way::Next
+    } else {
+        Way::Apart
+    }
+}
+
+/// Whether all there is to be noted of an `epoll_ctl` is what the words of the two numbers say. It is noted as if
+/// the call were done: it is so after nearly all calls that fail, too, and no more than a count depends on it.
+#[inline(always)]
+fn is_noted_in_words(epoll: c_int, operation: c_int, fd: c_int) -> bool {
+    let (Some(cell), Some(outer)) = (word(fd), word(epoll)) else { return false };
+    let now = Word::from_bits(cell.load(Ordering::Relaxed));
+    if !now.is_told_of_in(Word::from_bits(outer.load(Ordering::Relaxed))) {
         return false;
     }
-    let Entry::Epoll(index) = table::entry(epoll) else { return false };
-    let (Some(instance), Some(note)) = (instance(index), note(fd)) else { return false };
-    let (own, noted) = (index as u32 + 1, note.instance.load(Ordering::Relaxed));
+    let next = match operation {
+        libc::EPOLL_CTL_ADD => now.put_in(true),
+        libc::EPOLL_CTL_DEL => now.put_in(false),
+        _ => now,
+    };
+    next == now || replace(cell, now.bits(), next.bits()).is_ok()
+}
+
+/// Whether an `epoll_ctl` is the kernel's alone, since the connection is the kernel's for good, where [`way`]
+/// has not said so. It is noted as there.
+#[inline(always)]
+pub fn is_kernels(epoll: c_int, operation: c_int, fd: c_int) -> bool {
+    table::is_plain(fd) && is_kernels_apart(epoll, operation, fd)
+}
+
+/// Whether it is, of a connection that is the kernel's for good.
+#[inline(never)]
+fn is_kernels_apart(epoll: c_int, operation: c_int, fd: c_int) -> bool {
+    let (Some(cell), Entry::Epoll(index)) = (word(fd), table::entry(epoll)) else { return false };
+    let (Some(to), Some(note)) = (instance(index), note(fd)) else { return false };
+    if is_noted_in_words(epoll, operation, fd) {
+        look_aside_after(to, operation);
+        return true;
+    }
+    let now = Word::from_bits(cell.load(Ordering::Relaxed));
+    let Some(held) = now.controlled().filter(|_| now.is_plain()) else { return false };
+    if replace(cell, now.bits(), held.bits()).is_err() {
+        return false;
+    }
+    let own = index as u32 + 1;
+    let mut noted = note.instance.load(Ordering::Relaxed);
+    if let Some((other, false)) = now.told()
+        && other != index
+        && noted == other as u32 + 1
+    {
+        // It was taken out of the one that still counts it.
+        note.instance.store(NOWHERE, Ordering::Relaxed);
+        if let Some(other) = instance(other) {
+            count(&other.uncarried, -1);
+        }
+        noted = NOWHERE;
+    }
     let is_here = noted == own || noted == NOWHERE;
     if is_here {
-        change_note(instance, note, [own, noted], operation);
+        change_note(to, note, [own, noted], operation);
     }
+    let is_told = is_here && note.instance.load(Ordering::Relaxed) == own;
+    end_mark(fd, cell, held, is_told.then_some((index, true)));
     is_here
 }
 
@@ -91,9 +152,7 @@ pub fn control(
             change_note(instance, note, [own, noted], operation);
         }
     }
-    if replace(cell, held.bits(), now.bits()).is_err() {
-        release(fd, cell, held);
-    }
+    end_mark(fd, cell, held, None);
     is_here.then_some(result)
 }
 
@@ -113,7 +172,13 @@ fn change_note(instance: &Instance, note: &Note, [own, noted]: [u32; 2], operati
         }
         _ => {}
     }
-    if instance.has_tagged() {
+    look_aside_after(instance, operation);
+}
+
+/// Lets the next wait ask the kernel, if what was put in or changed may have an event.
+#[inline(always)]
+fn look_aside_after(instance: &Instance, operation: c_int) {
+    if operation != libc::EPOLL_CTL_DEL && instance.has_tagged() {
         waiting::look_aside_next(instance);
     }
 }
@@ -130,12 +195,21 @@ fn count(count: &AtomicU32, change: i32) {
     }
 }
 
-/// Ends the mark of a number by which others have come or gone meanwhile, or that is no more.
+/// Ends the mark of a number, of which this instance is told from now on if it is the kernel's for good.
+#[inline(always)]
+fn end_mark(fd: c_int, cell: &AtomicU64, held: Word, told: Option<(usize, bool)>) {
+    if replace(cell, held.bits(), held.released().told_of(told).bits()).is_err() {
+        release(fd, cell, held);
+    }
+}
+
+/// Ends the mark of a number by which others have come or gone meanwhile, or that is no more. Which instance is
+/// told of it is found out anew.
 #[cold]
 #[inline(never)]
 fn release(fd: c_int, cell: &AtomicU64, held: Word) {
     let is_meant = |now: Word| now.is_same(held) && now.is_controlled();
-    if !is_meant(change(cell, |now| is_meant(now).then(|| now.released()))) {
+    if !is_meant(change(cell, |now| is_meant(now).then(|| now.released().told_of(None)))) {
         // It was closed, and whoever did that may have found nothing yet.
         forget_number(fd, false);
     }
@@ -159,7 +233,13 @@ pub fn gather(guard: &Guard, fd: c_int) {
         }
     };
     let noted = note.instance.swap(KEPT, Ordering::SeqCst);
-    if let Some(index) = noted.checked_sub(1).filter(|_| noted != KEPT) {
+    let index = noted.checked_sub(1).filter(|_| noted != KEPT);
+    if let (Some(index), Some((_, false))) = (index, held.told()) {
+        // It was taken out.
+        if let Some(instance) = instance(index as usize) {
+            others::discount(&instance.uncarried);
+        }
+    } else if let Some(index) = index {
         let registration = Registration {
             instance: index + 1,
             fd,
@@ -177,9 +257,7 @@ pub fn gather(guard: &Guard, fd: c_int) {
         }
         guard.local().watched.store(true, Ordering::Relaxed);
     }
-    if replace(cell, held.bits(), held.released().bits()).is_err() {
-        release(fd, cell, held);
-    }
+    end_mark(fd, cell, held, None);
 }
 
 /// Notes what was kept with a connection, once it is the kernel's for good: from now on calls by this number
@@ -233,13 +311,151 @@ pub fn forget_number(fd: c_int, goes_on: bool) {
 /// Whether a number is noted to be in an instance.
 pub fn is_noted(fd: c_int) -> bool {
     let noted = note(fd).map_or(NOWHERE, |it| it.instance.load(Ordering::SeqCst));
-    !matches!(noted, NOWHERE | KEPT)
+    let told = word(fd).and_then(|cell| Word::from_bits(cell.load(Ordering::SeqCst)).told());
+    !matches!(noted, NOWHERE | KEPT) && !matches!(told, Some((_, false)))
 }
 
 /// Forgets an instance that nobody can reach any more.
 pub fn forget_instance(index: usize) {
-    let order = Ordering::SeqCst;
-    for note in &NOTES[..table::reached()] {
-        let _ = note.instance.compare_exchange(index as u32 + 1, NOWHERE, order, order);
+    let (own, order) = (index as u32 + 1, Ordering::SeqCst);
+    for (fd, note) in NOTES[..table::reached()].iter().enumerate() {
+        if note.instance.load(order) != own {
+            continue;
+        }
+        // Another instance may get its place.
+        if let Some(cell) = word(fd as c_int) {
+            let is_told = |now: Word| now.told().is_some_and(|(told, _)| told == index);
+            change(cell, |now| is_told(now).then(|| now.told_of(None)));
+        }
+        let _ = note.instance.compare_exchange(own, NOWHERE, order, order);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_protocol::break_even::BreakEven;
+
+    use super::*;
+
+    const ADD: c_int = libc::EPOLL_CTL_ADD;
+    const DEL: c_int = libc::EPOLL_CTL_DEL;
+    const MOD: c_int = libc::EPOLL_CTL_MOD;
+
+    /// An instance, by its number and as it is.
+    fn tracked() -> (c_int, &'static Instance) {
+        // SAFETY: takes no memory.
+        let epoll = unsafe { libc::epoll_create1(0) };
+        super::super::track(epoll);
+        let Entry::Epoll(index) = table::entry(epoll) else { panic!("it is not followed") };
+        (epoll, instance(index).unwrap())
+    }
+
+    fn uncarried(instance: &Instance) -> u32 {
+        instance.uncarried.load(Ordering::SeqCst)
+    }
+
+    /// Lets a number, which nobody else uses, stand for a connection that is the kernel's.
+    fn stands_for_plain(fd: c_int) -> &'static AtomicU64 {
+        let cell = word(fd).unwrap();
+        table::reach(fd);
+        cell.store(Word::unplaced(1, BreakEven::from_word(0), 1).plain().bits(), Ordering::SeqCst);
+        cell
+    }
+
+    fn told(cell: &AtomicU64) -> Option<(usize, bool)> {
+        Word::from_bits(cell.load(Ordering::SeqCst)).told()
+    }
+
+    fn index_of(epoll: c_int) -> usize {
+        let Entry::Epoll(index) = table::entry(epoll) else { panic!("it is not followed") };
+        index
+    }
+
+    #[test]
+    fn an_instance_that_is_told_of_a_number_is_told_no_more_by_a_count() {
+        let ((epoll, here), fd) = (tracked(), 60_001);
+        let cell = stands_for_plain(fd);
+        assert!(!is_noted_in_words(epoll, ADD, fd), "it is not told of it yet");
+        assert!(is_kernels(epoll, ADD, fd) && is_noted(fd) && uncarried(here) == 1);
+        for _ in 0..3 {
+            assert!(is_noted_in_words(epoll, MOD, fd) && is_noted(fd));
+            assert!(is_noted_in_words(epoll, DEL, fd) && !is_noted(fd));
+            assert_eq!(told(cell), Some((index_of(epoll), false)));
+            assert!(is_noted_in_words(epoll, ADD, fd) && is_noted(fd));
+            assert_eq!((told(cell), uncarried(here)), (Some((index_of(epoll), true)), 1));
+        }
+        forget_number(fd, false);
+        assert_eq!(uncarried(here), 0, "the number is no more");
+        cell.store(0, Ordering::SeqCst);
+        super::super::forget(index_of(epoll), epoll);
+    }
+
+    #[test]
+    fn a_number_that_was_taken_out_of_one_instance_is_the_next_ones() {
+        let ((one, first), (two, second), fd) = (tracked(), tracked(), 60_002);
+        let cell = stands_for_plain(fd);
+        assert!(is_kernels(one, ADD, fd) && is_noted_in_words(one, DEL, fd));
+        assert!(!is_noted_in_words(two, ADD, fd) && is_kernels(two, ADD, fd));
+        assert_eq!((uncarried(first), uncarried(second)), (0, 1));
+        assert_eq!(told(cell), Some((index_of(two), true)));
+        assert!(!is_kernels(one, ADD, fd), "it is in two");
+        assert_eq!((uncarried(first), uncarried(second)), (0, 1));
+        // Its place may be another instance's next.
+        super::super::forget(index_of(two), two);
+        assert_eq!((told(cell), is_noted(fd)), (None, false));
+        assert!(is_kernels(one, ADD, fd) && uncarried(first) == 1);
+        forget_number(fd, false);
+        cell.store(0, Ordering::SeqCst);
+        super::super::forget(index_of(one), one);
+    }
+
+    #[test]
+    fn the_next_wait_looks_aside_where_a_connection_is_carried_beside() {
+        let ((epoll, here), fd) = (tracked(), 60_003);
+        let cell = stands_for_plain(fd);
+        assert!(is_kernels(epoll, ADD, fd));
+        // SAFETY: nobody else uses the instance.
+        let inner = || unsafe { &mut *here.inner.get() };
+        inner().tagged.add();
+        for (operation, looks) in [(MOD, true), (DEL, false), (ADD, true)] {
+            inner().looked_aside = 7;
+            assert!(matches!(way(epoll, operation, fd), Way::Apart));
+            assert!(is_kernels(epoll, operation, fd));
+            assert_eq!(inner().looked_aside == 0, looks, "{operation}");
+        }
+        inner().tagged.remove();
+        forget_number(fd, false);
+        cell.store(0, Ordering::SeqCst);
+        super::super::forget(index_of(epoll), epoll);
+    }
+
+    #[test]
+    fn two_threads_that_tell_instances_of_one_number_leave_the_counts_right() {
+        let ((one, first), (two, second), fd) = (tracked(), tracked(), 60_004);
+        let cell = stands_for_plain(fd);
+        let tell = |seed: u32| {
+            let mut now = seed;
+            for _ in 0..200_000 {
+                now = now.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let epoll = if now >> 30 & 1 == 0 { one } else { two };
+                let operation = [ADD, DEL, MOD][(now >> 24) as usize % 3];
+                let _ = is_kernels(epoll, operation, fd);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| tell(1));
+            scope.spawn(|| tell(2));
+        });
+        let noted = note(fd).unwrap().instance.load(Ordering::SeqCst);
+        let counts = (uncarried(first), uncarried(second));
+        let here = |epoll| u32::from(noted == index_of(epoll) as u32 + 1);
+        assert_eq!(counts, (here(one), here(two)));
+        if let Some((index, _)) = told(cell) {
+            assert_eq!(noted, index as u32 + 1);
+        }
+        forget_number(fd, false);
+        assert_eq!((uncarried(first), uncarried(second)), (0, 0));
+        cell.store(0, Ordering::SeqCst);
+        [one, two].into_iter().for_each(|it| super::super::forget(index_of(it), it));
     }
 }

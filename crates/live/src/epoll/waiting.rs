@@ -2,15 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use libc::{c_int, epoll_event, sigset_t};
+use libc::{c_int, c_long, epoll_event, sigset_t};
 
 use weft_protocol::interrupt_flag::Sleep;
 
 use super::asking::{self, Carried, from_kernel};
 use super::instance::{Instance, Stay, instance};
+use super::links::are_any_tagged;
 use super::looking::{WHOLE_LOOK, any_ready, hand_back, look, resolve, wanted};
 use super::nesting::{self, Below};
-use super::{CONTROL, link_place};
+use super::{CONTROL, link_place, others};
+use crate::hooks::direct::{self, Way};
 use crate::memory::idle;
 use crate::ready;
 use crate::report::stats;
@@ -52,6 +54,40 @@ pub fn wait(
 fn has_tagged(epoll: c_int) -> bool {
     let Entry::Epoll(index) = table::entry(epoll) else { return false };
     instance(index).is_some_and(Instance::has_tagged)
+}
+
+/// The way of a wait by a system call, if nothing is of concern in any instance, and one thread waits, which is
+/// also the one that would put something in, by a handler.
+#[inline(always)]
+pub fn way(
+    epoll: c_int,
+    first: *mut epoll_event,
+    number: c_long,
+    arguments: [usize; 6],
+) -> Way<c_int> {
+    if are_any_tagged() || others::are_any_shared() {
+        return Way::Apart;
+    }
+    let Some(result) = direct::enter(number, arguments) else { return Way::Apart };
+    if result < 0 {
+        return Way::Done(direct::refused(result));
+    }
+    if result > 0 && are_any_tagged() {
+        return Way::Done(told_beside_handler(epoll, first, result as c_int));
+    }
+    Way::Done(result as c_int)
+}
+
+/// What such a wait returns that has brought so many events, after a handler has joined a connection.
+#[cold]
+#[inline(never)]
+fn told_beside_handler(epoll: c_int, first: *mut epoll_event, count: c_int) -> c_int {
+    let Entry::Epoll(index) = table::entry(epoll) else { return count };
+    match instance(index).filter(|it| it.has_tagged()) {
+        // SAFETY: the kernel has just put so many there.
+        Some(instance) => unsafe { joined_by_handler(instance, first, count) },
+        None => count,
+    }
 }
 
 /// A wait in an instance that is the kernel's alone, by `kernel`, the program's call: nothing in it has a datum

@@ -33,7 +33,7 @@ static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 static ANOTHER: AtomicU8 = AtomicU8::new(0);
 
 /// The functions whose calls are made here.
-const FUNCTIONS: [&CStr; 10] = [
+const FUNCTIONS: [&CStr; 12] = [
     c"read",
     c"write",
     c"readv",
@@ -44,6 +44,8 @@ const FUNCTIONS: [&CStr; 10] = [
     c"sendto",
     c"recvmsg",
     c"sendmsg",
+    c"epoll_wait",
+    c"epoll_pwait",
 ];
 
 /// Whether the C library's function would be the bare system call.
@@ -90,7 +92,7 @@ pub fn pass_counted<const COUNT: usize>(
     let now = Word::from_bits(word.load(Ordering::Relaxed));
     let entered = now.come_in()?;
     sys::replace_alone(word, now.bits(), entered.bits()).ok()?;
-    // SAFETY: as in `at_once`.
+    // SAFETY: as in `enter`.
     let result = unsafe { sys::enter(number, arguments) };
     if sys::replace_alone(word, entered.bits(), entered.gone_out().bits()).is_err() {
         return Some(come_out_late(word, entered, result));
@@ -117,14 +119,17 @@ pub fn pass_plain<const COUNT: usize>(
     if word(fd).is_some_and(is_plain) { at_once(number, arguments) } else { Way::Apart }
 }
 
-/// A call that is the kernel's.
+/// The same for a call that is the kernel's.
 #[inline(always)]
 fn at_once<const COUNT: usize>(number: c_long, arguments: [usize; COUNT]) -> Way<isize> {
-    if !is_bare() {
-        return Way::Next;
-    }
+    enter(number, arguments).map_or(Way::Next, |result| Way::Done(returned(result)))
+}
+
+/// Makes a call that is the kernel's, if the C library's function does no more; its result.
+#[inline(always)]
+pub fn enter<const COUNT: usize>(number: c_long, arguments: [usize; COUNT]) -> Option<c_long> {
     // SAFETY: the call is the one that the function makes, whose arguments the program says are valid.
-    Way::Done(returned(unsafe { sys::enter(number, arguments) }))
+    is_bare().then(|| unsafe { sys::enter(number, arguments) })
 }
 
 /// What a call returns, by its result.
@@ -137,9 +142,9 @@ fn returned(result: c_long) -> isize {
 /// save registers for it.
 #[cold]
 #[inline(never)]
-fn refused(result: c_long) -> isize {
+pub fn refused<T: From<i8>>(result: c_long) -> T {
     sys::set_errno(-result as sys::Errno);
-    std::hint::black_box(-1)
+    std::hint::black_box(T::from(-1))
 }
 
 /// Looks once what stands behind the interposed functions.

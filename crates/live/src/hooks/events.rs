@@ -5,6 +5,7 @@ use libc::{
 };
 
 use crate::epoll;
+use crate::hooks::direct::{Way, int};
 use crate::hooks::real::interpose;
 use crate::joining::attach;
 use crate::leaving::departure;
@@ -266,7 +267,8 @@ fn control_apart(
 interpose! {
     fn epoll_ctl(
         epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event,
-    ) -> c_int = |next| {
+    ) -> c_int
+    = epoll::way_of_control(epoll, operation, fd), else |next| {
         if epoll::is_kernels(epoll, operation, fd) {
             return next(epoll, operation, fd, event);
         }
@@ -325,10 +327,32 @@ unsafe fn wait(
     Some(answer(found.map(|found| found as c_int)))
 }
 
+/// The call by which the C library waits without a mask.
+#[cfg(target_arch = "x86_64")]
+const WAIT: c_long = libc::SYS_epoll_wait;
+#[cfg(not(target_arch = "x86_64"))]
+const WAIT: c_long = libc::SYS_epoll_pwait;
+
+/// The way of a wait with these arguments.
+#[inline(always)]
+fn way_of_wait(
+    number: c_long,
+    epoll: c_int,
+    first: *mut epoll_event,
+    (count, timeout): (c_int, c_int),
+    mask: *const sigset_t,
+) -> Way<c_int> {
+    /// Signals are as many bits as these bytes have to the kernel.
+    const SIGNALS: usize = 8;
+    let arguments = [int(epoll), first as usize, int(count), int(timeout), mask as usize, SIGNALS];
+    epoll::way_of_wait(epoll, first, number, arguments)
+}
+
 interpose! {
     fn epoll_wait(
         epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int,
-    ) -> c_int = |next| {
+    ) -> c_int
+    = way_of_wait(WAIT, epoll, first, (count, timeout), std::ptr::null()), else |next| {
         let kernel = move || next(epoll, first, count, timeout);
         // SAFETY: the program says that there is room for so many events.
         if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {
@@ -342,7 +366,8 @@ interpose! {
 interpose! {
     fn epoll_pwait(
         epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t,
-    ) -> c_int = |next| {
+    ) -> c_int
+    = way_of_wait(libc::SYS_epoll_pwait, epoll, first, (count, timeout), mask), else |next| {
         let kernel = move || next(epoll, first, count, timeout, mask);
         // SAFETY: as for `epoll_wait`.
         if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {

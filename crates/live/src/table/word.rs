@@ -35,6 +35,12 @@ const DOUBLINGS: u64 = (1 << 4) - 1;
 /// How many more calls pass by.
 const QUIET: u64 = 1 << 16;
 const MOST_QUIET: u64 = (1 << 10) - 1;
+/// In their place, once a connection is the kernel's for good: the `epoll` instance that is told of it by the
+/// number, plus one, or zero.
+const TOLD: u64 = QUIET;
+const MOST_TOLD: u64 = (1 << 9) - 1;
+/// Whether the number is in that instance.
+const IN: u64 = TOLD * (MOST_TOLD + 1);
 /// How many of them are in the kernel now.
 const INSIDE: u64 = 1 << 26;
 const MOST_INSIDE: u64 = (1 << 8) - 1;
@@ -169,7 +175,48 @@ impl Word {
 
     /// The same for a connection that is the kernel's for good.
     pub const fn plain(self) -> Self {
-        Self(self.0 | PLAIN)
+        if self.0 & PLAIN != 0 { self } else { Self((self.0 & !(MOST_QUIET * QUIET)) | PLAIN) }
+    }
+
+    /// The same for one of which an `epoll` instance is told by the number, and whether it is in that. Of one
+    /// that is not the kernel's for good nothing is kept here.
+    pub const fn told_of(self, instance: Option<(usize, bool)>) -> Self {
+        if !self.is_plain() {
+            return self;
+        }
+        let told = match instance {
+            Some((index, is_in)) if index < MOST_TOLD as usize => {
+                ((index as u64 + 1) * TOLD) | if is_in { IN } else { 0 }
+            }
+            _ => 0,
+        };
+        Self((self.0 & !(MOST_QUIET * QUIET)) | told)
+    }
+
+    /// The `epoll` instance that is told of it, and whether it is in that.
+    pub const fn told(self) -> Option<(usize, bool)> {
+        let told = (self.0 / TOLD) & MOST_TOLD;
+        if self.is_plain() && told != 0 {
+            Some((told as usize - 1, self.0 & IN != 0))
+        } else {
+            None
+        }
+    }
+
+    /// Whether it is a connection that is the kernel's for good, of which this instance is told and no thread
+    /// tells one just now.
+    #[inline]
+    pub const fn is_told_of_in(self, epoll: Self) -> bool {
+        let index = epoll.0 & INDEX;
+        epoll.0 & WHAT == EPOLL
+            && self.0 & (WHAT | PLAIN | CONTROLLED | (MOST_TOLD * TOLD))
+                == CONNECTION | PLAIN | ((index + 1) * TOLD)
+    }
+
+    /// The same of such a one that is put into the instance, or taken out.
+    #[inline]
+    pub const fn put_in(self, is_in: bool) -> Self {
+        Self(if is_in { self.0 | IN } else { self.0 & !IN })
     }
 
     /// Whether a wait for it is the kernel's: it is no `epoll` instance that is followed, and no connection
@@ -221,8 +268,12 @@ impl Word {
         Self(self.0 & !CONTROLLED)
     }
 
-    /// The same with another number of calls that pass by, or as many as can be counted.
+    /// The same with another number of calls that pass by, or as many as can be counted. Of one that is the
+    /// kernel's for good all do.
     pub const fn hushed(self, quiet: u32) -> Self {
+        if self.is_plain() {
+            return self;
+        }
         let most = MOST_QUIET as u32;
         let quiet = if quiet < most { quiet } else { most };
         Self((self.0 & !(MOST_QUIET * QUIET)) | (quiet as u64 * QUIET))
@@ -230,7 +281,7 @@ impl Word {
 
     /// How many more calls pass by.
     pub const fn quiet(self) -> u32 {
-        ((self.0 / QUIET) & MOST_QUIET) as u32
+        if self.is_plain() { 0 } else { ((self.0 / QUIET) & MOST_QUIET) as u32 }
     }
 
     /// How many of those that pass by are in the kernel now.
@@ -240,8 +291,9 @@ impl Word {
 
     /// The same with nobody inside: in the child of a fork, where all other threads are gone.
     pub const fn deserted(self) -> Self {
-        let controlled = if self.is_controlled() { CONTROLLED } else { 0 };
-        Self(self.0 & !((MOST_INSIDE * INSIDE) | controlled))
+        let alone = Self(self.0 & !(MOST_INSIDE * INSIDE));
+        // A thread that was telling an instance of it had not said all.
+        if self.is_controlled() { alone.released().told_of(None) } else { alone }
     }
 
     /// Counts a call in that passes by; `None` if it must not.
@@ -323,6 +375,36 @@ mod tests {
         assert_eq!((word.come_in(), word.entry()), (None, Entry::Connection(5)));
         assert!(word.is_at(5) && !word.is_at(4) && !Word::of(Entry::Epoll(5)).is_at(5));
         assert_eq!(word.hushed(u32::MAX).quiet(), 1023);
+    }
+
+    #[test]
+    fn one_that_is_the_kernels_says_in_which_instance_it_is() {
+        let plain = connection(5, 1).come_in().unwrap().plain();
+        assert_eq!((plain.told(), plain.quiet()), (None, 0));
+        for index in [0, 1, 255] {
+            let epoll = Word::of(Entry::Epoll(index));
+            assert!(!plain.is_told_of_in(epoll));
+            let told = plain.told_of(Some((index, true)));
+            assert_eq!((told.told(), told.entry()), (Some((index, true)), Entry::Connection(5)));
+            assert!(told.is_told_of_in(epoll) && told.put_in(false).is_told_of_in(epoll));
+            assert!(!told.is_told_of_in(Word::of(Entry::Epoll(index + 1))));
+            assert!(!told.is_told_of_in(Word::UNKNOWN) && !told.is_told_of_in(plain));
+            assert_eq!(told.put_in(false).told(), Some((index, false)));
+            assert_eq!(told.put_in(false).put_in(true), told);
+            // Nothing else changes what it says, and it changes nothing else.
+            assert_eq!((told.plain(), told.hushed(0), told.hushed(9)), (told, told, told));
+            assert_eq!((told.quiet(), told.inside(), told.is_promising()), (0, 1, false));
+            assert_eq!(told.gone_out().told(), Some((index, true)));
+            let held = told.controlled().unwrap();
+            assert!(!held.is_told_of_in(epoll), "a thread tells an instance of it");
+            assert_eq!((held.told(), held.released()), (Some((index, true)), told));
+            assert_eq!(held.deserted().told(), None, "it had not said all");
+            assert_eq!(told.deserted().told(), Some((index, true)));
+            assert_eq!(told.told_of(None), plain);
+        }
+        let promising = connection(5, 1);
+        assert_eq!(promising.told_of(Some((3, true))), promising);
+        assert!(promising.hushed(1023).told().is_none());
     }
 
     #[test]
