@@ -110,11 +110,14 @@ bench: ## packets per CPU-second and instructions per packet, one JSON object a 
 bench-run: $(VENV)/.wheel ## what `weft run` costs besides the simulation, one JSON object a case
 	@$(BIN)/python bench/cost.py
 
+# Instructions are counted of what is shipped, whatever the environment says of how Cargo is to build.
+AS_SHIPPED := --config profile.release.codegen-units=1 --config 'profile.release.lto="thin"'
+
 # SHORT=1 runs what a change must pass, in a few minutes; without it the ten minutes are used.
 SUITES := $(if $(SHORT),--short --seconds 180,--seconds 360)
 
 test-live: ## real programs over the live library; those that are not installed are skipped
-	@cargo build --quiet --release --locked --package weft-live
+	@cargo build --quiet --release $(AS_SHIPPED) --locked --package weft-live
 	$(PYTHON) tests/live/departing.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/calls.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/families.py --library target/release/libweft_live.so --seed 80000
@@ -170,7 +173,7 @@ bench-mpi: $(PROVIDER) ## Open MPI's own transports against the provider, in tur
 	@$(PYTHON) tests/mpi/programs.py --provider $(PROVIDER) --bench
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
-	@cargo build --quiet --release --locked --package weft-live --lib
+	@cargo build --quiet --release $(AS_SHIPPED) --locked --package weft-live --lib
 	@$(PYTHON) tests/live/instructions.py --library target/release/libweft_live.so
 	@$(PYTHON) tests/live/exchange.py --library target/release/libweft_live.so
 	@$(PYTHON) tests/live/programs.py --library target/release/libweft_live.so --bench

@@ -75,6 +75,34 @@ fn leave_to_kernel(fd: c_int) {
     }
 }
 
+/// Whether an entry waits for the end alone.
+#[inline(always)]
+const fn only_end(entry: &pollfd) -> bool {
+    entry.events & (libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP) == libc::POLLRDHUP
+}
+
+/// Whether the wait for an entry is the kernel's.
+#[inline(always)]
+fn is_kernels(entry: &pollfd) -> bool {
+    table::is_awaited_in_kernel(entry.fd) && !only_end(entry)
+}
+
+/// The way of a `poll`, which is the kernel's if the wait for each entry is. Many are gone through apart.
+///
+/// # Safety
+///
+/// There are `count` entries.
+#[inline(always)]
+unsafe fn way_of_poll(first: *const pollfd, count: nfds_t) -> Way<c_int> {
+    const FEW: nfds_t = 16;
+    if count > FEW || !pointers::are_known(first, count as usize) {
+        return Way::Apart;
+    }
+    // SAFETY: by the contract of this function; there is memory.
+    let entries = unsafe { std::slice::from_raw_parts(first, count as usize) };
+    if entries.iter().all(is_kernels) { Way::Next } else { Way::Apart }
+}
+
 /// The entries of a `poll` that waits, or only looks, if one is of a carried connection.
 ///
 /// # Safety
@@ -86,10 +114,7 @@ unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t, waits: bool) -> Option<
     }
     // SAFETY: by the contract of this function.
     let entries = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
-    let only_end = |entry: &pollfd| {
-        entry.events & (libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP) == libc::POLLRDHUP
-    };
-    if entries.iter().all(|entry| table::is_awaited_in_kernel(entry.fd) && !only_end(entry)) {
+    if entries.iter().all(is_kernels) {
         return None;
     }
     let mut is_any_watched = false;
@@ -103,7 +128,9 @@ unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t, waits: bool) -> Option<
 }
 
 interpose! {
-    fn poll(first: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int = |next| {
+    fn poll(first: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int
+    // SAFETY: the program says that there are so many entries.
+    = unsafe { way_of_poll(first, count) }, else |next| {
         // SAFETY: the program says that there are so many entries.
         match unsafe { entries(first, count, timeout != 0) } {
             Some(entries) => answer(ready::poll(entries, milliseconds(timeout), std::ptr::null())),
@@ -129,7 +156,9 @@ interpose! {
 interpose! {
     fn ppoll(
         first: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
-    ) -> c_int = |next| {
+    ) -> c_int
+    // SAFETY: as for `poll`.
+    = unsafe { way_of_poll(first, count) }, else |next| {
         // SAFETY: the program says that there are so many entries and that the time is valid.
         let span = unsafe { span(timeout) };
         // SAFETY: as above.

@@ -37,6 +37,22 @@ pub fn are_there<T>(first: *const T, count: usize) -> bool {
     is_page_there(first) && (page_of(first) == page_of(last) || is_page_there(last))
 }
 
+/// Whether so many are known to lie there, without a look.
+#[inline(always)]
+pub fn are_known<T>(first: *const T, count: usize) -> bool {
+    let Some(length) = count.checked_mul(size_of::<T>()).filter(|length| *length > 0) else {
+        return false;
+    };
+    let Some(last) = first.addr().checked_add(length - 1) else { return false };
+    is_page_seen(page_of(first.addr())) && is_page_seen(page_of(last))
+}
+
+/// Whether a page was seen. The first, whose number stands for none, never is.
+#[inline(always)]
+fn is_page_seen(page: usize) -> bool {
+    page != 0 && SEEN[page / PAGE % REMEMBERED].load(Ordering::Relaxed) == page
+}
+
 const fn page_of(place: usize) -> usize {
     place & !(PAGE - 1)
 }
@@ -44,8 +60,8 @@ const fn page_of(place: usize) -> usize {
 #[inline]
 fn is_page_there(place: usize) -> bool {
     let page = page_of(place);
-    // Nothing lies in the first page, where null pointers point; its number stands for none.
-    page != 0 && (SEEN[page / PAGE % REMEMBERED].load(Ordering::Relaxed) == page || look(place))
+    // Nothing lies in the first page, where null pointers point.
+    is_page_seen(page) || page != 0 && look(place)
 }
 
 #[cold]
