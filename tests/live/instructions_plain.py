@@ -100,7 +100,7 @@ static struct { char *name; void (*round)(void); int events; } all[] = {
     {"send", by_send}, {"write", by_write}, {"vector", by_vector}, {"message", by_message},
     {"poll", by_poll}, {"select", by_select}, {"epoll", by_epoll, EPOLLIN},
     {"change", by_change, EPOLLIN}, {"turns", by_turns, EPOLLOUT}};
-/* Every call fails as the kernel says, on the connection, which has nothing to read, and on none. */
+/* Every call fails as the kernel says, on the connection, with nothing to read, and on none. */
 static void fail(int at, int why) {
     struct iovec part = {bytes, 8};
     struct msghdr it = {.msg_iov = &part, .msg_iovlen = 1};
@@ -172,7 +172,7 @@ class Case:
     calls: str
     """What it calls for each message."""
     most: int
-    """Instructions that the library may add to these, as it is shipped: some 15 % more than it does.
+    """Instructions that the library, as shipped, may add to these: some 15 % more than it does.
     Built in parts (`codegen-units`) it adds up to three times as many."""
     threads: int = 1
     known: int = AT_ONCE
