@@ -64,3 +64,35 @@ fn a_shared_bus_serves_both_directions_one_after_another() {
     assert_eq!(both("shared"), 80_040);
     assert!(both("independent") < 60_000);
 }
+
+/// Where the set-up of a DMA takes 3 us, a short message is 3 us later in the FIFO and 3 us later in
+/// memory by DMA, and waits for the next turns, as worked out above; by the processor it is not.
+#[test]
+fn the_size_decides_between_dma_and_programmed_io() {
+    let short = |up_to: u64| {
+        let keys =
+            format!("[channel.network.transfer]\ndma.set_up = '3 us'\npio.up_to = '{up_to} B'\n");
+        one_way_ns(&run(&listed(11, &[(11_080, 0, 1)], &keys), 1))
+    };
+    assert_eq!(short(11), 19_200 - 11_080);
+    assert_eq!(short(10), 23_440 + 3_320 - 11_080);
+}
+
+/// A host puts as much of a message into its FIFO as there is room for, and need not wait for a place
+/// for all of it (Maestro 3.2): 7 packets go through FIFOs of 4, at most 4 in a frame.
+#[test]
+fn a_message_longer_than_a_fifo_is_spooled_through_it() {
+    let frames = |fifo: &str| {
+        let text = listed(100, &[(10_000, 0, 1)], "").replace("[run]\n", "[run]\ntrace = true\n");
+        let keys = format!("turns.fifo = '{fifo}'\nturns.phase");
+        let run = run(&text.replace("turns.phase", &keys), 1);
+        assert_eq!(run.observations.delivered, 1);
+        let of_host =
+            run.trace.iter().filter(|entry| entry.kind == "frame" && entry.initiator == Some(0));
+        let packets = of_host.filter_map(|entry| entry.content.split(' ').next()?.parse().ok());
+        packets.collect()
+    };
+    let (small, large): (Vec<u32>, Vec<u32>) = (frames("64 B"), frames("2048 B"));
+    assert_eq!(large, [7]);
+    assert_eq!((small.iter().sum::<u32>(), small.iter().max()), (7, Some(&4)));
+}

@@ -164,3 +164,32 @@ fn programs_use_the_barrier_of_the_channel_or_their_own() {
     let single = "maestro'\npreset = 'single_64";
     assert!(barrier_ns(single, "messages") > 3 * barrier_ns(single, "channel"));
 }
+
+/// Maestro 4.1: "SB does not slow down duplex communication". A pair gets what its two links carry,
+/// 480 bytes in two full frames and two turn-arounds of together 21480 ns, and two pairs twice as much.
+/// The packets of four pairs fill the bus, which moves 16 bytes in 320 ns and is set up for 40 ns for
+/// each message of 128 packets.
+#[test]
+fn four_pairs_get_what_the_bus_carries() {
+    let carried = |pairs: u16| {
+        let flow = |pair: u16| {
+            let (one, other) = (2 * pair, 2 * pair + 1);
+            format!("{{ from = {one}, to = {other} }}, {{ from = {other}, to = {one} }}")
+        };
+        let flows: Vec<String> = (0..pairs).map(flow).collect();
+        let text = format!(
+            "base = 'maestro'\n[channel.network]\npayload = '2041 B'\nadapter.send_buffers = 4\n\
+             [run]\nlength = '10 ms'\nregime.skip = '1 ms'\n[workload.network]\n\
+             source = 'greedy'\npattern.flows = [{}]\n",
+            flows.join(", ")
+        );
+        let seen = run(&text, 1).observations;
+        seen.delivered_measured as f64 * 2_041.0 / 9_000.0
+    };
+    let of_links = 480.0 / 21.48;
+    let of_bus = 2_041.0 / (128.0 * 0.32 + 0.04);
+    let (one, two, four) = (carried(1), carried(2), carried(4));
+    assert!((0.97 * of_links..of_links).contains(&one), "{one} MB/s of {of_links}");
+    assert!((two / one - 2.0).abs() < 0.04, "{two} MB/s");
+    assert!((0.98 * of_bus..1.01 * of_bus).contains(&four), "{four} MB/s of {of_bus}");
+}
