@@ -26,6 +26,11 @@ pub struct TransferSettings {
     /// What the processor of the adapter does for a message; nothing that takes time if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerSettings>,
+    /// How many bytes of messages a host may have in the memory that its system reserved for them
+    /// (Maestro 3.4), until they have left, or are answered where that releases them; others wait
+    /// outside. A longer one is alone there. Without a value there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Bytes>,
     /// Whether the controller of the link works on a message that is not there as a whole, on
     /// both sides (Maestro 4.3).
     #[serde(default)]
@@ -157,6 +162,7 @@ mod tests {
             path: TransferPath::Direct,
             bus: TransferBus::Independent,
             manager: None,
+            reserved: None,
             forwarding: Forwarding::Packets,
             acknowledgment: None,
         };

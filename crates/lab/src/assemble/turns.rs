@@ -35,6 +35,10 @@ pub(super) fn build(
     if transfer.manager.is_some_and(|manager| manager.page == Bytes(0)) {
         return refuse_as(site.name, "transfer.manager.page", "0 B", "at least 1 B");
     }
+    if let Some(reserved) = transfer.reserved.filter(|reserved| *reserved < settings.payload) {
+        let accepted = format!("at least {}, the payload of a message", settings.payload);
+        return refuse_as(site.name, "transfer.reserved", &reserved.to_string(), &accepted);
+    }
     if settings.packet != Bytes(PACKET as u64) {
         let accepted = "16 B where links have turns";
         return refuse_as(site.name, "packet", &settings.packet.to_string(), accepted);

@@ -31,13 +31,14 @@ pub(super) fn in_tree(fifo: u64) -> String {
 }
 
 /// Ways between the memory of a host and its FIFOs.
-const HOSTS: [&str; 4] = [
+const HOSTS: [&str; 5] = [
     "",
     "[channel.network.transfer]\nbus = 'shared'\nmanager.message = '700 ns'\n",
     "[channel.network.transfer]\nbus = 'shared'\npath.memory.rate = '300 Mbit/s'\n\
      manager = { translation = '300 ns', page = '256 B' }\n",
     "[channel.network.transfer]\nbus = 'independent'\npath.memory.rate = '100 Mbit/s'\npio.by = 'host'\n\
      acknowledgment = '11 B'\n",
+    "[channel.network.transfer]\nreserved = '700 B'\n",
 ];
 
 proptest! {

@@ -1,6 +1,8 @@
 //! The way between the memory of a host and its FIFOs, worked out by hand: what its movers share, the
 //! memory of the adapter, and what its processor does for a message. Turns as in [`super::times`].
 
+use weft_fabric::measure::Latency;
+
 use super::{listed, one_way_ns, run};
 
 /// A message of 100 bytes, 7 packets, handed over at 10000 ns.
@@ -95,4 +97,20 @@ fn a_message_longer_than_a_fifo_is_spooled_through_it() {
     let (small, large): (Vec<u32>, Vec<u32>) = (frames("64 B"), frames("2048 B"));
     assert_eq!(large, [7]);
     assert_eq!((small.iter().sum::<u32>(), small.iter().max()), (7, Some(&4)));
+}
+
+/// Three messages of 300 bytes at the same time. Without a limit the third begins when two have been
+/// put into the FIFO, each in 40 + 20 x 320 ns. In 600 bytes of reserved memory there is no room for it
+/// until the first one has left: at 27620 ns, as without others ([`super::times`]).
+#[test]
+fn what_finds_no_room_in_the_reserved_memory_waits() {
+    let waits = |reserved: &str| {
+        let keys = format!("[channel.network.transfer]\n{reserved}\n");
+        let run = run(&listed(300, &[(10_000, 0, 1); 3], &keys), 1);
+        assert_eq!(run.observations.delivered, 3);
+        run.observations.recorder(Latency::Queueing).max().expect("three").0 / 1_000
+    };
+    assert_eq!(waits(""), 2 * 6_440);
+    assert_eq!(waits("reserved = '900 B'"), 2 * 6_440);
+    assert_eq!(waits("reserved = '600 B'"), 27_620 - 10_000);
 }

@@ -15,6 +15,11 @@ fn what_links_with_turns_do_not_read_is_refused() {
         ("adapter]\nrelease = 'acknowledgment'", "adapter.release", "transmission where messages"),
         ("adapter]\nthrottle = { requests = 1, per = '1 us' }", "adapter.throttle", "no throttle"),
         ("transfer]\nmanager.page = '0 B'", "transfer.manager.page = 0 B", "at least 1 B"),
+        (
+            "transfer]\nreserved = '700 B'",
+            "transfer.reserved = 700 B",
+            "at least 1500 B, the payload",
+        ),
         ("routes]\nper_packet = 'random'", "routes", "per_connection, since"),
         ("turns.burst.single]\npackets = 129", "turns.fifo = 2 KiB", "2064 B to 135264240 B"),
         (

@@ -31,6 +31,10 @@ pub(super) struct Host {
     pub pending: VecDeque<Id<Carried>>,
     /// Messages that have one.
     held: usize,
+    /// Messages from above that have no place in the reserved memory yet.
+    pub above: VecDeque<Id<Carried>>,
+    /// How many bytes of messages are in the reserved memory.
+    reserved: Bytes,
     pub movers: [Movers; CHANNELS],
     pub shared: Shared,
     /// When the last packets in each receive FIFO came.
@@ -66,6 +70,8 @@ impl Host {
             source: source.unwrap_or_else(Source::silent),
             pending: VecDeque::new(),
             held: 0,
+            above: VecDeque::new(),
+            reserved: Bytes(0),
             movers: [Movers::default(), Movers::default()],
             shared: Shared::default(),
             arrivals: [VecDeque::new(), VecDeque::new()],
@@ -117,8 +123,9 @@ impl TurnChannel {
         }
         for to in copies {
             let id = self.create(now, Message { to, ..message }, Use::Data);
-            self.send(now, message.from, id);
+            self.hosts[usize::from(message.from)].above.push_back(id);
         }
+        self.admit(now, message.from);
     }
 
     /// Whether one message of a size may go to several targets: always where there is one switch,
@@ -170,23 +177,43 @@ impl TurnChannel {
         })
     }
 
-    /// Moves messages of the source into free places of the adapter.
+    /// Moves messages into free places, those from above first: into the reserved memory, and those
+    /// of the source into a place of the adapter as well.
     fn admit(&mut self, now: Time, number: u16) {
-        let buffers = self.rules.buffers;
-        while let host = &mut self.hosts[usize::from(number)]
-            && buffers.admits(host.held)
-            && let Some(id) = host.pending.pop_front()
-        {
-            host.held += 1;
+        loop {
+            let host = &mut self.hosts[usize::from(number)];
+            let place = self.rules.buffers.admits(host.held);
+            let of_source = host.above.is_empty();
+            let queue = if of_source { &mut host.pending } else { &mut host.above };
+            let Some(&id) = queue.front().filter(|_| place || !of_source) else { return };
+            let size = self.messages[id].size;
+            let reserved = host.reserved + size;
+            if host.reserved > Bytes(0) && self.transfer.reserved.is_some_and(|all| reserved > all)
+            {
+                return;
+            }
+            queue.pop_front();
+            host.reserved = reserved;
+            host.held += usize::from(of_source);
             self.send(now, number, id);
         }
     }
 
+    /// A message has left the reserved memory.
+    fn free(&mut self, now: Time, number: u16, size: Bytes) {
+        let reserved = &mut self.hosts[usize::from(number)].reserved;
+        *reserved = Bytes(reserved.0.saturating_sub(size.0));
+        self.admit(now, number);
+    }
+
     /// The last packet of a message has left its initiator.
     pub(super) fn left(&mut self, now: Time, number: u16, id: Id<Carried>) {
-        let Carried { purpose, ticket, .. } = self.messages[id];
+        let Carried { purpose, ticket, size, .. } = self.messages[id];
         if purpose != Use::Data {
             return;
+        }
+        if self.rules.release == Release::Transmission {
+            self.free(now, number, size);
         }
         if let Some(place) = self.copies.iter().position(|(own, _)| *own == ticket) {
             self.copies[place].1 -= 1;
@@ -232,6 +259,7 @@ impl TurnChannel {
                 }
                 self.observations.latency(Latency::RoundTrip, now, now.since(begun));
                 if self.rules.release == Release::Acknowledgment {
+                    self.free(now, number, answered);
                     self.release(now, number);
                 }
             }

@@ -144,9 +144,10 @@ impl TurnChannel {
         queued.map(|message| u64::from(message.missing.saturating_sub(1))).sum()
     }
 
-    /// Messages of a host that are to go into its FIFO and of which no byte has been moved.
+    /// Messages of a host that its source does not keep and of which no byte has been moved.
     fn not_begun<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = &'a Carried> {
-        let messages = host.movers[0].outgoing().map(|id| &self.messages[id]);
+        let outgoing = host.movers[0].outgoing().chain(host.above.iter().copied());
+        let messages = outgoing.map(|id| &self.messages[id]);
         messages.filter(|message| !message.has_begun)
     }
 
