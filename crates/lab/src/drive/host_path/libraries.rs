@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use weft_fabric::host::SocketsSettings;
+use weft_protocol::counting_flag::CountingFlag;
 use weft_protocol::sockets::{Connect, SetUp, SocketId, Sockets, Standing};
 use weft_units::{Span, Time};
 
@@ -69,8 +70,9 @@ pub(super) struct Libraries {
 struct Node {
     sockets: Sockets,
     listener: Option<SocketId>,
-    /// Whether somebody writes a request to the receiver of the socket that listens.
-    locked: bool,
+    /// The disabled flag that somebody stimulates who writes a request to the receiver of the socket that
+    /// listens: the first one has it.
+    lock: CountingFlag,
     /// Whether its program is busy with a request that it has accepted.
     accepting: bool,
 }
@@ -92,7 +94,7 @@ impl Libraries {
                 let listens = sockets.listen(socket, PORT, settings.backlog.as_usize());
                 listener = listens.is_ok().then_some(socket);
             }
-            Some(Node { sockets, listener, locked: false, accepting: false })
+            Some(Node { sockets, listener, lock: CountingFlag::default(), accepting: false })
         };
         let nodes = (0..hosts).map(node).collect();
         Libraries { settings, nodes, ways: BTreeMap::new(), counters: SocketCounters::default() }
@@ -152,15 +154,15 @@ impl Libraries {
     /// One attempt to lock the receiver of the socket that listens at `to`, by test-and-set.
     /// Returns whether it was free.
     pub fn lock(&mut self, to: u16) -> bool {
-        let Some(node) = &mut self.nodes[usize::from(to)] else { return true };
-        let free = !std::mem::replace(&mut node.locked, true);
+        let Some(node) = &self.nodes[usize::from(to)] else { return true };
+        let free = node.lock.try_lock();
         self.counters.locked_out += u64::from(!free);
         free
     }
 
-    pub fn unlock(&mut self, to: u16) {
-        if let Some(node) = &mut self.nodes[usize::from(to)] {
-            node.locked = false;
+    pub fn unlock(&self, to: u16) {
+        if let Some(node) = &self.nodes[usize::from(to)] {
+            let _ = node.lock.disable();
         }
     }
 
