@@ -148,7 +148,7 @@ fn an_unknown_part_names_the_parts() {
 fn an_unknown_preset_names_the_presets() {
     expect![[r#"
         unknown preset `fited`
-            accepted: `literal`, `fitted`, `b1`, `b2`, `b3`, `q2`, `detailed`, `one_link`, `shared_link`, `backplane`, `optical`, `compare`, `today`; did you mean `fitted`?"#]]
+            accepted: `interface`, `literal`, `fitted`, `b1`, `b2`, `b3`, `q2`, `detailed`, `one_link`, `shared_link`, `backplane`, `optical`, `compare`, `today`; did you mean `fitted`?"#]]
     .assert_eq(&refusal(&Request::new("clint", Some("fited"), &[])).to_string());
 }
 

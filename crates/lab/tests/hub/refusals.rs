@@ -49,7 +49,7 @@ fn a_page_past_the_window() {
         &[page],
         expect![[r#"
         --set channel.memory.window.incoming=[{ node = 0, page = 20000, entry = {} }]: channel.memory.window = given does not fit
-            accepted: what both sides agree on; page 20000 of a window of 16384 pages: accepted is 0 to 16383"#]],
+            accepted: what both sides agree on; page 20000 of a window of 16384 pages: accepted is a number below 16384"#]],
     );
 }
 

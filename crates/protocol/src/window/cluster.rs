@@ -581,7 +581,7 @@ mod tests {
              shares the first one"
         );
         let refused = said(cluster.map_outgoing(Node(2), NetworkPage(16), out));
-        assert_eq!(refused, "page 16 of a window of 16 pages: accepted is 0 to 15");
+        assert_eq!(refused, "page 16 of a window of 16 pages: accepted is a number below 16");
         let refused = said(cluster.map_incoming(Node(3), NetworkPage(0), ReceivePage::default()));
         assert_eq!(refused, "node 3 of a cluster of 3: accepted is 0 to 2");
         let refused = Cluster::new(17, 16, PageSize::FourKb, Bytes(1 << 20), WRITES);

@@ -24,7 +24,7 @@ pub enum MapError {
         nodes: u16,
     },
     /// A page past the end of the window.
-    #[error("page {} of a window of {pages} pages: accepted is 0 to {}", page.0, pages - 1)]
+    #[error("page {} of a window of {pages} pages: accepted is a number below {pages}", page.0)]
     NoPage {
         /// The page named.
         page: NetworkPage,
