@@ -19,7 +19,7 @@ from click.testing import CliRunner
 import weft
 from browser import BOXES
 from systems import plain_switch
-from weft.across.contenders import SHIPPED, contenders, settings_of
+from weft.across.contenders import OF_TODAY, SHIPPED, contenders, rates_of, settings_of
 from weft.across.summary import (
     Mean,
     _keeper,
@@ -331,6 +331,14 @@ def test_rates_of_today_are_the_same_for_all() -> None:
         set_otherwise = settings_of(one, ["published", "today"])
         assert all(row["origin"] and row["why"] for row in set_otherwise), one.label
         assert any(row["preset"] == "today" for row in set_otherwise), one.label
+
+
+def test_systems_of_today_stand_at_both_rates_as_they_are() -> None:
+    found = contenders([*OF_TODAY, "clint"])
+    assert rates_of("today", found) == (["today"], [])
+    for one in found[: len(OF_TODAY)]:
+        assert one.preset("published") == one.preset("today")
+        assert settings_of(one, ["published", "today"]) == []
 
 
 def test_a_barrier_that_takes_messages_at_any_size_is_not_kept_in_hardware() -> None:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHIPPED = ("clint", "maestro", "clan", "scilan", "memory-channel-2")
-"""Who is compared where nobody is named."""
+"""The systems of the five documents."""
+
+OF_TODAY = ("roce", "ultra-ethernet")
+"""Systems whose documents are of today: at rates of today they stand as they are."""
 
 PUBLISHED, TODAY = "published", "today"
 RATES = {PUBLISHED: (PUBLISHED,), TODAY: (TODAY,), "both": (PUBLISHED, TODAY)}
@@ -43,7 +46,7 @@ class Contender:
 
     def runs_at(self, rates: str) -> bool:
         """Whether its file says what it would be at these rates."""
-        return rates == PUBLISHED or TODAY in self.offers
+        return rates == PUBLISHED or TODAY in self.offers or self.name in OF_TODAY
 
     def described(self, presets: str | None) -> System:
         """Describe it with presets, joined by `+`."""
@@ -58,7 +61,7 @@ def contenders(names: Sequence[str]) -> list[Contender]:
         WeftError: there is no such system, or its file cannot be used.
 
     """
-    names = list(names) or list(SHIPPED)
+    names = list(names) or [*SHIPPED, *OF_TODAY]
     if len(names) < 2:
         raise ComparisonError(
             f"only {names[0]} is named; two systems or more are compared: shipped ones "

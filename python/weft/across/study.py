@@ -85,7 +85,8 @@ def compare(  # noqa: PLR0913 (each is an own choice of the caller)
 
     Args:
         systems: shipped systems or composition files, two or more, each with presets behind `+`
-            if wanted (`"scilan+interrupt"`); the five described ones if none is named.
+            if wanted (`"scilan+interrupt"`); if none is named, the five of the documents and
+            those of today.
         rates: "published", "today" (links and hosts of today, designs as they are) or "both".
         workloads: the names of those to run, all if none is named.
         programs: a file of workloads in place of the shipped one.
