@@ -23,6 +23,7 @@ use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::Channel;
+use crate::drive::cluster::Cluster;
 use crate::drive::engine::Engine;
 use crate::drive::hub::HubChannel;
 use crate::drive::ring::Ring;
@@ -37,6 +38,8 @@ pub enum Driver {
     Slotted(Box<SlottedChannel>),
     /// Event by event, over a graph of hosts and switches.
     Engine(Box<Engine>),
+    /// Event by event, a scheduled channel with the one that carries its signalling, for messages.
+    Cluster(Box<Cluster>),
     /// A ring of adapters, for messages.
     Ring(Box<Ring>),
     /// Hosts in front of a channel, event by event.

@@ -17,6 +17,7 @@ macro_rules! on_each {
         match $driver {
             Driver::Slotted($channel) => $call,
             Driver::Engine($channel) => $call,
+            Driver::Cluster($channel) => $call,
             Driver::Ring($channel) => $call,
             Driver::Hosted($channel) => $call,
             Driver::Hub($channel) => $call,

@@ -30,14 +30,14 @@ pub(crate) fn offers(workload: &WorkloadSettings) -> bool {
 }
 
 impl ProgramChannel {
-    /// The channel at time zero, with its workload if it has one. `trace` notes every transmission.
-    pub(super) fn new(
+    /// A channel at time zero, with its workload if it has one. `trace` notes every transmission.
+    pub(super) fn around(
+        mut driver: Driver,
         settings: &ChannelSettings,
         workload: Option<&WorkloadSettings>,
         site: Site<'_>,
         trace: bool,
     ) -> Result<ProgramChannel, Error> {
-        let mut driver = Driver::new(settings, None, site)?;
         if trace {
             driver.record_trace();
         }

@@ -13,8 +13,9 @@ use super::node::Crew;
 use super::placement::{Placement, first_shared};
 use super::policy::{Policy, Rule};
 use super::tables::RankReport;
-use crate::assemble::Site;
+use crate::assemble::{Driver, Site};
 use crate::composition::{ChannelSettings, Spec};
+use crate::couple;
 use crate::error::{ABSENT, Error};
 use crate::fit;
 use crate::keys;
@@ -140,16 +141,12 @@ impl Ways<'_> {
                 until,
                 sample: None,
             };
-            if settings.schedule_by_events(false).is_some() {
-                return Err(Error::Assembly {
-                    key: format!("channel.{name}.switch.scheduled"),
-                    value: "driven together with another channel, or with faults".to_owned(),
-                    accepted: "for programs, ideal signalling without faults and interface"
-                        .to_owned(),
-                });
-            }
+            let driver = match settings.schedule_by_events(false) {
+                Some(switch) => couple::cluster_of_program(spec, settings, switch, (site, &names))?,
+                None => Driver::new(settings, None, site)?,
+            };
             let workload = spec.workload.get(name);
-            let channel = ProgramChannel::new(settings, workload, site, spec.run.trace)?;
+            let channel = ProgramChannel::around(driver, settings, workload, site, spec.run.trace)?;
             Ok((name.clone(), channel))
         };
         let channels = names.iter().map(carrier).collect::<Result<Vec<_>, Error>>()?;

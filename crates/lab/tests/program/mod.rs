@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod beside;
+mod cluster;
 mod files;
 mod hosts;
 mod memory;

@@ -283,6 +283,11 @@ impl Messages {
         self.held[id.place()].ticket
     }
 
+    /// Whether all that was taken over has been sent, and delivered or given up.
+    pub fn is_empty(&self) -> bool {
+        self.held.len() == self.free.len()
+    }
+
     /// The time of the oldest notice that has not been taken.
     pub fn next_notice(&self) -> Option<Time> {
         self.notices.first().map(|notice| notice.time())

@@ -1,5 +1,6 @@
 //! The bulk channel: send buffers, schedule, transfers and what becomes of them.
 
+mod messages;
 mod report;
 
 use weft_fabric::adapter::AdapterSettings;
@@ -13,6 +14,7 @@ use weft_units::{Bytes, Span, Time};
 
 use super::outlet::Outlet;
 use super::{BulkPacket, Distances, Event, OnError, RecoverySettings, Sender, Timing};
+use crate::drive::carrier::Messages;
 use crate::drive::faults::{DisabledInitiator, enable_vector};
 use crate::drive::interface::{InterfaceSettings, Letter};
 use crate::drive::receiver::{Receiver, ReceiverSettings};
@@ -104,6 +106,8 @@ pub struct BulkChannel {
     transfers: Arena<Transfer>,
     /// The cycle whose transfers began last.
     cycle: u64,
+    /// What a program has handed over, where one does.
+    messages: Option<Box<Messages>>,
     pub(super) counters: ClusterCounters,
     pub(super) observations: Observations,
     trace: Option<Vec<TraceEntry>>,
@@ -139,6 +143,7 @@ impl BulkChannel {
             random: streams.stream(&format!("{}.scheduler", parts.name), 0),
             transfers: Arena::new(),
             cycle: 0,
+            messages: None,
             counters: ClusterCounters::default(),
             observations,
             trace: None,
@@ -304,6 +309,7 @@ impl BulkChannel {
                 if let Some(distances) = &mut self.parts.distances {
                     distances.note(now, transfer, index.into());
                 }
+                self.start_message(now, index, &packet, schedule);
                 self.send(now, self.cycle, index, packet, schedule);
                 self.serve(now, index, schedule);
             }
@@ -465,6 +471,7 @@ impl BulkChannel {
         let wire = self.wire(initiator, packet.target);
         self.record_success(now, &packet, start, wire);
         self.observations.deliver_from(initiator.into(), now, self.parts.payload);
+        self.arrive_for_message(now, initiator, packet.target);
         Some(Reception::Accepted)
     }
 
@@ -580,6 +587,7 @@ impl BulkChannel {
                 let arrived = self.hosts[target].expected[usize::from(initiator)];
                 if packet.sequence >= arrived {
                     self.observations.abandon(now);
+                    self.lose_for_message(now, initiator, &packet);
                 }
             }
         }

@@ -20,6 +20,7 @@
 //! `n + 2`.
 
 mod bulk;
+mod carrier;
 mod distances;
 mod outlet;
 mod sender;
@@ -31,7 +32,7 @@ use weft_fabric::link::SharedLinks;
 use weft_kernel::{Halt, Id, Queue, Stopped};
 use weft_units::Time;
 
-use super::carrier::Carrier as _;
+use super::carrier::{Carrier as _, MessageId};
 use super::engine::Engine;
 use super::trace::TraceEntry;
 
@@ -62,6 +63,8 @@ enum Event {
     Transfer(u64),
     /// The same of one host, at a distance of its own.
     Start(u16),
+    /// The last byte of a message has left its initiator.
+    Left(MessageId),
     /// The last byte of a packet is at its target.
     Arrive(Id<Transfer>),
     /// The acknowledgment of a transfer is ready to be sent.
@@ -80,12 +83,15 @@ pub struct Cluster {
     queue: Queue<Event>,
     steps: u64,
     started: bool,
+    /// When something happens next, while a program sends messages.
+    next: Time,
 }
 
 impl Cluster {
     /// Both channels at time zero. Where `signalling` is absent it is ideal.
     pub fn new(bulk: BulkChannel, signalling: Option<Signalling>) -> Cluster {
-        Cluster { bulk, signalling, queue: Queue::new(), steps: 0, started: false }
+        let queue = Queue::new();
+        Cluster { bulk, signalling, queue, steps: 0, started: false, next: Time::ZERO }
     }
 
     /// Runs up to and including `until`, or until `halt` stops it. A later call goes on from there.
@@ -216,6 +222,7 @@ impl Cluster {
                 let links = signalling.as_mut().and_then(Signalling::begin_slot);
                 bulk.transfer(now, cycle, links, &mut schedule);
             }
+            Event::Left(message) => bulk.leave(now, message),
             Event::Start(host) => bulk.start_transfer(now, host, None, &mut schedule),
             Event::Arrive(id) => {
                 let target = bulk.in_transfer(id).packet.target;

@@ -10,6 +10,7 @@ use weft_units::{Span, Time};
 use super::bulk::{BulkChannel, Transfer};
 use super::{CarriedSettings, CarriedTiming, Event};
 use crate::drive::Channel;
+use crate::drive::carrier::Carrier;
 use crate::drive::engine::{Calendar, Engine, Route, ScheduledArrival, ScheduledPacket};
 use crate::drive::trace::TraceEntry;
 
@@ -103,6 +104,13 @@ impl Signalling {
         trace.extend(self.trace.as_mut().map(std::mem::take).unwrap_or_default());
         trace.sort_by_key(|entry| entry.time);
         trace
+    }
+
+    /// When something happens next on the channel, all that is due by `now` having happened.
+    pub(super) fn next_time(&mut self, now: Time) -> Time {
+        // It has no messages of its own, and so nothing to tell.
+        Carrier::advance(&mut self.channel, now, &mut Vec::new());
+        Carrier::next_time(&self.channel)
     }
 
     /// Lets one event happen on the channel if one is due by `until`, and what arrives by it be heard.
