@@ -57,11 +57,34 @@ fn settings_of_a_transport_are_within_their_bounds() {
     let cases = [
         ("reordering = 3", "adapter.transport.reordering"),
         ("acknowledgment_class = 8", "adapter.transport.acknowledgment_class"),
-        ("congestion_control.swift.base_target = '0 ns'", "transport.swift.base_target"),
+        (
+            "congestion_control.swift.base_target = '0 ns'",
+            "adapter.transport.congestion_control.swift.base_target",
+        ),
+        (
+            "congestion_control.nscc.base_round_trip = '0 ns'",
+            "congestion_control.nscc.base_round_trip",
+        ),
+        ("spraying.values = 48", "adapter.transport.spraying.values = 48"),
+        ("acknowledged_after = '4 kB'", "selective_repeat beside acknowledged_after"),
         ("congestion_control.swift.beta = 0", "above 0 and up to 1"),
     ];
     for (transport, expected) in cases {
         let said = Channel { transport, workload: ONE, ..Channel::default() }.refusal();
         assert!(said.contains(expected), "{transport}: {said}");
     }
+}
+
+#[test]
+fn switches_and_initiators_do_not_spray_both() {
+    let own = Channel {
+        fabric: "routes.per_packet = 'random'",
+        transport: "reliability = 'selective_repeat'\nspraying.values = 64",
+        workload: ONE,
+        ..Channel::default()
+    };
+    let said = own.refusal();
+    assert!(said.contains("channel.c.adapter.transport.spraying.values = 64"), "{said}");
+    let hashed = Channel { fabric: "routes.per_connection = 'hashed'", ..own };
+    assert_eq!(hashed.run().flows.expect("flows").unfinished, 0);
 }

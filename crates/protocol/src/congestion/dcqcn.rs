@@ -60,8 +60,8 @@ impl Default for DcqcnSettings {
 impl DcqcnSettings {
     pub(super) fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
         let spans = [
-            ("dcqcn.alpha_interval", self.alpha_interval),
-            ("dcqcn.increase_interval", self.increase_interval),
+            ("congestion_control.dcqcn.alpha_interval", self.alpha_interval),
+            ("congestion_control.dcqcn.increase_interval", self.increase_interval),
         ];
         for (key, span) in spans {
             if span == Span::ZERO {
@@ -69,7 +69,11 @@ impl DcqcnSettings {
             }
         }
         if self.increase_bytes == Bytes(0) {
-            return Err(("dcqcn.increase_bytes", "0 B".to_owned(), "a size above 0"));
+            return Err((
+                "congestion_control.dcqcn.increase_bytes",
+                "0 B".to_owned(),
+                "a size above 0",
+            ));
         }
         Ok(())
     }

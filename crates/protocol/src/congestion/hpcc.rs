@@ -41,10 +41,14 @@ impl HpccSettings {
     pub(super) fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
         if self.base_round_trip == Span::ZERO {
             let value = self.base_round_trip.to_string();
-            return Err(("hpcc.base_round_trip", value, "a time above 0"));
+            return Err(("congestion_control.hpcc.base_round_trip", value, "a time above 0"));
         }
         if self.additive_increase == Bytes(0) {
-            return Err(("hpcc.additive_increase", "0 B".to_owned(), "a size above 0"));
+            return Err((
+                "congestion_control.hpcc.additive_increase",
+                "0 B".to_owned(),
+                "a size above 0",
+            ));
         }
         Ok(())
     }

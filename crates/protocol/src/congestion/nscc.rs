@@ -59,10 +59,14 @@ impl NsccSettings {
     pub(super) fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
         if self.base_round_trip == Span::ZERO {
             let value = self.base_round_trip.to_string();
-            return Err(("nscc.base_round_trip", value, "a time above 0"));
+            return Err(("congestion_control.nscc.base_round_trip", value, "a time above 0"));
         }
         if self.target_delay == Some(Span::ZERO) {
-            return Err(("nscc.target_delay", "0 ps".to_owned(), "a time above 0"));
+            return Err((
+                "congestion_control.nscc.target_delay",
+                "0 ps".to_owned(),
+                "a time above 0",
+            ));
         }
         Ok(())
     }
@@ -83,15 +87,15 @@ const REFERENCE_ROUND_TRIP: f64 = 12e6;
 const MOST: f64 = 1.5;
 /// The delay below which a window grows fast, in picoseconds.
 const FAST_BELOW: f64 = 1e6;
-/// By how much it does, for each byte and by `scaling_factor_a`: `_fi_scale`.
+/// How many bytes a window then grows for each byte acknowledged, times `scaling_factor_a`: `_fi_scale`.
 const FAST: f64 = 0.25;
 /// Increase in packets of proportional and fair increase and of each period, by `scaling_factor_a`.
 const PROPORTIONAL: f64 = 4.0;
 const FAIR: f64 = 5.0;
 const PERIOD: f64 = 0.15;
-/// After so many packets what was added up is carried out: `_adjust_bytes_threshold`.
+/// After so many packets the increases that were added up reach the window: `_adjust_bytes_threshold`.
 const ADJUSTED_AFTER: f64 = 8.0;
-/// The least that is left of a window at once.
+/// The smallest share that one decrease leaves of a window.
 const LEAST_LEFT: f64 = 0.5;
 /// A delay above so many targets starts quick adaptation: `_qa_threshold`.
 const QUICK: f64 = 4.0;
@@ -238,7 +242,7 @@ impl Nscc {
     }
 
     fn note_delay(&mut self, delay: f64, is_marked: bool) {
-        // Long without a mark: what was long ago.
+        // A long delay without a mark is stale: the queue behind it has drained since.
         let is_old = !is_marked && delay > self.target;
         let heard = if is_old { self.base * 0.25 } else { delay };
         self.mean_delay += self.gain * (heard - self.mean_delay);

@@ -115,7 +115,11 @@ impl Default for SwiftSettings {
 impl SwiftSettings {
     pub(super) fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
         if self.base_target == Span::ZERO {
-            return Err(("swift.base_target", self.base_target.to_string(), "a time above 0"));
+            return Err((
+                "congestion_control.swift.base_target",
+                self.base_target.to_string(),
+                "a time above 0",
+            ));
         }
         Ok(())
     }
