@@ -162,8 +162,8 @@ impl Spraying {
         value
     }
 
-    /// The next value that is not to be passed over. The first one that is has been, then; those behind it
-    /// are asked again in the next round. Where all are, the one behind the round goes.
+    /// The next value without a penalty. A penalty of the value whose turn it is goes down by one; those of
+    /// values behind it do not. If all have penalties the round ends where it began and that value is used.
     fn not_passed_over(&mut self) -> u16 {
         let first = usize::from(self.value());
         if self.penalties[first] > 0 {

@@ -113,8 +113,8 @@ impl Piece {
         Piece { message, peer, size, bytes, last, since, met, counts, again }
     }
 
-    /// The same of a unit that is stored again: it goes no further than to the stage of the target with
-    /// which a packet is on the way no more.
+    /// The same of a unit that is stored again: it goes no further than the stage at which the target
+    /// counts a packet as arrived.
     #[must_use]
     pub fn again(self) -> Piece {
         Piece { again: true, ..self }

@@ -22,8 +22,7 @@ pub(super) struct Repairs {
     pub resent: u64,
 }
 
-/// Whose pieces have to wait for whose: those of programs for all of the pair, what is stored again
-/// for itself.
+/// What ends in order: all messages of a pair, or the pieces of one unit that is stored again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     Pair(u16, u16),
@@ -44,8 +43,8 @@ struct Repair {
     again: Option<u32>,
 }
 
-/// The end of a message, without bytes, that waits until all of its pair is there. It is on the way no
-/// more, whether it arrived or is stored again.
+/// The end of a message, without bytes, that waits until everything before it in its pair has arrived. It
+/// no longer counts as under way, whether it arrived or is stored again.
 #[derive(Debug)]
 struct End {
     lane: Lane,

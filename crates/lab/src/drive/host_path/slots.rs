@@ -1,6 +1,6 @@
-//! Values under small numbers.
+//! A slab: values by index, whose indices are used again.
 
-/// Values under small numbers that are used again.
+/// Values by index. An index that is removed is used again.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     values: Vec<T>,
