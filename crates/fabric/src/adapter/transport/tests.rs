@@ -230,6 +230,28 @@ fn what_is_marked_late_or_comes_twice_is_acknowledged_at_once() {
     );
 }
 
+/// 2 asks and overtakes 1, with which everything up to it is there: that is told although 1 did not ask.
+#[test]
+fn who_asked_is_told_again_when_nothing_is_missing() {
+    let own = TransportSettings {
+        reliability: LossRecovery::SelectiveRepeat,
+        acknowledged_after: Some(Bytes(1_000_000)),
+        ..settings()
+    };
+    let mut pair = Pair::new(own, vec![flow(0, (0, 1), 950 * 5)]);
+    let wakes: Vec<Wake> = pair.own.take_wakes().collect();
+    let begun: Vec<Option<u32>> =
+        wakes.into_iter().map(|wake| pair.own.wake(wake.time, wake.item)).collect();
+    assert_eq!(begun, [Some(0)]);
+    let mut tells = |number, asks| {
+        let content = Content::Data { number, asks };
+        let segment = Segment { flow: 0, content, sent: Time::ZERO, spray: 0 };
+        pair.own.arrive(Time(1), &segment, (false, 1), &[]).answers[0].is_some()
+    };
+    let told = [(0, false), (2, true), (1, false), (3, false)].map(|own| tells(own.0, own.1));
+    assert_eq!(told, [true, true, true, false]);
+}
+
 #[test]
 fn the_timer_sends_again_what_nothing_tells_of() {
     for reliability in [LossRecovery::GoBackN, LossRecovery::SelectiveRepeat] {
