@@ -25,6 +25,7 @@ _UNITS = {
     "_packets": "packets",
     "_slots": "slots",
     "_bytes": "B",
+    "_kib": "KiB",
 }
 
 _TITLES = {
@@ -74,6 +75,29 @@ def unit_of(column: str) -> str:
     """Return the unit that a column's name ends in, or ""."""
     return next((unit for suffix, unit in _UNITS.items() if column.endswith(suffix)), "")
 
+
+# Ending of a column's name -> the statistic that it stands for. Longest first.
+_STATISTICS = {
+    "_mean": "Mean",
+    "_p50": "Median",
+    "_p999": "p99.9",
+    "_p99": "p99",
+    "_min": "Shortest",
+    "_max": "Longest",
+}
+
+_OF_AMOUNTS = {"Shortest": "Least", "Longest": "Greatest"}
+
+# What is measured of the flows of a group, whose name stands before it.
+_OF_FLOWS = {
+    "_completion": "completion time",
+    "_acknowledged": "time until acknowledged",
+    "_alone": "completion time alone",
+    "_slowdown": "slowdown",
+}
+
+# Last words of times that nobody calls latencies.
+_TIMES = ("wait", "trip", "interval", "wrong", "service", "synchronisation")
 
 # Settings of a group of streams whose last word alone says too little.
 _OF_STREAMS = {
@@ -126,14 +150,29 @@ def axis_title(column: str, channel: str = "") -> str:
             name = name.removesuffix(suffix)
             break
     name = name.rsplit(".", 1)[-1]
-    for ending, prefix in (("_mean", "Mean "), ("_p50", "Median "), ("_p999", "p99.9 "),
-                           ("_p99", "p99 "), ("_max", "Longest ")):  # fmt: skip
+    for ending, prefix in _STATISTICS.items():
         if name.endswith(ending):
-            name = f"{prefix}{plain(name.removesuffix(ending))} latency"
+            # Only times are short and long.
+            which = prefix if _is_time(unit) else _OF_AMOUNTS.get(prefix, prefix)
+            name = f"{which} {_measured(name.removesuffix(ending), unit)}"
             break
     text = plain(name)
     text = text[:1].upper() + text[1:]
     return f"{text} ({unit})" if unit else text
+
+
+def _measured(name: str, unit: str) -> str:
+    """Say what a column with a statistic is about: "hot_completion" -> "completion time of hot"."""
+    for ending, what in _OF_FLOWS.items():
+        if name.endswith(ending):
+            group = plain(name.removesuffix(ending))
+            return f"{what} of {'all flows' if group == 'all' else group}"
+    is_latency = _is_time(unit) and name.rsplit("_", 1)[-1] not in _TIMES
+    return f"{plain(name)} latency" if is_latency else plain(name)
+
+
+def _is_time(unit: str) -> bool:
+    return unit in ("ns", "µs", "ms")
 
 
 def column_head(name: str) -> str:

@@ -415,6 +415,14 @@ def test_a_load_of_another_channel_is_named_with_it() -> None:
     assert other == "Offered load on the bulk channel (fraction of link bandwidth)"
     assert axis_title("accepted_mb_per_s_per_host").endswith("(MB/s)")
     assert axis_title("queueing_p999_us") == "P99.9 queueing latency (µs)"
+    assert axis_title("hops_mean") == "Mean hops"
+    assert axis_title("turn_wait_max_us") == "Longest turn wait (µs)"
+    assert axis_title("mapped_memory_max_kib") == "Greatest mapped memory (KiB)"
+    assert axis_title("calls_slowdown_p99") == "P99 slowdown of calls"
+    assert axis_title("victims_completion_mean_us") == "Mean completion time of victims (µs)"
+    assert axis_title("all_acknowledged_max_us") == (
+        "Longest time until acknowledged of all flows (µs)"
+    )
 
 
 def test_a_traced_run_is_drawn_packet_by_packet(quick: weft.Result) -> None:

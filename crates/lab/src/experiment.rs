@@ -362,6 +362,9 @@ pub enum FigureKind {
     Fabric,
     /// Cells that wait at the ports with the longest queues, over time. For runs with `sample`.
     PortOccupancy,
+    /// Who pauses whom, from where the congestion began: the table `pauses`, which switches with
+    /// `pfc` fill.
+    Pauses,
 }
 
 impl Default for RunSettings {

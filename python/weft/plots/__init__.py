@@ -15,6 +15,7 @@ from weft.plots.curves import (
 )
 from weft.plots.distribution import distribution
 from weft.plots.fabric import fabric, port_occupancy
+from weft.plots.pauses import pauses
 from weft.plots.program import program_defaults, program_shares
 from weft.plots.published import published_against_measured
 from weft.plots.rank_times import rank_shares, rank_times
@@ -39,6 +40,7 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "stream_histogram": stream_histogram,
     "fabric": fabric,
     "port_occupancy": port_occupancy,
+    "pauses": pauses,
     "latency_along_time": along_time,
     "throughput_along_time": throughput_along_time,
     "space_time": space_time,
@@ -57,6 +59,7 @@ _DEFAULT_TITLES = {
     "histogram": "Distribution of latency",
     "latency_budget": "Where the time went",
     "space_time": "Who sent what when",
+    "pauses": "Who pauses whom",
 }
 
 
@@ -88,6 +91,7 @@ def _defaults(result: Result) -> list[Request]:
     # A run is traced for its few packets, each of which can be seen by itself.
     traced = not result.tables.get("trace", points.head(0)).empty
     superseded = ("histogram",) if traced else ()
+    paused = result.tables.get("pauses", points.head(0))
     return program_defaults(result) + [
         Request(
             name=f"{channel}-{kind.replace('_', '-')}",
@@ -97,5 +101,7 @@ def _defaults(result: Result) -> list[Request]:
         )
         for channel in channels
         for kind, title in _DEFAULT_TITLES.items()
-        if kind not in superseded and (f"workload.{channel}.load" in swept or kind not in _CURVES)
+        if kind not in superseded
+        and (f"workload.{channel}.load" in swept or kind not in _CURVES)
+        and (kind != "pauses" or channel in set(paused.get("channel", ())))
     ]
