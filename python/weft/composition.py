@@ -1,5 +1,7 @@
 """The picture of a composition: hosts in a row, each channel's switch above or below them.
 
+A channel of several switches has a drawing of its own (`weft.graph`).
+
 A switch is drawn as one wide bar, so that every link is a straight line and sixteen hosts stay
 legible. Two channels share a row of hosts, the first above it and the second below; further
 channels get a row of hosts of their own. Text that a reader needs stands on the parts themselves;
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from weft import graph
 from weft.theme import DARK, FONT, LIGHT, Theme
 from weft.words import plain, rate
 
@@ -36,6 +39,9 @@ _PARTS = {
     "output_buffered": "output-buffered switch",
     "input_queued": "input-queued switch",
     "output_queued": "output-queued switch",
+    "shared_buffer": "shared-buffer switch",
+    "shared_memory": "shared-memory switch",
+    "fifo_bus": "FIFOs on a bus",
     "ring": "ring of adapters",
 }
 # Where a switch keeps packets: drawn as small cells beside each port.
@@ -97,8 +103,7 @@ def draw(composition: dict[str, Any], *, title: str = "", narrow: bool = False) 
     frame = _Frame.of(hosts, channels, narrow=narrow)
     parts: list[str] = []
     y = 8.0
-    for index in range(0, max(len(channels), 1), 2):
-        pair = channels[index : index + 2]
+    for index, pair in _panels(channels):
         body, height = _panel(frame, pair, index, y)
         parts += body
         y += height + 22
@@ -112,10 +117,40 @@ def draw(composition: dict[str, Any], *, title: str = "", narrow: bool = False) 
     )
 
 
+def _panels(channels: list[dict[str, Any]]) -> list[tuple[int, list[dict[str, Any]]]]:
+    """Put two channels to a row of hosts, and a fabric on a drawing of its own."""
+    found: list[tuple[int, list[dict[str, Any]]]] = []
+    for index, channel in enumerate(channels):
+        last = found[-1][1] if found else []
+        if len(last) == 1 and not graph.is_drawn(last[0]) and not graph.is_drawn(channel):
+            last.append(channel)
+        else:
+            found.append((index, [channel]))
+    return found or [(0, [])]
+
+
+def _fabric(
+    frame: _Frame, channel: dict[str, Any], index: int, top: float
+) -> tuple[list[str], float]:
+    """Draw a fabric below the lines that say what it is."""
+    name, facts = _said(channel)
+    lines = [(line, "name") for line in frame.lines([name], _NAME)]
+    lines += [(line, "fact") for line in frame.lines(facts, _FACT)]
+    parts = [
+        graph.text(frame.width / 2, top + 14 + _LINE * place, line, style)
+        for place, (line, style) in enumerate(lines)
+    ]
+    heading = _LINE * len(lines) + 12
+    body, height = graph.panel(channel, index, frame.width, top + heading)
+    return parts + body, heading + height
+
+
 def _panel(
     frame: _Frame, channels: list[dict[str, Any]], first: int, top: float
 ) -> tuple[list[str], float]:
     """Draw a row of hosts with one channel above and, if there is a second, one below."""
+    if channels and graph.is_drawn(channels[0]):
+        return _fabric(frame, channels[0], first, top)
     parts: list[str] = []
     y = top
     if channels:
@@ -149,6 +184,7 @@ def _said(channel: dict[str, Any]) -> tuple[str, list[str]]:
     kind = _kind(channel)
     in_band = control.get("kind") == "request_acknowledge"
     facts = [
+        graph.fact(channel),
         _scheduler(channel),
         _fact(switch, "contention", "{} on contention"),
         # Where acknowledgments travel another way, none of them meets a request here.
@@ -178,7 +214,7 @@ def _switch(
         f'<rect class="switch c{index % 6}" x="{left:g}" y="{y:g}" width="{width:g}" '
         f'height="{height}" rx="6"/>',
         *(
-            _text(frame.width / 2, y + 23 + _LINE * place + shift, line, style)
+            graph.text(frame.width / 2, y + 23 + _LINE * place + shift, line, style)
             for place, (line, style) in enumerate(lines)
         ),
     ]
@@ -210,7 +246,7 @@ def _links(frame: _Frame, channel: dict[str, Any], index: int, y: float) -> list
         f'width="{2 * half:g}" height="{26 + _LINE * (len(texts) - 1)}" rx="4"/>'
     )
     words = [
-        _text(frame.width / 2, middle + 4.5 + _LINE * place, text, "rate")
+        graph.text(frame.width / 2, middle + 4.5 + _LINE * place, text, "rate")
         for place, text in enumerate(texts)
     ]
     return [*lines, plate, *words]
@@ -223,7 +259,7 @@ def _adapters(frame: _Frame, channel: dict[str, Any], index: int, y: float) -> l
     return [
         f'<g><title>{escape(hint)}</title><rect class="adapter c{index % 6}" '
         f'x="{x - _BOX / 2:g}" y="{y:g}" width="{_BOX}" height="{_ADAPTER}"/>'
-        f"{_text(x, y + 16, mark, 'count')}</g>"
+        f"{graph.text(x, y + 16, mark, 'count')}</g>"
         for x in frame.wired
     ]
 
@@ -232,11 +268,11 @@ def _hosts(frame: _Frame, y: float) -> list[str]:
     parts = []
     for x, number in frame.places:
         if number is None:
-            parts.append(_text(x, y + 20, "…", "name"))
+            parts.append(graph.text(x, y + 20, "…", "name"))
             continue
         parts.append(
             f'<g><title>host {number}</title><rect class="host" x="{x - _BOX / 2:g}" y="{y:g}" '
-            f'width="{_BOX}" height="{_HOST}"/>{_text(x, y + 20, str(number), "number")}</g>'
+            f'width="{_BOX}" height="{_HOST}"/>{graph.text(x, y + 20, str(number), "number")}</g>'
         )
     return parts
 
@@ -244,14 +280,25 @@ def _hosts(frame: _Frame, y: float) -> list[str]:
 def caption(composition: dict[str, Any]) -> str:
     """Say what the picture shows, for the line under it."""
     hosts = composition.get("hosts")
-    parts = []
-    for channel in composition.get("channels") or []:
-        buffers = (channel.get("adapter") or {}).get("send_buffers", "no")
-        parts.append(f"{buffers} send buffers on the {channel['name']} channel")
-    return (
-        f"The {hosts} hosts stand in the middle, numbered; the coloured boxes on them are their "
-        f"adapters ({'; '.join(parts)})."
-    )
+    channels = composition.get("channels") or []
+    said = []
+    rows = [channel for channel in channels if not graph.is_drawn(channel)]
+    if len(rows) < len(channels):
+        said.append(
+            "Each line is a cable, or all that join the same two switches; "
+            "the pointer on a part names it."
+        )
+    if rows or not channels:
+        buffers = (
+            f"{(channel.get('adapter') or {}).get('send_buffers', 'no')} send buffers on the "
+            f"{channel['name']} channel"
+            for channel in rows
+        )
+        said.append(
+            f"The {hosts} hosts stand in the middle, numbered; the coloured boxes on them are "
+            f"their adapters ({'; '.join(buffers)})."
+        )
+    return " ".join(said)
 
 
 def _scheduler(channel: dict[str, Any]) -> str:
@@ -264,11 +311,7 @@ def _scheduler(channel: dict[str, Any]) -> str:
 def _fact(part: dict[str, Any], key: str, words: str) -> str:
     value = part.get(key)
     # What is unlimited limits nothing, so a picture need not say it.
-    return words.format(plain(str(value))) if value not in {None, "", "unlimited"} else ""
-
-
-def _text(x: float, y: float, words: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{x:g}" y="{y:g}">{escape(words)}</text>'
+    return words.format(plain(str(value))) if value not in {None, "", "unlimited", "0 ns"} else ""
 
 
 def _style() -> str:
@@ -286,6 +329,7 @@ def _style() -> str:
         f"{scope} .switch{{fill:var(--c);fill-opacity:.1;stroke:var(--c);stroke-width:1.5}}"
         f"{scope} .cell{{fill:var(--c)}}"
         f"{scope} .link{{stroke:var(--c);stroke-width:2}}"
+        f"{scope} .cable{{stroke:var(--c);stroke-width:1;stroke-opacity:.55}}"
         f"{scope} .adapter{{fill:var(--c);fill-opacity:.22;stroke:var(--c);stroke-width:1.5}}"
         f"{scope} .host{{fill:var(--raised,var(--own-raised));stroke:var(--muted,"
         f"var(--own-muted));stroke-width:1.2}}"

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use weft_units::Bytes;
 
-use crate::composition::{ChannelSettings, Spec, SwitchSettings};
+use crate::composition::Spec;
 use crate::error::Error;
 use crate::keys::{self, describe};
 use crate::plan::Plan;
+use crate::shape::{Shape, shape};
 use crate::shipped;
 use crate::source::Request;
 use crate::spec::{Origin, schema as schema_of};
@@ -76,36 +76,6 @@ pub struct Parameter {
     pub choice: bool,
 }
 
-/// The shape of a composition.
-#[derive(Clone, Debug, Serialize)]
-pub struct Shape {
-    /// How many hosts there are.
-    pub hosts: u32,
-    /// The channels.
-    pub channels: Vec<ChannelShape>,
-}
-
-/// The shape of a channel.
-#[derive(Clone, Debug, Serialize)]
-pub struct ChannelShape {
-    /// Its name.
-    pub name: String,
-    /// Size of a request packet.
-    pub packet: Bytes,
-    /// Ports of its switch.
-    pub ports: u32,
-    /// Its links.
-    pub link: Value,
-    /// Its switch: the kind, and what it is set to.
-    pub switch: Value,
-    /// Who decides in the switch, if anybody does.
-    pub scheduler: Option<String>,
-    /// Its adapters.
-    pub adapter: Value,
-    /// How initiators learn what became of packets.
-    pub control: Option<Value>,
-}
-
 /// The shipped interconnects.
 pub fn systems() -> Result<Vec<SystemEntry>, Error> {
     shipped::systems().map(system).collect()
@@ -170,58 +140,4 @@ fn experiment(name: &str) -> Result<ExperimentEntry, Error> {
         section: settings.section,
         points: plan.points.len(),
     })
-}
-
-fn shape(spec: &Spec) -> Shape {
-    let channels = spec.channel.iter().map(|(name, channel)| ChannelShape {
-        name: name.clone(),
-        packet: channel.packet,
-        ports: spec.system.hosts,
-        link: json(&channel.link),
-        switch: kind_and_settings(json(&channel.switch)),
-        scheduler: scheduler(channel),
-        adapter: json(&channel.adapter),
-        control: channel.control.as_ref().map(|control| kind_and_settings(json(control))),
-    });
-    Shape { hosts: spec.system.hosts, channels: channels.collect() }
-}
-
-fn scheduler(channel: &ChannelSettings) -> Option<String> {
-    let scheduler = match &channel.switch {
-        SwitchSettings::Scheduled(switch) => &switch.scheduler,
-        SwitchSettings::InputQueued(switch) => &switch.scheduler,
-        SwitchSettings::Crossbar(_)
-        | SwitchSettings::OutputBuffered(_)
-        | SwitchSettings::FifoBus(_)
-        | SwitchSettings::OutputQueued(_)
-        | SwitchSettings::Ring(_)
-        | SwitchSettings::SharedBuffer(_)
-        | SwitchSettings::SharedMemory(_) => return None,
-        SwitchSettings::Hub(hub) => return hub.scheduler().map(|own| own.name().to_owned()),
-    };
-    Some(scheduler.name().to_owned())
-}
-
-/// Settings as JSON. Every settings type consists of texts, numbers and tables of them, for which
-/// this does not fail; should one ever, the picture lacks it and nothing else does.
-fn json(settings: &impl Serialize) -> Value {
-    serde_json::to_value(settings).unwrap_or_default()
-}
-
-/// An externally tagged choice with its tag beside its settings.
-fn kind_and_settings(choice: Value) -> Value {
-    match choice {
-        Value::Object(tagged) if tagged.len() == 1 => {
-            let mut settings = serde_json::Map::new();
-            for (kind, value) in tagged {
-                settings.insert("kind".into(), kind.into());
-                if let Value::Object(values) = value {
-                    settings.extend(values);
-                }
-            }
-            settings.into()
-        }
-        Value::String(kind) => serde_json::json!({ "kind": kind }),
-        other => other,
-    }
 }

@@ -32,6 +32,7 @@ pub mod program;
 mod reproduce;
 mod rows;
 mod saturation;
+mod shape;
 mod shipped;
 mod simulate;
 mod source;

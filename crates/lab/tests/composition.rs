@@ -8,7 +8,7 @@
 use std::num::NonZeroUsize;
 use std::thread;
 
-use weft_lab::{Cell, Options, Outcome, Request, run};
+use weft_lab::{Cell, Options, Outcome, Request, run, show};
 
 fn carry_out(request: &Request) -> Outcome {
     run(request, &Options::default(), &mut |_, _| true).unwrap_or_else(|error| panic!("{error}"))
@@ -363,4 +363,24 @@ fn two_channels_of_one_link_share_it_in_time() {
     assert_us(number(&outcome, "bulk", "queueing_mean_us"), 11.261_761 + 1.88 - 1.0);
     let way = 2.0 * 0.025 + 0.09;
     assert_us(number(&outcome, "quick", "one_way_mean_us"), 0.724_346 + way);
+}
+
+/// Four leaves with 16 hosts each and a cable of 400 Gbit/s to each of four spines; the folded tree
+/// of 40 switches has 4 cables up from each of its 16 lowest and 16 middle ones.
+#[test]
+fn a_fabric_is_described_by_its_switches_and_cables() {
+    let shape = |system: &str, channel: &str| {
+        let shown = show(&Request::new(system, None, &[])).expect("it is shipped").composition;
+        let channel = shown.channels.into_iter().find(|own| own.name == channel);
+        channel.expect("it has the channel").fabric
+    };
+    let fabric = shape("roce", "net").expect("it has several switches");
+    let tiers: Vec<(u32, u32)> = fabric.switches.iter().map(|own| (own.tier, own.hosts)).collect();
+    assert_eq!(tiers, [[(1, 16); 4], [(2, 0); 4]].concat());
+    assert_eq!((fabric.kind.as_str(), fabric.cables.len()), ("leaf_spine", 16));
+    assert!(fabric.cables.iter().all(|cable| cable[2..] == [1, 1]));
+    assert_eq!(fabric.links[1]["rate"], "400 Gbit/s");
+    let tree = shape("clan", "fabric").expect("it has several switches");
+    assert_eq!(tree.cables.iter().map(|cable| cable[3]).sum::<u32>(), 2 * 64);
+    assert!(shape("clint", "bulk").is_none());
 }

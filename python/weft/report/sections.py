@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.checks import CALIBRATED, CLOSED_FORM, PRINTED, STATEMENT, Check, checks_of, readings
 from weft.composition import caption, draw
+from weft.graph import is_drawn
 from weft.report.markup import (
     Section,
     marked,
@@ -200,6 +201,8 @@ def composition_section(result: Result) -> Section | None:
 
 
 def _numbers(system: System) -> str:
+    if any(is_drawn(channel) for channel in system.composition.get("channels") or []):
+        return caption(system.composition)
     hosts = system.composition.get("hosts")
     return (
         f"Only the channels that carried traffic. The {hosts} hosts are numbered; the coloured "
