@@ -365,6 +365,9 @@ pub enum FigureKind {
     /// Who pauses whom, from where the congestion began: the table `pauses`, which switches with
     /// `pfc` fill.
     Pauses,
+    /// The median and the 99th percentile of the slowdown of flows, by their size: the table
+    /// `flows`.
+    SlowdownBySize,
 }
 
 impl Default for RunSettings {

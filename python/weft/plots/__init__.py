@@ -20,6 +20,7 @@ from weft.plots.program import program_defaults, program_shares
 from weft.plots.published import published_against_measured
 from weft.plots.rank_times import rank_shares, rank_times
 from weft.plots.request import Request
+from weft.plots.slowdown import slowdown_by_size
 from weft.plots.space_time import space_time
 from weft.plots.streams import stream_histogram, stream_throughput
 
@@ -41,6 +42,7 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "fabric": fabric,
     "port_occupancy": port_occupancy,
     "pauses": pauses,
+    "slowdown_by_size": slowdown_by_size,
     "latency_along_time": along_time,
     "throughput_along_time": throughput_along_time,
     "space_time": space_time,
@@ -59,8 +61,12 @@ _DEFAULT_TITLES = {
     "histogram": "Distribution of latency",
     "latency_budget": "Where the time went",
     "space_time": "Who sent what when",
+    "slowdown_by_size": "Slowdown by size",
     "pauses": "Who pauses whom",
 }
+
+# Kinds that are drawn where a channel has rows in a table that few runs have.
+_TABLES = {"slowdown_by_size": "flows", "pauses": "pauses"}
 
 
 def figures_of(result: Result) -> list[Figure]:
@@ -91,7 +97,11 @@ def _defaults(result: Result) -> list[Request]:
     # A run is traced for its few packets, each of which can be seen by itself.
     traced = not result.tables.get("trace", points.head(0)).empty
     superseded = ("histogram",) if traced else ()
-    paused = result.tables.get("pauses", points.head(0))
+    none = points.head(0)
+    known = {
+        kind: set(result.tables.get(table, none).get("channel", ()))
+        for kind, table in _TABLES.items()
+    }
     return program_defaults(result) + [
         Request(
             name=f"{channel}-{kind.replace('_', '-')}",
@@ -103,5 +113,5 @@ def _defaults(result: Result) -> list[Request]:
         for kind, title in _DEFAULT_TITLES.items()
         if kind not in superseded
         and (f"workload.{channel}.load" in swept or kind not in _CURVES)
-        and (kind != "pauses" or channel in set(paused.get("channel", ())))
+        and (kind not in known or channel in known[kind])
     ]
