@@ -1,5 +1,6 @@
 //! Any wiring, cable by cable.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -50,7 +51,7 @@ pub struct Cable {
 }
 
 /// One end of a cable: `host 3`, or port 2 of the switch `a` as `a.2`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum End {
     /// The adapter of a host.
     Host(u32),
@@ -72,9 +73,10 @@ impl TableSettings {
         let switches = self.switches.iter().map(|own| (own.name.clone(), own.ports.get()));
         let empty = Ways::Tree(Vec::new());
         let mut wiring = Wiring::new(switches.collect(), hosts, empty);
-        let mut taken = Vec::new();
+        self.check_ends()?;
+        let numbers = self.switches.iter().map(|own| own.name.as_str()).zip(0..).collect();
         for cable in &self.cables {
-            self.plug(cable, hosts, &mut wiring, &mut taken)?;
+            self.plug(cable, (hosts, &numbers), &mut wiring)?;
         }
         self.check_ports(hosts, &wiring)?;
         wiring.set_ways(Ways::Table(ShortestPaths::of(&wiring)));
@@ -83,14 +85,15 @@ impl TableSettings {
     }
 
     fn check_switches(&self) -> Result<(), FabricError> {
-        for (place, switch) in self.switches.iter().enumerate() {
+        let mut names = HashSet::new();
+        for switch in &self.switches {
             let TableSwitch { name, ports, unused } = switch;
             if ports.get() > MOST_PORTS_OF_A_SWITCH {
                 let value = format!("{ports} ports of switch {name}");
                 let accepted = format!("at most {MOST_PORTS_OF_A_SWITCH}");
                 return Err(FabricError::new(SWITCHES, value, accepted));
             }
-            if self.switches[..place].iter().any(|other| other.name == *name) {
+            if !names.insert(name) {
                 let value = format!("two switches of the name {name}");
                 return Err(FabricError::new(SWITCHES, value, "a name for each switch"));
             }
@@ -106,21 +109,28 @@ impl TableSettings {
         Ok(())
     }
 
-    fn plug<'a>(
-        &'a self,
-        cable: &'a Cable,
-        hosts: u32,
-        wiring: &mut Wiring,
-        taken: &mut Vec<(&'a End, &'a End)>,
-    ) -> Result<(), FabricError> {
-        for (end, other) in [(&cable.from, &cable.to), (&cable.to, &cable.from)] {
-            if let Some((_, first)) = taken.iter().find(|(own, _)| *own == end) {
-                let value = format!("{end} with a cable to {first} and one to {other}");
-                return Err(FabricError::new(CABLES, value, "one cable in each port"));
+    /// No end has two cables.
+    fn check_ends(&self) -> Result<(), FabricError> {
+        let mut taken = HashMap::new();
+        for cable in &self.cables {
+            for (end, other) in [(&cable.from, &cable.to), (&cable.to, &cable.from)] {
+                if let Some(first) = taken.insert(end, other) {
+                    let value = format!("{end} with a cable to {first} and one to {other}");
+                    return Err(FabricError::new(CABLES, value, "one cable in each port"));
+                }
             }
-            taken.push((end, other));
         }
-        match (self.place(&cable.from, hosts)?, self.place(&cable.to, hosts)?) {
+        Ok(())
+    }
+
+    fn plug(
+        &self,
+        cable: &Cable,
+        (hosts, numbers): (u32, &HashMap<&str, u32>),
+        wiring: &mut Wiring,
+    ) -> Result<(), FabricError> {
+        let place = |end| self.place(end, hosts, numbers);
+        match (place(&cable.from)?, place(&cable.to)?) {
             (Ok(from), Ok(to)) => {
                 wiring.connect(from, to);
                 lay(cable, from, wiring);
@@ -138,24 +148,28 @@ impl TableSettings {
     }
 
     /// The switch and port of an end, or the host.
-    fn place(&self, end: &End, hosts: u32) -> Result<Result<(u32, u32), u32>, FabricError> {
+    fn place(
+        &self,
+        end: &End,
+        hosts: u32,
+        numbers: &HashMap<&str, u32>,
+    ) -> Result<Result<(u32, u32), u32>, FabricError> {
         match end {
             End::Host(host) if *host < hosts => Ok(Err(*host)),
             End::Host(_) => Err(FabricError::new(CABLES, end, format!("a host below {hosts}"))),
             End::Port { switch, port } => {
-                let named = self.switches.iter().position(|own| own.name == *switch);
-                let Some(index) = named else {
+                let Some(index) = numbers.get(switch.as_str()).copied() else {
                     let names: Vec<&str> =
                         self.switches.iter().map(|own| own.name.as_str()).collect();
                     let accepted = format!("a port of {}", names.join(", "));
                     return Err(FabricError::new(CABLES, end, accepted));
                 };
-                let ports = self.switches[index].ports.get();
+                let ports = self.switches[index as usize].ports.get();
                 if *port >= ports {
                     let accepted = format!("a port below {ports}");
                     return Err(FabricError::new(CABLES, end, accepted));
                 }
-                Ok(Ok((index as u32, *port)))
+                Ok(Ok((index, *port)))
             }
         }
     }
