@@ -78,8 +78,12 @@ pub struct Inner {
     /// When the kernel was last asked about other descriptors, in nanoseconds; zero if the program has
     /// put one in since.
     pub looked_aside: u64,
-    /// The coarse clock when the fine one was last looked at, in nanoseconds.
+    /// The coarse clock when it was last looked at, in nanoseconds.
     pub ticked: u64,
+    /// The fine clock when it was last looked at, in nanoseconds, and whether so much time had gone by then that
+    /// it is looked at in each turn.
+    pub clocked: u64,
+    pub is_slow: bool,
     /// When it was last looked whether anything was heard of the other ends, in nanoseconds.
     pub listened: u64,
     /// When its connections were last looked through for idle ones, by the coarse clock in nanoseconds, and whether

@@ -28,7 +28,11 @@ use crate::waiting::wait;
 /// nanoseconds: so long does somebody wait at most who connects to a server that is busy, and a question costs
 /// a hundredth of that.
 const LOOK_ASIDE: u64 = 50_000;
+/// The clock is looked at every so many turns, and in each where these take longer than a half of that, until
+/// one takes less than a sixteenth.
 const EVERY_TURN: u32 = 4;
+const SLOW: u64 = LOOK_ASIDE / 2;
+const FAST: u64 = LOOK_ASIDE / 16;
 
 /// `epoll_pwait` on a followed instance. `None` leaves it to the kernel.
 pub fn wait(
@@ -381,18 +385,20 @@ pub fn look_aside_next(instance: &Instance) {
     unsafe { ((*instance.inner.get()).turn, (*instance.inner.get()).looked_aside) = (0, 0) };
 }
 
-/// Whether the kernel is to be asked before the followed connections are looked at: at every so
-/// many turns the clock is looked at, and at each tick of the coarse one, which costs less. It is
-/// asked for two reasons: about descriptors that it alone can report, and about other ends of which
-/// nothing was heard for long. Where there is neither, it is not asked at all.
+/// Whether the kernel is to be asked before the followed connections are looked at. The clock is looked at every so
+/// many turns, at each where the program works for long between them, and at each tick of the coarse one, which
+/// costs less. The kernel is asked for two reasons: about descriptors that it alone can report, and about other ends
+/// of which nothing was heard for long. Where there is neither, it is not asked at all.
 fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     // SAFETY: numbers are read that another thread may change; a look aside too many or one late
     // does no harm.
     let inner = unsafe { &*instance.inner.get() };
-    if inner.warm == 0 || !inner.turn.is_multiple_of(turns) && !has_ticked(instance) {
+    let is_turn = inner.is_slow || inner.turn.is_multiple_of(turns);
+    if inner.warm == 0 || !is_turn && !has_ticked(instance) {
         return false;
     }
     let now = sys::now();
+    note_pace(instance, now);
     let others = instance.has_others() || inner.warm < inner.count;
     let (last, every) = match others {
         true => (inner.looked_aside, LOOK_ASIDE),
@@ -415,6 +421,14 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
         stats::count(|stats| &stats.questions, 1);
     }
     silent
+}
+
+/// Learns from when the clock was last looked at whether turns take long.
+fn note_pace(instance: &Instance, now: u64) {
+    // SAFETY: as in `is_time_to_look_aside`.
+    let inner = unsafe { &mut *instance.inner.get() };
+    let gone = now.saturating_sub(std::mem::replace(&mut inner.clocked, now));
+    inner.is_slow = gone > if inner.is_slow { FAST } else { SLOW };
 }
 
 fn has_ticked(instance: &Instance) -> bool {
@@ -614,6 +628,27 @@ mod tests {
             *looked_aside() = u64::MAX;
             assert!(!is_time_to_look_aside(instance, 1));
         }
+    }
+
+    #[test]
+    fn the_clock_is_looked_at_in_each_turn_only_where_these_take_long() {
+        let sample = Sample::new();
+        let (instance, _) = following(&sample);
+        // SAFETY: nobody else uses the instance.
+        let is_slow = || unsafe { (*instance.inner.get()).is_slow };
+        let mut now = 1_000 * LOOK_ASIDE;
+        let mut slow_after = |gone: u64| {
+            now += gone;
+            note_pace(instance, now);
+            is_slow()
+        };
+        slow_after(0);
+        slow_after(0);
+        assert!(!slow_after(SLOW), "four turns");
+        assert!(slow_after(SLOW + 1), "four turns");
+        assert!(slow_after(FAST + 1), "a turn");
+        assert!(!slow_after(FAST), "a turn");
+        assert!(!slow_after(FAST + 1), "four turns");
     }
 
     #[test]

@@ -165,6 +165,38 @@ fn is_looked_at(other: Pair) {
     flow_until_more_is_reported(epoll, pair);
 }
 
+/// Computes, for longer than an instance is without a look at what the kernel alone reports.
+fn compute() {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_micros(100) {}
+}
+
+#[test]
+fn who_works_for_each_message_is_told_of_others_in_the_next_wait() {
+    preloaded("entries::who_works_for_each_message_is_told_of_others_in_the_next_wait", || {
+        let (pair, other) = (carried(), crate::pair::plain());
+        let epoll = instance(pair);
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, other.b, libc::EPOLLIN as u32), 0);
+        let told = || {
+            assert_eq!(send(pair.a, b"y", 0), Ok(1));
+            compute();
+            let count = epoll_events(epoll).len();
+            assert_eq!(recv(pair.b, 1, 0).unwrap(), b"y");
+            count
+        };
+        // It takes some turns to learn that they take long.
+        for _ in 0..20 {
+            assert_eq!(told(), 1);
+        }
+        for _ in 0..50 {
+            assert_eq!(send(other.a, b"x", 0), Ok(1));
+            assert_eq!(told(), 2);
+            assert_eq!(recv(other.b, 1, 0).unwrap(), b"x");
+            assert_eq!(told(), 1);
+        }
+    });
+}
+
 /// Messages flow by an instance until it reports something beside them.
 fn flow_until_more_is_reported(epoll: c_int, pair: Pair) {
     let until = Instant::now() + Duration::from_secs(60);
