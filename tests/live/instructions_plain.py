@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COUNT = 1_000
 """Rounds that are counted."""
-CONSTANT = 700
+CONSTANT = 260
 """System calls that a connection may cost until it is known that it stays with the kernel."""
 PROGRAM = r"""
 #define _GNU_SOURCE
@@ -148,10 +148,8 @@ int main(int words, char **word) {
         need(!setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low));
         repeat(all[which].round, 100);
     } else if (atoi(word[4]) == 2) {
-        /* The other end is looked for in so many calls, and for a second. */
-        repeat(all[which].round, 2800);
-        usleep(1100000);
-        repeat(all[which].round, 1000);
+        /* The other end is looked for until it has answered so often. */
+        repeat(all[which].round, 1400);
     }
     counted(all[which].round, atoi(word[3]));
     fail_all();

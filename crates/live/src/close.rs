@@ -7,8 +7,8 @@ use libc::c_int;
 use weft_protocol::detour::{Begun, Inlet, Outlet};
 
 use crate::epoll;
-use crate::joining::attach;
 use crate::joining::rendezvous;
+use crate::joining::{attach, worth};
 use crate::leaving::asking;
 use crate::leaving::departure;
 use crate::leaving::turn;
@@ -229,7 +229,7 @@ pub fn say_how(guard: &Guard) {
         return;
     }
     rendezvous::leave(connection);
-    attach::learn(connection);
+    worth::learn(connection);
     if connection.phase() == phase::JOINED
         && let Some(segment) = connection.segment()
     {

@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use libc::c_int;
-use weft_protocol::break_even::{BreakEven, Outcome};
+use weft_protocol::break_even::BreakEven;
 use weft_protocol::byte_ring::Capacity;
 use weft_protocol::detour::Outlet;
 use weft_protocol::interrupt_flag::Sleep;
@@ -19,6 +19,7 @@ use crate::epoll;
 use crate::joining::bare_calls;
 use crate::joining::meeting::{self, Place, Refusal};
 use crate::joining::rendezvous;
+use crate::joining::worth::{is_worth_it, learn};
 use crate::leaving::departure;
 use crate::options;
 use crate::report::log;
@@ -31,17 +32,15 @@ use crate::table::{self, Connection, Guard, Sending, phase};
 use crate::waiting::death;
 use crate::waiting::wait;
 
-/// So many carried calls save twice what joining costs, with the other end on this processor and on
-/// another: a join costs some 50 us, a call in the ring about 1 us less than in the kernel, or a
-/// wake-up less.
-const REPAID_HERE: u64 = 80;
-const REPAID_ELSEWHERE: u64 = 20;
 /// After so many operations nobody will come any more, unless they took no time: the other end of
 /// a stream may read rarely, and much at a time.
 const LAST_ATTEMPT: u32 = 4096;
 /// How long a client looks for its server at least, in nanoseconds. A server need not be waited
 /// for: it makes its place before its client comes.
 const PATIENCE: u64 = 1_000_000_000;
+/// But no longer than until the server has sent so often: it would have looked at its
+/// [`BreakEven::LATEST`] operation, and a few more times if others were in a call then.
+const SENDS: u64 = BreakEven::LATEST as u64 * 4 / 3;
 
 /// How long the server waits for the segment once the client has connected, in nanoseconds.
 const HAND_OVER: u64 = 50_000_000;
@@ -138,12 +137,14 @@ fn attempt(guard: &Guard, operations: u32) {
 
 /// Whether the other end was first looked for long ago.
 fn has_long_sought(connection: &Connection) -> bool {
-    let now = sys::now();
+    sys::now().saturating_sub(connection.sought.load(Ordering::Relaxed)) >= PATIENCE
+}
+
+/// Notes that the other end is looked for. Whether that is the first time.
+fn seeks_first(connection: &Connection) -> bool {
     let order = Ordering::Relaxed;
-    match connection.sought.compare_exchange(0, now, order, order) {
-        Ok(_) => false,
-        Err(since) => now.saturating_sub(since) >= PATIENCE,
-    }
+    connection.sought.load(order) == 0
+        && connection.sought.compare_exchange(0, sys::now(), order, order).is_ok()
 }
 
 /// Learns which server's port a socket connects to that was remembered before.
@@ -249,42 +250,6 @@ fn revoke_offer(segment: &Segment) {
     let _ = word.compare_exchange(handshake::OFFERED, handshake::REVOKED, order, order);
 }
 
-/// Whether connections like this one have lasted long enough for a join after so many operations.
-/// If not, it is asked again when they have.
-fn is_worth_it(connection: &Connection, operations: u32) -> bool {
-    let kind = connection.kind.load(Ordering::Relaxed);
-    let Some(lesson) = table::lesson(kind) else { return false };
-    let after = BreakEven::from_word(lesson.load(Ordering::Relaxed)).after();
-    if operations < after {
-        connection.next_attempt.store(after, Ordering::Relaxed);
-    }
-    connection.sought_after.store(operations >= after, Ordering::Relaxed);
-    operations >= after
-}
-
-/// Learns from a connection that is over or stays with the kernel, if it was ever worth a join.
-pub fn learn(connection: &Connection) {
-    let sought = &connection.sought_after;
-    if !sought.load(Ordering::Relaxed) || !sought.swap(false, Ordering::Relaxed) {
-        return;
-    }
-    let Some(lesson) = table::lesson(connection.kind.load(Ordering::Relaxed)) else { return };
-    let mut state = BreakEven::from_word(lesson.load(Ordering::Relaxed));
-    let calls = match (connection.receiving(), connection.sending()) {
-        (Some(receiving), Some(sending)) if connection.segment().is_some() => {
-            receiving.unsaid.calls + sending.unsaid.calls
-        }
-        _ => 0,
-    };
-    let repaid = connection.segment().map_or(u64::MAX, |segment| {
-        let [one, other] = [Role::Client, Role::Server]
-            .map(|role| segment.side(role).processor.load(Ordering::Relaxed));
-        if one == other { REPAID_HERE } else { REPAID_ELSEWHERE }
-    });
-    state.learn(if calls >= repaid { Outcome::Repaid } else { Outcome::Lost });
-    lesson.store(state.word(), Ordering::Relaxed);
-}
-
 /// Whether the C library's streams may read and write a number, past this library.
 pub fn is_of_stdio(fd: c_int) -> bool {
     (0..=2).contains(&fd)
@@ -300,9 +265,26 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
         guard.connection.phase.store(phase::PLAIN, Ordering::SeqCst);
         return Ok(());
     }
-    if !sys::tcp_counts(fd).map_err(|_| Reason::Counters)?.established {
+    let counts = sys::tcp_counts(fd).map_err(|_| Reason::Counters)?;
+    if !counts.established {
         return Ok(());
     }
+    let is_client = role == Role::Client;
+    // A client asks again once its server is there.
+    if seeks_first(guard.connection) || !is_client {
+        refused_here(fd)?;
+    }
+    let place = Place::of(fd, role).ok_or(Reason::Elsewhere)?;
+    if is_client {
+        return offer(guard, &place, counts.sends() >= SENDS);
+    }
+    rendezvous::wait(guard.connection, &place).map_err(no_meeting)?;
+    guard.connection.phase.store(phase::LISTENING, Ordering::SeqCst);
+    Ok(())
+}
+
+/// Whether anything at this end leaves a connection to the kernel.
+fn refused_here(fd: c_int) -> Result<(), Reason> {
     if is_of_stdio(fd) {
         return Err(Reason::Stdio);
     }
@@ -314,22 +296,21 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     if signals || options::is_kernels(fd) {
         return Err(Reason::Option);
     }
-    let place = Place::of(fd, role).ok_or(Reason::Elsewhere)?;
-    if role == Role::Client {
-        return offer(guard, &place);
-    }
-    rendezvous::wait(guard.connection, &place).map_err(no_meeting)?;
-    guard.connection.phase.store(phase::LISTENING, Ordering::SeqCst);
     Ok(())
 }
 
-/// The client's part: hand a segment over, if the server is there.
-fn offer(guard: &Guard, place: &Place) -> Result<(), Reason> {
+/// The client's part: hand a segment over, if the server is there. One that is `late` will not come.
+fn offer(guard: &Guard, place: &Place, late: bool) -> Result<(), Reason> {
     let caller = match place.call() {
         Ok(caller) => caller,
+        Err(libc::ECONNREFUSED | libc::ENOENT) if late => return Err(Reason::PeerPlain),
         Err(libc::ECONNREFUSED | libc::ENOENT) => return Ok(()),
         Err(why) => return Err(no_meeting(why)),
     };
+    if let Err(reason) = refused_here(guard.fd) {
+        sys::close(caller);
+        return Err(reason);
+    }
     let handed = if meeting::is_trusted(caller) {
         hand_segment_over(guard, caller)
     } else {

@@ -170,12 +170,12 @@ impl Place {
         self.address.sun_path[0] != 0
     }
 
-    /// Goes to the place.
+    /// Goes to the place. Mostly nobody is there, so the socket's number is moved only once somebody is.
     pub fn call(&self) -> Result<c_int, Errno> {
-        let fd = socket()?;
+        let fd = low_socket()?;
         // SAFETY: the address has this length.
         if unsafe { sys::bare!(libc::SYS_connect, fd, self.raw(), self.length) } == 0 {
-            return Ok(fd);
+            return sys::move_high(fd);
         }
         let why = sys::errno();
         sys::close(fd);
@@ -212,10 +212,15 @@ pub fn clear(listener: c_int) {
 }
 
 fn socket() -> Result<c_int, Errno> {
+    low_socket().and_then(sys::move_high)
+}
+
+/// A socket by the number that the program would get next.
+fn low_socket() -> Result<c_int, Errno> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes no memory.
     let fd = unsafe { sys::bare!(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as c_int;
-    if fd < 0 { Err(sys::errno()) } else { sys::move_high(fd) }
+    if fd < 0 { Err(sys::errno()) } else { Ok(fd) }
 }
 
 /// Takes the next caller, if there is one.

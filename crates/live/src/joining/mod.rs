@@ -5,3 +5,4 @@ pub mod attach;
 pub mod bare_calls;
 pub mod meeting;
 pub mod rendezvous;
+pub mod worth;

@@ -21,6 +21,19 @@ pub struct TcpCounts {
     pub not_sent: u64,
     /// Bytes that ever arrived in order, read or not, and the end.
     pub arrived: u64,
+    /// Segments with bytes that ever arrived.
+    pub segments: u64,
+    /// How many bytes a segment of the other end's has at most.
+    pub longest: u64,
+}
+
+impl TcpCounts {
+    /// So often, at least, the other end has sent: a segment that is not full ends what was sent by a call. One of
+    /// half the length counts as full, since options take a part of some.
+    pub fn sends(&self) -> u64 {
+        let full = self.arrived.saturating_mul(2) / self.longest.max(1);
+        self.segments.saturating_sub(full)
+    }
 }
 
 /// Reads `struct tcp_info` of Linux 4.19 or later; its fields are found by offset, since the C
@@ -56,6 +69,8 @@ pub fn tcp_counts(fd: c_int) -> Result<TcpCounts, Errno> {
         put_in: sent - sent_again + not_sent,
         not_sent,
         arrived: info[128 / 8],
+        segments: info[152 / 8].to_le() & 0xffff_ffff,
+        longest: info[80 / 8].to_le() >> 32,
     })
 }
 
@@ -90,6 +105,25 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+
+    #[test]
+    fn each_small_send_is_counted_and_a_stream_is_few() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        let sends = |near: &TcpStream| tcp_counts(near.as_raw_fd()).unwrap().sends();
+        assert_eq!(sends(&near), 0);
+        for sent in 1..=100 {
+            far.write_all(&[7; 40]).unwrap();
+            near.read_exact(&mut [0; 40]).unwrap();
+            assert_eq!(sends(&near), sent);
+        }
+        let far = std::thread::spawn(move || far.write_all(&vec![7; 64 << 20]).map(|()| far));
+        near.read_exact(&mut vec![0; 64 << 20]).unwrap();
+        let seen = sends(&near);
+        drop(far.join().unwrap().unwrap());
+        assert!(seen < 200, "{seen} for a call");
+    }
 
     #[test]
     fn what_was_read_is_counted_whatever_of_it_has_ended() {

@@ -36,6 +36,7 @@ mod pair;
 mod passing;
 mod room;
 mod sleepers;
+mod sought;
 mod streams;
 mod taken;
 mod unknown;

@@ -107,6 +107,7 @@ pub fn joined() -> u64 {
 /// How many reasons there are for which an end stays with the kernel, or goes back to it.
 const REASONS: usize = 22;
 /// Some of them.
+pub const PEER_PLAIN: usize = 1;
 pub const EPOLL: usize = 7;
 pub const WITHDRAWN: usize = 19;
 
