@@ -25,7 +25,9 @@ pub use others::{
     mark_watched, may_be_shared, put_in_again, release, take_out,
 };
 pub use parked::leave;
-pub use passing::{forget_number, is_kernels, let_pass, way as way_of_control};
+pub use passing::{
+    control as control_passed_by, forget_number, is_kernels, let_pass, way as way_of_control,
+};
 pub use waiting::{holds_events, wait, wait_alone, wait_in_kernel, way as way_of_wait};
 
 use std::sync::atomic::{Ordering, fence};
@@ -292,8 +294,8 @@ pub fn unfollow(guard: &Guard) {
     }
 }
 
-/// `epoll_ctl` on something that the library knows and that is not the kernel's for good; `kernel` is the
-/// program's call.
+/// `epoll_ctl` on something that the library knows, that is not the kernel's for good, and of which no calls pass by
+/// ([`control_passed_by`]); `kernel` is the program's call.
 pub fn control(
     epoll: c_int,
     operation: c_int,
@@ -304,9 +306,6 @@ pub fn control(
     if operation == libc::EPOLL_CTL_ADD && matches!(table::entry(epoll), Entry::Epoll(_)) {
         // What it was put in for before it is connected counts from then on.
         table::track_early(fd);
-    }
-    if let Some(result) = passing::control(epoll, operation, fd, event, kernel) {
-        return result;
     }
     let index = match (table::entry(epoll), table::entry(fd)) {
         (Entry::Epoll(index), Entry::Connection(_) | Entry::Unplaced) => index,

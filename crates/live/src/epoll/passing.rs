@@ -122,7 +122,7 @@ fn is_kernels_apart(epoll: c_int, operation: c_int, fd: c_int) -> bool {
 
 /// The `epoll_ctl` of the program's, `kernel`, on a connection that is the kernel's for the next calls. `None`
 /// if more is to be done.
-#[inline]
+#[inline(always)]
 pub fn control(
     epoll: c_int,
     operation: c_int,

@@ -301,6 +301,10 @@ interpose! {
         if epoll::is_kernels(epoll, operation, fd) {
             return next(epoll, operation, fd, event);
         }
+        let kernel = move || next(epoll, operation, fd, event);
+        if let Some(result) = epoll::control_passed_by(epoll, operation, fd, event, kernel) {
+            return result;
+        }
         control_apart(epoll, operation, fd, event, next)
     }
 }
