@@ -5,6 +5,7 @@ mod adapter;
 mod carrier;
 mod classed;
 pub(crate) mod engine;
+mod failures;
 mod flows;
 mod hosts;
 mod hub;
@@ -12,6 +13,7 @@ mod network;
 mod turns;
 
 pub(crate) use classed::refuse_classes_of_messages;
+pub(crate) use failures::refuse_elsewhere as refuse_failures_elsewhere;
 pub use hosts::HostedChannel;
 use weft_fabric::adapter::{Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
@@ -152,6 +154,7 @@ impl Driver {
         site: Site<'_>,
     ) -> Result<Driver, Error> {
         engine::refuse_more_hosts_than_others_count(settings, workload, site)?;
+        failures::refuse_elsewhere(settings, site.name)?;
         flows::refuse_halves(settings, workload, site.name)?;
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();

@@ -9,7 +9,7 @@ use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::Speculation;
-use weft_fabric::fabric::{DeadlockSettings, FabricSettings, RoutesSettings};
+use weft_fabric::fabric::{DeadlockSettings, FabricSettings, FailureSettings, RoutesSettings};
 use weft_fabric::host::{HostSettings, MemorySettings};
 use weft_fabric::interface::{EndpointSettings, TransferSettings, WindowSettings};
 use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSettings, TurnSettings};
@@ -162,6 +162,10 @@ pub struct ChannelSettings {
     /// flow where adapters have a transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routes: Option<RoutesSettings>,
+    /// Cables that fail, come back or run at a fraction of their rate from a stated time on. For fabrics
+    /// whose switches share a buffer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<FailureSettings>,
     /// What keeps a buffer of a switch from being written while it is full. For fabrics whose
     /// switches have buffers of limited size: "credits" if not given, and the only one that
     /// `input_queued` has.

@@ -21,7 +21,13 @@ pub const LEAST_RUNS: u32 = 5;
 pub fn wanted(asked: PrecisionSettings, runs: &[Arc<[ChannelRun]>]) -> Option<u32> {
     let made = u32::try_from(runs.len()).unwrap_or(u32::MAX);
     let all = runs.iter().flat_map(|run| run.iter());
-    let beyond = [Verdict::Saturated, Verdict::PartlyStuck, Verdict::Stuck, Verdict::Stopped];
+    let beyond = [
+        Verdict::Saturated,
+        Verdict::PartlyStuck,
+        Verdict::Stuck,
+        Verdict::Unreachable,
+        Verdict::Stopped,
+    ];
     if made >= asked.most.get() || all.clone().any(|run| beyond.contains(&run.judgement.verdict)) {
         return None;
     }

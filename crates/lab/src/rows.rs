@@ -316,9 +316,9 @@ fn estimate(name: &str, estimate: Option<Estimate>, row: &mut Row) {
     row.push((format!("{name}_half_width"), half_width.into()));
 }
 
-/// Who waits for whom, where a run is stuck.
+/// Who waits for whom, where a run is stuck, or who has no way left.
 fn waiting(run: &ChannelRun, judgement: &Judgement) -> String {
-    match judgement.verdict.is_stuck() {
+    match judgement.verdict.names_who_waits() {
         true => run.waiting.join("; "),
         false => String::new(),
     }

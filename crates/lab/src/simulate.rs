@@ -358,6 +358,7 @@ impl ChannelRun {
         let ending = Ending {
             stopped: self.stopped.is_some(),
             standing: standing.len(),
+            unreachable: self.flows.as_ref().map_or(0, |own| own.unreachable),
             unloaded: self.unloaded.max(self.packet),
         };
         self.judgement = judge(&progress, ending, warm_up);

@@ -4,6 +4,8 @@
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 
+use crate::number::Fraction;
+
 /// An instant of simulated time: picoseconds since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
@@ -88,6 +90,17 @@ impl Rate {
         let numerator = bits.saturating_mul(self.per as u128);
         let ps = numerator.saturating_add(self.bits as u128 / 2) / self.bits as u128;
         Span(if ps > u64::MAX as u128 { u64::MAX } else { ps as u64 })
+    }
+
+    /// So much of the rate, to the millionth: of less than a millionth that.
+    pub fn share(self, share: Fraction) -> Rate {
+        const WHOLE: u64 = 1_000_000;
+        let millionths = ((share.get() * WHOLE as f64).round() as u64).max(1);
+        let part = Rate::from_ratio(millionths, WHOLE);
+        // Reduced crosswise, the products of all rates that a file can name fit.
+        let (one, other) = (gcd(self.bits, part.per), gcd(part.bits, self.per));
+        let bits = (self.bits / one).saturating_mul(part.bits / other);
+        Rate { bits, per: (self.per / other).saturating_mul(part.per / one) }
     }
 
     /// The rate in bytes per second, for presentation.

@@ -280,6 +280,18 @@ fn the_time_of_a_size_is_right_beyond_one_word() {
     assert_eq!(Rate::from_bits_per_second(7).span(Bytes(1)), Span(1_142_857_142_857));
 }
 
+/// A quarter of 100 Gbit/s is 25; a millionth is the least.
+#[test]
+fn a_share_of_a_rate_is_exact() {
+    let of = |rate: Rate, share| rate.share(Fraction::new(share).expect("a share"));
+    let rate = Rate::from_bits_per_second(100_000_000_000);
+    assert_eq!(of(rate, 0.25), Rate::from_bits_per_second(25_000_000_000));
+    assert_eq!(of(rate, 1.0), rate);
+    assert_eq!(of(rate, 0.3).span(Bytes(3_000)), Span(800_000));
+    assert_eq!(of(Rate::from_ratio(3, 7), 0.000_001), Rate::from_ratio(3, 7_000_000));
+    assert_eq!(of(rate, 0.0), of(rate, 0.000_001));
+}
+
 /// What takes longer than 64 bits of picoseconds never comes, rather than soon.
 #[test]
 fn what_exceeds_a_quantity_is_the_largest() {

@@ -317,7 +317,7 @@ mod tests {
         for (text, hosts, dimensions) in cases {
             let any = built(&format!("{{ {text}, order = 'any' }}"), hosts).unwrap();
             let listed = built(&format!("{{ {text} }}"), hosts).unwrap();
-            let searched = Ways::Table(ShortestPaths::of(&any));
+            let searched = Ways::Table(ShortestPaths::of(&any, &[]));
             for (switch, target) in
                 (0..any.switches()).flat_map(|switch| (0..hosts).map(move |to| (switch, to)))
             {

@@ -185,6 +185,15 @@ impl Routes {
         &self.ways
     }
 
+    pub(super) fn set_ways(&mut self, ways: Ways) {
+        self.ways = ways;
+    }
+
+    /// Whether each packet chooses by itself among the ports that lead to its target, or each connection.
+    pub fn choose_among_ports(&self) -> bool {
+        matches!(self.rule, Rule::Packet | Rule::Adaptive | Rule::Connection { .. })
+    }
+
     /// The routes that are listed: initiator, target, and the ports along the way, behind which those
     /// of other routes may follow.
     pub(super) fn given(&self) -> impl Iterator<Item = (u32, u32, &[u32])> {

@@ -79,7 +79,7 @@ impl TableSettings {
             self.plug(cable, (hosts, &numbers), &mut wiring)?;
         }
         self.check_ports(hosts, &wiring)?;
-        wiring.set_ways(Ways::Table(ShortestPaths::of(&wiring)));
+        wiring.set_ways(Ways::Table(ShortestPaths::of(&wiring, &[])));
         check_reach(&wiring)?;
         Ok(wiring)
     }

@@ -121,7 +121,6 @@ impl Ways {
     }
 
     /// The numbers of the ports of a choice.
-    #[cfg(test)]
     pub fn each(&self, switch: u32, target: u32) -> impl Iterator<Item = u32> {
         let Choice { first, count } = self.choice(switch, target);
         (first..first + count).map(|place| self.port(place))
@@ -149,32 +148,61 @@ impl ShortestPaths {
         self.choices[switch as usize * self.switches + home as usize]
     }
 
-    /// Searches the cables from each switch outward. What cannot be reached has no port.
-    pub fn of(wiring: &Wiring) -> ShortestPaths {
+    /// Searches the cables from each switch outward, but those at the ports that have failed. What cannot
+    /// be reached has no port.
+    pub fn of(wiring: &Wiring, is_failed: &[bool]) -> ShortestPaths {
         let switches = wiring.switches() as usize;
         let mut list = Listed::default();
         let mut choices = vec![Choice::NONE; switches * switches];
         for target in 0..wiring.switches() {
-            let distance = distances(wiring, target);
+            let distance = distances(wiring, target, is_failed);
             for switch in (0..wiring.switches()).filter(|switch| *switch != target) {
                 let own = distance[switch as usize];
-                let is_nearer = |number: &u32| match wiring.peer(wiring.port(switch, *number)) {
-                    Peer::Port(peer) => {
-                        let other = distance[wiring.switch_of(peer) as usize];
-                        own != u32::MAX && other + 1 == own
-                    }
-                    Peer::Host(_) | Peer::Unused => false,
+                let is_nearer = |number: &u32| {
+                    let port = wiring.port(switch, *number);
+                    let other = behind(wiring, port, is_failed);
+                    let other = other.map(|switch| distance[switch as usize]);
+                    other.is_some_and(|other| own != u32::MAX && other.checked_add(1) == Some(own))
                 };
                 let ports = (0..wiring.ports_of(switch)).filter(is_nearer).collect();
                 choices[switch as usize * switches + target as usize] = list.choice(ports);
             }
         }
+        ShortestPaths::with_hosts(wiring, choices, list)
+    }
+
+    /// Other choices, which need not be on shortest paths: of each switch and, as hosts at one switch are
+    /// alike to all others, one host of each switch that has any, target by target.
+    pub fn from_choices(
+        wiring: &Wiring,
+        mut choice: impl FnMut(u32, u32) -> Vec<u32>,
+    ) -> ShortestPaths {
+        let (switches, mut list) = (wiring.switches() as usize, Listed::default());
+        let mut choices = vec![Choice::NONE; switches * switches];
+        let mut is_seen = vec![false; switches];
+        for host in 0..wiring.hosts() {
+            let home = wiring.switch_of(wiring.host_port(host));
+            if std::mem::replace(&mut is_seen[home as usize], true) {
+                continue;
+            }
+            for switch in (0..wiring.switches()).filter(|switch| *switch != home) {
+                let mut ports = choice(switch, host);
+                ports.sort_unstable();
+                ports.dedup();
+                choices[switch as usize * switches + home as usize] = list.choice(ports);
+            }
+        }
+        ShortestPaths::with_hosts(wiring, choices, list)
+    }
+
+    fn with_hosts(wiring: &Wiring, choices: Vec<Choice>, mut list: Listed) -> ShortestPaths {
         let homes = (0..wiring.hosts()).map(|host| {
             let port = wiring.host_port(host);
             let home = wiring.switch_of(port);
             (home, list.choice(vec![port - wiring.port(home, 0)]))
         });
         let homes = homes.collect();
+        let switches = wiring.switches() as usize;
         ShortestPaths { homes, choices, ports: list.ports, switches }
     }
 }
@@ -198,8 +226,17 @@ impl Listed {
     }
 }
 
+/// The switch behind the cable in a port; `None` without one that works.
+fn behind(wiring: &Wiring, port: u32, is_failed: &[bool]) -> Option<u32> {
+    match wiring.peer(port) {
+        Peer::Port(_) if is_failed.get(port as usize).is_some_and(|failed| *failed) => None,
+        Peer::Port(peer) => Some(wiring.switch_of(peer)),
+        Peer::Host(_) | Peer::Unused => None,
+    }
+}
+
 /// How many cables each switch is away from `target`; the largest number if there is no way.
-fn distances(wiring: &Wiring, target: u32) -> Vec<u32> {
+fn distances(wiring: &Wiring, target: u32, is_failed: &[bool]) -> Vec<u32> {
     let mut distance = vec![u32::MAX; wiring.switches() as usize];
     distance[target as usize] = 0;
     let mut reached = vec![target];
@@ -207,8 +244,8 @@ fn distances(wiring: &Wiring, target: u32) -> Vec<u32> {
     while let Some(&switch) = reached.get(next) {
         next += 1;
         for number in 0..wiring.ports_of(switch) {
-            let Peer::Port(peer) = wiring.peer(wiring.port(switch, number)) else { continue };
-            let other = wiring.switch_of(peer);
+            let port = wiring.port(switch, number);
+            let Some(other) = behind(wiring, port, is_failed) else { continue };
             if distance[other as usize] == u32::MAX {
                 distance[other as usize] = distance[switch as usize] + 1;
                 reached.push(other);

@@ -40,6 +40,8 @@ pub enum Drop {
     Protected,
     /// A switch had cut it to its header, and nobody sends it again.
     Trimmed,
+    /// It was on a cable that failed or was sent over one that had.
+    FailedCable,
 }
 
 /// What a packet collided with in a bufferless switch.
@@ -174,7 +176,7 @@ impl Latency {
 
 impl Drop {
     /// Every rule, in the order of the columns.
-    pub const ALL: [Drop; 8] = [
+    pub const ALL: [Drop; 9] = [
         Drop::Collision,
         Drop::Overflow,
         Drop::NoReceiveBuffer,
@@ -183,6 +185,7 @@ impl Drop {
         Drop::OutOfOrder,
         Drop::Protected,
         Drop::Trimmed,
+        Drop::FailedCable,
     ];
 
     /// The name in columns.
@@ -196,6 +199,7 @@ impl Drop {
             Drop::OutOfOrder => "out_of_order",
             Drop::Protected => "protected",
             Drop::Trimmed => "trimmed",
+            Drop::FailedCable => "failed_cable",
         }
     }
 }

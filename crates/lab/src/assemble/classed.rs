@@ -12,7 +12,7 @@ use weft_fabric::workload::{ChannelFacts, Feedback, SourceSettings, WorkloadSett
 use weft_units::{Bytes, Span, Time};
 
 use super::engine::{Kind, Place};
-use super::{Site, flows, network, refuse};
+use super::{Site, failures, flows, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ClassedParts, Traffic};
 use crate::error::Error;
@@ -68,11 +68,18 @@ pub(super) fn parts(
         .flatten()
         .for_each(|own| own.classes.resize(classes, ClassSettings::default()));
     let is_of_messages = settings.carries_messages(workload) || workload.is_none();
-    if is_of_messages && !flows::carries_messages(settings, workload) {
+    let is_lossless = is_of_messages && !flows::carries_messages(settings, workload);
+    if is_lossless {
         refuse_loss(&listed, class)?;
     }
+    let has_pauses =
+        listed.iter().flatten().any(|own| own.classes.iter().any(|own| own.pfc.is_some()));
+    let ways = (wiring, routes);
+    let cables = failures::parts(settings, ways, (has_pauses, is_lossless), site)?;
+    let all_routes = failures::all_routes(cables.as_ref(), ways);
     for class in 0..classes {
-        refuse_a_circle(settings, (wiring, routes), (&listed, class), site.name)?;
+        let ways = (wiring, all_routes.as_ref().unwrap_or(routes));
+        refuse_a_circle(settings, ways, (&listed, class), site.name)?;
     }
     let mut switches = Vec::with_capacity(kinds.len());
     for (number, ((kind, _), own)) in (0..).zip(kinds.iter().zip(&listed)) {
@@ -108,6 +115,7 @@ pub(super) fn parts(
         traffic,
         has_telemetry: flows::needs_telemetry(settings),
         sample: site.sample,
+        cables,
     }))
 }
 

@@ -39,6 +39,8 @@ pub enum Verdict {
     PartlyStuck,
     /// Packets wait, and nothing was delivered in the second half of the run.
     Stuck,
+    /// Flows had no way left to their targets when the run ended, as cables had failed.
+    Unreachable,
     /// The run was stopped from outside before its end.
     Stopped,
 }
@@ -47,6 +49,11 @@ impl Verdict {
     /// Whether something stands still, so that what arrived before says nothing about a latency.
     pub const fn is_stuck(self) -> bool {
         matches!(self, Verdict::PartlyStuck | Verdict::Stuck)
+    }
+
+    /// Whether it is told who waits for whom, or for what.
+    pub const fn names_who_waits(self) -> bool {
+        self.is_stuck() || matches!(self, Verdict::Unreachable)
     }
 
     /// The name in columns.
@@ -58,6 +65,7 @@ impl Verdict {
             Verdict::Saturated => "saturated",
             Verdict::PartlyStuck => "partly stuck",
             Verdict::Stuck => "stuck",
+            Verdict::Unreachable => "unreachable",
             Verdict::Stopped => "stopped",
         }
     }
@@ -70,6 +78,8 @@ pub struct Ending {
     pub stopped: bool,
     /// How many hosts have packets under way of which none arrived in the second half.
     pub standing: usize,
+    /// How many flows had no way left to their targets.
+    pub unreachable: u64,
     /// How long a packet takes through an empty network, at least.
     pub unloaded: Span,
 }
@@ -118,19 +128,20 @@ impl fmt::Display for Verdict {
 /// a series of it. The first rule that applies:
 ///
 /// 1. **stopped** if it was.
-/// 2. **stuck** if packets were waiting at the middle and none was delivered since, **partly stuck**
+/// 2. **unreachable** if flows that had not ended had no way left.
+/// 3. **stuck** if packets were waiting at the middle and none was delivered since, **partly stuck**
 ///    if that is so for some hosts: both only if the second half lasted a hundred times as
 ///    long as a packet takes through an empty network, and **too short** otherwise.
-/// 3. **too short** if packets are under way and fewer than 32 arrived.
-/// 4. **saturated** if the backlog grew over the second half by more than three standard errors
+/// 4. **too short** if packets are under way and fewer than 32 arrived.
+/// 5. **saturated** if the backlog grew over the second half by more than three standard errors
 ///    and not less than half as much as over the first: growth that slows down is that of a queue
 ///    that fills. The standard error is that of the sum of the growths of the single steps as if
 ///    they were independent. Those of a queue that never empties are, nearly; those of a settled
 ///    queue cancel out, so that the test errs to the safe side. It has no scale: one
 ///    overloaded port of many is seen as well as all of them.
-/// 5. **transient** if it grew by more than two standard errors, if the latency has no end of its
+/// 6. **transient** if it grew by more than two standard errors, if the latency has no end of its
 ///    warm-up in the first half, or if packets came and the window was never sampled.
-/// 6. **settled** otherwise; also if nothing was offered.
+/// 7. **settled** otherwise; also if nothing was offered.
 ///
 /// A load that a stated rule sheds (a retry limit, an overflow without retransmission) leaves no
 /// backlog: the latency of what is delivered settles, and the loss shows in `accepted`.
@@ -150,6 +161,8 @@ pub fn judge(progress: &[Progress], ending: Ending, warm_up: Option<WarmUp>) -> 
     let left = (last.delivered + last.abandoned).saturating_sub(first.delivered + first.abandoned);
     let verdict = if ending.stopped {
         Verdict::Stopped
+    } else if ending.unreachable > 0 {
+        Verdict::Unreachable
     } else if progress.get(middle).is_some_and(|sample| is_stuck(sample, &last)) {
         if is_patient { Verdict::Stuck } else { Verdict::TooShort }
     } else if ending.standing > 0 && is_patient {
@@ -275,6 +288,15 @@ mod tests {
             };
         }
         assert_eq!(verdict(&progress), Verdict::Settled);
+    }
+
+    #[test]
+    fn flows_without_a_way_are_named_before_what_stands_still() {
+        let ended = Ending { standing: 2, unreachable: 1, ..Ending::default() };
+        assert_eq!(judge(&run(|_| 3), ended, None).verdict, Verdict::Unreachable);
+        assert_eq!(judge(&run(|step| 3 * step), ended, None).verdict, Verdict::Unreachable);
+        let ended = Ending { stopped: true, ..ended };
+        assert_eq!(judge(&run(|_| 3), ended, None).verdict, Verdict::Stopped);
     }
 
     #[test]

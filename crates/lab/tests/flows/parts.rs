@@ -62,6 +62,7 @@ fn channel(text: &str, seed: u64) -> Engine {
         traffic: Vec::new(),
         has_telemetry: text.contains("hpcc"),
         sample: None,
+        cables: None,
     };
     let flows = FlowParts {
         settings: parts.transport,

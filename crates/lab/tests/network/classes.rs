@@ -129,6 +129,7 @@ fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Eng
             traffic: traffic.collect(),
             has_telemetry: true,
             sample: None,
+            cables: None,
         }),
         wiring,
         link: parts.link,

@@ -31,6 +31,9 @@ impl Header {
     /// It carries something that hosts say to each other and no program: an acknowledgment, or a
     /// notification of congestion.
     pub const CONTROL: u8 = 32;
+    /// A cable failed while it was on it and its first byte had come to a switch that did not wait for the
+    /// last one: its check code is wrong.
+    pub const DAMAGED: u8 = 64;
 
     /// Whether it has any of the bits.
     #[inline]

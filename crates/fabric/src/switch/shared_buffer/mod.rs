@@ -5,6 +5,7 @@
 //! lossless is accounted for by where it came from, since a pause has to go there; all else by the
 //! queue that it joins.
 
+mod cables;
 mod header;
 mod headroom;
 mod memory;

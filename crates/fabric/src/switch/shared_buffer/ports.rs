@@ -8,12 +8,12 @@
 use weft_kernel::Stream;
 use weft_units::{Bytes, Rate, Span, Time};
 
+use super::Header;
 use super::memory::{Admission, Memory};
 use super::rule::{Link, Rule, mark, response};
 use super::settings::{ClassSettings, MarkAt, ScheduleSettings, SwitchForwarding};
 use super::telemetry::{HopTelemetry, Telemetry};
 use super::turns::{Sharing, Turn};
-use super::{Header, PAUSE_FRAME};
 use crate::fabric::{Peer, Wiring};
 use crate::link::LinkSettings;
 use crate::switch::Chain;
@@ -86,47 +86,47 @@ pub struct PauseCounts {
     /// For how long it had.
     pub stopped: Span,
     /// Since when it has to, if it does.
-    since: Option<Time>,
+    pub(super) since: Option<Time>,
 }
 
 /// All directed ports.
 #[derive(Debug)]
 pub struct Ports {
-    classes: usize,
-    from: Time,
+    pub(super) classes: usize,
+    pub(super) from: Time,
     /// The latency of all switches and when packets leave them, if all cables are of one kind.
-    alike: Option<(Span, SwitchForwarding)>,
-    egress: Vec<Egress>,
+    pub(super) alike: Option<(Span, SwitchForwarding)>,
+    pub(super) egress: Vec<Egress>,
     /// By port and class, as all below.
     queues: Vec<Queue>,
     deficits: Vec<u32>,
-    heard: Vec<PauseCounts>,
+    pub(super) heard: Vec<PauseCounts>,
     rules: Vec<Rule>,
-    links: Vec<Link>,
+    pub(super) links: Vec<Link>,
     counts: Vec<ClassCounts>,
 }
 
 /// The output of a port, and what its input asks of the far end.
 #[derive(Clone, Copy, Debug)]
-struct Egress {
+pub(super) struct Egress {
     /// A bit for each queue that has packets, and each class that the far end pauses.
     waiting: u8,
-    paused: u8,
+    pub(super) paused: u8,
     /// The classes that its input pauses, and whether the far end is to be told.
     pauses: u8,
-    has_to_tell: bool,
+    pub(super) has_to_tell: bool,
     is_busy: bool,
     turn: Turn,
     /// What it sends, if that is a packet.
     sending: Option<Held>,
     rule: u32,
-    link: u32,
+    pub(super) link: u32,
     /// Where its packets arrive: a port of a switch, or behind those a host.
     peer: u32,
     /// From its end of the cable to the memory of the switch at the far end.
     ahead: Span,
     /// Whether packets count as arrived with their last byte.
-    is_whole: bool,
+    pub(super) is_whole: bool,
     /// How long a pause is heeded after it came.
     response: Span,
     waiting_bytes: u64,
@@ -208,11 +208,7 @@ impl Ports {
             rules.push(Rule::new(wiring.port(number, 0), sharing, Some(own)));
         }
         rules.push(Rule::new(ports, Sharing::new(hosts.into_iter(), size), None));
-        let link = |own: &LinkSettings| Link {
-            packet: (size, own.span(packet)),
-            small: own.span(PAUSE_FRAME),
-            settings: own.clone(),
-        };
+        let link = |own: &LinkSettings| Link::new(own.clone(), size);
         let all = egress.len() * classes;
         Ports {
             classes,

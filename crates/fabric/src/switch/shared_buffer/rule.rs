@@ -7,7 +7,7 @@ use super::memory::Memory;
 use super::ports::SwitchRule;
 use super::settings::{ClassSettings, EcnLaw, EcnSettings, TrimSettings};
 use super::turns::Sharing;
-use super::{Header, MOST_CLASSES};
+use super::{Header, MOST_CLASSES, PAUSE_FRAME};
 use crate::link::LinkSettings;
 
 /// What all ports of a switch have, or all hosts.
@@ -33,6 +33,15 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// A link whose packets have `size` bytes at the most.
+    pub fn new(settings: LinkSettings, size: u32) -> Link {
+        Link {
+            packet: (size, settings.span(Bytes(size.into()))),
+            small: settings.span(PAUSE_FRAME),
+            settings,
+        }
+    }
+
     #[inline]
     pub fn span(&self, size: u32) -> Span {
         match size {

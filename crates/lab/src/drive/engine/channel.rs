@@ -61,7 +61,9 @@ impl Channel for Engine {
     }
 
     fn flows(&self) -> Option<FlowReport> {
-        self.flows.as_ref().map(|own| own.report(self.observations.from, self.now))
+        let own = self.flows.as_ref()?;
+        let unreachable = self.flows_without_a_way().1;
+        Some(FlowReport { unreachable, ..own.report(self.observations.from, self.now) })
     }
 
     fn overrun(&self) -> Option<&str> {
@@ -87,6 +89,9 @@ impl Engine {
     /// Packets whose start is known and has not come. Each link sends one after another, so that
     /// they follow from when it will be free.
     fn started_later(&self) -> u64 {
+        if self.classed.is_some() {
+            return 0;
+        }
         let after = |host| {
             let port = self.graph.host_port(host);
             let rest = self.graph.free(port).since(self.now).0.saturating_sub(1);

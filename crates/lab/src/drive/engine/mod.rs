@@ -59,7 +59,7 @@ use supply::{Handed, Supply};
 pub use adapter::{
     AdapterParts, Calendar, ControlCounters, Route, ScheduledArrival, ScheduledPacket,
 };
-pub use classed::{ClassedParts, PauseRow, Traffic};
+pub use classed::{CableParts, ClassedParts, PauseRow, Traffic};
 pub use flows::{FlowBin, FlowParts, FlowReport, MILLIONTHS};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 
@@ -241,10 +241,10 @@ impl Engine {
     /// Divides the graph: `part` has the number of the part that each switch is in, together with
     /// its hosts. Parts then run one after the other for as long as nothing can come from one to
     /// another, which changes no result. Nothing is divided where nothing keeps parts apart, or
-    /// where streams, endpoints, adapters, damage or samples count for the whole. For a channel with
+    /// where streams, endpoints, adapters, damage, samples or cables that fail count for the whole. For a channel with
     /// sources that has not run.
     pub fn cut(&mut self, part: &[u32]) {
-        if self.adapters.is_on || !self.memories.may_be_cut() || self.is_sampled() {
+        if self.adapters.is_on || !self.memories.may_be_cut() || self.happens_to_the_whole() {
             return;
         }
         let places = (self.places, self.classed.is_some());

@@ -12,7 +12,8 @@ impl Engine {
     /// Which outputs and hosts wait for buffers that nobody empties, one sentence a line. If outputs
     /// wait for each other in a circle, the first line names its switches.
     pub(super) fn who_waits(&self) -> Vec<String> {
-        let mut lines = self.who_waits_at_adapters();
+        let mut lines = self.flows_without_a_way().0;
+        lines.extend(self.who_waits_at_adapters());
         let Some(wiring) = &self.names else { return lines };
         let ports = self.graph.switch_ports();
         let blocked = (0..ports).map(|port| {

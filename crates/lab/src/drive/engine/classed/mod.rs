@@ -6,6 +6,7 @@
 //! that wait. Hosts heed pauses by class as switches do; they have a queue for each class, and read
 //! what comes at once.
 
+mod cables;
 mod report;
 mod traffic;
 mod waiting;
@@ -24,6 +25,9 @@ use super::packets::{Packet, Way};
 use super::{Delivery, Engine, Handed, complete, give_up};
 use crate::drive::carrier::MessageId;
 
+use cables::{Cables, Fate, LOSS};
+
+pub use cables::CableParts;
 pub use report::PauseRow;
 pub use traffic::Traffic;
 
@@ -46,6 +50,8 @@ pub struct ClassedParts {
     pub has_telemetry: bool,
     /// How often queues are noted; never if absent.
     pub sample: Option<Span>,
+    /// What becomes of cables, if they do not stay as they are.
+    pub cables: Option<CableParts>,
 }
 
 /// What a channel knows besides its graph there.
@@ -68,6 +74,7 @@ pub(super) struct Classed {
     busy_before: Vec<Span>,
     hosts: u32,
     switch_ports: u32,
+    cables: Option<Box<Cables>>,
 }
 
 impl Classed {
@@ -78,9 +85,14 @@ impl Classed {
     ) -> Classed {
         let ClassedParts { switches, classes, hosts, .. } = parts;
         let has_telemetry = parts.has_telemetry;
-        let ports = (wiring.ports() + wiring.hosts()) as usize;
+        let count = wiring.ports() + wiring.hosts();
+        let own = PortsParts { wiring, link, packet, classes, switches, hosts, from };
+        let mut ports = Ports::new(own);
+        let cables = parts.cables.map(|own| Box::new(Cables::new(own, &mut ports, count)));
+        let sampled = if parts.sample.is_some() { count as usize } else { 0 };
         Classed {
-            ports: Ports::new(PortsParts { wiring, link, packet, classes, switches, hosts, from }),
+            ports,
+            cables,
             headers: Vec::new(),
             telemetry: has_telemetry.then(Vec::new),
             class: parts.class,
@@ -90,7 +102,7 @@ impl Classed {
             samples: Vec::new(),
             offered: Span::ZERO,
             carried: Span::ZERO,
-            busy_before: vec![Span::ZERO; if parts.sample.is_some() { ports } else { 0 }],
+            busy_before: vec![Span::ZERO; sampled],
             hosts: wiring.hosts(),
             switch_ports: wiring.ports(),
         }
@@ -121,9 +133,10 @@ impl Classed {
         self.ports.rate(port)
     }
 
-    /// How long a packet takes on the link of a port.
+    /// How long a packet takes on the link that a port has at first.
     pub fn span(&self, port: u32, size: Bytes) -> Span {
-        self.ports.span(port, size.0 as u32)
+        let laid = self.cables.as_ref().and_then(|own| own.laid(port));
+        self.ports.span_on(laid.unwrap_or_else(|| self.ports.link(port)), size.0 as u32)
     }
 
     /// Whether all cables and switches are alike.
@@ -156,11 +169,16 @@ impl Engine {
         if self.is_sampled() {
             self.schedule(Time::ZERO, self.places.samples, 0);
         }
+        self.begin_cables();
         self.begin_traffic();
     }
 
-    /// Whether queues are noted at intervals, which is done for the whole.
-    pub(super) fn is_sampled(&self) -> bool {
+    /// Whether queues are noted at intervals, or cables fail, which is done for the whole.
+    pub(super) fn happens_to_the_whole(&self) -> bool {
+        self.is_sampled() || self.classed.as_ref().is_some_and(|own| own.cables.is_some())
+    }
+
+    fn is_sampled(&self) -> bool {
         self.classed.as_ref().is_some_and(|own| own.sample.is_some())
     }
 
@@ -195,7 +213,9 @@ impl Engine {
                 0 => self.generate_classed(now, place - places.generates),
                 number => self.generate_beside(now, place - places.generates, number),
             }
-        } else if place >= places.samples {
+        } else if place > places.samples {
+            self.happen_to_cables(event);
+        } else if place == places.samples {
             self.sample_classed(now);
         } else if let Some(feed) = self.supply.messages() {
             feed.messages.sent(now, MessageId::of(item));
@@ -284,15 +304,24 @@ impl Engine {
             Next::Pause(paused, span) => return self.pause(now, port, (paused, span)),
             Next::Nothing => return,
         };
-        let (time, peer) = own.ports.arrival(now, port, span);
+        let (mut time, peer) = own.ports.arrival(now, port, span);
+        let mut place = if peer < self.places.hosts { self.places.enters + peer } else { peer };
         if let Some(spent) = self.packets.spent(id) {
             let (wire, switches, transmission) =
                 own.ports.spent(port, (self.graph.propagation(port), span));
             *spent = spent.and(Spent { wire, switches, transmission });
+            // Where cables fail what packets spend depends on their ways.
+            if let Some(cables) = &own.cables {
+                let ends = (port, own.ports.waits_for_all(port));
+                match cables.fate(now, ends, (span, self.graph.propagation(port))) {
+                    None => {}
+                    Some(Fate::Lost(at)) => (time, place) = (at, self.places.samples + LOSS),
+                    Some(Fate::Damaged) => own.headers[id as usize].bits |= Header::DAMAGED,
+                }
+            }
         }
         self.graph.occupy(now, port, span);
         self.schedule(now + span, self.places.frees + port, 0);
-        let place = if peer < self.places.hosts { self.places.enters + peer } else { peer };
         self.parts.push(Event { time, place, item: id });
         if port >= self.graph.switch_ports() {
             self.start_classed(now, port - self.graph.switch_ports(), (id, span));
@@ -325,9 +354,14 @@ impl Engine {
         let Some(own) = &self.classed else { return };
         let cable = self.graph.propagation(port);
         let (time, peer) = own.ports.heeded(now, port, (cable, span));
+        let cables = own.cables.as_ref();
+        let is_lost =
+            cables.is_some_and(|own| own.fate(now, (port, true), (span, cable)).is_some());
         self.graph.occupy(now, port, span);
         self.schedule(now + span, self.places.frees + port, 0);
-        self.schedule(time, self.places.signals + peer, paused.into());
+        if !is_lost {
+            self.schedule(time, self.places.signals + peer, paused.into());
+        }
     }
 
     /// What a port sent has left.
@@ -349,6 +383,10 @@ impl Engine {
     /// The far end of a cable pauses classes, or lets them go on.
     fn heed(&mut self, now: Time, port: u32, paused: u8) {
         let Some(own) = &mut self.classed else { return };
+        // It came in time, and its cable has failed before it is heeded.
+        if own.cables.as_ref().is_some_and(|own| own.is_out(now, port)) {
+            return;
+        }
         own.ports.hear(now, port, paused);
         self.send_on(now, port);
     }
@@ -417,8 +455,10 @@ impl Engine {
         if self.flows.is_some() {
             return self.deliver_segment(now, (host, id), header, watch);
         }
-        if header.has(Header::TRIMMED) {
-            return self.give_up_classed(now, (id, Drop::Trimmed));
+        if header.has(Header::TRIMMED | Header::DAMAGED) {
+            let is_damaged = header.has(Header::DAMAGED);
+            let why = if is_damaged { Drop::FailedCable } else { Drop::Trimmed };
+            return self.give_up_classed(now, (id, why));
         }
         let Way { hops, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];

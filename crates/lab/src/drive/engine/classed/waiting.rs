@@ -13,10 +13,15 @@ impl Engine {
     ) -> Vec<String> {
         let Some(own) = &self.classed else { return Vec::new() };
         let paused = own.ports.paused(port);
+        let is_held = own.cables.as_ref().is_some_and(|own| own.holds(self.now, port));
         let mut lines = Vec::new();
         for class in (0..own.ports.classes()).filter(|class| paused >> class & 1 != 0) {
             let waiting = own.ports.waiting(port, class);
-            if waiting > 0 {
+            if waiting > 0 && is_held {
+                lines.push(format!(
+                    "{waiting} packets of class {class} wait at {name} until its cable to {peer} is back"
+                ));
+            } else if waiting > 0 {
                 lines.push(format!(
                     "{waiting} packets of class {class} wait at {name} until {peer} lets the class go on"
                 ));

@@ -15,7 +15,7 @@ use weft_fabric::adapter::{
 use weft_fabric::fabric::Routes;
 use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
-use weft_fabric::workload::FlowList;
+use weft_fabric::workload::{FlowDemand, FlowList};
 use weft_protocol::congestion::LinkState;
 use weft_protocol::transport::LossRecovery;
 use weft_units::{Bytes, Rate, Span, Time};
@@ -96,6 +96,16 @@ impl Flows {
     /// not come.
     pub fn held(&self) -> (u64, u64) {
         self.transports.held()
+    }
+
+    /// Flows that have begun by `now` and have not come to an end: the number, the name of the group
+    /// and the flow.
+    pub fn under_way(&self, now: Time) -> impl Iterator<Item = (usize, &str, &FlowDemand)> {
+        let all = self.transports.outcomes().enumerate();
+        let under_way = all.filter(move |(_, (flow, own))| flow.start <= now && own.end > now);
+        under_way.map(|(number, (flow, _))| {
+            (number, self.groups.get(usize::from(flow.group)).map_or("", String::as_str), flow)
+        })
     }
 
     /// What a packet says.
@@ -239,7 +249,11 @@ impl Engine {
         let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else {
             return Arrived::default();
         };
-        if header.has(Header::TRIMMED) {
+        if header.has(Header::TRIMMED | Header::DAMAGED) {
+            if header.has(Header::DAMAGED) {
+                self.observations.drop(Drop::FailedCable, now);
+                return Arrived::default();
+            }
             return flows.transports.arrive_cut(now, segment, hops);
         }
         let seen = (header.has(Header::MARKED), hops);

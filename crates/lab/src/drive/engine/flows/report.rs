@@ -15,6 +15,9 @@ pub struct FlowReport {
     pub bins: Vec<FlowBin>,
     /// Flows that had not come to an end when the run did.
     pub unfinished: u64,
+    /// Those of them that have no way left then.
+    #[serde(default)]
+    pub unreachable: u64,
     /// Bytes of flows that began, since the start of the run.
     pub offered: u64,
     /// Bytes of flows that came, each once, since records began.

@@ -1,0 +1,267 @@
+//! Ways that are left while some cables are known to have failed.
+//!
+//! Every switch knows at once which targets it still reaches by which of its ports, as if all had heard of
+//! the failure and agreed. A packet chooses among the ports that it had the choice of before, as far as they
+//! still lead to its target; in a table, whose ways are the shortest ones, among those on the shortest ways
+//! that are left. So no circle of buffers comes about that there was not before, but in a table. Where no way
+//! is left packets go on as before, up to the cable that has failed.
+
+use super::routes::Routes;
+use super::ways::{ShortestPaths, Ways};
+use super::wiring::{Peer, Wiring};
+
+/// The ways that are left.
+#[derive(Clone, Debug)]
+pub struct LiveWays {
+    ways: Ways,
+    /// Pairs of switches of which the second has hosts that the first does not reach, in order.
+    cut: Vec<(u32, u32)>,
+    /// Hosts whose own cable has failed, in order.
+    alone: Vec<u32>,
+}
+
+impl LiveWays {
+    /// What is left where these ports have cables that have failed, both ends of each; those of hosts are
+    /// numbered behind those of switches.
+    pub fn new(wiring: &Wiring, failed: &[u32]) -> LiveWays {
+        let mut alone: Vec<u32> =
+            failed.iter().filter_map(|port| port.checked_sub(wiring.ports())).collect();
+        alone.sort_unstable();
+        let mut is_failed = vec![false; wiring.ports() as usize];
+        let of_switches = failed.iter().filter(|port| **port < wiring.ports());
+        of_switches.for_each(|port| is_failed[*port as usize] = true);
+        let is_between =
+            |port: &u32| *port < wiring.ports() && matches!(wiring.peer(*port), Peer::Port(_));
+        if !failed.iter().any(is_between) {
+            return LiveWays { ways: wiring.ways().clone(), cut: Vec::new(), alone };
+        }
+        let (paths, cut) = left(wiring, &is_failed);
+        LiveWays { ways: Ways::Table(paths), cut, alone }
+    }
+
+    /// Whether a way from one host to another is left.
+    pub fn has_way(&self, wiring: &Wiring, from: u32, to: u32) -> bool {
+        let home = |host| wiring.switch_of(wiring.host_port(host));
+        let is_alone = |host| self.alone.binary_search(&host).is_ok();
+        let is_cut = self.cut.binary_search(&(home(from), home(to))).is_ok();
+        !is_alone(from) && !is_alone(to) && !is_cut
+    }
+}
+
+impl Routes {
+    /// From now on packets take ways that are left.
+    pub fn keep_to(&mut self, live: &LiveWays) {
+        self.set_ways(live.ways.clone());
+    }
+
+    /// The routes that packets may take while any of these is all that is left, or nothing has failed, if
+    /// some of them are no routes of the fabric as a whole.
+    pub fn with_all(&self, wiring: &Wiring, live: &[LiveWays]) -> Option<Routes> {
+        if !matches!(wiring.ways(), Ways::Table(_)) {
+            return None;
+        }
+        let all: Vec<&Ways> = live.iter().map(|own| &own.ways).chain([wiring.ways()]).collect();
+        let paths = ShortestPaths::from_choices(wiring, |switch, host| {
+            all.iter().flat_map(|ways| ways.each(switch, host)).collect()
+        });
+        let mut routes = self.clone();
+        routes.set_ways(Ways::Table(paths));
+        Some(routes)
+    }
+}
+
+/// The choices that are left, and which switches do not reach which others with hosts.
+fn left(wiring: &Wiring, is_failed: &[bool]) -> (ShortestPaths, Vec<(u32, u32)>) {
+    let before = wiring.ways();
+    let shortest = match before {
+        Ways::Table(_) => Some(Ways::Table(ShortestPaths::of(wiring, is_failed))),
+        _ => None,
+    };
+    let ways = shortest.as_ref().unwrap_or(before);
+    let mut cut = Vec::new();
+    let mut reach = Reach { of: u32::MAX, ports: vec![Vec::new(); wiring.switches() as usize] };
+    let has_hosts = |switch: u32| {
+        let ports = (0..wiring.ports_of(switch)).map(|number| wiring.port(switch, number));
+        ports.into_iter().any(|port| matches!(wiring.peer(port), Peer::Host(_)))
+    };
+    let paths = ShortestPaths::from_choices(wiring, |switch, host| {
+        reach.look(wiring, (ways, is_failed), host);
+        let ports = &reach.ports[switch as usize];
+        if !ports.is_empty() {
+            return ports.clone();
+        }
+        if has_hosts(switch) {
+            cut.push((switch, reach.of));
+        }
+        before.each(switch, host).collect()
+    });
+    cut.sort_unstable();
+    (paths, cut)
+}
+
+/// Which ports of each switch lead to one with hosts.
+struct Reach {
+    /// That switch.
+    of: u32,
+    /// By switch, their numbers.
+    ports: Vec<Vec<u32>>,
+}
+
+impl Reach {
+    /// Walks from the switch of a host backwards along the choices that packets to it have.
+    fn look(&mut self, wiring: &Wiring, (ways, is_failed): (&Ways, &[bool]), host: u32) {
+        let home = wiring.switch_of(wiring.host_port(host));
+        if std::mem::replace(&mut self.of, home) == home {
+            return;
+        }
+        self.ports.iter_mut().for_each(Vec::clear);
+        let mut reached = vec![home];
+        let mut next = 0;
+        while let Some(&switch) = reached.get(next) {
+            next += 1;
+            for number in 0..wiring.ports_of(switch) {
+                let port = wiring.port(switch, number);
+                let Peer::Port(far) = wiring.peer(port) else { continue };
+                if is_failed[port as usize] || is_failed[far as usize] {
+                    continue;
+                }
+                let other = wiring.switch_of(far);
+                let number = far - wiring.port(other, 0);
+                if other == home || !ways.each(other, host).any(|own| own == number) {
+                    continue;
+                }
+                if self.ports[other as usize].is_empty() {
+                    reached.push(other);
+                }
+                self.ports[other as usize].push(number);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weft_kernel::Streams;
+    use weft_units::Rate;
+
+    use super::super::{FabricSettings, RoutesSettings};
+    use super::*;
+
+    const FABRICS: [(&str, u32); 7] = [
+        ("leaf_spine = { hosts_per_leaf = 2, leaves = 4, spines = 3 }", 8),
+        ("fat_tree = { radix = 4, tiers = 3 }", 16),
+        ("torus.dimensions = [3, 4]", 12),
+        ("hyperx = { dimensions = [3, 3], hosts_per_switch = 1 }", 9),
+        ("dragonfly.hosts_per_router = 1", 6),
+        (
+            "table = { switches = [{ name = 'a', ports = 3 }, { name = 'b', ports = 3 }, \
+             { name = 'c', ports = 3 }, { name = 'd', ports = 3 }], cables = [\
+             { from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'b.0' }, { from = 'host 2', to = 'c.0' }, \
+             { from = 'host 3', to = 'd.0' }, { from = 'a.1', to = 'b.2' }, { from = 'b.1', to = 'c.2' }, \
+             { from = 'c.1', to = 'd.2' }, { from = 'd.1', to = 'a.2' }] }",
+            4,
+        ),
+        ("k_ary_tree = { arity = 3, levels = 2 }", 9),
+    ];
+
+    fn built(fabric: usize, rule: &str) -> (Wiring, Routes) {
+        let (text, hosts) = FABRICS[fabric];
+        let settings: FabricSettings = toml::from_str(text).expect(text);
+        let wiring = settings.wiring(hosts, Rate::from_ratio(1, 10)).expect(text);
+        let rule: RoutesSettings = toml::from_str(rule).expect(rule);
+        let random = Streams::new(1).stream("routes", 0);
+        let routes = Routes::new(&rule, &wiring, random).expect(text);
+        (wiring, routes)
+    }
+
+    /// Whether a packet comes to its target over no cable that has failed.
+    fn arrives(
+        (wiring, routes): (&Wiring, &mut Routes),
+        failed: &[u32],
+        (from, to): (u32, u32),
+    ) -> bool {
+        let mut heading = routes.depart(from, to);
+        if failed.contains(&(wiring.ports() + from)) {
+            return false;
+        }
+        let mut switch = wiring.switch_of(wiring.host_port(from));
+        for hop in 0..32 {
+            let number = routes.port((switch, hop), to, &mut heading, |port| port.into());
+            let port = wiring.port(switch, number);
+            if failed.contains(&port) {
+                return false;
+            }
+            match wiring.peer(port) {
+                Peer::Port(peer) => switch = wiring.switch_of(peer),
+                Peer::Host(host) => return host == to,
+                Peer::Unused => panic!("no cable in {}", wiring.port_name(port)),
+            }
+        }
+        panic!("no end of the way from {from} to {to}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        /// Packets take whole ways from wherever there is one under the routes to wherever it leads, and the
+        /// others come to a cable that has failed.
+        #[test]
+        fn packets_take_what_is_left(
+            fabric in 0..FABRICS.len(),
+            rule in prop::sample::select(vec![
+                "per_packet = 'random'", "per_packet = 'adaptive'", "per_connection = 'hashed'",
+            ]),
+            draws in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
+        ) {
+            let (wiring, mut routes) = built(fabric, rule);
+            let mut failed = Vec::new();
+            for draw in draws {
+                let port = draw.index(wiring.ports() as usize) as u32;
+                match wiring.peer(port) {
+                    Peer::Port(peer) => failed.extend([port, peer]),
+                    Peer::Host(host) => failed.extend([port, wiring.ports() + host]),
+                    Peer::Unused => {}
+                }
+            }
+            let live = LiveWays::new(&wiring, &failed);
+            routes.keep_to(&live);
+            for (from, to) in (0..wiring.hosts()).flat_map(|from| (0..wiring.hosts()).map(move |to| (from, to))) {
+                if from != to {
+                    for _ in 0..4 {
+                        let expected = live.has_way(&wiring, from, to);
+                        let arrives = arrives((&wiring, &mut routes), &failed, (from, to));
+                        prop_assert_eq!(arrives, expected, "{} to {} past {:?}", from, to, &failed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// In a ring of four the cable between a and b fails: the way is c and d then, and there is none
+    /// without the one between c and d either.
+    #[test]
+    fn a_table_has_the_longer_way_round() {
+        let (wiring, mut routes) = built(5, "per_packet = 'random'");
+        let [ab, ba, cd, dc] = [("a", 1), ("b", 2), ("c", 1), ("d", 2)]
+            .map(|(name, number)| wiring.port(wiring.switch_named(name).expect(name), number));
+        let live = LiveWays::new(&wiring, &[ab, ba]);
+        assert!(live.has_way(&wiring, 0, 1));
+        routes.keep_to(&live);
+        assert!(arrives((&wiring, &mut routes), &[ab, ba], (0, 1)));
+        let live = LiveWays::new(&wiring, &[ab, ba, cd, dc]);
+        let pairs = [(0, 1), (0, 2), (0, 3), (1, 2)].map(|(a, b)| live.has_way(&wiring, a, b));
+        assert_eq!(pairs, [false, false, true, true]);
+    }
+
+    /// What fails at a host touches no other.
+    #[test]
+    fn a_host_without_its_cable_is_alone() {
+        let (wiring, mut routes) = built(0, "per_packet = 'random'");
+        let live = LiveWays::new(&wiring, &[wiring.host_port(3_u32), wiring.ports() + 3]);
+        let ways = [(0, 3), (3, 2), (0, 2), (2, 7)].map(|(a, b)| live.has_way(&wiring, a, b));
+        assert_eq!(ways, [false, false, true, true]);
+        routes.keep_to(&live);
+        assert!(matches!(routes.ways(), Ways::Tree(_)));
+    }
+}

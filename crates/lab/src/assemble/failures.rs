@@ -1,0 +1,86 @@
+//! Cables that fail, come back or run at a fraction of their rate: where they may, and which ways are left
+//! when.
+
+use weft_fabric::fabric::{
+    ConnectionRoutes, LiveWays, PacketRoutes, Routes, RoutesSettings, Wiring,
+};
+use weft_units::Time;
+
+use super::{Site, engine, network, refuse};
+use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::drive::engine::CableParts;
+use crate::error::Error;
+
+/// Only where packets wait at the ports that send them may a cable change.
+const ACCEPTED: &str = "it where switches share a buffer (switch.shared_buffer), alone or beside \
+                        output_queued: elsewhere it is known when a packet leaves as soon as it comes, or \
+                        at a slot, and nothing tells of what is lost";
+
+/// Refuses cables that fail where no part reads of it.
+pub(crate) fn refuse_elsewhere(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    let mut switches = settings.switches.values().chain([&settings.switch]);
+    let shares = switches.any(|own| matches!(own, SwitchSettings::SharedBuffer(_)));
+    match settings.failures {
+        Some(_) if !shares || !engine::runs(settings) => {
+            refuse(name, "failures", "given", ACCEPTED)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What becomes of the cables of a channel; `None` if nothing does.
+pub(super) fn parts(
+    settings: &ChannelSettings,
+    (wiring, routes): (&Wiring, &Routes),
+    (has_pauses, loses_nothing): (bool, bool),
+    site: Site<'_>,
+) -> Result<Option<CableParts>, Error> {
+    let Some(own) = &settings.failures else { return Ok(None) };
+    let built = own.build(wiring).map_err(|error| network::named(site.name, error))?;
+    let Some(failures) = built else { return Ok(None) };
+    if !failures.has_failed() {
+        return Ok(Some(CableParts { failures, ways: Vec::new(), has_pauses }));
+    }
+    if loses_nothing {
+        let accepted = "cables that run at a fraction of their rate where packets are those of messages, or \
+                        a transport (adapter.transport): of what is lost on a cable nobody sends anything again";
+        refuse(site.name, "failures.cables", "a cable that fails", accepted)?;
+    }
+    refuse_routes_without_a_choice(settings, routes, site.name)?;
+    let known = failures.known().into_iter();
+    let known = known.filter(|(time, _)| *time <= site.until);
+    let ways = known.map(|(time, failed)| (time, LiveWays::new(wiring, &failed))).collect();
+    Ok(Some(CableParts { failures, ways, has_pauses }))
+}
+
+/// Routes that are listed and those with detours know of no other way.
+fn refuse_routes_without_a_choice(
+    settings: &ChannelSettings,
+    routes: &Routes,
+    name: &str,
+) -> Result<(), Error> {
+    if routes.choose_among_ports() {
+        return Ok(());
+    }
+    let (key, value) = match &settings.routes {
+        Some(RoutesSettings::PerConnection(ConnectionRoutes::Given(_))) => {
+            ("routes.per_connection", "given")
+        }
+        Some(RoutesSettings::PerPacket(PacketRoutes::Ugal)) => ("routes.per_packet", "ugal"),
+        _ => ("routes.per_packet", "valiant"),
+    };
+    let accepted = "random or hashed per connection, random or adaptive per packet beside a cable that fails: \
+                    these choose among the ports that are left, while a route that is listed or takes a detour \
+                    has no other";
+    refuse(name, key, value, accepted)
+}
+
+/// The routes that packets may take at any time, if some of them are none before a cable fails.
+pub(super) fn all_routes(
+    parts: Option<&CableParts>,
+    (wiring, routes): (&Wiring, &Routes),
+) -> Option<Routes> {
+    let ways: Vec<LiveWays> =
+        parts?.ways.iter().map(|own: &(Time, LiveWays)| own.1.clone()).collect();
+    if ways.is_empty() { None } else { routes.with_all(wiring, &ways) }
+}

@@ -1,0 +1,226 @@
+//! Cables that fail, come back or run at a fraction of their rate while the channel runs.
+//!
+//! What happens to a cable at an instant happens before everything else of that instant: as the last thing of
+//! the picosecond before. What becomes of a packet is decided when it starts, since it is known by then when
+//! its cable fails, and happens when the cable does.
+
+use weft_fabric::fabric::{CableFailure, Failures, LiveWays, Wiring};
+use weft_fabric::measure::Drop;
+use weft_fabric::switch::shared_buffer::Ports;
+use weft_kernel::Event;
+use weft_units::{Span, Time};
+
+use crate::drive::engine::Engine;
+
+/// What becomes of the cables of a channel.
+#[derive(Debug)]
+pub struct CableParts {
+    /// When which cable fails or slows down.
+    pub failures: Failures,
+    /// The ways that routes take from an instant on, in order.
+    pub ways: Vec<(Time, LiveWays)>,
+    /// Whether any switch pauses classes.
+    pub has_pauses: bool,
+}
+
+/// What happens to cables, and when.
+#[derive(Debug)]
+pub(super) struct Cables {
+    /// In order.
+    changes: Vec<Change>,
+    /// By port: from when to when nothing comes over its cable, in order.
+    outages: Vec<Vec<(Time, Time)>>,
+    /// By port: the number of the link that it had at first, where that changes.
+    laid: Vec<Option<u32>>,
+    ways: Vec<(Time, LiveWays)>,
+    holds: bool,
+    has_pauses: bool,
+}
+
+/// Something that happens to a cable, or to the routes.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    time: Time,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// Both directions of a cable use a link.
+    Link([u32; 2], u32),
+    Fails([u32; 2]),
+    IsBack([u32; 2]),
+    /// Routes take other ways, by their number.
+    Ways(u32),
+}
+
+/// What becomes of a packet that starts.
+pub(super) enum Fate {
+    /// It is lost at an instant.
+    Lost(Time),
+    /// It goes on with a wrong check code.
+    Damaged,
+}
+
+/// Behind the place of samples: something happens to a cable, and a packet is lost on one.
+const CHANGE: u32 = 1;
+pub(super) const LOSS: u32 = 2;
+
+impl Cables {
+    /// `ports` are those of all switches and hosts.
+    pub fn new(parts: CableParts, ports: &mut Ports, count: u32) -> Cables {
+        let CableParts { failures, ways, has_pauses } = parts;
+        ports.will_change();
+        let (mut outages, mut laid) =
+            (vec![Vec::new(); count as usize], vec![None; count as usize]);
+        // Of two changes at one instant what ends comes before what begins.
+        let (mut ends, mut begins) = (Vec::new(), Vec::new());
+        for CableFailure { ends: of, at, until, rate } in &failures.cables {
+            let (begin, end) = if *rate > Default::default() {
+                let own = ports.link(of[0]);
+                of.iter().for_each(|port| laid[*port as usize] = Some(own));
+                let slower = ports.add_slower(of[0], *rate);
+                (What::Link(*of, slower), What::Link(*of, own))
+            } else {
+                of.iter().for_each(|port| outages[*port as usize].push((*at, *until)));
+                (What::Fails(*of), What::IsBack(*of))
+            };
+            begins.push(Change { time: *at, what: begin });
+            ends.push(Change { time: *until, what: end });
+        }
+        let of_routes = (0..).zip(&ways).map(|(number, own)| (own.0, What::Ways(number)));
+        ends.retain(|own| own.time < Time::NEVER);
+        ends.extend(begins);
+        ends.extend(of_routes.map(|(time, what)| Change { time, what }));
+        ends.sort_by_key(|own| own.time);
+        Cables { changes: ends, outages, laid, ways, holds: failures.holds, has_pauses }
+    }
+
+    /// What becomes of a packet that starts at a port and takes `span`, and its first byte `cable` to the far
+    /// end; `None` if it comes there whole.
+    #[cold]
+    pub fn fate(
+        &self,
+        start: Time,
+        (port, waits_for_all): (u32, bool),
+        (span, cable): (Span, Span),
+    ) -> Option<Fate> {
+        let there = start + cable + span;
+        let fails = |(at, until): &&(Time, Time)| *at < there && *until > start;
+        let (at, _) = self.outages[port as usize].iter().find(fails)?;
+        let has_begun = *at >= start + cable && *at > start;
+        match has_begun && !waits_for_all {
+            true => Some(Fate::Damaged),
+            false => Some(Fate::Lost((*at).max(start))),
+        }
+    }
+
+    /// Whether nothing comes over the cable in a port.
+    pub fn is_out(&self, now: Time, port: u32) -> bool {
+        self.outages[port as usize].iter().any(|(at, until)| *at <= now && now < *until)
+    }
+
+    /// Whether a port holds what it has until its cable is back.
+    pub fn holds(&self, now: Time, port: u32) -> bool {
+        self.holds && self.is_out(now, port)
+    }
+
+    /// The link that a port had at first, where that changes.
+    pub fn laid(&self, port: u32) -> Option<u32> {
+        self.laid[port as usize]
+    }
+
+    /// Since when routes have known no way from one host to another, if they know none at the end of
+    /// `now`.
+    fn without_a_way(&self, now: Time, wiring: &Wiring, (from, to): (u32, u32)) -> Option<Time> {
+        let known = self.ways.iter().rev().skip_while(|(time, _)| *time > now);
+        let mut since = None;
+        for (time, ways) in known {
+            if ways.has_way(wiring, from, to) {
+                break;
+            }
+            since = Some(*time);
+        }
+        since
+    }
+}
+
+impl Engine {
+    /// Has cables fail and come back when they do.
+    pub(super) fn begin_cables(&mut self) {
+        let Some(cables) = self.classed.as_ref().and_then(|own| own.cables.as_ref()) else {
+            return;
+        };
+        let times: Vec<Time> = cables.changes.iter().map(|own| own.time).collect();
+        for (item, time) in (0..).zip(times) {
+            match time.0.checked_sub(1) {
+                Some(before) => self.schedule(Time(before), self.places.samples + CHANGE, item),
+                None => self.change_cable(item),
+            }
+        }
+    }
+
+    /// What happens behind the place of samples.
+    #[cold]
+    pub(super) fn happen_to_cables(&mut self, Event { time: now, place, item }: Event) {
+        match place - self.places.samples {
+            LOSS => self.give_up_classed(now, (item, Drop::FailedCable)),
+            _ => self.change_cable(item),
+        }
+    }
+
+    fn change_cable(&mut self, item: u32) {
+        let Some(own) = self.classed.as_deref_mut() else { return };
+        let Some(cables) = &own.cables else { return };
+        let Change { time: now, what } = cables.changes[item as usize];
+        let (holds, tells) = (cables.holds, cables.has_pauses);
+        let ends = match what {
+            What::Ways(number) => {
+                return self.routes.keep_to(&cables.ways[number as usize].1);
+            }
+            What::Link(ends, link) => {
+                return ends.iter().for_each(|port| own.ports.use_link(*port, link));
+            }
+            What::Fails(ends) => {
+                ends.iter().for_each(|port| own.ports.fail(now, *port, holds));
+                ends
+            }
+            What::IsBack(ends) => {
+                ends.iter().for_each(|port| own.ports.come_back(*port, tells));
+                ends
+            }
+        };
+        ends.into_iter().for_each(|port| self.send_on(now, port));
+    }
+
+    /// Flows that have begun and not ended and have no way left, one sentence each; and how many
+    /// there are.
+    pub(in crate::drive::engine) fn flows_without_a_way(&self) -> (Vec<String>, u64) {
+        let (Some(own), Some(flows), Some(wiring)) = (&self.classed, &self.flows, &self.names)
+        else {
+            return (Vec::new(), 0);
+        };
+        let Some(cables) = &own.cables else { return (Vec::new(), 0) };
+        let (mut lines, mut count) = (Vec::new(), 0);
+        for (number, group, flow) in flows.under_way(self.now) {
+            let ends = (flow.from, flow.to);
+            let Some(since) = cables.without_a_way(self.now, wiring, ends) else { continue };
+            count += 1;
+            if lines.len() < MOST_NAMED {
+                let [from, to] = [flow.from, flow.to].map(|host| wiring.host_name(host));
+                let since = since.since(Time::ZERO);
+                lines.push(format!(
+                    "flow {number} ({group}) from {from} to {to} has had no way left since {since}"
+                ));
+            }
+        }
+        let more = count - lines.len() as u64;
+        if more > 0 {
+            lines.push(format!("{more} more flows have no way left"));
+        }
+        (lines, count)
+    }
+}
+
+/// Flows that are named one by one.
+const MOST_NAMED: usize = 16;
