@@ -15,6 +15,7 @@ from weft.standing import (
     PARTLY_STUCK,
     SETTLED,
     STUCK,
+    UNREACHABLE,
     main_latency,
     notes,
     why_failed,
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 
 _COLOURS = {"within": "green", "outside": "bold red", "missed": "red", "report": "dim",
             "undecided": "yellow", SETTLED: "green", "saturated": "yellow", "too short": "yellow",
-            STUCK: "bold red", PARTLY_STUCK: "bold red", FAILED: "bold red", "stated": "blue",
-            "derived": "yellow", "calibrated": "magenta"}  # fmt: skip
+            STUCK: "bold red", PARTLY_STUCK: "bold red", UNREACHABLE: "bold red",
+            FAILED: "bold red", "stated": "blue", "derived": "yellow",
+            "calibrated": "magenta"}  # fmt: skip
 
 _MEASURED = (
     "offered_load",

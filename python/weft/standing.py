@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 SETTLED = "settled"
 STUCK = "stuck"
 PARTLY_STUCK = "partly stuck"
+UNREACHABLE = "unreachable"
 FAILED = "failed"
 
 # Verdicts on points in which something stands still: they have no latency.
@@ -51,9 +52,9 @@ def _says_something(points: Points, name: str) -> bool:
 
 
 def why_stuck(result: Result) -> list[str]:
-    """Say in a sentence for each point that is stuck who waits for whom."""
+    """Say in a sentence for each point that is stuck who waits for whom, or who has no way left."""
     points, runs = _rows(result, "points"), _rows(result, "replications")
-    stuck = [row for row in points if row.get("verdict") in STANDING]
+    stuck = [row for row in points if row.get("verdict") in {*STANDING, UNREACHABLE}]
     if not any("waiting_for" in row for row in runs):
         return []
     axes = _axes(result)
@@ -69,12 +70,15 @@ def why_stuck(result: Result) -> list[str]:
         where = _where(row, axes)
         if row["verdict"] == STUCK:
             told.append(f"Stuck{where}: {first}. From then on nothing is delivered.{more}")
+        elif row["verdict"] == UNREACHABLE:
+            told.append(f"Unreachable{where}: {first}.{more}")
         else:
             why = f" {others[0]}." if others else ""
             told.append(f"Partly stuck{where}: {first}.{why} Other hosts go on.")
     if len(stuck) > _MOST:
-        told.append(f"{len(stuck) - _MOST} more points are stuck.")
-    if told:
+        word = "stuck" if all(row["verdict"] in STANDING for row in stuck) else "so"
+        told.append(f"{len(stuck) - _MOST} more points are {word}.")
+    if any(row["verdict"] in STANDING for row in stuck) and told:
         told.append(
             "A point that is stuck has no latency. Everybody who waits stands in the column "
             "waiting_for of the table replications."

@@ -73,6 +73,15 @@ def test_many_points_that_are_stuck_are_counted(bulk: weft.Result) -> None:
     assert why_stuck(bulk.__class__({}, (), {}, "none")) == []
 
 
+def test_flows_without_a_way_are_named(bulk: weft.Result) -> None:
+    result = a_fabric(bulk, stuck=1)
+    for table in ("points", "replications"):
+        result.tables[table] = result.tables[table].replace("stuck", "unreachable")
+    [told] = why_stuck(result)
+    assert told.startswith("Unreachable")
+    assert told.endswith(f": {CIRCLE}. 1 more wait.")
+
+
 def test_the_page_says_who_waits_for_whom(bulk: weft.Result, tmp_path: Path) -> None:
     result = a_fabric(bulk, stuck=2)
     result.meta["notes"] = ["channel bulk: <4> ports are empty"]

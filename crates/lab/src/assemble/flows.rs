@@ -124,14 +124,14 @@ pub(super) fn refuse_halves(
     }
 }
 
-/// A flow is sprayed by its initiator or by switches.
+/// A flow is sprayed by its initiator or by switches. One value sprays nothing.
 fn refuse_two_sprays(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     let spraying = settings.adapter.transport.as_ref().and_then(|own| own.spraying);
     match (&settings.routes, spraying) {
-        (Some(RoutesSettings::PerPacket(_)), Some(own)) => {
+        (Some(RoutesSettings::PerPacket(_)), Some(own)) if own.values > 1 => {
             let accepted = format!(
                 "it only with channel.{name}.routes.per_connection, or without routes: where each packet has a \
-                 way of its own its value decides nothing"
+                 way of its own its value decides nothing, but for 1, by which nothing is sprayed"
             );
             refuse(name, "adapter.transport.spraying.values", &own.values.to_string(), &accepted)
         }

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use weft_fabric::measure::Drop;
-use weft_lab::ChannelRun;
 use weft_lab::statistics::Verdict;
+use weft_lab::{ChannelRun, Options, Request};
 use weft_units::Span;
 
 use super::{Channel, completions, count, refusal, run};
@@ -449,4 +449,41 @@ fn routes_of_different_times_close_no_circle_together() {
     );
     let said = refusal(&text(&all));
     assert!(said.contains("channel.c.deadlock = refused (a circle"), "{said}");
+}
+
+/// The shipped permutation: the median of sprayed flows stays, and the last flow waits for a timeout; the
+/// eight flows of the leaf do, in place of the two that ECMP has on the cable.
+#[test]
+fn the_median_of_a_sprayed_permutation_notices_no_failure() {
+    let options = Options { seeds: Some(1), ..Options::default() };
+    let request = Request::new("permutation-failed-links", None, &[]);
+    let outcome = weft_lab::run(&request, &options, &mut |_, _| true).expect("the experiment");
+    let points = outcome.table("points");
+    let at = |routes: &str, failed: &str, column: &str| {
+        let is_it = |row: &usize| {
+            let cells =
+                ["routes", "failed"].map(|key| points.get(*row, key).expect(key).to_string());
+            cells == [routes, failed]
+        };
+        let row = (0..points.rows()).find(is_it).expect("the point");
+        points.number(row, column).unwrap_or_else(|| panic!("{routes}, {failed}: no {column}"))
+    };
+    for routes in ["ecmp", "oblivious", "mixed", "adaptive"] {
+        let last = |failed| at(routes, failed, "all_acknowledged_max_us");
+        let median = |failed| at(routes, failed, "all_completion_p50_us");
+        for failed in ["0", "1", "2", "4"] {
+            assert_eq!(at(routes, failed, "all_flows"), 128.0, "{routes} {failed}");
+            assert_eq!(at(routes, failed, "unfinished_flows"), 0.0);
+            let lost = at(routes, failed, "dropped_failed_cable");
+            assert_eq!(failed == "0", lost == 0.0, "{routes} {failed}: {lost}");
+        }
+        if routes == "ecmp" {
+            assert_eq!(at(routes, "1", "timeouts"), 2.0);
+            assert!(last("1") < 1.1 * last("0"));
+        } else {
+            assert_eq!(at(routes, "1", "timeouts"), 8.0, "{routes}");
+            assert!((median("4") / median("0") - 1.0).abs() < 0.03, "{routes}");
+            assert!(last("1") > 2.0 * last("0"), "{routes}: {} and {}", last("0"), last("1"));
+        }
+    }
 }

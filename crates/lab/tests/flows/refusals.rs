@@ -87,4 +87,8 @@ fn switches_and_initiators_do_not_spray_both() {
     assert!(said.contains("channel.c.adapter.transport.spraying.values = 64"), "{said}");
     let hashed = Channel { fabric: "routes.per_connection = 'hashed'", ..own };
     assert_eq!(hashed.run().flows.expect("flows").unfinished, 0);
+    // One value sprays nothing.
+    let transport = "reliability = 'selective_repeat'\nspraying.values = 1";
+    let single = Channel { fabric: "routes.per_packet = 'random'", transport, ..hashed };
+    assert_eq!(single.run().flows.expect("flows").unfinished, 0);
 }
