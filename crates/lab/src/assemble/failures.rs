@@ -48,7 +48,6 @@ pub(super) fn parts(
     }
     refuse_routes_without_a_choice(settings, routes, site.name)?;
     let known = failures.known().into_iter();
-    let known = known.filter(|(time, _)| *time <= site.until);
     let ways = known.map(|(time, failed)| (time, LiveWays::new(wiring, &failed))).collect();
     Ok(Some(CableParts { failures, ways, has_pauses }))
 }

@@ -269,6 +269,29 @@ fn packets_without_a_transport_are_given_up() {
     assert!((150..250).contains(&lost), "{lost}");
 }
 
+/// A program whose message has no way comes to no end, and says which flow it is. The cable of host 1 is known to
+/// have failed at 15 us, and nothing is left after two timeouts of 1 ms.
+#[test]
+fn a_program_without_a_way_is_stuck() {
+    let text = |until: &str| {
+        let own = Channel { switch: "memory = '1 MB'", ..Channel::default() };
+        let failures = format!(
+            "[channel.c.failures]\ndetection = '10 us'\ncables = [{{ from = 'host 1', at = '5 us'{until} }}]\n"
+        );
+        let program = format!("{failures}[program.run.ping_pong]\nsize = '1 kB'\nrounds = 100\n");
+        own.text().replace("[workload.c.source.flows]\n", &program)
+    };
+    let said = refusal(&text(""));
+    assert!(said.contains("the program is stuck at"), "{said}");
+    assert!(
+        said.contains("on c, flow ") && said.contains(" has had no way left since 15 us"),
+        "{said}"
+    );
+    let run = run(&text(", until = '300 us'"), 1);
+    assert_eq!(run.observations.delivered, run.observations.generated);
+    assert!(lost(&run) > 0);
+}
+
 const FABRICS: [&str; 3] = [
     "fabric.leaf_spine = { hosts_per_leaf = 2, spines = 3, leaves = 4 }",
     "fabric.fat_tree = { radix = 4, tiers = 3 }",

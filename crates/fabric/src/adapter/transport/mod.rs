@@ -504,6 +504,11 @@ impl Transports {
         self.consider(now, flow, Span::ZERO);
     }
 
+    /// How long an initiator waits for an acknowledgment before it sends again.
+    pub fn timeout(&self) -> Span {
+        self.settings.timeout
+    }
+
     /// How each flow went, in the order in which they begin.
     pub fn outcomes(&self) -> impl Iterator<Item = (&FlowDemand, &Outcome)> {
         self.flows.iter().zip(&self.outcomes)

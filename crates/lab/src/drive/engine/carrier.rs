@@ -28,7 +28,7 @@ impl Carrier for Engine {
 
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
         while self.step(now).is_some() {}
-        self.next = self.next_with_adapters();
+        self.next = if self.is_cut_off { Time::NEVER } else { self.next_with_adapters() };
         if let Some(feed) = self.supply.messages() {
             feed.messages.take_notices(notices);
         }

@@ -138,6 +138,8 @@ pub struct Engine {
     steps: u64,
     /// When something happens next, where messages are carried.
     next: Time,
+    /// Whether all messages under way have no way left for good: what happens next is of no use to them.
+    is_cut_off: bool,
     /// What an edge brings about; empty between two events.
     outbox: Outbox,
     /// Ports in prose, where packets may wait for each other.
@@ -207,6 +209,7 @@ impl Engine {
             now: Time::ZERO,
             steps: 0,
             next: Time::NEVER,
+            is_cut_off: false,
             outbox: Outbox::default(),
             overrun: None,
             memories,

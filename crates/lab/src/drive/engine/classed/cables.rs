@@ -7,6 +7,7 @@
 use weft_fabric::fabric::{CableFailure, Failures, LiveWays, Wiring};
 use weft_fabric::measure::Drop;
 use weft_fabric::switch::shared_buffer::Ports;
+use weft_fabric::workload::FlowDemand;
 use weft_kernel::Event;
 use weft_units::{Span, Time};
 
@@ -35,6 +36,9 @@ pub(super) struct Cables {
     ways: Vec<(Time, LiveWays)>,
     holds: bool,
     has_pauses: bool,
+    /// When to look next whether messages under way have a way, and since when none of them has.
+    next_look: Time,
+    cut_off: Option<Time>,
 }
 
 /// Something that happens to a cable, or to the routes.
@@ -93,7 +97,16 @@ impl Cables {
         ends.extend(begins);
         ends.extend(of_routes.map(|(time, what)| Change { time, what }));
         ends.sort_by_key(|own| own.time);
-        Cables { changes: ends, outages, laid, ways, holds: failures.holds, has_pauses }
+        Cables {
+            changes: ends,
+            outages,
+            laid,
+            ways,
+            holds: failures.holds,
+            has_pauses,
+            next_look: Time::ZERO,
+            cut_off: None,
+        }
     }
 
     /// What becomes of a packet that starts at a port and takes `span`, and its first byte `cable` to the far
@@ -164,8 +177,40 @@ impl Engine {
     #[cold]
     pub(super) fn happen_to_cables(&mut self, Event { time: now, place, item }: Event) {
         match place - self.places.samples {
-            LOSS => self.give_up_classed(now, (item, Drop::FailedCable)),
+            LOSS => {
+                self.give_up_classed(now, (item, Drop::FailedCable));
+                self.look_for_ways(now);
+            }
             _ => self.change_cable(item),
+        }
+    }
+
+    /// Transports send again for ever. Where all messages under way have had no way for two timeouts, and no
+    /// cable will be back, nothing that still happens matters to whoever waits for them.
+    fn look_for_ways(&mut self, now: Time) {
+        let (Some(own), Some(flows)) = (&mut self.classed, &self.flows) else { return };
+        let (Some(cables), Some(wiring)) = (&mut own.cables, &self.names) else { return };
+        let is_final = cables.ways.last().is_some_and(|(time, _)| *time <= now);
+        if !is_final || now < cables.next_look || self.supply.messages().is_none() {
+            return;
+        }
+        let timeout = flows.timeout();
+        cables.next_look = now + timeout;
+        let cut_off =
+            |flow: &FlowDemand| cables.without_a_way(now, wiring, (flow.from, flow.to)).is_some();
+        if flows.under_way(now).all(|(_, _, flow)| cut_off(flow)) {
+            let since = *cables.cut_off.get_or_insert(now);
+            self.is_cut_off = now >= since + timeout * 2;
+        } else {
+            cables.cut_off = None;
+        }
+    }
+
+    /// A message is handed over, which may have a way.
+    pub(in crate::drive::engine) fn look_for_ways_again(&mut self) {
+        self.is_cut_off = false;
+        if let Some(cables) = self.classed.as_mut().and_then(|own| own.cables.as_mut()) {
+            cables.cut_off = None;
         }
     }
 

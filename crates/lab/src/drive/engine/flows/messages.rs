@@ -33,6 +33,7 @@ impl Engine {
             flows.messages.push(id);
         });
         self.schedule_wakes();
+        self.look_for_ways_again();
         self.next = self.next.min(now);
         true
     }

@@ -98,6 +98,11 @@ impl Flows {
         self.transports.held()
     }
 
+    /// How long an initiator waits before it sends again.
+    pub fn timeout(&self) -> Span {
+        self.transports.timeout()
+    }
+
     /// Flows that have begun by `now` and have not come to an end: the number, the name of the group
     /// and the flow.
     pub fn under_way(&self, now: Time) -> impl Iterator<Item = (usize, &str, &FlowDemand)> {
