@@ -105,6 +105,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("out_of_order_packets", "packets that came behind one with a higher number of their flow"),
     ("marked_packets", "packets of flows that came with a mark"),
     ("congestion_notifications", "notifications of congestion that reached a sender"),
+    ("credit_grants", "grants of credits that reached a sender"),
     ("gaps", "losses that a sender learned of by what came after them"),
     ("cut_packets", "packets that came as headers, as switches had cut their payload off"),
     ("timeouts", "losses that a sender learned of by its timer"),

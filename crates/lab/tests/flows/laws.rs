@@ -1,5 +1,6 @@
 //! The laws that congestion control obeys: fixed points, queues, fairness.
 
+use weft_fabric::measure::Drop;
 use weft_lab::ChannelRun;
 
 use super::Channel;
@@ -198,5 +199,85 @@ fn nscc_keeps_its_queue_at_its_target() {
         assert!(bits > 0.999 * 95e9, "{senders} {kmax}: {bits}");
         let share = queue(&run).0 / target;
         assert!((bounds.0..bounds.1).contains(&share), "{senders} {kmax}: {share}");
+    }
+}
+
+/// Credits by targets behind cables of 600 m, with switches that cut packets.
+fn by_credits(senders: u32, credits: &str) -> ChannelRun {
+    let transport = format!(
+        "reliability = 'selective_repeat'\nreordering = 1000\nacknowledgment_class = 1\n\
+         congestion_control.rccc = {{ {credits} }}"
+    );
+    let own = Channel {
+        hosts: senders + 1,
+        switch: "memory = '20 MB', classes.0 = { limit.bytes = '250 kB', trim = { header = '64 B', class = 1 } }, \
+                 classes.1.schedule = 'strict'",
+        transport: &transport,
+        workload: &long_flows(senders),
+        run: "length = '20 ms'\nsample = '2 us'\nregime.skip = '5 ms'",
+        ..Channel::default()
+    };
+    super::run(&own.text().replace("length = '2 m'", "length = '600 m'"), 1)
+}
+
+/// All flows get the same, together the share of the link that the target grants; what the first windows left in
+/// the queue is gone, and the packets of a grant are all that waits.
+#[test]
+fn rccc_shares_what_a_target_grants_equally() {
+    for (senders, pace) in [(2, 0.99), (8, 0.99), (8, 0.5)] {
+        let run = by_credits(senders, &format!("base_round_trip = '12.7 us', pace = {pace}"));
+        let (jain, bits) = fairness_and_use(&run);
+        assert!(jain > 0.9999, "{senders} {pace}: {jain}");
+        assert!((bits / (pace * 95e9) - 1.0).abs() < 2e-3, "{senders} {pace}: {bits}");
+        let (mean, _) = queue(&run);
+        assert!(mean < 4_000.0, "{senders} {pace}: {mean}");
+    }
+}
+
+/// Throughput is credits over round trip, which is 12 690.24 ns: 80 for a packet, 5.12 for its acknowledgment and as
+/// much for the grant behind it, 300 in the switch each way, and four cables. Any credit is enough for a packet,
+/// and credits are rounded up to 256 B: a window of 300 B less than so many packets is worth that many.
+#[test]
+fn a_flow_gets_its_credits_once_in_a_round_trip() {
+    for packets in [20.0, 40.0, 80.0] {
+        let base = (packets * 1_000.0 - 300.0) / 12.5 / 1.5;
+        let run = by_credits(1, &format!("base_round_trip = '{base:.3} ns'"));
+        let (_, bits) = fairness_and_use(&run);
+        let expected = packets * 950.0 * 8.0 / 12_690.24e-9;
+        assert!((bits / expected - 1.0).abs() < 0.005, "{packets}: {bits} for {expected}");
+    }
+}
+
+/// Packets, acknowledgments, grants and requests are lost where both ways are full: every flow comes to an end.
+#[test]
+fn flows_by_credits_end_whatever_is_lost() {
+    let both_ways = |host| {
+        format!(
+            "{{ from = {host}, to = 0, size = '80 kB' }}, {{ from = 0, to = {host}, size = '80 kB' }}"
+        )
+    };
+    let flows: Vec<String> = (1..=12).map(both_ways).collect();
+    let full = "memory = '1 MB', classes.0.limit.bytes = '3 kB'";
+    let cut = "memory = '1 MB', classes.0 = { limit.bytes = '3 kB', trim = { header = '64 B', class = 1 } }, \
+               classes.1.limit.bytes = '128 B'";
+    let cases =
+        [("go_back_n", 0, full), ("selective_repeat", 0, full), ("selective_repeat", 1, cut)];
+    for (reliability, class, switch) in cases {
+        let transport = format!(
+            "reliability = '{reliability}'\nacknowledgment_class = {class}\n\
+             congestion_control.rccc = {{ base_round_trip = '2 us' }}"
+        );
+        let own = Channel {
+            hosts: 13,
+            switch,
+            transport: &transport,
+            workload: &format!("x.list = [{}]", flows.join(", ")),
+            run: "length = '100 ms'\nregime = 'from_empty'",
+            ..Channel::default()
+        };
+        let run = super::run(&own.text().replace("timeout = '1 ms'", "timeout = '50 us'"), 1);
+        let lost = run.observations.dropped(Drop::Overflow);
+        assert!(lost > 100, "{reliability} {class}: {lost}");
+        assert_eq!(run.flows.expect("flows").unfinished, 0, "{reliability} {class}");
     }
 }

@@ -112,6 +112,7 @@ fn any_division_shows_the_same_flows() {
         "swift = {}",
         "hpcc.base_round_trip = '4 us'",
         "nscc.base_round_trip = '4 us'",
+        "rccc.base_round_trip = '4 us'",
     ];
     let routes = ["per_connection = 'hashed'", "per_packet = 'random'"];
     for (number, control) in (0_u64..).zip(controls) {

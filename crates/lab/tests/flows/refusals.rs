@@ -65,6 +65,15 @@ fn settings_of_a_transport_are_within_their_bounds() {
             "congestion_control.nscc.base_round_trip = '0 ns'",
             "congestion_control.nscc.base_round_trip",
         ),
+        (
+            "congestion_control.rccc.base_round_trip = '0 ns'",
+            "adapter.transport.congestion_control.rccc.base_round_trip",
+        ),
+        (
+            "congestion_control.rccc = { base_round_trip = '4 us', per_grant = '255 B' }",
+            "congestion_control.rccc.per_grant = 255 B",
+        ),
+        ("congestion_control.rccc = { base_round_trip = '4 us', pace = 0 }", "above 0 and up to 1"),
         ("spraying.values = 48", "adapter.transport.spraying.values = 48"),
         ("acknowledged_after = '4 kB'", "selective_repeat beside acknowledged_after"),
         ("congestion_control.swift.beta = 0", "above 0 and up to 1"),

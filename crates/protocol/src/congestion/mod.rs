@@ -10,6 +10,7 @@ mod dcqcn;
 mod dctcp;
 mod hpcc;
 mod nscc;
+mod rccc;
 mod share;
 mod swift;
 
@@ -21,6 +22,7 @@ pub use dcqcn::{Dcqcn, DcqcnSettings};
 pub use dctcp::{Dctcp, DctcpSettings};
 pub use hpcc::{Hpcc, HpccSettings, LinkState};
 pub use nscc::{Nscc, NsccSettings};
+pub use rccc::{Demand, Grant, Pacer, Rccc, RcccSettings};
 pub use share::Share;
 pub use swift::{Swift, SwiftSettings};
 
@@ -41,6 +43,9 @@ pub enum CongestionControlSettings {
     /// A window by delay, marks and packets that were cut (Ultra Ethernet, UET specification 1.0, section
     /// 3.6.13). For switches that mark, and best for such that cut packets (`trim`).
     Nscc(NsccSettings),
+    /// Credits that the target of a flow grants, whose flows share its link (Ultra Ethernet, uet-htsim). No
+    /// switch has to do anything for it; best for such that cut packets (`trim`).
+    Rccc(RcccSettings),
     /// A window by the delay from a packet to its acknowledgment (Kumar et al., "Swift: Delay is
     /// Simple and Effective for Congestion Control in the Datacenter", SIGCOMM 2020).
     Swift(SwiftSettings),
@@ -54,6 +59,7 @@ impl CongestionControlSettings {
             CongestionControlSettings::Dctcp(_) => "dctcp",
             CongestionControlSettings::Hpcc(_) => "hpcc",
             CongestionControlSettings::Nscc(_) => "nscc",
+            CongestionControlSettings::Rccc(_) => "rccc",
             CongestionControlSettings::Swift(_) => "swift",
         }
     }
@@ -64,7 +70,22 @@ impl CongestionControlSettings {
             CongestionControlSettings::Dcqcn(_)
             | CongestionControlSettings::Dctcp(_)
             | CongestionControlSettings::Nscc(_) => true,
-            CongestionControlSettings::Hpcc(_) | CongestionControlSettings::Swift(_) => false,
+            CongestionControlSettings::Hpcc(_)
+            | CongestionControlSettings::Rccc(_)
+            | CongestionControlSettings::Swift(_) => false,
+        }
+    }
+
+    /// Whether packets of flows can be marked: RCCC does without, but spraying hears of them.
+    pub const fn hears_marks(&self) -> bool {
+        self.needs_marks() || matches!(self, CongestionControlSettings::Rccc(_))
+    }
+
+    /// What the targets of flows grant credits by, if they do.
+    pub const fn credits(&self) -> Option<&RcccSettings> {
+        match self {
+            CongestionControlSettings::Rccc(own) => Some(own),
+            _ => None,
         }
     }
 
@@ -81,6 +102,7 @@ impl CongestionControlSettings {
             CongestionControlSettings::Dctcp(_)
             | CongestionControlSettings::Hpcc(_)
             | CongestionControlSettings::Nscc(_)
+            | CongestionControlSettings::Rccc(_)
             | CongestionControlSettings::Swift(_) => None,
         }
     }
@@ -92,6 +114,7 @@ impl CongestionControlSettings {
             CongestionControlSettings::Dctcp(_) => Ok(()),
             CongestionControlSettings::Hpcc(own) => own.check(),
             CongestionControlSettings::Nscc(own) => own.check(),
+            CongestionControlSettings::Rccc(own) => own.check(),
             CongestionControlSettings::Swift(own) => own.check(),
         }
     }
@@ -159,6 +182,8 @@ pub enum CongestionControl {
     Hpcc(Box<Hpcc>),
     /// By delay, marks and packets that were cut.
     Nscc(Box<Nscc>),
+    /// By credits of the target.
+    Rccc(Rccc),
     /// By delay.
     Swift(Swift),
 }
@@ -180,6 +205,9 @@ impl CongestionControl {
             Some(CongestionControlSettings::Nscc(own)) => {
                 CongestionControl::Nscc(Box::new(Nscc::new(own, line)))
             }
+            Some(CongestionControlSettings::Rccc(own)) => {
+                CongestionControl::Rccc(Rccc::new(own, line))
+            }
             Some(CongestionControlSettings::Swift(own)) => {
                 CongestionControl::Swift(Swift::new(own, line))
             }
@@ -195,6 +223,7 @@ impl CongestionControl {
             CongestionControl::Dctcp(own) => own.rate(),
             CongestionControl::Hpcc(own) => own.rate(),
             CongestionControl::Nscc(own) => own.rate(),
+            CongestionControl::Rccc(own) => own.rate(),
             CongestionControl::Swift(own) => own.rate(),
         }
     }
@@ -203,7 +232,9 @@ impl CongestionControl {
     #[inline]
     pub fn window(&self) -> f64 {
         match self {
-            CongestionControl::LineRate { .. } | CongestionControl::Dcqcn(_) => f64::INFINITY,
+            CongestionControl::LineRate { .. }
+            | CongestionControl::Dcqcn(_)
+            | CongestionControl::Rccc(_) => f64::INFINITY,
             CongestionControl::Dctcp(own) => own.window(),
             CongestionControl::Hpcc(own) => own.window(),
             CongestionControl::Nscc(own) => own.window(),
@@ -211,11 +242,38 @@ impl CongestionControl {
         }
     }
 
+    /// Whether its target lets another packet of the flow start, as far as it is asked.
+    #[inline]
+    pub fn has_credit(&self) -> bool {
+        match self {
+            CongestionControl::Rccc(own) => own.has_credit(),
+            _ => true,
+        }
+    }
+
+    /// Up to where the header of a packet asks the target for credits while so many bytes wait to be sent; 0
+    /// without credits.
+    pub fn pull_target(&self, waiting: u64) -> u32 {
+        match self {
+            CongestionControl::Rccc(own) => own.pull_target(waiting),
+            _ => 0,
+        }
+    }
+
+    /// The target has granted credits up to a number.
+    pub fn granted(&mut self, up_to: u32) {
+        if let CongestionControl::Rccc(own) = self {
+            own.granted(up_to);
+        }
+    }
+
     /// A packet of so many bytes starts.
     #[inline]
     pub fn sent(&mut self, now: Time, bytes: u64) {
-        if let CongestionControl::Dcqcn(own) = self {
-            own.sent(now, bytes);
+        match self {
+            CongestionControl::Dcqcn(own) => own.sent(now, bytes),
+            CongestionControl::Rccc(own) => own.sent(bytes),
+            _ => {}
         }
     }
 
@@ -227,6 +285,7 @@ impl CongestionControl {
             CongestionControl::Dctcp(own) => own.acknowledged(heard),
             CongestionControl::Hpcc(own) => own.acknowledged(heard, links),
             CongestionControl::Nscc(own) => own.acknowledged(now, heard),
+            CongestionControl::Rccc(own) => own.heard(),
             CongestionControl::Swift(own) => own.acknowledged(now, heard),
         }
     }
@@ -249,6 +308,7 @@ impl CongestionControl {
             CongestionControl::Dctcp(own) => own.lost(loss, next),
             CongestionControl::Nscc(own) if loss == Loss::Timeout => own.timed_out(),
             CongestionControl::Nscc(own) => own.lost(now, under_way),
+            CongestionControl::Rccc(own) => own.heard(),
             CongestionControl::Swift(own) => own.lost(now, loss),
         }
     }
@@ -295,9 +355,10 @@ mod tests {
         (0_u64..100_000_000, what)
     }
 
-    fn kinds() -> [CongestionControlSettings; 4] {
+    fn kinds() -> [CongestionControlSettings; 5] {
         [
             CongestionControlSettings::Nscc(NsccSettings::new(Span::from_ns(12_000))),
+            CongestionControlSettings::Rccc(RcccSettings::new(Span::from_ns(12_000))),
             CongestionControlSettings::Dcqcn(DcqcnSettings::default()),
             CongestionControlSettings::Dctcp(DctcpSettings::default()),
             CongestionControlSettings::Swift(SwiftSettings::default()),

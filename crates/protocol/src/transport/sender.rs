@@ -94,6 +94,16 @@ impl Sender {
         self.next - self.acknowledged - self.come_count - self.missing
     }
 
+    /// How many packets are to be sent, again or for the first time.
+    pub fn waiting(&self) -> u32 {
+        self.count - self.next + self.missing
+    }
+
+    /// Whether the last packet is to be sent after all others, and not as one that is missing.
+    pub fn has_last_to_send(&self) -> bool {
+        self.next < self.count
+    }
+
     /// Everything before this number is acknowledged.
     pub fn acknowledged(&self) -> u32 {
         self.acknowledged

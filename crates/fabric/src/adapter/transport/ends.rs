@@ -1,6 +1,6 @@
 //! What either end of a flow keeps of it.
 
-use weft_protocol::congestion::CongestionControl;
+use weft_protocol::congestion::{CongestionControl, Demand};
 use weft_protocol::spraying::Spraying;
 use weft_protocol::transport::{Answer, Notifier, Receiver, Sender};
 use weft_units::{Bytes, Span, Time};
@@ -32,22 +32,36 @@ pub(super) struct Target {
     pub owed: u64,
     /// Whether its sender waits until everything up to what has come is there.
     pub is_asked: bool,
+    /// The credits of the flow, where it needs any.
+    pub demand: Demand,
 }
 
 impl Initiator {
-    /// Whether the next packet fits the window, whenever it may start.
+    /// Whether the next packet fits the window and has credit, whenever it may start.
     #[inline]
     pub fn may_send(&self, packet: u64, most: Option<Bytes>) -> bool {
         self.sender.next().is_some() && self.fits(packet, most)
     }
 
-    /// Whether another packet fits the window.
+    /// Whether it could send and has no credits.
+    pub fn lacks_credit(&self) -> bool {
+        !self.control.has_credit() && self.sender.next().is_some()
+    }
+
+    /// Up to where it asks for credits, where packets are of a size but the last one, which is `short` of it.
+    pub fn pull_target(&self, packet: u64, short: u64) -> u32 {
+        let waiting = u64::from(self.sender.waiting()) * packet;
+        let short = if self.sender.has_last_to_send() { short } else { 0 };
+        self.control.pull_target(waiting.saturating_sub(short))
+    }
+
+    /// Whether another packet fits the window and has credit.
     #[inline]
     pub fn fits(&self, packet: u64, most: Option<Bytes>) -> bool {
         let outstanding = u64::from(self.sender.outstanding());
         let after = ((outstanding + 1) * packet) as f64;
         let window = self.control.window().min(most.map_or(f64::INFINITY, |own| own.0 as f64));
-        outstanding == 0 || after <= window
+        self.control.has_credit() && (outstanding == 0 || after <= window)
     }
 
     /// From the start of a packet to the next at the rate of now.

@@ -7,22 +7,26 @@
 //! apart, and each is touched by what happens at its host alone, so that parts of a channel may run
 //! one beside the other.
 
+mod credits;
 mod ends;
 mod outcome;
 mod packets;
 mod settings;
 
-use weft_protocol::congestion::{Acknowledged, CongestionControl, Line, LinkState, Loss};
+use weft_protocol::congestion::{
+    Acknowledged, CongestionControl, Demand, Line, LinkState, Loss, Pacer,
+};
 use weft_protocol::spraying::{Spraying, WayReport};
 use weft_protocol::transport::{Answer, LossRecovery, Notifier, Receiver, Sender};
 use weft_units::{Bytes, Rate, Span, Time};
 
 use crate::workload::FlowDemand;
 
+use credits::Asked;
 use ends::{Initiator, Target};
 
 pub use outcome::{FlowCounts, Outcome};
-pub use packets::{Arrived, Content, Outgoing, Segment, Wake};
+pub use packets::{Arrived, Content, Outgoing, Segment, Wake, Woken};
 pub use settings::TransportSettings;
 
 /// What the flows of a channel are made of.
@@ -46,10 +50,11 @@ pub struct TransportParts {
     pub key: u64,
 }
 
-/// The reason of a wake, in its last two bits; the flow is in the others.
+/// The reason of a wake, in its last two bits; the flow is in the others, or the host whose pacer has rested.
 const BEGINS: u32 = 0;
 const MAY_SEND: u32 = 1;
 const TIMER: u32 = 2;
+const PACE: u32 = 3;
 
 /// Nobody in a queue of flows.
 const NONE: u32 = u32::MAX;
@@ -70,6 +75,8 @@ pub struct Transports {
     outcomes: Vec<Outcome>,
     /// By host and class: the flows that may send, in turn.
     turns: Vec<Turns>,
+    /// By host: what grants credits to the flows to it; empty where none are needed.
+    pacers: Vec<Pacer>,
     wakes: Vec<Wake>,
     from: Time,
     key: u64,
@@ -97,8 +104,12 @@ impl Transports {
             following[number] = std::mem::replace(&mut first[flow.from as usize], number as u32);
         }
         let count = flows.len();
+        let lines: Vec<Line> = rates.into_iter().map(line).collect();
+        let credits = settings.congestion_control.as_ref().and_then(|own| own.credits());
+        let pacers = credits.map(|own| lines.iter().map(|line| Pacer::new(own, *line)).collect());
         let mut own = Transports {
-            lines: rates.into_iter().map(line).collect(),
+            pacers: pacers.unwrap_or_default(),
+            lines,
             settings,
             payload,
             overhead,
@@ -170,24 +181,25 @@ impl Transports {
         self.wakes.drain(..)
     }
 
-    /// A host is woken. Returns the flow that begins, if one does.
-    pub fn wake(&mut self, now: Time, item: u32) -> Option<u32> {
+    /// A host is woken. Returns the flow that begins, if one does, and what the host says, if anything.
+    pub fn wake(&mut self, now: Time, item: u32) -> Woken {
         let flow = item >> 2;
         match item & 3 {
             BEGINS => {
                 self.begin(now, flow);
                 self.announce(self.following[flow as usize]);
-                return Some(flow);
+                Woken { begins: Some(flow), says: None }
             }
             MAY_SEND => {
                 if let Some(own) = &mut self.initiators[flow as usize] {
                     own.is_waking = false;
                     self.consider(now, flow, Span::ZERO);
                 }
+                Woken::default()
             }
-            _ => self.look_at_timer(now, flow),
+            TIMER => Woken { begins: None, says: self.look_at_timer(now, flow) },
+            _ => Woken { begins: None, says: self.pace(now, item >> 2) },
         }
-        None
     }
 
     fn begin(&mut self, now: Time, number: u32) {
@@ -211,7 +223,8 @@ impl Transports {
         self.initiators[number as usize] = Some(Box::new(own));
         let receiver = Receiver::new(reliability, packets);
         let notifier = Notifier::default();
-        let target = Target { receiver, notifier, owed: 0, is_asked: false };
+        let demand = Demand::default();
+        let target = Target { receiver, notifier, owed: 0, is_asked: false, demand };
         self.targets[number as usize] = Some(Box::new(target));
         self.consider(now, number, Span::ZERO);
     }
@@ -281,14 +294,17 @@ impl Transports {
         let span = self.lines[from as usize].rate.span(size);
         let (mut is_first, mut asks, mut spray) = (false, false, 0);
         let full = self.payload + self.overhead;
+        let short = (!self.pacers.is_empty()).then(|| self.short(flow));
+        let mut pull_target = 0;
         if let Some(own) = self.initiators[flow as usize].as_deref_mut() {
             if own.sender.outstanding() == 0 {
                 own.progress = now;
             }
             is_first = own.sender.sent(number);
+            own.control.sent(now, size.0);
+            pull_target = short.map_or(0, |short| own.pull_target(full, short));
             let has_more = own.sender.next().is_some() && own.fits(full, self.settings.window);
             asks = !is_first || !has_more;
-            own.control.sent(now, size.0);
             spray = own.spraying.as_mut().map_or(0, Spraying::choose);
             own.ready = now + own.gap(now, size).max(span);
             if !std::mem::replace(&mut own.has_timer, true) {
@@ -304,31 +320,38 @@ impl Transports {
             self.counts.sent += 1;
         }
         self.consider(now, flow, span);
-        let segment = Segment { flow, content: Content::Data { number, asks }, sent: now, spray };
+        let content = Content::Data { number, asks, pull_target };
+        let segment = Segment { flow, content, sent: now, spray };
         Outgoing { segment, to, size, payload, class, is_first }
     }
 
-    fn look_at_timer(&mut self, now: Time, flow: u32) {
+    /// The timer of a flow runs while anything is under way, or credits are waited for. Returns what the
+    /// initiator says then.
+    fn look_at_timer(&mut self, now: Time, flow: u32) -> Option<Outgoing> {
         let host = self.flows[flow as usize].from;
-        let Some(own) = self.initiators[flow as usize].as_deref_mut() else { return };
-        if own.sender.outstanding() == 0 {
+        let own = self.initiators[flow as usize].as_deref_mut()?;
+        let is_under_way = own.sender.outstanding() > 0;
+        if !is_under_way && !own.lacks_credit() {
             own.has_timer = false;
-            return;
+            return None;
         }
         let due = own.progress + self.settings.timeout;
-        let time = match due > now {
-            true => due,
-            false => {
-                own.sender.timed_out();
-                let next = u64::from(own.sender.fresh()) * (self.payload + self.overhead);
-                own.control.lost(now, Loss::Timeout, (next, 0));
-                own.progress = now;
-                self.counts.timeouts += u64::from(now >= self.from);
-                now + self.settings.timeout
-            }
-        };
+        if due > now {
+            self.wakes.push(Wake { time: due, host, item: flow << 2 | TIMER });
+            self.consider(now, flow, Span::ZERO);
+            return None;
+        }
+        if is_under_way {
+            own.sender.timed_out();
+            let next = u64::from(own.sender.fresh()) * (self.payload + self.overhead);
+            own.control.lost(now, Loss::Timeout, (next, 0));
+            self.counts.timeouts += u64::from(now >= self.from);
+        }
+        own.progress = now;
+        let time = now + self.settings.timeout;
         self.wakes.push(Wake { time, host, item: flow << 2 | TIMER });
         self.consider(now, flow, Span::ZERO);
+        self.request(now, flow)
     }
 
     /// A packet has come, having been marked or not and having passed so many switches; an
@@ -341,8 +364,11 @@ impl Transports {
         links: &[LinkState],
     ) -> Arrived {
         match segment.content {
-            Content::Data { number, asks } => {
-                self.receive(now, segment, (number, asks), (is_marked, hops))
+            Content::Data { number, asks, pull_target } => {
+                let grant = self.ask(now, (segment.flow, pull_target), Asked::ByData);
+                let mut arrived = self.receive(now, segment, (number, asks), (is_marked, hops));
+                arrived.answers[1] = arrived.answers[1].or(grant);
+                arrived
             }
             Content::Acknowledgment { answer, is_marked, hops } => {
                 self.note_way(segment, (&answer, is_marked));
@@ -357,6 +383,11 @@ impl Transports {
                 }
                 Arrived::default()
             }
+            Content::Grant { up_to } => {
+                self.hear_grant(now, segment.flow, up_to);
+                Arrived::default()
+            }
+            Content::Request { pull_target } => self.hear_request(now, segment, pull_target),
         }
     }
 
@@ -372,10 +403,7 @@ impl Transports {
         self.counts.marked += u64::from(is_counted && is_marked);
         let full = self.payload + self.overhead;
         let Some(own) = self.targets[flow as usize].as_deref_mut() else {
-            // It has all of the flow already.
-            let expected = self.packets(flow);
-            let answer = Answer { expected, number, before: 0, is_refusal: false };
-            let first = self.answer(segment, answer, (is_marked, hops));
+            let first = self.has_all(segment, number, (is_marked, hops));
             return Arrived { answers: [Some(first), None], payload: None };
         };
         let arrival = own.receiver.arrive(number);
@@ -415,19 +443,26 @@ impl Transports {
 
     /// The header of a packet of a flow has come, whose payload a switch had cut off.
     pub fn arrive_cut(&mut self, now: Time, segment: &Segment, hops: u8) -> Arrived {
-        let Content::Data { number, .. } = segment.content else { return Arrived::default() };
-        self.counts.cut += u64::from(now >= self.from);
-        let answer = match self.targets[segment.flow as usize].as_deref() {
-            Some(own) => own.receiver.arrive_cut(number),
-            None => {
-                let expected = self.packets(segment.flow);
-                Answer { expected, number, before: 0, is_refusal: false }
-            }
+        let Content::Data { number, pull_target, .. } = segment.content else {
+            return Arrived::default();
         };
-        Arrived {
-            answers: [Some(self.answer(segment, answer, (false, hops))), None],
-            payload: None,
-        }
+        self.counts.cut += u64::from(now >= self.from);
+        let seen = (false, hops);
+        let Some(own) = self.targets[segment.flow as usize].as_deref() else {
+            let first = self.has_all(segment, number, seen);
+            return Arrived { answers: [Some(first), None], payload: None };
+        };
+        let answer = own.receiver.arrive_cut(number);
+        let asked = if answer.is_refusal { Asked::ByHeader } else { Asked::ByData };
+        let grant = self.ask(now, (segment.flow, pull_target), asked);
+        Arrived { answers: [Some(self.answer(segment, answer, seen)), grant], payload: None }
+    }
+
+    /// What a target answers that has all of the flow already.
+    fn has_all(&self, segment: &Segment, number: u32, seen: (bool, u8)) -> Outgoing {
+        let expected = self.packets(segment.flow);
+        let answer = Answer { expected, number, before: 0, is_refusal: false };
+        self.answer(segment, answer, seen)
     }
 
     fn answer(&self, segment: &Segment, answer: Answer, (is_marked, hops): (bool, u8)) -> Outgoing {

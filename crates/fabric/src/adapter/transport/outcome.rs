@@ -46,6 +46,8 @@ pub struct FlowCounts {
     pub marked: u64,
     /// Congestion notifications that reached senders.
     pub notifications: u64,
+    /// Grants of credits that reached senders.
+    pub grants: u64,
     /// Packets that came behind one with a higher number of their flow.
     pub out_of_order: u64,
     /// Packets that came and were not kept: twice, or with go-back-N behind a gap.

@@ -25,6 +25,8 @@ pub enum Content {
         number: u32,
         /// Whether its sender waits for an acknowledgment.
         asks: bool,
+        /// Up to where its sender asks for credits; 0 without credits.
+        pull_target: u32,
     },
     /// An acknowledgment.
     Acknowledgment {
@@ -37,6 +39,16 @@ pub enum Content {
     },
     /// A congestion notification.
     Notification,
+    /// A grant of credits.
+    Grant {
+        /// Up to where they are given.
+        up_to: u32,
+    },
+    /// An initiator waits for credits in vain.
+    Request {
+        /// Up to where it asks for them.
+        pull_target: u32,
+    },
 }
 
 /// A packet that is sent.
@@ -63,6 +75,15 @@ pub struct Arrived {
     pub answers: [Option<Outgoing>; 2],
     /// What of the flow came with it that had not come: nothing if it is no part of a flow.
     pub payload: Option<Bytes>,
+}
+
+/// What comes of waking a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Woken {
+    /// The flow that begins.
+    pub begins: Option<u32>,
+    /// What the host has to say to another.
+    pub says: Option<Outgoing>,
 }
 
 /// When a host wants to be woken, by what it then says.

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use weft_kernel::{Stream, Streams};
-use weft_protocol::congestion::{CongestionControlSettings, DcqcnSettings};
+use weft_protocol::congestion::{CongestionControlSettings, DcqcnSettings, RcccSettings};
 use weft_protocol::transport::LossRecovery;
 use weft_units::PositiveCount;
 
@@ -42,6 +42,8 @@ struct Pair {
     answers: Vec<u32>,
     /// Which of the packets are lost, by their place in `starts`; which are marked.
     lost: Vec<usize>,
+    /// How many of the next grants are lost.
+    lost_grants: u32,
     /// What share of all others is lost at random.
     loss: Option<(Stream, f64)>,
     is_marked: bool,
@@ -72,6 +74,7 @@ impl Pair {
             starts,
             answers,
             lost: Vec::new(),
+            lost_grants: 0,
             loss: None,
             is_marked: false,
         }
@@ -92,6 +95,12 @@ impl Pair {
             is_lost = drawn || self.lost.contains(&self.starts.len());
             self.starts.push((start.0 / 1_000, out.segment.flow, number));
         }
+        if let Content::Grant { .. } = out.segment.content
+            && self.lost_grants > 0
+        {
+            self.lost_grants -= 1;
+            is_lost = true;
+        }
         if let Content::Acknowledgment { answer, .. } = out.segment.content {
             self.answers.push(answer.number);
         }
@@ -109,7 +118,10 @@ impl Pair {
                 return;
             };
             match what {
-                Happening::Wakes(item) => drop(self.own.wake(now, item)),
+                Happening::Wakes(item) => {
+                    let said = self.own.wake(now, item).says;
+                    said.into_iter().for_each(|out| self.start(now, out));
+                }
                 Happening::Free => {}
                 Happening::Comes(segment) => {
                     let arrived = self.own.arrive(now, &segment, (self.is_marked, 1), &[]);
@@ -241,10 +253,10 @@ fn who_asked_is_told_again_when_nothing_is_missing() {
     let mut pair = Pair::new(own, vec![flow(0, (0, 1), 950 * 5)]);
     let wakes: Vec<Wake> = pair.own.take_wakes().collect();
     let begun: Vec<Option<u32>> =
-        wakes.into_iter().map(|wake| pair.own.wake(wake.time, wake.item)).collect();
+        wakes.into_iter().map(|wake| pair.own.wake(wake.time, wake.item).begins).collect();
     assert_eq!(begun, [Some(0)]);
     let mut tells = |number, asks| {
-        let content = Content::Data { number, asks };
+        let content = Content::Data { number, asks, pull_target: 0 };
         let segment = Segment { flow: 0, content, sent: Time::ZERO, spray: 0 };
         pair.own.arrive(Time(1), &segment, (false, 1), &[]).answers[0].is_some()
     };
@@ -278,6 +290,65 @@ fn a_notification_halves_the_rate_of_a_flow_from_its_next_packet_on() {
     let starts: Vec<u64> = pair.starts[26..30].iter().map(|start| start.0).collect();
     assert_eq!(starts, [2_080, 2_160, 2_320, 2_480]);
     assert_eq!((pair.own.counts().marked, pair.own.counts().notifications), (40, 1));
+}
+
+/// Credits of a round trip of 1 us: a first window of 18 750 B, and grants of at most 14 times 256 B.
+fn by_credits() -> TransportSettings {
+    let own = RcccSettings::new(Span::from_ns(1_000));
+    TransportSettings {
+        reliability: LossRecovery::SelectiveRepeat,
+        congestion_control: Some(CongestionControlSettings::Rccc(own)),
+        ..settings()
+    }
+}
+
+#[test]
+fn a_flow_is_sent_by_credits_after_its_first_window() {
+    let mut pair = Pair::new(by_credits(), vec![flow(0, (0, 1), 950 * 40)]);
+    pair.run(END);
+    let starts: Vec<u64> = pair.starts.iter().map(|start| start.0).collect();
+    // Any credit is enough for a packet: 19, up to 1440. The first comes at 1080 and asks for 1000 B, which
+    // are 4 x 256; the grant follows its acknowledgment, and 24 B of it are left. Grants are 4 x 20.48 /
+    // 0.99 ns apart and wait for acknowledgments at 1160 and 1240: they leave at 1085.12, 1165.12,
+    // 1245.49 and 1328.24, and are heard 1005.12 ns later.
+    assert_eq!(starts[17..23], [1_360, 1_440, 2_090, 2_170, 2_250, 2_333]);
+    assert_eq!((starts.len(), pair.own.counts().timeouts, pair.own.held()), (40, 0, (0, 0)));
+    assert!(pair.own.counts().grants > 5);
+}
+
+/// All of the first window is lost, and then the grant for what is asked in vain.
+#[test]
+fn who_waits_for_credits_in_vain_asks_again() {
+    let mut pair = Pair::new(by_credits(), vec![flow(0, (0, 1), 950 * 30)]);
+    pair.lost = (0..19).collect();
+    pair.lost_grants = 1;
+    pair.run(END);
+    // 0 was sent at 0: at 100 us all count as lost. The request is there 1005.12 ns later and asks for the
+    // window and the 250 B that the last packet took too much. Its grant is lost. That which follows it, 14
+    // quanta later, tells of both: 28 x 256 B less 250 are 7 packets.
+    let resent: Vec<(u64, u32, u32)> = pair.starts[19..27].to_vec();
+    let at = |number: u64| (102_299 + 80 * number, 0, number as u32);
+    assert_eq!(resent[..7], (0..7).map(at).collect::<Vec<_>>());
+    assert_eq!((pair.own.counts().timeouts, pair.own.held()), (1, (0, 0)));
+    assert_eq!(pair.own.counts().retransmitted, 19);
+}
+
+/// A flow of one packet has nothing to ask for when it starts it; its header tells that it has to start again.
+#[test]
+fn a_packet_that_was_cut_is_granted_credits() {
+    let mut pair = Pair::new(by_credits(), vec![flow(0, (0, 1), 950)]);
+    let wakes: Vec<Wake> = pair.own.take_wakes().collect();
+    for wake in wakes {
+        assert_eq!(pair.own.wake(wake.time, wake.item).begins, Some(0));
+    }
+    let sent = pair.own.next(Time(0), 0, 0).expect("a packet");
+    let arrived = pair.own.arrive_cut(Time(1_080_000), &sent.segment, 1);
+    let [refusal, grant] = arrived.answers.map(|own| own.expect("both").segment);
+    pair.own.arrive(Time(2_085_000), &refusal, (false, 1), &[]);
+    assert_eq!(pair.own.next(Time(2_085_000), 0, 0), None, "the first window has ended");
+    pair.own.arrive(Time(2_090_000), &grant, (false, 1), &[]);
+    let again = pair.own.next(Time(2_090_000), 0, 0).expect("it again").segment;
+    assert!(matches!(again.content, Content::Data { number: 0, asks: true, .. }));
 }
 
 /// Go-back-N under losses at random: each costs itself and all that is sent until the refusal is there, 28

@@ -69,7 +69,7 @@ impl Flows {
     pub fn new(parts: FlowParts, alone: Routes, from: Time) -> Flows {
         let FlowParts { settings, list, payload, overhead, rates, classes, key, class } = parts;
         let control = settings.congestion_control.as_ref();
-        let marks = control.filter(|own| own.needs_marks()).map_or(0, |_| Header::ECN_CAPABLE);
+        let marks = control.filter(|own| own.hears_marks()).map_or(0, |_| Header::ECN_CAPABLE);
         let telemetry =
             control.filter(|own| own.needs_telemetry()).map_or(0, |_| Header::TELEMETRY);
         let trims = match settings.reliability {
@@ -139,13 +139,19 @@ impl Engine {
     /// A host with flows is woken.
     pub(super) fn wake_flow(&mut self, now: Time, host: u32, item: u32) {
         let Some(flows) = &mut self.flows else { return };
-        if let Some(flow) = flows.transports.wake(now, item) {
+        let woken = flows.transports.wake(now, item);
+        if let Some(flow) = woken.begins {
             let packets = flows.transports.packets(flow);
             self.note_alone(flow);
             (0..packets).for_each(|_| self.count_handed(now, host));
         }
         self.schedule_wakes();
-        self.send_on(now, self.graph.host_port(host));
+        let port = self.graph.host_port(host);
+        if let Some(out) = &woken.says {
+            let id = self.insert_segment(now, host, out);
+            self.put_in_queue(now, port, id);
+        }
+        self.send_on(now, port);
     }
 
     /// Puts a packet of each class that has one and may send it at the port of a host.

@@ -102,6 +102,7 @@ impl Flows {
             ("out_of_order_packets".to_owned(), counts.out_of_order as f64),
             ("marked_packets".to_owned(), counts.marked as f64),
             ("congestion_notifications".to_owned(), counts.notifications as f64),
+            ("credit_grants".to_owned(), counts.grants as f64),
             ("gaps".to_owned(), counts.gaps as f64),
             ("cut_packets".to_owned(), counts.cut as f64),
             ("timeouts".to_owned(), counts.timeouts as f64),
