@@ -66,5 +66,5 @@ fn what_memory_channel_publishes_comes_out() {
 /// not.
 #[test]
 fn what_is_published_of_ultra_ethernet_comes_out() {
-    assert_eq!(found("ultra-ethernet"), [(1, 1), (0, 0), (0, 0), (0, 0)]);
+    assert_eq!(found("ultra-ethernet"), [(2, 1), (0, 0), (0, 0), (0, 0)]);
 }
