@@ -23,7 +23,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_units::Bytes;
+use weft_units::{Bytes, Rate};
 
 use super::schedule::{Action, Operation, Schedule};
 
@@ -166,6 +166,9 @@ pub struct Payload<'a> {
     pub sizes: &'a [Bytes],
     /// The rank that has the data first, or gets it.
     pub root: u16,
+    /// How fast a rank adds what it receives to what it has, where sums are asked for; in no time if
+    /// not given.
+    pub reduction: Option<Rate>,
 }
 
 impl Payload<'_> {
@@ -188,11 +191,14 @@ pub(super) struct Writer {
     pub schedule: Schedule,
     /// What the next operation of each rank waits for.
     pub last: Vec<Vec<u32>>,
+    /// How fast ranks add.
+    reduction: Option<Rate>,
 }
 
 impl Writer {
     pub fn new(ranks: u16) -> Writer {
-        Writer { schedule: Schedule::new(ranks), last: vec![Vec::new(); ranks.into()] }
+        let last = vec![Vec::new(); ranks.into()];
+        Writer { schedule: Schedule::new(ranks), last, reduction: None }
     }
 
     /// Adds an operation behind all that its rank did.
@@ -227,19 +233,27 @@ impl Writer {
         self.together(to, [Action::Receive { from, tag: TAG + round, size }]);
     }
 
+    /// A rank adds so many bytes that it received to what it has.
+    fn add(&mut self, rank: u16, size: Bytes) {
+        if let Some(rate) = self.reduction {
+            self.then(rank, Operation::new(Action::Compute(rate.span(size))));
+        }
+    }
+
     fn ranks(&self) -> u16 {
         self.last.len() as u16
     }
 
     /// Adds a collective of all ranks.
     pub fn collective(&mut self, collective: Collective, payload: Payload<'_>) {
-        let Payload { size, root, .. } = payload;
+        let Payload { size, root, reduction, .. } = payload;
+        self.reduction = reduction;
         match collective {
             Collective::Barrier => self.barrier(),
             Collective::Broadcast => self.down_from(root, |_| size),
             Collective::Scatter => self.down_from(root, |below| size * below),
-            Collective::Reduce => self.up_to(root, |_| size),
-            Collective::Gather => self.up_to(root, |below| size * below),
+            Collective::Reduce => self.up_to(root, |_| size, true),
+            Collective::Gather => self.up_to(root, |below| size * below, false),
             Collective::GatherV => self.each_with(root, payload, true),
             Collective::ScatterV => self.each_with(root, payload, false),
             Collective::AllreduceRing => self.ring(payload),
@@ -307,9 +321,12 @@ impl Writer {
     }
 
     /// Along the tree towards the root; the size follows from how many ranks a message speaks for.
-    fn up_to(&mut self, root: u16, size: impl Fn(u64) -> Bytes) {
+    fn up_to(&mut self, root: u16, size: impl Fn(u64) -> Bytes, adds: bool) {
         for (round, near, far, below) in self.tree(root).into_iter().rev() {
             self.pass(far, near, round, size(below));
+            if adds {
+                self.add(near, size(below));
+            }
         }
     }
 
@@ -329,8 +346,13 @@ impl Writer {
 
     fn ring(&mut self, payload: Payload<'_>) {
         let ranks = u32::from(self.ranks());
+        let piece = payload.piece(0, ranks);
         for round in 0..2 * (ranks - 1) {
-            self.shift(1, round, |_| payload.piece(0, ranks));
+            self.shift(1, round, |_| piece);
+            // The sums are complete after half of the rounds.
+            if round < ranks - 1 {
+                (0..ranks).for_each(|rank| self.add(rank as u16, piece));
+            }
         }
     }
 
@@ -348,6 +370,10 @@ impl Writer {
         for round in 0..ranks - 1 {
             let piece = |rank| (rank + 2 * ranks - round - 1) % ranks;
             self.shift(1, round, |rank| payload.piece(piece(rank), ranks));
+            for rank in 0..ranks {
+                let before = (rank + ranks - 1) % ranks;
+                self.add(rank as u16, payload.piece(piece(before), ranks));
+            }
         }
     }
 
@@ -369,6 +395,7 @@ impl Writer {
         let power = 1_u16 << ranks.ilog2();
         for extra in power..ranks {
             self.pass(extra, extra - power, 0, size);
+            self.add(extra - power, size);
         }
         let (mut distance, mut round) = (power / 2, 1);
         while distance > 0 {
@@ -384,7 +411,7 @@ impl Writer {
     }
 
     /// The ranks below the largest power of two exchange messages, each with the one whose number
-    /// differs in one bit.
+    /// differs in one bit, and add what they get.
     fn exchange(&mut self, distance: u16, round: u32, size: Bytes) {
         let power = 1_u16 << self.ranks().ilog2();
         for rank in 0..power {
@@ -393,6 +420,7 @@ impl Writer {
                 rank,
                 [Action::Send { to: other, tag, size }, Action::Receive { from: other, tag, size }],
             );
+            self.add(rank, size);
         }
     }
 
@@ -402,6 +430,7 @@ impl Writer {
         // Those beyond the power of two speak through a partner.
         for extra in power..ranks {
             self.pass(extra, extra - power, 0, size);
+            self.add(extra - power, size);
         }
         let (mut distance, mut round) = (1, 1);
         while distance < power {

@@ -81,6 +81,10 @@ pub enum TraceSettings {
         /// How many times, one after another.
         #[serde(default = "once")]
         rounds: PositiveCount,
+        /// How fast a rank adds what it receives to what it has, where an algorithm sums; in no time if not
+        /// given. The time takes its processor.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reduction: Option<Rate>,
     },
 }
 
@@ -181,12 +185,12 @@ impl TraceSettings {
                 let roofline = chakra::Roofline { peak: *peak, memory: *memory };
                 chakra::read(&files, groups.as_deref().map(Path::new), roofline)
             }
-            TraceSettings::Collective { operation, size, sizes, root, rounds } => {
+            TraceSettings::Collective { operation, size, sizes, root, rounds, reduction } => {
                 check_payload(*operation, ranks, sizes, *root)?;
                 if let Some(large) = sizes.iter().chain([size]).find(|size| **size > LARGEST) {
                     return Err(TraceError::TooLarge { line: 0, size: large.0 });
                 }
-                let payload = Payload { size: *size, sizes, root: *root };
+                let payload = Payload { size: *size, sizes, root: *root, reduction: *reduction };
                 let schedule = operation.schedule_of(ranks, payload, rounds.get());
                 schedule.check_messages()?;
                 Ok(schedule)

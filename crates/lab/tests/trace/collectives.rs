@@ -2,7 +2,7 @@
 
 use weft_lab::trace::collectives::{Collective, Payload};
 use weft_lab::trace::{Action, After, Schedule, goal};
-use weft_units::{Bytes, Time};
+use weft_units::{Bytes, Rate, Time};
 
 use super::{WAY, run};
 
@@ -68,7 +68,7 @@ fn what_is_sent_has_the_size_that_is_received() {
     let sizes: Vec<Bytes> = (1..=6).map(|rank| Bytes(rank * rank)).collect();
     for collective in Collective::ALL {
         let sizes = if collective.takes_sizes() { &sizes[..] } else { &[] };
-        let payload = Payload { size: Bytes(60), sizes, root: 4 };
+        let payload = Payload { size: Bytes(60), sizes, root: 4, ..Payload::default() };
         let schedule = collective.schedule_of(6, payload, 1);
         let mut messages = [Vec::new(), Vec::new()];
         for (rank, script) in (0..).zip(&schedule.ranks) {
@@ -84,6 +84,39 @@ fn what_is_sent_has_the_size_that_is_received() {
         }
         messages.iter_mut().for_each(|own| own.sort_unstable());
         assert_eq!(messages[0], messages[1], "{collective:?}");
+    }
+}
+
+/// At a byte a nanosecond: what all ranks add, in closed form.
+#[test]
+fn what_is_received_is_added_where_sums_are_asked_for() {
+    let size = 9_240_u64;
+    for ranks in 2..=12_u64 {
+        let power = 1 << ranks.ilog2();
+        let (rounds, extra) = (u64::from(ranks.ilog2()), ranks - power);
+        let pieces = ranks * (ranks - 1) * size.div_ceil(ranks);
+        let halves: u64 = (1..=rounds).map(|round| size.div_ceil(1 << round)).sum();
+        for collective in Collective::ALL {
+            let expected = match collective {
+                Collective::Reduce => (ranks - 1) * size,
+                Collective::AllreduceRing | Collective::ReduceScatterRing => pieces,
+                Collective::AllreduceRecursiveDoubling => (power * rounds + extra) * size,
+                Collective::ReduceScatterHalving => power * halves + extra * size,
+                _ => 0,
+            };
+            let reduction = Some(Rate::from_bits_per_second(8_000_000_000));
+            let payload = Payload { size: Bytes(size), reduction, ..Payload::default() };
+            let schedule = collective.schedule_of(ranks as u16, payload, 1);
+            let operations = schedule.ranks.iter().flat_map(|rank| rank.operations());
+            let added = operations.filter_map(|own| match own.action {
+                Action::Compute(span) => Some(span.0 / 1_000),
+                _ => None,
+            });
+            assert_eq!(added.sum::<u64>(), expected, "{collective:?} among {ranks}");
+            let silent = Payload { size: Bytes(size), ..Payload::default() };
+            let messages = collective.schedule_of(ranks as u16, silent, 1).traffic();
+            assert_eq!(schedule.traffic(), messages, "{collective:?} among {ranks}");
+        }
     }
 }
 

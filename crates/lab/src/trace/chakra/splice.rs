@@ -199,7 +199,7 @@ impl<'a> Splicer<'a> {
 
 impl Algorithm {
     fn new(terms: Terms) -> Algorithm {
-        let payload = Payload { size: terms.size, sizes: &[], root: terms.root };
+        let payload = Payload { size: terms.size, root: terms.root, ..Payload::default() };
         let schedule = terms.operation.schedule_of(terms.ranks, payload, 1);
         let all = schedule.ranks.iter().flat_map(Script::operations);
         let tags = all.filter_map(|own| match own.action {

@@ -273,7 +273,7 @@ impl Reader {
     fn write_collective(&mut self) {
         let Some(Open { joint, reached, .. }) = self.open.pop_front() else { return };
         let Joint { collective, size, sizes, root } = joint;
-        self.writer.collective(collective, Payload { size, sizes: &sizes, root });
+        self.writer.collective(collective, Payload { size, sizes: &sizes, root, reduction: None });
         for (rank, span) in reached.into_iter().filter(|(_, span)| *span > Span::ZERO) {
             self.writer.then(rank, Operation::new(Action::Compute(span)));
         }
