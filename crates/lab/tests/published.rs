@@ -68,3 +68,14 @@ fn what_memory_channel_publishes_comes_out() {
 fn what_is_published_of_ultra_ethernet_comes_out() {
     assert_eq!(found("ultra-ethernet"), [(2, 1), (0, 0), (0, 0), (0, 0)]);
 }
+
+/// That ASTRA-sim's number is missed by four passes over a memory bus and nothing else is held here.
+#[test]
+fn what_other_simulators_print_of_programs_comes_out() {
+    assert_eq!(found("simulators"), [(1, 1), (0, 0), (0, 0), (0, 0)]);
+    let all = reproduce("simulators", &Options::default(), &mut |_, _, _| true).expect("both");
+    let found = all.summary.tables.into_iter().find(|(name, _)| *name == "checks");
+    let missed = rows(&found.expect("checks").1, "missed");
+    // 4 x (14 x (500 + 610 + 10) + 7 x 3 x 655) ns.
+    assert!(missed[0].contains(" | 117.74"), "{missed:?}");
+}
