@@ -60,3 +60,19 @@ fn calls_wait_less_where_an_incast_is_slowed_down() {
         assert!(at(control, "incast_completion_p50_us") > at("none", "incast_completion_p50_us"));
     }
 }
+
+/// An even share of 0.95 of the cable, in which a packet of 1082 B carries 1000, from the start of the second flow on.
+#[test]
+fn two_senders_under_hpcc_share_what_it_leaves_and_no_queue() {
+    let two = outcome("roce-two-senders", "12 ms");
+    let rate = 0.95 * 1000.0 / 1082.0 * 100e3 / 8.0;
+    let expected = 2.0 * 40e6 / rate - 1_000.0;
+    for column in ["all_acknowledged_min_us", "all_acknowledged_max_us"] {
+        let took = of(&two, &[], column);
+        assert!((took / expected - 1.0).abs() < 0.02, "{column}: {took} for {expected}");
+    }
+    // Two cables of 1 us and a packet twice; a queue of two packets at the most.
+    let packet = 1082.0 * 8.0 / 100e3;
+    let transit = of(&two, &[], "transit_p99_us");
+    assert!((2.0 + 2.0 * packet..2.0 + 4.0 * packet).contains(&transit), "{transit}");
+}
