@@ -281,3 +281,41 @@ fn flows_by_credits_end_whatever_is_lost() {
         assert_eq!(run.flows.expect("flows").unfinished, 0, "{reliability} {class}");
     }
 }
+
+/// An index stands where notifications raise it as often as the timer lowers it: each flow hears one in so many
+/// expiries of the timer as a notification raises the index, however many flows there are. All of them have the same
+/// rate, since one that is faster hears of more marks. That does not keep the link busy: a packet is marked until the
+/// queue is short again, so that few flows, whose shares lie at low indices, are delayed more than they need.
+#[test]
+fn infiniband_stands_where_notifications_balance_the_timer() {
+    let mut least = 0.0;
+    for (senders, increase) in [(16, 2), (4, 1), (8, 1), (16, 1)] {
+        let transport =
+            format!("congestion_control.infiniband = {{ index_increase = {increase} }}");
+        let own = Channel {
+            hosts: senders + 1,
+            switch: "memory = '20 MB', classes.0 = { limit.bytes = '10 MB', ecn = { at = 'enqueue', \
+                     law.step.threshold = '50 kB' } }",
+            transport: &transport,
+            workload: &long_flows(senders),
+            run: "length = '60 ms'\nsample = '5 us'\nregime.skip = '10 ms'",
+            ..Channel::default()
+        };
+        let run = own.run();
+        let (jain, bits) = fairness_and_use(&run);
+        assert!(jain > 0.99, "{senders} {increase}: {jain}");
+        let counts = &run.flows.as_ref().expect("flows").counts;
+        let told =
+            counts.iter().find(|own| own.0 == "congestion_notifications").expect("counted").1;
+        let expected = f64::from(senders) * 50e-3 / 10.24e-6 / f64::from(increase);
+        assert!(
+            (told / expected - 1.0).abs() < 0.03,
+            "{senders} {increase}: {told} for {expected}"
+        );
+        if increase == 1 {
+            assert!(bits > least && bits < 95e9, "{senders}: {bits}");
+            least = bits;
+        }
+    }
+    assert!(least > 0.8 * 95e9, "sixteen flows nearly fill the link: {least}");
+}

@@ -109,6 +109,7 @@ fn any_division_shows_the_same_flows() {
     let controls = [
         "dcqcn = {}",
         "dctcp = {}",
+        "infiniband = {}",
         "swift = {}",
         "hpcc.base_round_trip = '4 us'",
         "nscc.base_round_trip = '4 us'",

@@ -6,7 +6,7 @@ const ONE: &str = "x.list = [{ from = 2, to = 1, size = '1 kB' }]";
 
 #[test]
 fn congestion_control_by_marks_needs_marks() {
-    for name in ["dcqcn", "dctcp"] {
+    for name in ["dcqcn", "dctcp", "infiniband"] {
         let transport = format!("congestion_control.{name} = {{}}");
         let own = Channel { transport: &transport, workload: ONE, ..Channel::default() };
         let said = own.refusal();
@@ -15,6 +15,22 @@ fn congestion_control_by_marks_needs_marks() {
         let switch =
             "memory = '1 MB', classes.0.ecn = { at = 'enqueue', law.step.threshold = '1 kB' }";
         Channel { switch, ..own }.run();
+    }
+}
+
+#[test]
+fn an_index_of_infiniband_lies_within_its_table() {
+    let switch = "memory = '1 MB', classes.0.ecn = { at = 'enqueue', law.step.threshold = '1 kB' }";
+    for (setting, key) in [
+        ("timer = '0 ns'", "infiniband.timer = 0"),
+        ("index_limit = 65536", "infiniband.index_limit = 65536"),
+        ("index_least = 128", "infiniband.index_least = 128"),
+    ] {
+        let transport = format!("congestion_control.infiniband = {{ {setting} }}");
+        let own = Channel { transport: &transport, switch, workload: ONE, ..Channel::default() };
+        let said = own.refusal();
+        let key = format!("channel.c.adapter.transport.congestion_control.{key}");
+        assert!(said.contains(&key), "{said}");
     }
 }
 

@@ -9,6 +9,7 @@
 mod dcqcn;
 mod dctcp;
 mod hpcc;
+mod infiniband;
 mod nscc;
 mod rccc;
 mod share;
@@ -21,6 +22,7 @@ use weft_units::{Bytes, PositiveCount, Rate, Span, Time};
 pub use dcqcn::{Dcqcn, DcqcnSettings};
 pub use dctcp::{Dctcp, DctcpSettings};
 pub use hpcc::{Hpcc, HpccSettings, LinkState};
+pub use infiniband::{IndexGrowth, Infiniband, InfinibandSettings};
 pub use nscc::{Nscc, NsccSettings};
 pub use rccc::{Demand, Grant, Pacer, Rccc, RcccSettings};
 pub use share::Share;
@@ -40,6 +42,9 @@ pub enum CongestionControlSettings {
     /// A window by what links say of their use (Li et al., "HPCC: High Precision Congestion Control",
     /// SIGCOMM 2019). Switches write it into packets, whose room for it is a part of their header.
     Hpcc(HpccSettings),
+    /// Delays between packets by an index that the target's notifications raise and a timer lowers (InfiniBand
+    /// Architecture Specification, annex A10: FECN and BECN). For switches that mark.
+    Infiniband(InfinibandSettings),
     /// A window by delay, marks and packets that were cut (Ultra Ethernet, UET specification 1.0, section
     /// 3.6.13). For switches that mark, and best for such that cut packets (`trim`).
     Nscc(NsccSettings),
@@ -58,6 +63,7 @@ impl CongestionControlSettings {
             CongestionControlSettings::Dcqcn(_) => "dcqcn",
             CongestionControlSettings::Dctcp(_) => "dctcp",
             CongestionControlSettings::Hpcc(_) => "hpcc",
+            CongestionControlSettings::Infiniband(_) => "infiniband",
             CongestionControlSettings::Nscc(_) => "nscc",
             CongestionControlSettings::Rccc(_) => "rccc",
             CongestionControlSettings::Swift(_) => "swift",
@@ -69,6 +75,7 @@ impl CongestionControlSettings {
         match self {
             CongestionControlSettings::Dcqcn(_)
             | CongestionControlSettings::Dctcp(_)
+            | CongestionControlSettings::Infiniband(_)
             | CongestionControlSettings::Nscc(_) => true,
             CongestionControlSettings::Hpcc(_)
             | CongestionControlSettings::Rccc(_)
@@ -95,10 +102,11 @@ impl CongestionControlSettings {
     }
 
     /// At what intervals the target of a flow notifies its sender at the most while marked packets
-    /// come; `None` if marks travel in acknowledgments.
+    /// come, or of each one if that is no time; `None` if marks travel in acknowledgments.
     pub const fn notification_interval(&self) -> Option<Span> {
         match self {
             CongestionControlSettings::Dcqcn(own) => Some(own.notification_interval),
+            CongestionControlSettings::Infiniband(_) => Some(Span::ZERO),
             CongestionControlSettings::Dctcp(_)
             | CongestionControlSettings::Hpcc(_)
             | CongestionControlSettings::Nscc(_)
@@ -113,6 +121,7 @@ impl CongestionControlSettings {
             CongestionControlSettings::Dcqcn(own) => own.check(),
             CongestionControlSettings::Dctcp(_) => Ok(()),
             CongestionControlSettings::Hpcc(own) => own.check(),
+            CongestionControlSettings::Infiniband(own) => own.check(),
             CongestionControlSettings::Nscc(own) => own.check(),
             CongestionControlSettings::Rccc(own) => own.check(),
             CongestionControlSettings::Swift(own) => own.check(),
@@ -180,6 +189,8 @@ pub enum CongestionControl {
     Dctcp(Dctcp),
     /// By what links say.
     Hpcc(Box<Hpcc>),
+    /// By an index into a table of delays.
+    Infiniband(Infiniband),
     /// By delay, marks and packets that were cut.
     Nscc(Box<Nscc>),
     /// By credits of the target.
@@ -202,6 +213,9 @@ impl CongestionControl {
             Some(CongestionControlSettings::Hpcc(own)) => {
                 CongestionControl::Hpcc(Box::new(Hpcc::new(own, line)))
             }
+            Some(CongestionControlSettings::Infiniband(own)) => {
+                CongestionControl::Infiniband(Infiniband::new(own, line, now))
+            }
             Some(CongestionControlSettings::Nscc(own)) => {
                 CongestionControl::Nscc(Box::new(Nscc::new(own, line)))
             }
@@ -222,6 +236,7 @@ impl CongestionControl {
             CongestionControl::Dcqcn(own) => own.rate(now),
             CongestionControl::Dctcp(own) => own.rate(),
             CongestionControl::Hpcc(own) => own.rate(),
+            CongestionControl::Infiniband(own) => own.rate(now),
             CongestionControl::Nscc(own) => own.rate(),
             CongestionControl::Rccc(own) => own.rate(),
             CongestionControl::Swift(own) => own.rate(),
@@ -234,6 +249,7 @@ impl CongestionControl {
         match self {
             CongestionControl::LineRate { .. }
             | CongestionControl::Dcqcn(_)
+            | CongestionControl::Infiniband(_)
             | CongestionControl::Rccc(_) => f64::INFINITY,
             CongestionControl::Dctcp(own) => own.window(),
             CongestionControl::Hpcc(own) => own.window(),
@@ -281,7 +297,9 @@ impl CongestionControl {
     #[inline]
     pub fn acknowledged(&mut self, now: Time, heard: &Acknowledged, links: &[LinkState]) {
         match self {
-            CongestionControl::LineRate { .. } | CongestionControl::Dcqcn(_) => {}
+            CongestionControl::LineRate { .. }
+            | CongestionControl::Dcqcn(_)
+            | CongestionControl::Infiniband(_) => {}
             CongestionControl::Dctcp(own) => own.acknowledged(heard),
             CongestionControl::Hpcc(own) => own.acknowledged(heard, links),
             CongestionControl::Nscc(own) => own.acknowledged(now, heard),
@@ -293,18 +311,27 @@ impl CongestionControl {
     /// A congestion notification has come.
     #[inline]
     pub fn notified(&mut self, now: Time) {
-        if let CongestionControl::Dcqcn(own) = self {
-            own.notified(now);
+        match self {
+            CongestionControl::Dcqcn(own) => own.notified(now),
+            CongestionControl::Infiniband(own) => own.notified(now),
+            CongestionControl::LineRate { .. }
+            | CongestionControl::Dctcp(_)
+            | CongestionControl::Hpcc(_)
+            | CongestionControl::Nscc(_)
+            | CongestionControl::Rccc(_)
+            | CongestionControl::Swift(_) => {}
         }
     }
 
     /// A packet is known to be lost; `next` is the first byte of the flow that was never sent, and so many
-    /// bytes are under way. DCQCN and HPCC do not ask: they were made for networks that lose nothing.
+    /// bytes are under way. DCQCN, HPCC and InfiniBand's do not ask: they were made for networks that lose
+    /// nothing.
     pub fn lost(&mut self, now: Time, loss: Loss, (next, under_way): (u64, u64)) {
         match self {
             CongestionControl::LineRate { .. }
             | CongestionControl::Dcqcn(_)
-            | CongestionControl::Hpcc(_) => {}
+            | CongestionControl::Hpcc(_)
+            | CongestionControl::Infiniband(_) => {}
             CongestionControl::Dctcp(own) => own.lost(loss, next),
             CongestionControl::Nscc(own) if loss == Loss::Timeout => own.timed_out(),
             CongestionControl::Nscc(own) => own.lost(now, under_way),
@@ -355,12 +382,13 @@ mod tests {
         (0_u64..100_000_000, what)
     }
 
-    fn kinds() -> [CongestionControlSettings; 5] {
+    fn kinds() -> [CongestionControlSettings; 6] {
         [
             CongestionControlSettings::Nscc(NsccSettings::new(Span::from_ns(12_000))),
             CongestionControlSettings::Rccc(RcccSettings::new(Span::from_ns(12_000))),
             CongestionControlSettings::Dcqcn(DcqcnSettings::default()),
             CongestionControlSettings::Dctcp(DctcpSettings::default()),
+            CongestionControlSettings::Infiniband(InfinibandSettings::default()),
             CongestionControlSettings::Swift(SwiftSettings::default()),
         ]
     }
