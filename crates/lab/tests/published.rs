@@ -79,3 +79,8 @@ fn what_other_simulators_print_of_programs_comes_out() {
     // 4 x (14 x (500 + 610 + 10) + 7 x 3 x 655) ns.
     assert!(missed[0].contains(" | 117.74"), "{missed:?}");
 }
+
+#[test]
+fn what_is_published_of_slingshot_comes_out() {
+    assert_eq!(found("slingshot"), [(0, 0), (0, 0), (0, 0), (4, 0)]);
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod failures;
+mod infiniband;
 mod laws;
 mod messages;
 mod parts;

@@ -3,13 +3,13 @@
 use weft_lab::{Options, Outcome, Request, run};
 
 /// Runs a shipped experiment once, for this long.
-fn outcome(experiment: &str, length: &str) -> Outcome {
+pub(super) fn outcome(experiment: &str, length: &str) -> Outcome {
     let options = Options { seeds: Some(1), length: Some(length.to_owned()), ..Options::default() };
     run(&Request::new(experiment, None, &[]), &options, &mut |_, _| true).expect(experiment)
 }
 
 /// A column of the point with these settings.
-fn of(outcome: &Outcome, settings: &[(&str, &str)], column: &str) -> f64 {
+pub(super) fn of(outcome: &Outcome, settings: &[(&str, &str)], column: &str) -> f64 {
     let points = outcome.table("points");
     let is_it = |row: &usize| {
         settings.iter().all(|(key, value)| {

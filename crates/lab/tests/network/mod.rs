@@ -19,6 +19,7 @@ mod parts;
 mod refusals;
 mod shared_buffer;
 mod shared_memory;
+mod slingshot;
 mod torus;
 mod unlike;
 

@@ -343,7 +343,7 @@ fn every_interconnect_runs_at_rates_of_today() {
             assert!(!has("today"), "the stacks are fits to one table");
             continue;
         }
-        if ["roce", "ultra-ethernet"].contains(&system.name.as_str())
+        if ["roce", "infiniband", "ultra-ethernet", "slingshot"].contains(&system.name.as_str())
             || system.name.starts_with("simulators-")
         {
             assert!(!has("today"), "it is of today as it is, or of no time");
