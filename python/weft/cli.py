@@ -452,7 +452,7 @@ def compare(systems: tuple[str, ...], out: str | None, as_json: bool, **options:
 
     Ping-pong, stream, ping-ping, hot spot, all-to-all and barrier on each SYSTEM, a shipped one or
     a composition file, with presets behind + if wanted; without a SYSTEM on the five of the
-    documents and two of today. What was run is kept, so a comparison that was stopped goes on
+    documents and four of today. What was run is kept, so a comparison that was stopped goes on
     where it was.
     """
     from weft.across.study import Asked, carry_out  # noqa: PLC0415

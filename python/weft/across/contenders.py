@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SHIPPED = ("clint", "maestro", "clan", "scilan", "memory-channel-2")
 """The systems of the five documents."""
 
-OF_TODAY = ("roce", "ultra-ethernet")
+OF_TODAY = ("roce", "infiniband", "ultra-ethernet", "slingshot")
 """Systems whose documents are of today: at rates of today they stand as they are."""
 
 PUBLISHED, TODAY = "published", "today"
