@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod collectives;
 mod failures;
 mod infiniband;
 mod laws;
