@@ -4,8 +4,8 @@
 use weft_fabric::fabric::{Peer, Routes, Wiring};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::switch::shared_buffer::{
-    ClassSettings, HeadroomParts, MOST_CLASSES, Memory, MemoryParts, PAUSE_FRAME, SwitchForwarding,
-    SwitchRule, headroom,
+    ClassSettings, HeadroomParts, MOST_CLASSES, MOST_CREDIT, Memory, MemoryParts, PAUSE_FRAME,
+    SwitchForwarding, SwitchRule, headroom,
 };
 use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
 use weft_fabric::workload::{ChannelFacts, Feedback, SourceSettings, WorkloadSettings};
@@ -241,8 +241,9 @@ fn refuse_what_does_not_fit(
 ) -> Result<(), Error> {
     if let Some(own) = &settings.flow_control {
         let accepted = format!(
-            "no flow control beside shared_buffer: its inputs give no credits for cells but pause a \
-             class of their cable (channel.{name}.switch.shared_buffer.classes.*.pfc)"
+            "no flow control beside shared_buffer: its inputs give no credits for cells but pause a class of \
+             their cable, or give credits for its bytes (channel.{name}.switch.shared_buffer.classes.*.pfc, \
+             .credits)"
         );
         refuse(name, "flow_control", own.name(), &accepted)?;
     }
@@ -254,8 +255,18 @@ fn refuse_what_does_not_fit(
             "at most 512 MiB beside shared_buffer",
         )?;
     }
+    let has_credits = kinds.iter().any(|(kind, _)| match kind {
+        Kind::Buffer(own) => own.classes.values().any(|own| own.credits.is_some()),
+        _ => false,
+    });
     for (kind, key) in kinds {
         let (kind, reason) = match kind {
+            Kind::Output(_) if has_credits => {
+                let accepted = "shared_buffer alone where a class has credits: one queue for all classes would \
+                                count the credits of none";
+                refuse(name, key, "output_queued", accepted)?;
+                continue;
+            }
             Kind::Input(..) => (
                 "input_queued",
                 "a switch with a clock has slots for packets of one size and gives credits for them, which \
@@ -285,13 +296,13 @@ fn refuse_what_does_not_fit(
 
 /// Messages go over what loses nothing.
 fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
-    let loses = |own: &&Listed<'_>| own.classes[usize::from(class)].pfc.is_none();
+    let loses = |own: &&Listed<'_>| !own.classes[usize::from(class)].loses_nothing();
     let Some(own) = listed.iter().flatten().find(loses) else { return Ok(()) };
     own.place.refuse(
         "shared_buffer.classes",
-        &format!("{class} without pfc"),
+        &format!("{class} without pfc or credits"),
         &format!(
-            "pfc in class {class} where packets are those of messages, or a transport (adapter.transport): of \
+            "pfc or credits in class {class} where packets are those of messages, or a transport (adapter.transport): of \
              what a switch drops nobody sends anything again"
         ),
     )
@@ -305,6 +316,7 @@ fn memory(
     listed: &Listed<'_>,
 ) -> Result<Memory, Error> {
     let Listed { own, classes, place } = listed;
+    refuse_credit_for_no_packet(settings, listed)?;
     let ports = wiring.ports_of(switch);
     // A frame speaks of all classes, and is heeded when the slowest of them has to be.
     let responses = classes.iter().filter_map(|own| own.pfc.as_ref()).map(|pfc| pfc.response);
@@ -312,8 +324,9 @@ fn memory(
     let mut kept = Vec::with_capacity(ports as usize * classes.len());
     for port in (0..ports).map(|number| wiring.port(switch, number)) {
         for (number, class) in classes.iter().enumerate() {
-            let Some(pfc) = class.pfc.as_ref().filter(|_| wiring.peer(port) != Peer::Unused) else {
-                kept.push(Bytes(0));
+            let is_used = wiring.peer(port) != Peer::Unused;
+            let Some(pfc) = class.pfc.as_ref().filter(|_| is_used) else {
+                kept.push(class.credits.filter(|_| is_used).unwrap_or(Bytes(0)));
                 continue;
             };
             let needed = headroom(HeadroomParts {
@@ -339,7 +352,7 @@ fn memory(
     let least = Bytes(headrooms + reserved + settings.packet.0);
     if own.memory < least {
         let accepted = format!(
-            "at least {least} in {}: {} of headroom for {} inputs and classes, {} that queues reserve, and \
+            "at least {least} in {}: {} of headroom and buffers for {} inputs and classes, {} that queues reserve, and \
              a packet",
             wiring.switch_name(switch),
             Bytes(headrooms),
@@ -356,14 +369,27 @@ fn memory(
     }))
 }
 
-/// No inputs that pause a class can wait for each other in a circle, unless the file accepts that.
+/// A buffer of an input has room for a packet, and is as large as credits can be counted.
+fn refuse_credit_for_no_packet(
+    settings: &ChannelSettings,
+    Listed { classes, place, .. }: &Listed<'_>,
+) -> Result<(), Error> {
+    let fits = |own: Bytes| own >= settings.packet && own.0 <= MOST_CREDIT;
+    let mut given = (0..).zip(classes).filter_map(|(number, own)| Some((number, own.credits?)));
+    let Some((number, credits)) = given.find(|(_, own)| !fits(*own)) else { return Ok(()) };
+    let key = format!("shared_buffer.classes.{number}.credits");
+    let accepted = format!("{}, the largest packet, to {}", settings.packet, Bytes(MOST_CREDIT));
+    place.refuse(&key, &credits.to_string(), &accepted)
+}
+
+/// No inputs that pause a class, or give credits for it, can wait for each other in a circle, unless the file accepts that.
 fn refuse_a_circle(
     settings: &ChannelSettings,
     (wiring, routes): (&Wiring, &Routes),
     (listed, class): (&[Option<Listed<'_>>], usize),
     name: &str,
 ) -> Result<(), Error> {
-    let pauses = |own: &Listed<'_>| own.classes[class].pfc.is_some();
+    let pauses = |own: &Listed<'_>| own.classes[class].loses_nothing();
     let holds = |switch: u32| listed[switch as usize].as_ref().is_some_and(pauses);
     if !settings.deadlock.is_refused() || !(0..wiring.switches()).any(holds) {
         return Ok(());
@@ -371,11 +397,11 @@ fn refuse_a_circle(
     // A packet keeps to its class, which is so the one virtual channel that it has.
     let Some(circle) = routes.circle(wiring, 1, holds) else { return Ok(()) };
     let value = format!(
-        "refused (a circle of inputs, each of which can pause class {class} for packets that wait for the \
+        "refused (a circle of inputs, each of which can hold up class {class} for packets that wait for the \
          next: those behind {})",
         network::name_circle(wiring, 1, &circle)
     );
-    let accepted = "routes without a circle (such as routes.per_connection.given), the class without pfc, or \
+    let accepted = "routes without a circle (such as routes.per_connection.given), the class without pfc and credits, or \
                     deadlock = \"allowed\" for a run that may end as `stuck`";
     refuse(name, "deadlock", &value, accepted)
 }

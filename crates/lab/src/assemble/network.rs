@@ -8,6 +8,7 @@ use weft_fabric::fabric::{
 use weft_fabric::link::{ErrorSettings, Errors, FlowControl, MOST_CHANNELS};
 use weft_fabric::message::SegmentationSettings;
 use weft_fabric::switch::InputQueuedSettings;
+use weft_fabric::switch::shared_buffer::ClassSettings;
 use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount};
@@ -235,7 +236,7 @@ pub(super) fn refuse_deadlock_without_buffers(
     }
     let accepted = "it only where switches hold packets back for buffers of limited size: \
                     input_queued with a `buffer`, shared_memory, or shared_buffer with a class \
-                    that has `pfc`";
+                    that has `pfc` or `credits`";
     refuse(name, "deadlock", "allowed", accepted)
 }
 
@@ -244,7 +245,7 @@ fn holds_back(settings: &ChannelSettings) -> bool {
     let is_buffered = |own: &SwitchSettings| match own {
         SwitchSettings::InputQueued(own) => own.buffer.is_some(),
         SwitchSettings::SharedMemory(_) => true,
-        SwitchSettings::SharedBuffer(own) => own.classes.values().any(|own| own.pfc.is_some()),
+        SwitchSettings::SharedBuffer(own) => own.classes.values().any(ClassSettings::loses_nothing),
         _ => false,
     };
     settings.switches.values().chain([&settings.switch]).any(is_buffered)

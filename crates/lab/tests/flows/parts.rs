@@ -45,7 +45,13 @@ fn channel(text: &str, seed: u64) -> Engine {
             memory: parts.switch.memory,
             ports: wiring.ports_of(number) as usize,
             classes: &classes,
-            headroom: vec![Bytes(0); wiring.ports_of(number) as usize * classes.len()],
+            headroom: vec![
+                classes.iter().map(|own| own.credits.unwrap_or(Bytes(0)));
+                wiring.ports_of(number) as usize
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
         })),
         random: streams.stream("c.marks", number as usize),
     };
@@ -149,5 +155,26 @@ fn any_division_shows_the_same_flows() {
                 assert!(shown(divided).0 == whole, "{part:?}: {text}");
             }
         }
+    }
+}
+
+/// Credits come back a cable later, from one part to another.
+#[test]
+fn any_division_shows_the_same_credits() {
+    let text = "fabric.leaf_spine = { hosts_per_leaf = 4, leaves = 3, spines = 2 }\n\
+                routes.per_packet = 'adaptive'\n\
+                link = { rate = '100 Gbit/s', length = '20 m', delay_per_metre = '5 ns' }\n\
+                switch = { latency = '300 ns', memory = '200 kB', classes.0 = { credits = '10 kB', ecn = { at = \
+                'enqueue', law.step.threshold = '5 kB' } } }\n\
+                transport = { acknowledgment = '64 B', timeout = '50 us', reliability = 'selective_repeat', \
+                reordering = 1000, congestion_control.infiniband = {} }\n\
+                workload.source.flows = { a = { load = 0.3, sizes = 'ali_storage_2019' }, b = { \
+                load = 0.1, sizes.constant = '20 kB', incast.senders = 6 } }\n";
+    let (whole, delivered) = shown(channel(text, 1));
+    assert!(delivered > 1_000, "{delivered} packets");
+    for part in [[0, 1, 2, 0, 1], [0, 0, 1, 1, 0], [4, 3, 2, 1, 0]] {
+        let mut divided = channel(text, 1);
+        divided.cut(&part);
+        assert!(shown(divided).0 == whole, "{part:?}");
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
+mod class_credits;
 mod classes;
 mod credits;
 mod cycle_counts;

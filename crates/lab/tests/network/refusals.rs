@@ -225,7 +225,7 @@ fn a_buffer_that_cannot_hold_its_headroom_is_refused_with_the_number() {
     let text = refusal(&memory(1944));
     assert!(text.contains("channel.c.switch.shared_buffer.memory = 1944 B does not fit"), "{text}");
     assert!(text.contains("at least 1945 B"), "{text}");
-    assert!(text.contains("1820 B of headroom for 4 inputs and classes"), "{text}");
+    assert!(text.contains("1820 B of headroom and buffers for 4 inputs and classes"), "{text}");
     assert_eq!(run(&memory(1945), 1).observations.abandoned, 0);
     let given =
         shared(&format!("memory = '1 MB', {}", pfc(", headroom = '454 B'")), "", "load = 0.1");
@@ -302,7 +302,7 @@ fn pauses_that_can_wait_in_a_circle_are_refused() {
     };
     let pfc = ", classes.0.pfc = { threshold.static = { xoff = '1 kB', xon = '1 kB' } }";
     let text = refusal(&of(pfc, ""));
-    assert!(text.contains("each of which can pause class 0"), "{text}");
+    assert!(text.contains("each of which can hold up class 0"), "{text}");
     assert_eq!(run(&of("", ""), 1).observations.abandoned, 0);
     assert_eq!(run(&of(pfc, "\ndeadlock = 'allowed'"), 1).observations.abandoned, 0);
 }

@@ -7,7 +7,7 @@ use weft_lab::{ChannelRun, Plan, Request, simulate};
 use weft_units::Span;
 
 /// A star at 100 Gbit/s, 80 ps a byte, with cables of 10 ns, packets of 1000 bytes and a latency of 300 ns.
-fn star(hosts: u32, switch: &str, workload: &str, length: &str) -> ChannelRun {
+pub(super) fn star(hosts: u32, switch: &str, workload: &str, length: &str) -> ChannelRun {
     let text = format!(
         "[system]\ntitle = 'star'\nhosts = {hosts}\n\
          [channel.c]\npacket = '1000 B'\npayload = '950 B'\n\
@@ -18,13 +18,13 @@ fn star(hosts: u32, switch: &str, workload: &str, length: &str) -> ChannelRun {
     run(&text)
 }
 
-fn run(text: &str) -> ChannelRun {
+pub(super) fn run(text: &str) -> ChannelRun {
     let plan = Plan::new(&Request::of_text("c.toml", text)).expect(text);
     let runs = simulate(&plan.points[0].spec, 1, &Halt::new()).expect(text);
     runs.into_iter().next().expect("the channel")
 }
 
-fn column(run: &ChannelRun, name: &str) -> f64 {
+pub(super) fn column(run: &ChannelRun, name: &str) -> f64 {
     let columns = &run.network.as_ref().expect("a report").classes;
     columns.iter().find(|column| column.0 == name).expect(name).1
 }
@@ -241,5 +241,5 @@ fn the_last_packet_of_a_message_is_as_long_as_what_is_left() {
     let text = super::file(4, "", "load = 0.1\nmessage = '2000 B'", "9 us")
         .replace("output_queued.latency = '90 ns'", "shared_buffer.memory = '1 MB'");
     let text = super::refusal(&text);
-    assert!(text.contains("classes = 0 without pfc does not fit"), "{text}");
+    assert!(text.contains("classes = 0 without pfc or credits does not fit"), "{text}");
 }

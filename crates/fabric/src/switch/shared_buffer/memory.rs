@@ -13,7 +13,8 @@ pub struct MemoryParts<'a> {
     pub ports: usize,
     /// The traffic classes.
     pub classes: &'a [ClassSettings],
-    /// What each input keeps for each class, input by input; nothing for classes without pauses.
+    /// What each input keeps for each class, input by input: headroom of those with pauses, the buffer of those
+    /// with credits, and nothing for others.
     pub headroom: Vec<Bytes>,
 }
 
@@ -38,6 +39,8 @@ enum Rule {
     Lossy { reserved: u64, limit: Bound },
     /// Inputs pause their cables, and let them go on so far below.
     Lossless { limit: Bound, below: u64 },
+    /// Inputs have buffers of their own, and the far ends of their cables keep within them.
+    Credited,
 }
 
 /// A number of bytes, or of times what is free.
@@ -87,6 +90,7 @@ impl Memory {
         let kept: u64 = headroom.iter().map(|bytes| bytes.0).sum();
         let of_queues: u64 = classes.iter().map(|own| reserved(own) * ports as u64).sum();
         let rule = |own: &ClassSettings| match &own.pfc {
+            None if own.credits.is_some() => Rule::Credited,
             None => Rule::Lossy {
                 reserved: reserved(own),
                 limit: match own.limit {
@@ -164,6 +168,14 @@ impl Memory {
                     false => Admission::Pauses,
                 }
             }
+            Rule::Credited => {
+                let own = &mut self.inputs[place(input)];
+                if own.headroom + size > own.kept {
+                    return Admission::Full;
+                }
+                own.headroom += size;
+                Admission::Held
+            }
         }
     }
 
@@ -196,7 +208,17 @@ impl Memory {
                 own.pauses = false;
                 true
             }
+            Rule::Credited => {
+                self.inputs[place(input)].headroom -= size;
+                false
+            }
         }
+    }
+
+    /// Whether inputs give credits for a class.
+    #[inline]
+    pub fn gives_credits(&self, class: u8) -> bool {
+        matches!(self.rules[usize::from(class)], Rule::Credited)
     }
 
     /// What an input holds of a class that loses nothing: of what is shared, and of its headroom.

@@ -6,6 +6,8 @@
 //! queue that it joins.
 
 mod cables;
+mod counts;
+mod credits;
 mod header;
 mod headroom;
 mod memory;
@@ -15,10 +17,12 @@ mod settings;
 mod telemetry;
 mod turns;
 
+pub use counts::{ClassCounts, PauseCounts};
+pub use credits::{MOST_CREDIT, credit_item, credit_of};
 pub use header::Header;
 pub use headroom::{HeadroomParts, headroom};
 pub use memory::{Admission, Memory, MemoryParts};
-pub use ports::{ClassCounts, Next, PauseCounts, Ports, PortsParts, SwitchRule};
+pub use ports::{Freed, Next, Ports, PortsParts, SwitchRule};
 pub use settings::{
     ClassMisfit, ClassSettings, EcnLaw, EcnSettings, MarkAt, PauseThreshold, PfcSettings,
     QueueLimit, ScheduleSettings, SharedBufferSettings, SwitchForwarding, TrimSettings,

@@ -9,6 +9,8 @@ use weft_kernel::Stream;
 use weft_units::{Bytes, Rate, Span, Time};
 
 use super::Header;
+use super::counts::{ClassCounts, PauseCounts};
+use super::credits::Credits;
 use super::memory::{Admission, Memory};
 use super::rule::{Link, Rule, mark, response};
 use super::settings::{ClassSettings, MarkAt, ScheduleSettings, SwitchForwarding};
@@ -65,28 +67,15 @@ pub enum Next {
     Nothing,
 }
 
-/// What became of packets of a class since records began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClassCounts {
-    /// They found their queue full.
-    pub dropped: u64,
-    /// They found it full and went on as headers.
-    pub trimmed: u64,
-    /// They were marked.
-    pub marked: u64,
-    /// Times at which an input paused the class.
-    pub pauses: u64,
-}
-
-/// What a port heard of a class since records began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PauseCounts {
-    /// How often it had to stop.
-    pub stops: u64,
-    /// For how long it had.
-    pub stopped: Span,
-    /// Since when it has to, if it does.
-    pub(super) since: Option<Time>,
+/// What the last byte of a packet leaves behind at the input that it came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freed {
+    /// Nothing that concerns the cable.
+    Nothing,
+    /// The port of the input has a pause to take back.
+    GoesOn(u32),
+    /// Room: at a port, of a class, for so many bytes, of which the far end of its cable is to be told.
+    Credit(u32, u8, u32),
 }
 
 /// All directed ports.
@@ -104,6 +93,9 @@ pub struct Ports {
     rules: Vec<Rule>,
     pub(super) links: Vec<Link>,
     counts: Vec<ClassCounts>,
+    credits: Credits,
+    /// The largest packet.
+    packet: u32,
 }
 
 /// The output of a port, and what its input asks of the far end.
@@ -196,6 +188,14 @@ impl Ports {
         let egress: Vec<Egress> =
             (0..ports).map(of_switch).chain((0..wiring.hosts()).map(of_host)).collect();
         let size = packet.0 as u32;
+        // What the switch at the far end of a port has room for; hosts read what comes at once.
+        let room = |port: u32, class: usize| {
+            let far = Some(egress[port as usize].peer).filter(|peer| *peer < ports)?;
+            switches[wiring.switch_of(far) as usize].classes.get(class)?.credits
+        };
+        let places =
+            (0..egress.len() as u32).flat_map(|port| (0..classes).map(move |class| (port, class)));
+        let credits = Credits::new(places.map(|(port, class)| room(port, class).map(|own| own.0)));
         let schedule = |own: &ClassSettings| own.schedule;
         let kind = |own: &SwitchRule| (own.latency, own.forwarding);
         let alike = switches
@@ -220,6 +220,8 @@ impl Ports {
             rules,
             links: kinds.iter().map(link).collect(),
             counts: vec![ClassCounts::default(); all],
+            credits,
+            packet: size,
             egress,
         }
     }
@@ -271,6 +273,27 @@ impl Ports {
     #[inline]
     pub fn paused(&self, port: u32) -> u8 {
         self.egress[port as usize].paused
+    }
+
+    /// Whether a port has credit for the largest packet of a class.
+    #[inline]
+    pub fn has_credit(&self, port: u32, class: usize) -> bool {
+        self.credits.allow(port as usize * self.classes + class, self.packet)
+    }
+
+    /// Whether a port has no credit for a packet of so many bytes of a class.
+    pub fn lacks_credit(&self, port: u32, class: usize, size: u32) -> bool {
+        !self.credits.allow(port as usize * self.classes + class, size)
+    }
+
+    /// When the far end of a port hears of room at its input, which travels beside packets, and where.
+    pub fn credited(&self, now: Time, port: u32, cable: Span) -> (Time, u32) {
+        (now + cable, self.egress[port as usize].peer)
+    }
+
+    /// A port hears that the far end of its cable has room again.
+    pub fn give_credit(&mut self, port: u32, (class, size): (u8, u32)) {
+        self.credits.give(port as usize * self.classes + usize::from(class), size);
     }
 
     /// The oldest packet of a class that waits at a port.
@@ -474,6 +497,11 @@ impl Ports {
             true => egress.waiting & !(egress.paused >> (oldest(0).class & 7) & 1),
             false => egress.waiting & !egress.paused,
         };
+        let short = self.credits.short(first, ready, |class| oldest(class).size);
+        for class in (0..self.classes).filter(|class| short >> class & 1 == 1) {
+            self.heard[first + class].stop(now, self.from);
+        }
+        let ready = ready & !short;
         if ready == 0 {
             return Next::Nothing;
         }
@@ -499,6 +527,10 @@ impl Ports {
         egress.is_busy = true;
         egress.sent += u64::from(header.size);
         let Header { input, size, class, .. } = *header;
+        if self.credits.are_given() {
+            self.credits.spend(first + usize::from(class), size);
+            self.heard[first + usize::from(class)].go_on(now, self.from);
+        }
         egress.sending = Some(Held { input, size, class });
         if let Some(all) = telemetry
             && header.has(Header::TELEMETRY)
@@ -510,21 +542,25 @@ impl Ports {
         Next::Packet(packet, link.span(size))
     }
 
-    /// The last byte of what a port sent has left. Returns the port whose input has a pause to take
-    /// back, if any.
+    /// The last byte of what a port sent has left.
     #[inline]
-    pub fn sent(&mut self, now: Time, port: u32) -> Option<u32> {
+    pub fn sent(&mut self, now: Time, port: u32) -> Freed {
         let egress = &mut self.egress[port as usize];
         egress.is_busy = false;
-        let Held { input, size, class } = egress.sending.take()?;
+        let Some(Held { input, size, class }) = egress.sending.take() else {
+            return Freed::Nothing;
+        };
         let rule = &mut self.rules[egress.rule as usize];
         let first = rule.first;
-        let memory = rule.memory.as_mut()?;
-        if !memory.release((input - first, port - first), class, size.into()) {
-            return None;
+        let Some(memory) = rule.memory.as_mut() else { return Freed::Nothing };
+        if memory.release((input - first, port - first), class, size.into()) {
+            self.tell(now, input, class, false);
+            return Freed::GoesOn(input);
         }
-        self.tell(now, input, class, false);
-        Some(input)
+        match memory.gives_credits(class) {
+            true => Freed::Credit(input, class, size),
+            false => Freed::Nothing,
+        }
     }
 
     /// A port heeds from now on what the far end of its cable says: a bit for each class that stops.
@@ -534,15 +570,8 @@ impl Ports {
         for class in 0..self.classes {
             let own = &mut self.heard[port as usize * self.classes + class];
             match (before >> class & 1, paused >> class & 1) {
-                (0, 1) => {
-                    own.stops += u64::from(now >= from);
-                    own.since = Some(now);
-                }
-                (1, 0) => {
-                    if let Some(since) = own.since.take() {
-                        own.stopped += now.since(since.max(from));
-                    }
-                }
+                (0, 1) => own.stop(now, from),
+                (1, 0) => own.go_on(now, from),
                 _ => {}
             }
         }

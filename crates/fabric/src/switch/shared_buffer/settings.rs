@@ -47,19 +47,25 @@ pub struct ClassSettings {
     /// Its share of a cable.
     #[serde(default)]
     pub schedule: ScheduleSettings,
-    /// How much of the memory the queue of a port may hold. For classes without `pfc`.
+    /// How much of the memory the queue of a port may hold. For classes without `pfc` and `credits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<QueueLimit>,
-    /// What the queue of each port has for itself, besides what it shares. For classes without `pfc`.
+    /// What the queue of each port has for itself, besides what it shares. For classes without `pfc` and
+    /// `credits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Bytes>,
     /// The class loses nothing: an input whose packets hold too much pauses its cable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pfc: Option<PfcSettings>,
+    /// The class loses nothing: each input has a buffer of so many bytes for it, apart from what is shared, and the
+    /// far end of its cable sends what that has room for (credits by virtual lane, as InfiniBand has them).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credits: Option<Bytes>,
     /// Packets are marked when their queue is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<EcnSettings>,
-    /// A packet that finds its queue full is cut to its header. For classes without `pfc`.
+    /// A packet that finds its queue full is cut to its header. For classes without `pfc` and
+    /// `credits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trim: Option<TrimSettings>,
 }
@@ -221,6 +227,11 @@ impl SharedBufferSettings {
 }
 
 impl ClassSettings {
+    /// Whether packets of the class are held back and not lost.
+    pub const fn loses_nothing(&self) -> bool {
+        self.pfc.is_some() || self.credits.is_some()
+    }
+
     fn check(&self, number: usize, classes: &[ClassSettings]) -> Result<(), Misfit> {
         let unread = [
             ("limit", self.limit.is_some()),
@@ -228,9 +239,17 @@ impl ClassSettings {
             ("trim", self.trim.is_some()),
         ];
         let given = unread.iter().find(|(_, given)| *given);
-        if let (Some(_), Some((key, _))) = (&self.pfc, given) {
+        if self.pfc.is_some() && self.credits.is_some() {
+            let accepted = "pfc or credits, either of which loses nothing".to_owned();
+            return Err(("credits", "given".to_owned(), accepted));
+        }
+        let lossless = match self.pfc {
+            Some(_) => "pfc",
+            None => "credits",
+        };
+        if let (true, Some((key, _))) = (self.loses_nothing(), given) {
             let accepted = format!(
-                "no {key} beside pfc, which loses nothing: what the class holds is bounded by where it \
+                "no {key} beside {lossless}, which loses nothing: what the class holds is bounded by where it \
                  came from, and no queue is ever full"
             );
             return Err((key, "given".to_owned(), accepted));
@@ -256,9 +275,9 @@ impl ClassSettings {
                 let accepted = "another class, which is not trimmed itself".to_owned();
                 return Err(("trim.class", trim.class.to_string(), accepted));
             }
-            if of_header.pfc.is_some() {
+            if of_header.loses_nothing() {
                 let accepted =
-                    "a class without pfc: headers replace packets that found no room, and \
+                    "a class without pfc or credits: headers replace packets that found no room, and \
                                 no headroom is kept for them"
                         .to_owned();
                 return Err(("trim.class", trim.class.to_string(), accepted));

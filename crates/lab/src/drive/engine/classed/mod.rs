@@ -16,7 +16,8 @@ use weft_fabric::graph::Spent;
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::shared_buffer::{
-    Admission, Header, Next, Ports, PortsParts, ScheduleSettings, SwitchRule, Telemetry,
+    Admission, Freed, Header, Next, Ports, PortsParts, ScheduleSettings, SwitchRule, Telemetry,
+    credit_item, credit_of,
 };
 use weft_kernel::Event;
 use weft_units::{Bytes, Rate, Span, Time};
@@ -109,11 +110,12 @@ impl Classed {
     }
 
     /// Whether a port takes a packet of a class at once, or as soon as it has sent what it sends: none
-    /// waits, and the class is not paused.
+    /// waits, and the class is neither paused nor without credit.
     #[inline]
     pub fn takes_packet_of(&self, port: u32, class: u8) -> bool {
-        let is_paused = self.ports.paused(port) >> class & 1 == 1;
-        self.ports.is_idle(port) && !is_paused && self.ports.waiting(port, class.into()) == 0
+        let is_held =
+            self.ports.paused(port) >> class & 1 == 1 || !self.ports.has_credit(port, class.into());
+        self.ports.is_idle(port) && !is_held && self.ports.waiting(port, class.into()) == 0
     }
 
     /// What switches wrote into a packet, where they do.
@@ -205,7 +207,7 @@ impl Engine {
         } else if place < places.signals {
             self.admit(now, place - places.enters, item);
         } else if place < places.edges {
-            self.heed(now, place - places.signals, item as u8);
+            self.heed(now, place - places.signals, item);
         } else if place < places.generates {
             self.wake_flow(now, place - places.acts, item);
         } else if place < places.wakes {
@@ -367,27 +369,37 @@ impl Engine {
     /// What a port sent has left.
     fn has_sent(&mut self, now: Time, port: u32) {
         let Some(own) = &mut self.classed else { return };
-        let input = own.ports.sent(now, port);
+        let freed = own.ports.sent(now, port);
         // Mostly nothing waits.
         let is_done = own.ports.is_empty(port) && port < self.places.hosts;
-        if let Some(input) = input
-            && input != port
-        {
-            self.send_on(now, input);
+        match freed {
+            Freed::GoesOn(input) if input != port => self.send_on(now, input),
+            Freed::Credit(input, class, size) => self.tell_of_room(now, input, (class, size)),
+            Freed::GoesOn(_) | Freed::Nothing => {}
         }
         if !is_done {
             self.send_on(now, port);
         }
     }
 
-    /// The far end of a cable pauses classes, or lets them go on.
-    fn heed(&mut self, now: Time, port: u32, paused: u8) {
+    /// An input has room again, of which it tells the far end of its cable.
+    fn tell_of_room(&mut self, now: Time, input: u32, (class, size): (u8, u32)) {
+        let Some(own) = &self.classed else { return };
+        let (time, peer) = own.ports.credited(now, input, self.graph.propagation(input));
+        self.schedule(time, self.places.signals + peer, credit_item(class, size));
+    }
+
+    /// The far end of a cable pauses classes, or lets them go on, or gives credit.
+    fn heed(&mut self, now: Time, port: u32, item: u32) {
         let Some(own) = &mut self.classed else { return };
         // It came in time, and its cable has failed before it is heeded.
         if own.cables.as_ref().is_some_and(|own| own.is_out(now, port)) {
             return;
         }
-        own.ports.hear(now, port, paused);
+        match credit_of(item) {
+            Some(credit) => own.ports.give_credit(port, credit),
+            None => own.ports.hear(now, port, item as u8),
+        }
         self.send_on(now, port);
     }
 

@@ -5,7 +5,7 @@ use weft_fabric::fabric::Wiring;
 use crate::drive::engine::Engine;
 
 impl Engine {
-    /// What packets wait for at a port: that the far end lets their class go on.
+    /// What packets wait for at a port: that the far end lets their class go on, or has room for it.
     pub(in crate::drive::engine) fn paused_waits(
         &self,
         port: u32,
@@ -24,6 +24,15 @@ impl Engine {
             } else if waiting > 0 {
                 lines.push(format!(
                     "{waiting} packets of class {class} wait at {name} until {peer} lets the class go on"
+                ));
+            }
+        }
+        for class in 0..own.ports.classes() {
+            let oldest = own.ports.oldest(port, class).map(|id| own.headers[id as usize].size);
+            if oldest.is_some_and(|size| own.ports.lacks_credit(port, class, size)) {
+                let waiting = own.ports.waiting(port, class);
+                lines.push(format!(
+                    "{waiting} packets of class {class} wait at {name} for room in the buffer of {peer}"
                 ));
             }
         }
