@@ -72,10 +72,16 @@ pub(super) fn parts(
     if is_lossless {
         refuse_loss(&listed, class)?;
     }
-    let has_pauses =
-        listed.iter().flatten().any(|own| own.classes.iter().any(|own| own.pfc.is_some()));
+    let any = |is: fn(&ClassSettings) -> bool| {
+        listed.iter().flatten().any(|own| own.classes.iter().any(is))
+    };
+    let asks = failures::Asks {
+        has_pauses: any(|own| own.pfc.is_some()),
+        has_credits: any(|own| own.credits.is_some()),
+        loses_nothing: is_lossless,
+    };
     let ways = (wiring, routes);
-    let cables = failures::parts(settings, ways, (has_pauses, is_lossless), site)?;
+    let cables = failures::parts(settings, ways, asks, site)?;
     let all_routes = failures::all_routes(cables.as_ref(), ways);
     for class in 0..classes {
         let ways = (wiring, all_routes.as_ref().unwrap_or(routes));

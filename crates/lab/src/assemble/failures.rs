@@ -28,20 +28,38 @@ pub(crate) fn refuse_elsewhere(settings: &ChannelSettings, name: &str) -> Result
     }
 }
 
+/// What packets and buffers ask of cables.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asks {
+    /// Inputs pause classes.
+    pub has_pauses: bool,
+    /// Inputs give credits for the bytes of classes.
+    pub has_credits: bool,
+    /// Nobody sends again what is lost.
+    pub loses_nothing: bool,
+}
+
 /// What becomes of the cables of a channel; `None` if nothing does.
 pub(super) fn parts(
     settings: &ChannelSettings,
     (wiring, routes): (&Wiring, &Routes),
-    (has_pauses, loses_nothing): (bool, bool),
+    asks: Asks,
     site: Site<'_>,
 ) -> Result<Option<CableParts>, Error> {
     let Some(own) = &settings.failures else { return Ok(None) };
     let built = own.build(wiring).map_err(|error| network::named(site.name, error))?;
     let Some(failures) = built else { return Ok(None) };
+    let has_pauses = asks.has_pauses;
     if !failures.has_failed() {
         return Ok(Some(CableParts { failures, ways: Vec::new(), has_pauses }));
     }
-    if loses_nothing {
+    if asks.has_credits {
+        let accepted = "cables that run at a fraction of their rate where inputs give credits \
+                        (shared_buffer.classes.*.credits): those on a cable that fails are lost with it, and \
+                        nothing gives them again";
+        refuse(site.name, "failures.cables", "a cable that fails", accepted)?;
+    }
+    if asks.loses_nothing {
         let accepted = "cables that run at a fraction of their rate where packets are those of messages, or \
                         a transport (adapter.transport): of what is lost on a cable nobody sends anything again";
         refuse(site.name, "failures.cables", "a cable that fails", accepted)?;

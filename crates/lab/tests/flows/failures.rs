@@ -436,6 +436,11 @@ fn cables_fail_only_where_something_reads_of_it() {
     let said = refusal(&text);
     assert!(said.contains("channel.c.failures.cables = a cable that fails"), "{said}");
     assert!(said.contains("adapter.transport"), "{said}");
+    let plain = "memory = '10 MB' }";
+    let credits = "memory = '10 MB', classes.0.credits = '10 kB' }";
+    let said = refusal(&flows.replace(plain, credits));
+    assert!(said.contains("channel.c.failures.cables = a cable that fails"), "{said}");
+    assert!(said.contains("credits"), "{said}");
 }
 
 /// Three switches with a cable between any two. While one of them is down two packets go by a third switch,
