@@ -28,7 +28,8 @@ pub struct TransportSettings {
     /// in any case. Without a limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Bytes>,
-    /// The size on the wire of an acknowledgment and of a congestion notification.
+    /// The size on the wire of an acknowledgment, a congestion notification, and a grant of credits or a request for
+    /// them.
     pub acknowledgment: Bytes,
     /// Their traffic class.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -40,7 +41,7 @@ pub struct TransportSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged_after: Option<Bytes>,
     /// After so long without an acknowledgment that says something new, what is under way counts as
-    /// lost.
+    /// lost; after so long without credits, where they are needed, they are asked for again.
     pub timeout: Span,
     /// With `selective_repeat`: by how many packets a packet may be overtaken before it counts as lost.
     /// 1, as in IRN, if not given; more where packets take several ways.
