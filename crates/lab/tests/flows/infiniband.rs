@@ -2,7 +2,7 @@
 
 use super::roce::{of, outcome};
 
-/// Long answers of many hosts at once stop cables that lead elsewhere. FECN and BECN slow the answers down and give
+/// Long answers of many hosts at once take the credits of cables that lead elsewhere. FECN and BECN slow the answers down and give
 /// the median message back nearly what it would have alone; a gentle table does less of both.
 #[test]
 fn victims_of_an_incast_are_spared_and_the_incast_pays() {
@@ -26,5 +26,7 @@ fn victims_of_an_incast_are_spared_and_the_incast_pays() {
     );
     assert!(victims("becn") < victims("quadratic") && victims("quadratic") < victims("none"));
     assert!(answers("none") < answers("quadratic") && answers("quadratic") < answers("becn"));
-    assert!(at("long", "becn", "class_0_pauses") < 0.5 * at("long", "none", "class_0_pauses"));
+    assert!(
+        at("long", "becn", "class_0_paused_us") < 0.5 * at("long", "none", "class_0_paused_us")
+    );
 }
