@@ -180,7 +180,8 @@ bench-live: ## kernel TCP against the live library, in turn, one JSON object a c
 
 test-loom: ## every interleaving of the shared ring and the interrupt flag
 	RUSTFLAGS="--cfg loom" cargo test --locked --release --package weft-protocol \
-		--test shared_memory_model --test record_ring_model --test write_log_model --target-dir target/loom
+		--test shared_memory_model --test shared_ring_model --test record_ring_model \
+		--test write_log_model --target-dir target/loom
 
 lock: $(VENV)/.lock ## pin the Python dependencies anew (needs the package index)
 	$(BIN)/python -m pip install --quiet uv

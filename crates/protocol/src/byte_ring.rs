@@ -208,6 +208,17 @@ impl Writer {
         Self { capacity, written: 0, read: 0 }
     }
 
+    /// A writer that goes on where another one stopped, with a read pointer that is not too far and less than
+    /// a ring behind.
+    pub(crate) const fn taken_over(capacity: Capacity, written: u64, read: u64) -> Self {
+        Self { capacity, written, read }
+    }
+
+    /// The reader's pointer as it was last seen.
+    pub(crate) const fn last_read(&self) -> u64 {
+        self.read
+    }
+
     /// How many bytes can be written now. The shared read pointer is looked at only if the copy
     /// of it leaves less room than `wanted`.
     ///

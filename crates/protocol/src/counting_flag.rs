@@ -5,7 +5,7 @@
 //! without such an adapter does with one load. This word counts, and has room for 2^31 stimuli: who
 //! does not sleep for longer is interrupted all the same. The document says nothing of that.
 
-use crate::sync::{AtomicU32, Ordering, full_fence};
+use crate::sync::{AtomicU32, Ordering, exchange, full_fence};
 
 /// The word. Who owns the memory writes it with plain stores; others stimulate it.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl CountingFlag {
 
     /// Says that the owner is awake. Returns what had been counted until now.
     pub fn disable(&self) -> u32 {
-        counted(self.word.swap(CountingFlag::DISABLED, Ordering::AcqRel))
+        counted(self.word.swap(CountingFlag::DISABLED, exchange()))
     }
 
     /// What the adapter does for a write through the special mapping. Returns whether it interrupts.
@@ -55,7 +55,7 @@ impl CountingFlag {
     /// [`CountingFlag::disable`]. The adapter must give back what it incremented, which the document
     /// does not say.
     pub fn try_lock(&self) -> bool {
-        self.word.fetch_add(1, Ordering::AcqRel) == CountingFlag::DISABLED
+        self.word.fetch_add(1, exchange()) == CountingFlag::DISABLED
     }
 }
 

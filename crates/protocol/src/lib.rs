@@ -19,6 +19,7 @@ pub mod resequence;
 pub mod retransmit;
 pub mod ring;
 pub mod sci_address;
+pub mod shared_ring;
 pub mod sockets;
 pub mod spraying;
 pub mod sync;

@@ -1,0 +1,221 @@
+//! A ring of bytes that many write to, one at a time: the receiver buffer of a socket to which nobody is
+//! connected (SCILAN 3.4).
+//!
+//! It is the ring of [`crate::byte_ring`] with a disabled interrupt flag beside it, used as a test-and-set. Who
+//! makes the first stimulus has the turn: it reads the write pointer, which no writer can keep to itself here,
+//! writes behind it, hands over what it has written, and lets go with a store that comes behind all its others.
+//! The reader is that of the other ring and takes no lock.
+//!
+//! The document does not say how a reader that has made room finds the one transmitter of many that sleeps.
+//! Here who has the turn writes its number beside the lock. Only the one with the turn waits for room, so that
+//! its flag is the one to stimulate; one that is stimulated without need looks once more.
+//!
+//! A writer that dies in its turn locks the others out for good; the document has nothing against that either.
+
+use crate::byte_ring::{BrokenRing, Capacity, RingPointers, Spans, Writer};
+use crate::counting_flag::CountingFlag;
+use crate::sync::{AtomicU32, full_fence, observe, publish};
+
+/// The words that all share.
+#[derive(Debug, Default)]
+pub struct SharedRing {
+    /// The pointers, for the reader.
+    pub pointers: RingPointers,
+    lock: CountingFlag,
+    /// The number of who had the turn last, plus one.
+    holder: AtomicU32,
+}
+
+impl SharedRing {
+    /// Whose flag is to be stimulated: who has the turn, or had it last. To be called by the reader after every
+    /// release. As with the flag itself, the one with the turn writes its number, fences, and looks for room; the
+    /// reader makes room, fences, and looks for the number: at least one of the two sees the other.
+    pub fn holder(&self) -> Option<u32> {
+        full_fence();
+        self.holder.load(observe()).checked_sub(1)
+    }
+
+    /// The store that ends a turn. To be called once, by who had it, behind everything that it wrote and after
+    /// [`SharedWriter::finish`].
+    pub fn unlock(&self) {
+        let _ = self.lock.disable();
+    }
+}
+
+/// One of those who write.
+#[derive(Clone, Debug)]
+pub struct SharedWriter {
+    capacity: Capacity,
+    number: u32,
+    /// The read pointer as it was seen last: it only grows.
+    read: u64,
+}
+
+/// The ring as long as nobody else may write to it.
+#[derive(Debug)]
+#[must_use = "a turn that is not finished locks all others out"]
+pub struct Turn {
+    writer: Writer,
+}
+
+impl SharedWriter {
+    /// One of those who write to a ring of a capacity, with a number that no other one has, below `u32::MAX`.
+    pub const fn new(capacity: Capacity, number: u32) -> SharedWriter {
+        SharedWriter { capacity, number, read: 0 }
+    }
+
+    /// One attempt to get the turn, by test-and-set: nobody waits in it. After 2^32 attempts in one turn of another
+    /// one the word of the lock is back where it began.
+    pub fn try_turn(&self, ring: &SharedRing) -> Option<Turn> {
+        if !ring.lock.try_lock() {
+            return None;
+        }
+        ring.holder.store(self.number + 1, publish());
+        let written = ring.pointers.arrivals();
+        // The copy may be older than a whole ring; what was written then tells how far it must have come.
+        let read = self.read.max(written.saturating_sub(self.capacity.bytes()));
+        Some(Turn { writer: Writer::taken_over(self.capacity, written, read.min(written)) })
+    }
+
+    /// The turn ends: nothing more is written in it. [`SharedRing::unlock`] lets the others know.
+    pub fn finish(&mut self, turn: &Turn) {
+        self.read = turn.writer.last_read();
+    }
+}
+
+impl Turn {
+    /// How many bytes can be written now; see [`Writer::room`].
+    ///
+    /// # Errors
+    ///
+    /// If the reader's pointer is impossible.
+    pub fn room(&mut self, ring: &SharedRing, wanted: u64) -> Result<u64, BrokenRing> {
+        self.writer.room(&ring.pointers, wanted)
+    }
+
+    /// Where the next `length` bytes belong; see [`Writer::spans`].
+    pub fn spans(&self, length: u64) -> Spans {
+        self.writer.spans(length)
+    }
+
+    /// Hands the next `length` bytes over; see [`Writer::publish`]. A message that is handed over in parts comes
+    /// whole to the reader all the same, since nobody writes in between.
+    pub fn publish(&mut self, ring: &SharedRing, length: u64) {
+        self.writer.publish(&ring.pointers, length);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+mod tests {
+    use super::*;
+    use crate::byte_ring::Reader;
+    use proptest::prelude::*;
+
+    fn capacity(bytes: u64) -> Capacity {
+        Capacity::new(bytes).unwrap()
+    }
+
+    /// Two writers in turn: the second one goes on where the first one stopped, and has to look at the read
+    /// pointer only where its copy, which is older than the ring, says too little.
+    #[test]
+    fn the_write_pointer_is_handed_over_under_the_lock() {
+        let ring = SharedRing::default();
+        let (mut one, mut other) =
+            (SharedWriter::new(capacity(8), 0), SharedWriter::new(capacity(8), 1));
+        let mut reader = Reader::new(capacity(8));
+        assert_eq!(ring.holder(), None);
+        let mut turn = one.try_turn(&ring).unwrap();
+        assert!(other.try_turn(&ring).is_none() && other.try_turn(&ring).is_none());
+        assert_eq!(ring.holder(), Some(0));
+        turn.publish(&ring, 6);
+        one.finish(&turn);
+        assert!(other.try_turn(&ring).is_none(), "it has finished, and not yet let go");
+        ring.unlock();
+
+        let mut turn = other.try_turn(&ring).unwrap();
+        assert_eq!((ring.holder(), turn.spans(8).first), (Some(1), 6..8));
+        assert_eq!(turn.room(&ring, 3), Ok(2));
+        assert_eq!(reader.available(&ring.pointers, 6), Ok(6));
+        reader.release(&ring.pointers, 6);
+        assert_eq!(turn.room(&ring, 3), Ok(8));
+        turn.publish(&ring, 8);
+        other.finish(&turn);
+        ring.unlock();
+
+        // The first one saw the read pointer at 0, 14 bytes ago.
+        let mut turn = one.try_turn(&ring).unwrap();
+        assert_eq!(turn.room(&ring, 0), Ok(0), "no room but what is sure, and no look");
+        assert_eq!(reader.available(&ring.pointers, 8), Ok(8));
+        reader.release(&ring.pointers, 8);
+        assert_eq!(turn.room(&ring, 1), Ok(8));
+    }
+
+    proptest! {
+        /// Whoever writes how much in whatever order, messages come out whole, one behind the other.
+        #[test]
+        fn messages_of_many_come_out_whole_and_in_the_order_of_their_turns(
+            exponent in 3u32..8,
+            steps in prop::collection::vec((0u32..4, 1u64..20, any::<bool>()), 1..200),
+        ) {
+            let capacity = capacity(1 << exponent);
+            let ring = SharedRing::default();
+            let mut memory = vec![(0u32, 0u64); capacity.bytes() as usize];
+            let mut writers: Vec<_> =
+                (0..4).map(|number| SharedWriter::new(capacity, number)).collect();
+            let mut reader = Reader::new(capacity);
+            let (mut sent, mut got) = (Vec::new(), Vec::new());
+            let mut read = |memory: &[(u32, u64)], got: &mut Vec<(u32, u64)>, length: u64| {
+                let length = length.min(reader.available(&ring.pointers, length).unwrap());
+                let spans = reader.spans(length);
+                got.extend(spans.first.chain(spans.second).map(|place| memory[place]));
+                reader.release(&ring.pointers, length);
+                length
+            };
+            for (number, length, reads) in steps {
+                if reads {
+                    read(&memory, &mut got, length);
+                    continue;
+                }
+                let mut turn = writers[number as usize].try_turn(&ring).unwrap();
+                for byte in 0..length {
+                    while turn.room(&ring, 1).unwrap() == 0 {
+                        read(&memory, &mut got, 1);
+                    }
+                    memory[turn.spans(1).first.start] = (number, byte);
+                    sent.push((number, byte));
+                    turn.publish(&ring, 1);
+                }
+                writers[number as usize].finish(&turn);
+                ring.unlock();
+            }
+            while read(&memory, &mut got, 7) > 0 {}
+            prop_assert_eq!(got, sent);
+        }
+
+        /// Whatever stands in the shared words, no place outside of the ring is ever given.
+        #[test]
+        fn no_value_of_a_word_leads_outside_the_ring(
+            exponent in 0u32..12,
+            words in prop::collection::vec((any::<u64>(), any::<u64>(), 0u64..10_000), 1..50),
+        ) {
+            let capacity = capacity(1 << exponent);
+            let mut writer = SharedWriter::new(capacity, 7);
+            for (written, read, length) in words {
+                let ring = SharedRing {
+                    pointers: RingPointers::with([written, read]),
+                    ..SharedRing::default()
+                };
+                let mut turn = writer.try_turn(&ring).unwrap();
+                if let Ok(room) = turn.room(&ring, length) {
+                    prop_assert!(room <= capacity.bytes());
+                    let spans = turn.spans(length.min(room));
+                    prop_assert!(spans.first.end as u64 <= capacity.bytes());
+                    prop_assert!(spans.second.end as u64 <= capacity.bytes());
+                    turn.publish(&ring, length.min(room));
+                }
+                writer.finish(&turn);
+            }
+        }
+    }
+}
