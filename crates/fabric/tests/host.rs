@@ -81,6 +81,9 @@ impl Pair {
                     Output::Released(_) => self.initiator.release(now, &mut self.out),
                     Output::Sent(message) => self.sent.push((message, now)),
                     Output::Delivered(message) => self.delivered.push((message, now)),
+                    Output::Turn(_) | Output::TurnEnded(_) => {
+                        unreachable!("the two have a connection")
+                    }
                 }
             }
         }

@@ -51,6 +51,8 @@ const MEANINGS: &[(&str, &str)] = &[
     ("multicast_wait_", "what a packet for several targets waits for in the hub, in all"),
     ("synchronisation_", "from taking up a broadcast until all outputs of the hub are ready"),
     ("q_ratio", "one-way latency over the time of a floating-point operation; printed for 8 bytes"),
+    ("turn_of_many_locked_out", "attempts to lock a buffer into which another host wrote"),
+    ("turn_of_many_", "first attempt to lock a buffer that many share to its write pointer"),
     ("connections_accepted", "requests for a connection that were accepted"),
     ("connections_refused", "requests for a connection that were refused"),
     ("connection_mean_us", "first message for a host to the connection that it waits for"),

@@ -169,6 +169,7 @@ impl HostSettings {
             let accepted = format!("one of the receive way: {}", self.receive.join(", "));
             return Err(refuse("window.release".into(), release, accepted));
         }
+        self.check_shared()?;
         let waits_for = |name: &String| match self.stage.get(name).map(|stage| stage.unit) {
             Some(Unit::Message) => u64::MAX,
             Some(Unit::Chunk(bytes)) => bytes.0,
@@ -184,6 +185,26 @@ impl HostSettings {
             }
             None => Ok(()),
         }
+    }
+
+    fn check_shared(&self) -> Result<(), HostError> {
+        let Some(shared) = self.window.as_ref().and_then(|window| window.shared.as_ref()) else {
+            return Ok(());
+        };
+        if shared.lock == Span::ZERO {
+            let accepted = "more than 0 ns, since it is tried again and again".into();
+            return Err(refuse("window.shared.lock".into(), "0 ns", accepted));
+        }
+        if self.posted.as_ref().is_none_or(|posted| posted.until.is_none()) {
+            let accepted =
+                "only with `posted.until`: with which stage a store is in the memory of the target";
+            return Err(refuse("window.shared".into(), "given", accepted.into()));
+        }
+        if self.sockets.is_some() {
+            let accepted = "without `sockets`: what all share is sent to without a connection";
+            return Err(refuse("window.shared".into(), "given", accepted.into()));
+        }
+        Ok(())
     }
 
     fn check_program(&self) -> Result<(), HostError> {

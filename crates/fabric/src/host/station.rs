@@ -128,6 +128,11 @@ impl Station {
         }
     }
 
+    /// Takes the whole of a message before all that waits. Its `since` is now.
+    pub fn put_first(&mut self, piece: Piece) {
+        self.ready.push_front(piece);
+    }
+
     /// Since when the next unit could have been worked on, if one is there and the stage is free.
     pub fn waits_since(&self) -> Option<Time> {
         if !self.uses.is_empty() && !self.working.is_empty() {

@@ -12,6 +12,7 @@ use weft_units::{Bytes, Span};
 
 use super::FlagSettings;
 use super::flag::Flag;
+use super::shared::{SharedReceiver, SharedWindowSettings, Sharing};
 
 /// A receiver buffer for each pair of hosts, allocated with its first message. A message to several
 /// hosts at once passes by it.
@@ -33,6 +34,10 @@ pub struct WindowSettings {
     /// From a release to the sender that slept for room working again.
     #[serde(default)]
     pub wake: Span,
+    /// One receiver buffer of a host for all that send to it, without connections, in place of one for each
+    /// pair of hosts; of a pair if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<SharedWindowSettings>,
 }
 
 /// What both sides of a connection have in shared memory.
@@ -50,15 +55,21 @@ impl Connection {
     }
 }
 
-/// The side of a connection that writes.
+/// The side that writes into a buffer of another host.
 #[derive(Debug)]
 pub(super) struct Transmitter {
     pub peer: u16,
-    connection: Arc<Connection>,
-    writer: Writer,
+    way: Way,
     asleep: bool,
     /// Looks at the read pointer that have not been paid for.
     looks: u64,
+}
+
+/// Whether a transmitter has the buffer for itself.
+#[derive(Debug)]
+enum Way {
+    Alone(Arc<Connection>, Writer),
+    Sharing(Sharing),
 }
 
 /// The side of a connection that reads.
@@ -69,28 +80,55 @@ pub(super) struct Receiver {
     reader: Reader,
 }
 
+/// What a host reads: a buffer for each connection, or one.
+#[derive(Debug)]
+pub(super) enum Receivers {
+    Connected(Vec<Receiver>),
+    Shared(SharedReceiver),
+}
+
 impl Transmitter {
     pub fn new(peer: u16, connection: Arc<Connection>, capacity: Capacity) -> Transmitter {
-        let writer = Writer::new(capacity);
-        Transmitter { peer, connection, writer, asleep: false, looks: 0 }
+        let way = Way::Alone(connection, Writer::new(capacity));
+        Transmitter { peer, way, asleep: false, looks: 0 }
     }
 
-    /// Whether there is room for so many bytes. If not, the transmitter sleeps until
-    /// [`Transmitter::wake`].
-    pub fn has_room(&mut self, bytes: Bytes) -> bool {
-        if self.asleep {
+    /// One of many that write into the buffer of `peer`.
+    pub fn sharing(peer: u16, sharing: Sharing) -> Transmitter {
+        Transmitter { peer, way: Way::Sharing(sharing), asleep: false, looks: 0 }
+    }
+
+    /// Whether so many bytes of a message may be written: by who has the turn, where others write too, and
+    /// only where there is room. If there is none, the transmitter sleeps until [`Transmitter::wake`].
+    pub fn may_write(&mut self, message: u32, bytes: Bytes) -> bool {
+        if self.asleep || self.shares().is_some_and(|own| !own.has_turn(message)) {
             return false;
         }
         if self.room(0) >= bytes.0 || self.look(bytes) {
             return true;
         }
-        self.connection.room.enable();
+        self.flag().enable();
         if self.look(bytes) {
-            self.connection.room.disable();
+            self.flag().disable();
             return true;
         }
         self.asleep = true;
         false
+    }
+
+    /// What it shares, if it does.
+    pub fn shares(&mut self) -> Option<&mut Sharing> {
+        match &mut self.way {
+            Way::Alone(..) => None,
+            Way::Sharing(own) => Some(own),
+        }
+    }
+
+    fn flag(&self) -> &Flag {
+        match &self.way {
+            Way::Alone(connection, _) => &connection.room,
+            Way::Sharing(own) => own.flag(),
+        }
     }
 
     fn look(&mut self, bytes: Bytes) -> bool {
@@ -100,7 +138,12 @@ impl Transmitter {
 
     /// Only this host's receiver moves the pointer, and no further than was written.
     fn room(&mut self, wanted: u64) -> u64 {
-        self.writer.room(&self.connection.pointers, wanted).unwrap_or(0)
+        match &mut self.way {
+            Way::Alone(connection, writer) => {
+                writer.room(&connection.pointers, wanted).unwrap_or(0)
+            }
+            Way::Sharing(own) => own.room(wanted),
+        }
     }
 
     /// How often it looked since it was last asked.
@@ -112,9 +155,12 @@ impl Transmitter {
         self.asleep = false;
     }
 
-    /// So many bytes are written.
-    pub fn publish(&mut self, bytes: Bytes) {
-        self.writer.publish(&self.connection.pointers, bytes.0);
+    /// So many bytes are written, the last ones of their message or not.
+    pub fn publish(&mut self, bytes: Bytes, last: bool) {
+        match &mut self.way {
+            Way::Alone(connection, writer) => writer.publish(&connection.pointers, bytes.0),
+            Way::Sharing(own) => own.publish(bytes, last),
+        }
     }
 }
 
@@ -129,5 +175,18 @@ impl Receiver {
         debug_assert!(known.is_ok_and(|known| known >= bytes.0), "{known:?} of {bytes}");
         self.reader.release(&self.connection.pointers, bytes.0);
         self.connection.room.stimulate()
+    }
+}
+
+impl Receivers {
+    /// Bytes from a host are read. Returns whose transmitter is to be woken.
+    pub fn release(&mut self, peer: u16, bytes: Bytes) -> Option<u16> {
+        match self {
+            Receivers::Connected(all) => {
+                let own = all.iter_mut().find(|own| own.peer == peer)?;
+                own.release(bytes).then_some(peer)
+            }
+            Receivers::Shared(own) => own.release(bytes),
+        }
     }
 }

@@ -6,9 +6,10 @@ use weft_protocol::byte_ring::Capacity;
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::program::{Meeting, Program};
+use super::shared::{SharedReceiver, Sharing};
 use super::station::Station;
-use super::window::{Receiver, Transmitter};
-use super::{Connection, HostSettings, Resource};
+use super::window::{Receiver, Receivers, Transmitter};
+use super::{Connection, HostSettings, Resource, SharedBuffer};
 
 /// A part of a message on its way through a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,10 @@ pub enum Output {
     Delivered(u32),
     /// There is room again for the sleeping program of this host.
     Room(u16),
+    /// The program wishes to have the turn in the buffer of this host.
+    Turn(u16),
+    /// The turn of this host in the buffer of the own one has ended.
+    TurnEnded(u16),
 }
 
 /// What was done in one stage.
@@ -103,7 +108,9 @@ struct Window {
     look: Span,
     capacity: Capacity,
     transmitters: Vec<Transmitter>,
-    receivers: Vec<Receiver>,
+    receivers: Receivers,
+    /// Hosts in whose buffers the program wishes to have the turn.
+    wishes: Vec<u16>,
 }
 
 impl Piece {
@@ -178,8 +185,50 @@ impl Host {
     pub fn accept(&mut self, peer: u16, connection: &Arc<Connection>) {
         if let Some(window) = &mut self.window {
             let (connection, capacity) = (Arc::clone(connection), window.capacity);
-            window.receivers.push(Receiver::new(peer, connection, capacity));
+            if let Receivers::Connected(all) = &mut window.receivers {
+                all.push(Receiver::new(peer, connection, capacity));
+            }
         }
+    }
+
+    /// All others write into this buffer of the host. Without flow control it means nothing.
+    pub fn own(&mut self, buffer: &Arc<SharedBuffer>) {
+        if let Some(window) = &mut self.window {
+            window.receivers = Receivers::Shared(SharedReceiver::new(buffer, window.capacity));
+        }
+    }
+
+    /// This host, of that number, is one of those that write into the buffer of another one.
+    pub fn share(&mut self, number: u16, peer: u16, buffer: &Arc<SharedBuffer>) {
+        if let Some(window) = &mut self.window {
+            let sharing = Sharing::new(number, buffer, window.capacity);
+            window.transmitters.push(Transmitter::sharing(peer, sharing));
+        }
+    }
+
+    /// One attempt to have the turn in the buffer of another host. Returns whether this one has it.
+    pub fn try_turn(&mut self, peer: u16) -> bool {
+        self.sharing(peer).is_some_and(Sharing::try_turn)
+    }
+
+    /// The program knows where to write in the buffer of another host, in which it has the turn.
+    pub fn begin_turn(&mut self, now: Time, peer: u16, out: &mut Vec<Output>) {
+        if let Some(own) = self.sharing(peer) {
+            own.begin();
+        }
+        self.start(now, out);
+    }
+
+    /// The last store of its turn has reached the other host.
+    pub fn turn_ended(&mut self, now: Time, peer: u16, out: &mut Vec<Output>) {
+        if let Some(own) = self.sharing(peer) {
+            own.let_go();
+        }
+        self.start(now, out);
+    }
+
+    fn sharing(&mut self, peer: u16) -> Option<&mut Sharing> {
+        self.window.as_mut()?.transmitter(peer)?.shares()
     }
 
     /// Whether a connection to a host has yet to begin.
@@ -222,16 +271,23 @@ impl Host {
         self.start(now, out);
     }
 
-    /// A unit is stored again, from the stage on that writes into the buffer of the target.
+    /// A unit is stored again, from the stage on that writes into the buffer of the target. Where the buffer is
+    /// shared it goes before what waits there, which may be the next message, for the turn that ends with this unit.
     pub fn store_again(&mut self, now: Time, piece: Piece, out: &mut Vec<Output>) {
         let fill = self.window.as_ref().map_or(0, |window| window.fill);
-        self.enter(now, fill, piece, out);
+        match self.window.as_ref().map(|window| &window.receivers) {
+            Some(Receivers::Shared(_)) => {
+                self.stations[fill].put_first(Piece { since: now, ..piece });
+            }
+            _ => self.enter(now, fill, piece, out),
+        }
         self.start(now, out);
     }
 
     /// A part of a message that was stored again is in the memory of this host.
     pub fn receive_stored(&mut self, now: Time, piece: Piece, out: &mut Vec<Output>) {
         if let Some(place) = self.released_by {
+            self.end_turn(&piece, out);
             self.hand_on(now, place, piece, out);
             self.start(now, out);
         }
@@ -362,6 +418,7 @@ impl Host {
         }
         if Some(place) == self.released_by {
             out.push(Output::Released(unit.message));
+            self.end_turn(&unit, out);
         }
         self.move_window(place, &unit, out);
         match (passed, unit.last) {
@@ -390,6 +447,9 @@ impl Host {
             if station.of_program {
                 self.program.begin();
             }
+        }
+        if let Some(window) = &mut self.window {
+            out.extend(window.wishes.drain(..).map(Output::Turn));
         }
     }
 
@@ -444,8 +504,13 @@ impl Host {
         let Some(window) = self.window.as_mut().filter(|window| window.fill == place) else {
             return true;
         };
-        let transmitter = unit.peer.and_then(|peer| window.transmitter(peer));
-        transmitter.is_none_or(|transmitter| transmitter.has_room(unit.bytes))
+        let Some(peer) = unit.peer else { return true };
+        let Some(transmitter) = window.transmitter(peer) else { return true };
+        let may = transmitter.may_write(unit.message, unit.bytes);
+        if transmitter.shares().is_some_and(Sharing::take_wish) {
+            window.wishes.push(peer);
+        }
+        may
     }
 
     /// What the looks at the read pointer cost that a unit needed.
@@ -465,13 +530,22 @@ impl Host {
         if place == window.fill
             && let Some(transmitter) = window.transmitter(peer)
         {
-            transmitter.publish(unit.bytes);
+            transmitter.publish(unit.bytes, unit.last);
         }
         if place == window.release
-            && let Some(receiver) = window.receivers.iter_mut().find(|own| own.peer == peer)
-            && receiver.release(unit.bytes)
+            && let Some(woken) = window.receivers.release(peer, unit.bytes)
         {
-            out.push(Output::Room(peer));
+            out.push(Output::Room(woken));
+        }
+    }
+
+    /// With the last store of a message its sender lets go of a buffer that others share.
+    fn end_turn(&mut self, unit: &Piece, out: &mut Vec<Output>) {
+        let receivers = self.window.as_ref().map(|window| &window.receivers);
+        if let (Some(Receivers::Shared(own)), Some(peer), true) = (receivers, unit.peer, unit.last)
+        {
+            own.buffer.unlock();
+            out.push(Output::TurnEnded(peer));
         }
     }
 }
@@ -486,7 +560,8 @@ impl Window {
             look: window.look,
             capacity: Capacity::new(window.buffer.0).ok()?,
             transmitters: Vec::new(),
-            receivers: Vec::new(),
+            receivers: Receivers::Connected(Vec::new()),
+            wishes: Vec::new(),
         })
     }
 

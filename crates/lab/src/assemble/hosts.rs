@@ -149,6 +149,12 @@ impl Channel for HostedChannel {
         let mut columns = vec![("interrupts_per_message", path.interrupts() as f64 / delivered)];
         columns.extend(path.stimuli_counted().map(|counted| ("stimuli_counted", counted as f64)));
         columns.extend(path.units_resent().map(|units| ("units_resent", units as f64)));
+        if let Some(counters) = path.turns() {
+            let mean = counters.waited.as_us() / counters.turns.max(1) as f64;
+            columns.push(("turn_of_many_mean_us", mean));
+            columns.push(("turn_of_many_max_us", counters.longest.as_us()));
+            columns.push(("turn_of_many_locked_out", counters.locked_out as f64));
+        }
         if let Some(counters) = path.sockets() {
             let set_up = counters.set_up.as_us() / counters.accepted.max(1) as f64;
             columns.push(("connections_accepted", counters.accepted as f64));

@@ -6,14 +6,14 @@ mod libraries;
 mod repair;
 mod set_up;
 mod slots;
+mod turns;
+mod ways;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use weft_fabric::host::{
-    Connection, FlagSettings, Host, HostError, HostSettings, Output, Piece, Resource, StageRecord,
+    FlagSettings, Host, HostError, HostSettings, Output, Piece, Resource, StageRecord,
 };
-use weft_fabric::measure::Budget;
 use weft_kernel::Queue;
 use weft_protocol::sockets::SetUp;
 use weft_units::{Bytes, Span, Time};
@@ -23,6 +23,9 @@ pub use libraries::SocketCounters;
 use repair::Repairs;
 use set_up::Step;
 use slots::Slots;
+pub use turns::TurnCounters;
+use turns::{Step as TurnStep, Turns};
+pub use ways::Ways;
 
 use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
 
@@ -56,22 +59,14 @@ pub struct HostPath<C> {
     on_channel: (Span, u64),
     /// None where connections are there from the beginning.
     libraries: Option<Libraries>,
+    /// None where each pair of hosts has a buffer of its own.
+    turns: Option<Turns>,
     /// None where nobody stores again what the channel has given up.
     repairs: Option<Repairs>,
     /// Time of messages that waited for a connection, and how many did.
     connecting: (Span, u64),
     from: Time,
     steps: u64,
-}
-
-/// Where messages spent their time: in the stages of their hosts, and on the channel from when their
-/// last packet left the one host to when it reached the other.
-#[derive(Clone, Debug)]
-pub struct Ways {
-    stages: Vec<StageRecord>,
-    sends: usize,
-    on_channel: (Span, u64),
-    connecting: (Span, u64),
 }
 
 /// What is to be done with a host.
@@ -83,6 +78,8 @@ enum Due {
     Wake(u16, u16),
     /// A connection goes on.
     SetUp(Step),
+    /// The turn in a buffer that many share.
+    Turn(TurnStep),
 }
 
 /// A message between two programs, or two libraries.
@@ -137,9 +134,11 @@ impl<C: Carrier> HostPath<C> {
         carrier: C,
     ) -> Result<HostPath<C>, HostError> {
         let build = |_| settings.build(payload);
+        let mut built: Vec<Host> = (0..hosts).map(build).collect::<Result<_, _>>()?;
         Ok(HostPath {
             carrier,
-            hosts: (0..hosts).map(build).collect::<Result<_, _>>()?,
+            turns: Turns::new(settings, &mut built),
+            hosts: built,
             sends: settings.send.len(),
             wake: settings.window.as_ref().map_or(Span::ZERO, |window| window.wake),
             flag: settings.flag,
@@ -225,15 +224,6 @@ impl<C: Carrier> HostPath<C> {
     /// The channel behind the hosts; ends them.
     pub fn into_carrier(self) -> C {
         self.carrier
-    }
-
-    /// Sees to it that there is a connection between two hosts, if they need one.
-    fn connect(&mut self, from: u16, to: u16) {
-        if self.hosts[usize::from(from)].lacks_connection(to) {
-            let connection = Arc::new(Connection::new(self.flag));
-            self.hosts[usize::from(from)].connect(to, &connection);
-            self.hosts[usize::from(to)].accept(from, &connection);
-        }
     }
 
     /// A packet leaves a host.
@@ -359,6 +349,8 @@ impl<C: Carrier> HostPath<C> {
                 Output::Sent(message) => self.sent(now, message, notices),
                 Output::Released(message) => self.release(now, message),
                 Output::Room(peer) => self.due.push(now + self.wake, Due::Wake(peer, host)),
+                Output::Turn(peer) => self.wish_turn(now, host, peer),
+                Output::TurnEnded(peer) => self.end_turn(now, peer, host),
                 Output::Delivered(message) => self.arrived(now, (host, message), notices),
             }
         }
@@ -416,6 +408,10 @@ impl<C: Carrier> HostPath<C> {
                 self.steps += 1;
                 return self.set_up(time, step, notices);
             }
+            Due::Turn(step) => {
+                self.steps += 1;
+                return self.turn(time, step, notices);
+            }
         };
         let place = usize::from(host);
         if self.armed[place] == time {
@@ -426,33 +422,6 @@ impl<C: Carrier> HostPath<C> {
             self.hosts[place].advance(&mut self.out);
         }
         self.settle(time, host, notices);
-    }
-}
-
-impl Ways {
-    /// Adds the stages to a budget. Those that the channel noted of its packets, `of_channel`, stand
-    /// for it where they are what messages spent there: where each message was one packet. Otherwise
-    /// the channel is one stage.
-    pub fn spend(&self, budget: &mut Budget, of_channel: &Budget) {
-        let (initiator, target) = self.stages.split_at(self.sends);
-        let add = |budget: &mut Budget, one: &StageRecord, of_initiator| {
-            if one.messages > 0 {
-                let sum = one.residence.0.into();
-                budget.add_named(&one.name, of_initiator, one.messages, sum);
-            }
-        };
-        let (span, messages) = self.connecting;
-        if messages > 0 {
-            budget.add_named("connection", true, messages, span.0.into());
-        }
-        initiator.iter().for_each(|one| add(budget, one, true));
-        let (span, messages) = self.on_channel;
-        if messages > 0 && of_channel.total_ps() == u128::from(span.0) {
-            budget.merge(of_channel);
-        } else if messages > 0 {
-            budget.add_named("channel", true, messages, span.0.into());
-        }
-        target.iter().for_each(|one| add(budget, one, false));
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod shipped;
 mod sockets;
+mod turns;
 
 use proptest::prelude::*;
 use weft_fabric::host::HostSettings;

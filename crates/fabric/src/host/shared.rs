@@ -1,0 +1,162 @@
+//! Data without connections: one receiver buffer of a host, into which every other host writes when it has
+//! the turn (SCILAN 3.4).
+//!
+//! The state machine is [`weft_protocol::shared_ring`]. What a model adds is what the turn costs: attempts to
+//! lock, and the write pointer, which its transmitter reads in the memory of the target since another one may
+//! have moved it.
+
+use std::mem;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_protocol::byte_ring::{Capacity, Reader};
+use weft_protocol::shared_ring::{SharedRing, SharedWriter, Turn};
+use weft_units::{Bytes, Span};
+
+use super::FlagSettings;
+use super::flag::Flag;
+
+/// A receiver buffer that all other hosts write to, a message at a time. Who sends locks it over the channel,
+/// reads the write pointer, stores the message, and lets go with a store that comes behind all others into the
+/// memory of the target. The processor is free for what arrives while its program waits for the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SharedWindowSettings {
+    /// What a test-and-set in another host's memory takes, more than "0 ns". While another one has the turn it
+    /// is tried again and again, each time for as long.
+    pub lock: Span,
+    /// What it takes to read the write pointer in another host's memory, once in each turn.
+    pub pointer: Span,
+}
+
+/// The memory of a host that all others see.
+#[derive(Debug)]
+pub struct SharedBuffer {
+    ring: SharedRing,
+    /// On which transmitters sleep, by host.
+    room: Vec<Flag>,
+}
+
+impl SharedBuffer {
+    /// An empty buffer for transmitters of so many hosts, with flags of a kind.
+    pub fn new(hosts: u16, flag: FlagSettings) -> SharedBuffer {
+        let room = (0..hosts).map(|_| Flag::new(flag)).collect();
+        SharedBuffer { ring: SharedRing::default(), room }
+    }
+
+    /// The last store of a turn has reached the memory of the host.
+    pub(super) fn unlock(&self) {
+        self.ring.unlock();
+    }
+}
+
+/// One of those who write into a buffer.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    host: u16,
+    buffer: Arc<SharedBuffer>,
+    writer: SharedWriter,
+    stand: Stand,
+}
+
+/// How far a transmitter is with a message.
+#[derive(Debug)]
+enum Stand {
+    Idle,
+    /// It is to ask for the turn.
+    Wishes(u32),
+    Asks(u32),
+    /// It has locked, and reads the pointer.
+    Won(u32, Turn),
+    Writes(u32, Turn),
+    /// It has written all, and its last store is on the way.
+    LetsGo,
+}
+
+impl Sharing {
+    pub fn new(host: u16, buffer: &Arc<SharedBuffer>, capacity: Capacity) -> Sharing {
+        let writer = SharedWriter::new(capacity, host.into());
+        Sharing { host, buffer: Arc::clone(buffer), writer, stand: Stand::Idle }
+    }
+
+    /// Whether it is its turn with this message. If nothing stands against it, it wishes to have it.
+    pub fn has_turn(&mut self, message: u32) -> bool {
+        if let Stand::Idle = self.stand {
+            self.stand = Stand::Wishes(message);
+        }
+        matches!(&self.stand, Stand::Writes(own, _) if *own == message)
+    }
+
+    /// Whether it has come to wish for the turn; to be asked for once.
+    pub fn take_wish(&mut self) -> bool {
+        let Stand::Wishes(message) = self.stand else { return false };
+        self.stand = Stand::Asks(message);
+        true
+    }
+
+    /// One attempt to have the turn. Returns whether it has it.
+    pub fn try_turn(&mut self) -> bool {
+        let Stand::Asks(message) = self.stand else { return false };
+        let Some(turn) = self.writer.try_turn(&self.buffer.ring) else { return false };
+        self.stand = Stand::Won(message, turn);
+        true
+    }
+
+    /// It knows the pointer, and writes.
+    pub fn begin(&mut self) {
+        self.stand = match mem::replace(&mut self.stand, Stand::Idle) {
+            Stand::Won(message, turn) => Stand::Writes(message, turn),
+            other => other,
+        };
+    }
+
+    /// Its last store has reached the target: it may ask again.
+    pub fn let_go(&mut self) {
+        self.stand = Stand::Idle;
+    }
+
+    pub fn flag(&self) -> &Flag {
+        &self.buffer.room[usize::from(self.host)]
+    }
+
+    /// How many bytes it may write, which is none out of its turn.
+    pub fn room(&mut self, wanted: u64) -> u64 {
+        match &mut self.stand {
+            Stand::Writes(_, turn) => turn.room(&self.buffer.ring, wanted).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    pub fn publish(&mut self, bytes: Bytes, last: bool) {
+        let Stand::Writes(_, turn) = &mut self.stand else { return };
+        turn.publish(&self.buffer.ring, bytes.0);
+        if last {
+            self.writer.finish(turn);
+            self.stand = Stand::LetsGo;
+        }
+    }
+}
+
+/// The side that reads.
+#[derive(Debug)]
+pub(super) struct SharedReceiver {
+    pub buffer: Arc<SharedBuffer>,
+    reader: Reader,
+}
+
+impl SharedReceiver {
+    pub fn new(buffer: &Arc<SharedBuffer>, capacity: Capacity) -> SharedReceiver {
+        SharedReceiver { buffer: Arc::clone(buffer), reader: Reader::new(capacity) }
+    }
+
+    /// So many bytes are read. Returns whose transmitter is to be woken: only who has the turn waits for room.
+    pub fn release(&mut self, bytes: Bytes) -> Option<u16> {
+        let pointers = &self.buffer.ring.pointers;
+        let known = self.reader.available(pointers, bytes.0);
+        debug_assert!(known.is_ok_and(|known| known >= bytes.0), "{known:?} of {bytes}");
+        self.reader.release(pointers, bytes.0);
+        let holder = u16::try_from(self.buffer.ring.holder()?).ok()?;
+        self.buffer.room.get(usize::from(holder))?.stimulate().then_some(holder)
+    }
+}

@@ -1,0 +1,42 @@
+//! Where messages spent their time.
+
+use weft_fabric::host::StageRecord;
+use weft_fabric::measure::Budget;
+use weft_units::Span;
+
+/// Where messages spent their time: in the stages of their hosts, and on the channel from when their
+/// last packet left the one host to when it reached the other.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    pub(super) stages: Vec<StageRecord>,
+    pub(super) sends: usize,
+    pub(super) on_channel: (Span, u64),
+    pub(super) connecting: (Span, u64),
+}
+
+impl Ways {
+    /// Adds the stages to a budget. Those that the channel noted of its packets, `of_channel`, stand
+    /// for it where they are what messages spent there: where each message was one packet. Otherwise
+    /// the channel is one stage.
+    pub fn spend(&self, budget: &mut Budget, of_channel: &Budget) {
+        let (initiator, target) = self.stages.split_at(self.sends);
+        let add = |budget: &mut Budget, one: &StageRecord, of_initiator| {
+            if one.messages > 0 {
+                let sum = one.residence.0.into();
+                budget.add_named(&one.name, of_initiator, one.messages, sum);
+            }
+        };
+        let (span, messages) = self.connecting;
+        if messages > 0 {
+            budget.add_named("connection", true, messages, span.0.into());
+        }
+        initiator.iter().for_each(|one| add(budget, one, true));
+        let (span, messages) = self.on_channel;
+        if messages > 0 && of_channel.total_ps() == u128::from(span.0) {
+            budget.merge(of_channel);
+        } else if messages > 0 {
+            budget.add_named("channel", true, messages, span.0.into());
+        }
+        target.iter().for_each(|one| add(budget, one, false));
+    }
+}
