@@ -186,10 +186,6 @@ pub(crate) fn cluster_of_program(
         Err(Error::Assembly { key, value: value.to_owned(), accepted: accepted.to_owned() })
     };
     let name = site.name;
-    if settings.interface.is_some() {
-        let accepted = "none for a program, whose messages call no handlers";
-        return refuse(format!("channel.{name}.interface"), "given", accepted);
-    }
     if let Some(by) = settings.carrier() {
         let key = format!("channel.{name}.switch.scheduled.signalling.carried");
         if names.iter().any(|other| other == by) {

@@ -59,7 +59,7 @@ pub struct Letter {
     pub to: u16,
     /// When a program handed it over.
     pub generated: Time,
-    /// Its number in the pair, where the interface numbers.
+    /// Its number in the pair, once its adapter has numbered it.
     pub sequence: u64,
 }
 
@@ -210,9 +210,10 @@ impl Interface {
     }
 
     /// Lets host and adapter do what is due: the host reads what the adapter has written into its
-    /// memory, handlers run, buffers go back, and the next messages are handed over. Returns when
-    /// to be called again, unless that is known already.
-    pub fn serve(&mut self, now: Time) -> Option<Time> {
+    /// memory, handlers run, buffers go back, and the next messages are handed over. `handled` is told
+    /// of every message whose handler has ended. Returns when to be called again, unless that is known
+    /// already.
+    pub fn serve(&mut self, now: Time, mut handled: impl FnMut(Letter)) -> Option<Time> {
         if self.armed <= now {
             self.armed = Time::NEVER;
         }
@@ -228,6 +229,9 @@ impl Interface {
             // The host has polled the buffer and gives it back once.
             let legal = self.nic.give_back(now, buffer);
             debug_assert!(legal.is_ok(), "{legal:?}");
+            if let Ok(Some(letter)) = legal {
+                handled(letter);
+            }
         }
         self.feed(now);
         let done = self.handled.front().map_or(Time::NEVER, |(done, _)| *done);

@@ -224,15 +224,30 @@ impl Messages {
 
     /// The packet of this number among those of a pair is given up.
     pub fn lose(&mut self, now: Time, from: u16, to: u16, number: u32) {
+        if let Some(id) = self.numbered(from, to, number) {
+            self.give_up(now, id);
+        }
+    }
+
+    /// The packet of this number among those of a pair is at its target, whatever its place in the
+    /// order.
+    pub fn arrive_numbered(&mut self, now: Time, from: u16, to: u16, number: u32) {
+        if let Some(id) = self.numbered(from, to, number) {
+            self.arrive(now, id);
+        }
+    }
+
+    /// The message under way to which the packet of this number among those of a pair belongs.
+    fn numbered(&mut self, from: u16, to: u16, number: u32) -> Option<MessageId> {
         let mut id = self.lane(from, to).oldest;
         while id != MessageId::NONE {
-            let held = &mut self.held[id.place()];
+            let held = &self.held[id.place()];
             if number.wrapping_sub(held.first) < held.packets {
-                held.lost = true;
-                return self.arrive(now, id);
+                return Some(id);
             }
             id = held.behind;
         }
+        None
     }
 
     /// A packet of a message is given up, whatever its place in the order.
@@ -346,6 +361,20 @@ mod tests {
         let first = Notice::Delivered { time: Time(4), ticket: Ticket(20), to: 1 };
         let second = Notice::Lost { time: Time(4), ticket: Ticket(10), to: 1 };
         assert_eq!(notices(&mut messages), [first, second]);
+    }
+
+    #[test]
+    fn a_packet_told_by_its_number_is_one_of_its_own_message() {
+        let mut messages = Messages::new(2, Bytes(10));
+        for size in [20, 10] {
+            post(&mut messages, Destination::Host(1), size, size);
+        }
+        messages.arrive_numbered(Time(3), 0, 1, 2);
+        messages.arrive_numbered(Time(4), 0, 1, 1);
+        assert_eq!(notices(&mut messages), [], "the first packet is missing");
+        messages.arrive_numbered(Time(5), 0, 1, 0);
+        let delivered = |ticket| Notice::Delivered { time: Time(5), ticket: Ticket(ticket), to: 1 };
+        assert_eq!(notices(&mut messages), [delivered(20), delivered(10)]);
     }
 
     #[test]

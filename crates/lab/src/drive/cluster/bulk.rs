@@ -222,8 +222,11 @@ impl BulkChannel {
 
     /// Lets a host and its interface do what is due, and asks its source for more.
     pub(super) fn serve(&mut self, now: Time, index: u16, schedule: &mut impl FnMut(Time, Event)) {
-        let sender = &mut self.hosts[usize::from(index)].sender;
-        if let Some(next) = sender.interface_mut().and_then(|interface| interface.serve(now)) {
+        let BulkChannel { hosts, messages, .. } = self;
+        if let Some(interface) = hosts[usize::from(index)].sender.interface_mut()
+            && let Some(next) =
+                interface.serve(now, |letter| messages::handle(messages, now, letter))
+        {
             schedule(next, Event::Interface(index));
         }
         self.ask_source(now, index, schedule);

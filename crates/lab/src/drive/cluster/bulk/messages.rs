@@ -1,11 +1,13 @@
 //! Messages of a program on a bulk channel. Packets of a pair start for the first time, and are taken, in
 //! order, so that they need not name their messages.
 
+use weft_fabric::measure::Drop;
 use weft_units::Time;
 
 use super::BulkChannel;
 use crate::drive::carrier::{Message, MessageId, Messages, Notice};
 use crate::drive::cluster::{BulkPacket, Event};
+use crate::drive::interface::Letter;
 
 impl BulkChannel {
     /// A program hands a message over.
@@ -20,14 +22,20 @@ impl BulkChannel {
         let sender = &mut hosts[usize::from(message.from)].sender;
         let messages =
             messages.get_or_insert_with(|| Box::new(Messages::new(ports, parts.payload)));
-        messages.post(message, |_, to, packets| {
+        let mut refused = Vec::new();
+        messages.post(message, |id, to, packets| {
             for _ in 0..packets {
                 observations.generate_from(message.from.into(), now);
-                // Only an interface keeps pairs apart, and none stands here.
-                let admitted = sender.offer(now, to);
-                debug_assert!(admitted);
+                if !sender.offer(now, to) {
+                    observations.drop(Drop::Protected, now);
+                    observations.abandon_from(message.from.into(), now);
+                    refused.push(id);
+                }
             }
         });
+        // An interface that keeps a pair apart refuses all packets of a message.
+        refused.dedup();
+        refused.into_iter().for_each(|id| messages.refuse(now, id));
         self.serve(now, message.from, schedule);
     }
 
@@ -54,9 +62,11 @@ impl BulkChannel {
         }
     }
 
-    /// A packet is taken by its target.
+    /// A packet is taken by its target. Behind an interface it is there when its handler has ended.
     pub(super) fn arrive_for_message(&mut self, now: Time, initiator: u16, target: u16) {
-        if let Some(messages) = &mut self.messages {
+        if let Some(messages) = &mut self.messages
+            && self.hosts[usize::from(target)].sender.interface().is_none()
+        {
             messages.arrive_next(now, initiator, target, 1);
         }
     }
@@ -82,5 +92,14 @@ impl BulkChannel {
         if let Some(messages) = &mut self.messages {
             messages.take_notices(notices);
         }
+    }
+}
+
+/// The handler of a message at its target has ended.
+pub(super) fn handle(messages: &mut Option<Box<Messages>>, now: Time, letter: Letter) {
+    let Letter { from, to, sequence, .. } = letter;
+    if let Some(messages) = messages {
+        // Messages number the packets of a pair modulo 2^32.
+        messages.arrive_numbered(now, from, to, sequence as u32);
     }
 }

@@ -55,10 +55,13 @@ impl Engine {
         passes
     }
 
-    /// The next packets of a pair are at their target, and so are all before them.
+    /// The next packets of a pair are at their target, and so are all before them. Behind an interface
+    /// a message is there when its handler has ended.
     #[inline]
     pub(super) fn arrive_in_order(&mut self, now: Time, from: u16, to: u16, count: u32) {
-        if let Some(messages) = &mut self.adapters.messages {
+        if let Some(messages) = &mut self.adapters.messages
+            && self.adapters.hosts[usize::from(to)].interface.is_none()
+        {
             messages.arrive_next(now, from, to, count);
         }
     }

@@ -73,9 +73,15 @@ impl Engine {
 
     #[inline(never)]
     fn serve_quick(&mut self, now: Time, host: u32) {
+        let messages = &mut self.adapters.messages;
         let state = &mut self.adapters.hosts[host as usize];
         let Some(quick) = &mut state.interface else { return };
-        let next = quick.interface.serve(now);
+        let next = quick.interface.serve(now, |Letter { from, to, sequence, .. }| {
+            if let Some(messages) = messages {
+                // Packets of a pair are numbered modulo 2^32.
+                messages.arrive_numbered(now, from, to, sequence as u32);
+            }
+        });
         let window = &mut state.initiator.window;
         let before = quick.admitted.len();
         while window.has_space() {

@@ -144,8 +144,8 @@ impl Engine {
             return true;
         }
         let Some(quick) = &mut state.interface else { return state.receiver.take(now) };
-        let Flight { from, to, past: Past { generated, .. }, .. } = *flight;
-        quick.interface.arrive(now, Letter { from, to, generated, sequence: 0 })
+        let Flight { from, to, sequence, past: Past { generated, .. }, .. } = *flight;
+        quick.interface.arrive(now, Letter { from, to, generated, sequence: sequence.into() })
     }
 
     /// A wrong check code: the target stays silent, since what it reads may not be what was sent
