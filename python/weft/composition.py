@@ -326,6 +326,7 @@ def _style() -> str:
         f"{scope} .fact,{scope} .rate{{font-size:12.5px}}"
         f"{scope} .fact{{fill:var(--muted,var(--own-muted))}}"
         f"{scope} .number,{scope} .count{{font-size:12px;font-variant-numeric:tabular-nums}}"
+        f"{scope} .small{{font-size:10px;font-variant-numeric:tabular-nums}}"
         f"{scope} .switch{{fill:var(--c);fill-opacity:.1;stroke:var(--c);stroke-width:1.5}}"
         f"{scope} .cell{{fill:var(--c)}}"
         f"{scope} .link{{stroke:var(--c);stroke-width:2}}"

@@ -17,6 +17,7 @@ _GAP = 92  # between two tiers, in which the text about their cables stands
 _MOST, _FEW = 40, 10  # switches of a tier that are drawn, in a wide and in a narrow picture
 _NARROW = 400  # widths below it are narrow
 _LETTER = 7.2  # width of one
+_SMALL = 6.2  # width of a small one
 _NAMED = 40  # switches in a circle beyond which their names stand on the pointer only
 
 
@@ -107,6 +108,10 @@ def _row(
         places = [*numbers[: most - 2], None, numbers[-1]]
     pitch = (width - _MARGIN) / len(places)
     box = min(pitch - min(6, pitch / 4), _WIDEST)
+    # Names stand on all switches of a tier, or on none.
+    longest = max(len(fabric["switches"][number]["name"]) for number in numbers)
+    is_named = _SMALL * longest < box
+    style = "number" if _LETTER * longest < box else "small"
     nodes: dict[int, _Node] = {}
     parts = []
     for place, number in enumerate(places):
@@ -116,9 +121,9 @@ def _row(
             continue
         switch = fabric["switches"][number]
         nodes[number] = _Node(number, switch["name"], switch["hosts"], x, y)
-        fits = _LETTER * len(switch["name"]) < box
-        label = switch["name"] if fits else ""
-        parts.append(_box(f"switch c{index % 6}", f"switch {switch['name']}", x, y, box, label))
+        label = switch["name"] if is_named else ""
+        hint = f"switch {switch['name']}"
+        parts.append(_box(f"switch c{index % 6}", hint, x, y, box, label, style))
     return nodes, parts, box
 
 
@@ -215,8 +220,10 @@ def _cable(index: int, start: tuple[float, float], end: tuple[float, float], hin
     return f"{line}><title>{escape(hint)}</title></line>" if hint else f"{line}/>"
 
 
-def _box(kind: str, hint: str, x: float, y: float, width: float, label: str) -> str:
+def _box(
+    kind: str, hint: str, x: float, y: float, width: float, label: str, style: str = "number"
+) -> str:
     place = f'x="{x - width / 2:.1f}" y="{y:g}" width="{width:.1f}" height="{_BOX}" rx="4"'
     ground = "" if kind == "host" else f'<rect class="plate" {place}/>'
-    words = text(round(x, 1), y + 17.5, label, "number") if label else ""
+    words = text(round(x, 1), y + 17.5, label, style) if label else ""
     return f'<g><title>{escape(hint)}</title>{ground}<rect class="{kind}" {place}/>{words}</g>'

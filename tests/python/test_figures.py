@@ -13,7 +13,7 @@ import pytest
 
 from colours import VISIONS, contrast, difference, luminance, seen_by
 from weft.checks import checks_of, named_in
-from weft.plots.distribution import measured_time
+from weft.plots.distribution import distribution, measured_time
 from weft.plots.overlay import MARK, overlaid
 from weft.plots.request import Request, series_labels, spread
 from weft.report.markup import marked
@@ -128,14 +128,30 @@ def test_a_figure_is_drawn_where_there_is_no_standard_input(tmp_path: Path) -> N
 def test_the_tail_of_a_distribution_falls_from_one_to_the_floor_of_the_axis(
     bulk: weft.Result,
 ) -> None:
-    layers = figure(bulk, "distribution").spec["layer"]
-    rows = pd.DataFrame(layers[-1]["data"]["values"])
+    rows = pd.DataFrame(figure(bulk, "distribution").spec["data"]["values"])
     curves = [curve for _, curve in rows.groupby("series")]
     assert len({curve["latency"].iloc[0] for curve in curves}) == 1
     for curve in curves:
         assert (curve["share"].diff().dropna() <= 0).all()
         assert curve["share"].iloc[0] <= 1
         assert curve["share"].iloc[-1] == rows["share"].min() <= 1e-3
+
+
+def test_distributions_of_different_panels_are_not_one(bulk: weft.Result) -> None:
+    bins, points = bulk.histograms, bulk.points
+    alone = bins[bins["point"] == bins["point"].iloc[0]]
+    twins = [
+        alone.assign(point=point, answer=answer, upper_us=alone["upper_us"] * times)
+        for point, answer, times in zip(points["point"].unique()[:2], "ab", (1.0, 2.0), strict=True)
+    ]
+    tables = {**bulk.tables, "histograms": pd.concat(twins)}
+    request = Request(name="d", title="D", kind="histogram", channel="bulk", panels="answer")
+    drawn = distribution(dataclasses.replace(bulk, tables=tables), request)
+    assert drawn is not None
+    assert drawn.spec["facet"]["sort"] == ["a", "b"]
+    rows = pd.DataFrame(drawn.spec["data"]["values"])
+    ends = rows.groupby("panel")["latency"].max()
+    assert ends["b"] == pytest.approx(2 * ends["a"])
 
 
 def test_packets_that_all_took_equally_long_have_no_distribution(bulk: weft.Result) -> None:
@@ -149,7 +165,7 @@ def test_curves_that_coincide_are_one_under_both_names(bulk: weft.Result) -> Non
     alone = bins[bins["point"] == bins["point"].iloc[0]]
     twins = [alone.assign(point=point) for point in bins["point"].unique()[:2]]
     alike = dataclasses.replace(bulk, tables={**bulk.tables, "histograms": pd.concat(twins)})
-    values = figure(alike, "distribution").spec["layer"][-1]["data"]["values"]
+    values = figure(alike, "distribution").spec["data"]["values"]
     (name,) = {row["series"] for row in values}
     assert name == "load 0.1, load 0.2"
 

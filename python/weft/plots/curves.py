@@ -103,7 +103,7 @@ def _curves(
         spec={
             "title": {"subtitle": marks},
             "data": {"values": values + records(printed)},
-            **_arranged(layers, drawable, request.panels),
+            **arranged(layers, drawable, request.panels),
         },
     )
 
@@ -373,7 +373,7 @@ def _legend_of_marks(drawn: pd.DataFrame, printed: pd.DataFrame, left_out: tuple
     return " · ".join(parts)
 
 
-def _arranged(layers: list[dict[str, Any]], drawn: pd.DataFrame, panels: str) -> dict[str, Any]:
+def arranged(layers: list[dict[str, Any]], drawn: pd.DataFrame, panels: str) -> dict[str, Any]:
     """One picture, or one for each value of the column `panels`, side by side."""
     if not panels or drawn["panel"].nunique() < 2:
         return {"layer": layers, "width": WIDTH, "height": HEIGHT}

@@ -9,6 +9,7 @@ import pandas as pd
 
 from weft.figure import Figure
 from weft.plots.axes import log_ticks
+from weft.plots.curves import arranged
 from weft.plots.request import (
     Request,
     chosen_points,
@@ -21,7 +22,6 @@ from weft.plots.request import (
     with_points,
 )
 from weft.standing import main_latency
-from weft.theme import HEIGHT, WIDTH
 from weft.words import plain
 
 if TYPE_CHECKING:
@@ -50,9 +50,15 @@ def distribution(result: Result, request: Request) -> Figure | None:
     if x not in rows:
         return None
     series = series_labels(rows, x, request, result)
-    labels = point_labels(rows, x, series)
-    chosen = chosen_points(labels, series, _CURVES)
-    drawn = _begun_together(_merged([_tail(rows[labels == label], label) for label in chosen]))
+    panel = rows[request.panels].astype(str) if request.panels in rows else series.map(lambda _: "")
+    tails: list[pd.DataFrame] = []
+    for name in dict.fromkeys(panel):
+        here = rows[panel == name]
+        labels = point_labels(here, x, series[panel == name])
+        chosen = chosen_points(labels, series[panel == name], _CURVES)
+        alone = _merged([_tail(here[labels == label], label) for label in chosen])
+        tails += [tail.assign(panel=name) for tail in alone]
+    drawn = _begun_together(tails)
     if drawn.empty:
         return None
     order = list(dict.fromkeys(drawn["series"]))
@@ -63,9 +69,8 @@ def distribution(result: Result, request: Request) -> Figure | None:
         caption=request.caption,
         spec={
             "title": {"subtitle": subtitle},
-            "width": WIDTH,
-            "height": HEIGHT,
-            "layer": [_quantile_rules(), _curves(drawn, order, kind)],
+            "data": {"values": records(drawn)},
+            **arranged([_quantile_rules(), _curves(drawn, order, kind)], drawn, request.panels),
         },
     )
 
@@ -75,7 +80,8 @@ def measured_time(kind: str) -> tuple[str, str]:
     if kind == "completion":
         return "completion time", "flows"
     if kind.endswith("_completion"):
-        return f"completion time of {plain(kind.removesuffix('_completion'))}", "flows"
+        group = plain(kind.removesuffix("_completion"))
+        return f"completion time of {'all flows' if group == 'all' else group}", "flows"
     return f"{plain(kind)} latency", "packets"
 
 
@@ -126,7 +132,14 @@ def _begun_together(tails: list[pd.DataFrame]) -> pd.DataFrame:
         shares = [first, *(chosen["share"] if len(after) else [0.0])]
         places = [begin, *(chosen["latency"] if len(after) else [begin])]
         curves.append(
-            pd.DataFrame({"latency": places, "share": shares, "series": tail["series"].iloc[0]})
+            pd.DataFrame(
+                {
+                    "latency": places,
+                    "share": shares,
+                    "series": tail["series"].iloc[0],
+                    "panel": tail["panel"].iloc[0],
+                }
+            )
         )
     drawn = pd.concat(curves)
     return drawn.assign(share=drawn["share"].clip(lower=min(floor, _FLOOR)))
@@ -137,7 +150,6 @@ def _curves(drawn: pd.DataFrame, order: list[str], kind: str) -> dict[str, Any]:
     least = float(drawn["share"].min())
     time, whose = measured_time(kind)
     return {
-        "data": {"values": records(drawn)},
         "mark": {"type": "line", "interpolate": "step-after"},
         "encoding": {
             "x": {
