@@ -10,7 +10,7 @@ use std::process::Command;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::atomic::AtomicU64;
 use loom::thread;
 use weft_protocol::sync::{Weakening, weaken};
 use weft_protocol::write_log::{Claim, Log, Places, State};
