@@ -56,7 +56,7 @@ def test_sizes_stand_in_their_order_and_the_axis_begins_at_a_flow_alone() -> Non
 
 def test_groups_have_panels_and_one_of_a_single_size_has_none() -> None:
     incast = [flow("incast", size, 3.0) for size in ("all", "up to 1 MB")]
-    assert {row["group"] for row in values(drawn(CALLS + incast))} == {"calls"}
+    assert {row["panel"] for row in values(drawn(CALLS + incast))} == {"calls"}
     other = [flow("bulk", size, 3.0) for size in SIZES]
     figure = drawn(CALLS + other)
     assert figure is not None

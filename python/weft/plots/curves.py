@@ -13,6 +13,7 @@ import pandas as pd
 from weft.figure import Figure
 from weft.plots.axes import log_ticks
 from weft.plots.overlay import MARK, overlaid
+from weft.plots.panels import arranged
 from weft.plots.request import (
     Request,
     load_column,
@@ -22,7 +23,7 @@ from weft.plots.request import (
     with_points,
 )
 from weft.standing import SETTLED, STANDING, main_latency
-from weft.theme import CROSS, HEIGHT, WIDTH
+from weft.theme import CROSS
 from weft.words import axis_title, half_widths
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _curves(
         spec={
             "title": {"subtitle": marks},
             "data": {"values": values + records(printed)},
-            **arranged(layers, drawable, request.panels),
+            **arranged(layers, drawable),
         },
     )
 
@@ -371,16 +372,3 @@ def _legend_of_marks(drawn: pd.DataFrame, printed: pd.DataFrame, left_out: tuple
     if stuck:
         parts.append(f"{stuck} stuck, without a mean")
     return " · ".join(parts)
-
-
-def arranged(layers: list[dict[str, Any]], drawn: pd.DataFrame, panels: str) -> dict[str, Any]:
-    """One picture, or one for each value of the column `panels`, side by side."""
-    if not panels or drawn["panel"].nunique() < 2:
-        return {"layer": layers, "width": WIDTH, "height": HEIGHT}
-    return {
-        "facet": {"field": "panel", "type": "nominal", "title": None,
-                  "sort": list(dict.fromkeys(drawn["panel"])),
-                  "header": {"labelFontSize": 13, "labelAnchor": "start"}},
-        "columns": 2,
-        "spec": {"layer": layers, "width": WIDTH // 2 - 20, "height": HEIGHT - 60},
-    }  # fmt: skip

@@ -9,7 +9,7 @@ import pandas as pd
 
 from weft.figure import Figure
 from weft.plots.axes import log_ticks
-from weft.plots.curves import arranged
+from weft.plots.panels import arranged
 from weft.plots.request import (
     Request,
     chosen_points,
@@ -70,7 +70,7 @@ def distribution(result: Result, request: Request) -> Figure | None:
         spec={
             "title": {"subtitle": subtitle},
             "data": {"values": records(drawn)},
-            **arranged([_quantile_rules(), _curves(drawn, order, kind)], drawn, request.panels),
+            **arranged([_quantile_rules(), _curves(drawn, order, kind)], drawn),
         },
     )
 

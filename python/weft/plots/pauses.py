@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from weft.figure import Figure
+from weft.plots.panels import arranged
 from weft.plots.request import Request, records, rows_of, series_labels
-from weft.theme import HEIGHT, WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,22 +39,12 @@ def pauses(result: Result, request: Request) -> Figure | None:
         runs = max(1, int(table.loc[label == panel, "seed"].nunique()))
         edges = _edges(table[label == panel], runs)
         drawn += [{"panel": panel, **row} for row in _placed(edges)]
-    width, height = (WIDTH, HEIGHT) if len(panels) < 2 else (WIDTH // 2 - 20, HEIGHT - 60)
-    layers = {
-        "layer": [_lines(), _nodes(), _names(halo=True), _names()],
-        "width": width,
-        "height": height,
-    }
+    rows = pd.DataFrame(drawn)
     spec: dict[str, Any] = {
         "title": {"subtitle": "who pauses stands to the right of who stops · mean of the runs"},
-        "data": {"values": records(pd.DataFrame(drawn))},
+        "data": {"values": records(rows)},
+        **arranged([_lines(), _nodes(), _names(halo=True), _names()], rows),
     }
-    if len(panels) < 2:
-        spec.update(layers)
-    else:
-        header = {"labelFontSize": 13, "labelAnchor": "start"}
-        facet = {"field": "panel", "type": "nominal", "title": None, "sort": panels}
-        spec.update({"facet": {**facet, "header": header}, "columns": 2, "spec": layers})
     return Figure(name=request.name, title=request.title, caption=request.caption, spec=spec)
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 
 from weft.figure import Figure
 from weft.plots.axes import log_ticks
+from weft.plots.panels import arranged
 from weft.plots.request import Request, records, rows_of, series_labels
-from weft.theme import HEIGHT, WIDTH
 from weft.words import plain
 
 if TYPE_CHECKING:
@@ -33,28 +33,15 @@ def slowdown_by_size(result: Result, request: Request) -> Figure | None:
         return None
     drawn["size"] = drawn["size"].str.removeprefix("up to ")
     drawn["series"] = series_labels(drawn, "size", request, result, apart=("group",))
-    drawn["group"] = drawn["group"].map(plain)
-    kept = ["series", "group", "size", "flows"]
+    drawn["panel"] = drawn["group"].map(plain)
+    kept = ["series", "panel", "size", "flows"]
     long = drawn.melt(kept, list(_STATISTICS), var_name="statistic", value_name="slowdown")
     long["statistic"] = long["statistic"].map(_STATISTICS)
-    groups = list(dict.fromkeys(long["group"]))
-    layers = [_layer(long, mark) for mark in ("line", "point")]
     spec: dict[str, Any] = {
         "title": {"subtitle": "completion time over that of the flow alone; dashed: median"},
         "data": {"values": records(long)},
+        **arranged([_layer(long, mark) for mark in ("line", "point")], long),
     }
-    if len(groups) < 2:
-        spec.update({"layer": layers, "width": WIDTH, "height": HEIGHT})
-    else:
-        header = {"labelFontSize": 13, "labelAnchor": "start"}
-        facet = {"field": "group", "type": "nominal", "title": None, "sort": groups}
-        spec.update(
-            {
-                "facet": {**facet, "header": header},
-                "columns": 2,
-                "spec": {"layer": layers, "width": WIDTH // 2 - 20, "height": HEIGHT - 60},
-            }
-        )
     return Figure(name=request.name, title=request.title, caption=request.caption, spec=spec)
 
 
@@ -82,7 +69,7 @@ def _layer(long: pd.DataFrame, mark: str) -> dict[str, Any]:
             "detail": {"field": "statistic", "type": "nominal"},
             "tooltip": [
                 {"field": "series", "type": "nominal", "title": "setting"},
-                {"field": "group", "type": "nominal", "title": "group"},
+                {"field": "panel", "type": "nominal", "title": "group"},
                 {"field": "size", "type": "nominal", "title": "size"},
                 {"field": "statistic", "type": "nominal", "title": "statistic"},
                 {"field": "slowdown", "type": "quantitative", "format": ".4~g"},
