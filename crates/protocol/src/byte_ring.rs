@@ -208,8 +208,8 @@ impl Writer {
         Self { capacity, written: 0, read: 0 }
     }
 
-    /// A writer that goes on where another one stopped, with a read pointer that is not too far and less than
-    /// a ring behind.
+    /// A writer that continues where another one stopped. `read` must not be ahead of `written`, nor more
+    /// than the capacity behind it.
     pub(crate) const fn taken_over(capacity: Capacity, written: u64, read: u64) -> Self {
         Self { capacity, written, read }
     }

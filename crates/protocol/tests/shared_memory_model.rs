@@ -9,17 +9,20 @@
 
 #![cfg(loom)]
 
+mod weakened;
+
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex, Notify};
 use loom::thread;
-use std::process::Command;
 use weft_protocol::byte_ring::{Capacity, Reader, RingPointers, Writer};
 use weft_protocol::detour::{Detour, Ringing};
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep, Wake};
 use weft_protocol::lending::{Answerer, Lending};
 use weft_protocol::sync::{Weakening, weaken};
 use weft_protocol::wakers::Wakers;
+
+use weakened::failure_of;
 
 struct Shared {
     pointers: RingPointers,
@@ -155,15 +158,6 @@ fn without_the_release_a_sealed_byte_is_read_too_early() {
 fn weakened_seal() {
     weaken(Weakening::Publish);
     loom::model(sealed_midway);
-}
-
-/// Runs an ignored test of this file in a process of its own, since loom aborts on a deadlock, and
-/// returns what it printed on its way down.
-fn failure_of(name: &str) -> String {
-    let itself = std::env::current_exe().unwrap();
-    let run = Command::new(itself).args(["--ignored", "--exact", name]).output().unwrap();
-    assert!(!run.status.success(), "the weakened model held");
-    String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned()
 }
 
 #[test]

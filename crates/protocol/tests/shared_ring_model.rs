@@ -7,14 +7,17 @@
 
 #![cfg(loom)]
 
+mod weakened;
+
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 use loom::thread;
-use std::process::Command;
 use weft_protocol::byte_ring::{Capacity, Reader};
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 use weft_protocol::shared_ring::{SharedRing, SharedWriter};
 use weft_protocol::sync::{Weakening, weaken};
+
+use weakened::failure_of;
 
 const SLEEP: Sleep = Sleep::OnWord;
 
@@ -152,15 +155,6 @@ fn only_one_writes_at_a_time_and_each_goes_on_where_the_other_stopped() {
 #[test]
 fn who_waits_for_room_in_its_turn_is_woken_and_its_message_stays_whole() {
     model(Weakening::Sound, 2, one_waits_for_room);
-}
-
-/// Runs an ignored test of this file in a process of its own, since loom aborts on a deadlock, and
-/// returns what it printed on its way down.
-fn failure_of(name: &str) -> String {
-    let itself = std::env::current_exe().unwrap();
-    let run = Command::new(itself).args(["--ignored", "--exact", name]).output().unwrap();
-    assert!(!run.status.success(), "the weakened model held");
-    String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned()
 }
 
 #[test]

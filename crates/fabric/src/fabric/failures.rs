@@ -21,7 +21,7 @@ pub struct FailureSettings {
     /// What the ports at both ends of a failed cable do.
     #[serde(default)]
     pub ports: FailedPorts,
-    /// What becomes of cables.
+    /// The cables that fail or slow down.
     #[serde(default)]
     pub cables: Vec<FailingCable>,
 }
@@ -61,7 +61,7 @@ pub struct FailingCable {
 pub struct Failures {
     /// By when it begins.
     pub cables: Vec<CableFailure>,
-    /// How long it takes until routes know of it.
+    /// From a failure until routes avoid the cable, and as long from its return until they use it.
     pub detection: Span,
     /// Whether ports hold what they have.
     pub holds: bool,

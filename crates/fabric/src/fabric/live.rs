@@ -1,16 +1,15 @@
-//! Ways that are left while some cables are known to have failed.
+//! Routes around cables that are known to have failed.
 //!
-//! Every switch knows at once which targets it still reaches by which of its ports, as if all had heard of
-//! the failure and agreed. A packet chooses among the ports that it had the choice of before, as far as they
-//! still lead to its target; in a table, whose ways are the shortest ones, among those on the shortest ways
-//! that are left. So no circle of buffers comes about that there was not before, but in a table. Where no way
-//! is left packets go on as before, up to the cable that has failed.
+//! All switches update their routes at the same instant. A packet chooses among the ports that it could have
+//! taken before and that still lead to its target. A table of cables, which routes along shortest paths, searches
+//! the shortest paths that remain. Only there can a circle of buffers arise that did not exist before. A packet
+//! without any path goes on as before and is lost at the failed cable.
 
 use super::routes::Routes;
 use super::ways::{ShortestPaths, Ways};
 use super::wiring::{Peer, Wiring};
 
-/// The ways that are left.
+/// Routes around the failed cables.
 #[derive(Clone, Debug)]
 pub struct LiveWays {
     ways: Ways,

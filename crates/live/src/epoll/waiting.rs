@@ -385,10 +385,10 @@ pub fn look_aside_next(instance: &Instance) {
     unsafe { ((*instance.inner.get()).turn, (*instance.inner.get()).looked_aside) = (0, 0) };
 }
 
-/// Whether the kernel is to be asked before the followed connections are looked at. The clock is looked at every so
-/// many turns, at each where the program works for long between them, and at each tick of the coarse one, which
-/// costs less. The kernel is asked for two reasons: about descriptors that it alone can report, and about other ends
-/// of which nothing was heard for long. Where there is neither, it is not asked at all.
+/// Whether this wait asks the kernel before it looks at the connections that the library carries. It reads the exact
+/// clock once in `turns` waits, in each wait where the program works for long between them, and when the coarse clock,
+/// which costs less, has ticked. The kernel knows of descriptors that are not carried, and of peers that were silent
+/// for long; an instance with neither does not ask it.
 fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     // SAFETY: numbers are read that another thread may change; a look aside too many or one late
     // does no harm.

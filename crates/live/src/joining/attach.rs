@@ -140,7 +140,7 @@ fn has_long_sought(connection: &Connection) -> bool {
     sys::now().saturating_sub(connection.sought.load(Ordering::Relaxed)) >= PATIENCE
 }
 
-/// Notes that the other end is looked for. Whether that is the first time.
+/// Notes that this end looks for its peer. Returns whether it does so for the first time.
 fn seeks_first(connection: &Connection) -> bool {
     let order = Ordering::Relaxed;
     connection.sought.load(order) == 0

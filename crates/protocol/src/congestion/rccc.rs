@@ -116,7 +116,7 @@ impl Rccc {
         self.credit -= bytes as i64;
     }
 
-    /// The target has answered: what is left of the first window is not sent without credits.
+    /// The target has answered: from now on every packet needs credits, also the rest of the first window.
     pub fn heard(&mut self) {
         if std::mem::replace(&mut self.is_first_window, false) {
             self.credit = self.credit.min(0);

@@ -242,7 +242,8 @@ fn what_is_marked_late_or_comes_twice_is_acknowledged_at_once() {
     );
 }
 
-/// 2 asks and overtakes 1, with which everything up to it is there: that is told although 1 did not ask.
+/// Packet 2, which asks for an acknowledgment, overtakes packet 1. Once 1 arrives the target acknowledges both,
+/// although 1 itself did not ask.
 #[test]
 fn who_asked_is_told_again_when_nothing_is_missing() {
     let own = TransportSettings {
@@ -333,7 +334,8 @@ fn who_waits_for_credits_in_vain_asks_again() {
     assert_eq!(pair.own.counts().retransmitted, 19);
 }
 
-/// A flow of one packet has nothing to ask for when it starts it; its header tells that it has to start again.
+/// A flow of one packet needs no credits when that packet starts. If a switch cuts it, its header asks for the
+/// credits to send it again.
 #[test]
 fn a_packet_that_was_cut_is_granted_credits() {
     let mut pair = Pair::new(by_credits(), vec![flow(0, (0, 1), 950)]);

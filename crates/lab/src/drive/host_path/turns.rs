@@ -8,7 +8,7 @@ use weft_units::{Span, Time};
 use super::{Due, HostPath};
 use crate::drive::carrier::{Carrier, Notice};
 
-/// What was done to have the turn in buffers that many share, in the whole run.
+/// How long transmitters waited for their turn in shared receiver buffers, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnCounters {
     /// Turns that began: messages that were written into such a buffer.
@@ -63,7 +63,7 @@ impl Turns {
 }
 
 impl<C: Carrier> HostPath<C> {
-    /// What was done to have the turn, where many share a buffer.
+    /// How long transmitters waited for their turn, where several share a buffer.
     pub fn turns(&self) -> Option<TurnCounters> {
         self.turns.as_ref().map(|turns| turns.counters)
     }

@@ -16,7 +16,7 @@ use crate::drive::engine::Engine;
 /// What becomes of the cables of a channel.
 #[derive(Debug)]
 pub struct CableParts {
-    /// When which cable fails or slows down.
+    /// The cables that fail or slow down, and when.
     pub failures: Failures,
     /// The ways that routes take from an instant on, in order.
     pub ways: Vec<(Time, LiveWays)>,

@@ -51,7 +51,7 @@ pub struct ClassedParts {
     pub has_telemetry: bool,
     /// How often queues are noted; never if absent.
     pub sample: Option<Span>,
-    /// What becomes of cables, if they do not stay as they are.
+    /// The cables that fail or slow down, if any do.
     pub cables: Option<CableParts>,
 }
 
