@@ -16,8 +16,9 @@ import datetime
 import os
 import platform
 import statistics
-from html import escape
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from weft import live_model
 from weft.figure import Figure
@@ -202,10 +203,11 @@ def figure(quantity: str, measured: Measurement, predicted: tuple[Prediction, ..
     )
 
 
-def _sections(measured: Measurement, predicted: tuple[Prediction, ...]) -> list[tuple[str, str]]:
+def _sections(measured: Measurement, predicted: tuple[Prediction, ...]) -> list[tuple[str, Markup]]:
     turns = f"{measured.turns} turns" + (", stopped early" if measured.stopped else "")
     here, there = measured.processors
-    lead = f"<p>{escape(_where())}; processors {here} and {there}; {turns}.</p>"
+    words = f"{_where()}; processors {here} and {there}; {turns}."
+    lead = Markup("<p>{}</p>").format(words)
     media = list(dict.fromkeys(point.medium for point in measured.points))
     sizes = list(dict.fromkeys(point.size_bytes for point in measured.points))
     sections = [("Where and how", lead)]

@@ -25,9 +25,10 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from markupsafe import Markup
 
 from weft import mpi, mpi_record
 from weft.live_model import spelled
@@ -419,25 +420,27 @@ def figure(measured: Measurement) -> Figure:
     )
 
 
-def _sections(measured: Measurement) -> list[tuple[str, str]]:
+def _sections(measured: Measurement) -> list[tuple[str, Markup]]:
     host = measured.host
     lead = (
-        f"<p>{escape(where())}; {RANKS} ranks; {measured.turns} turns. Two ping-pongs fit the "
+        f"{where()}; {RANKS} ranks; {measured.turns} turns. Two ping-pongs fit the "
         f"composition: a message has a latency of {host.latency_ns:.0f} ns and is copied at "
         f"{1 / host.ns_per_byte:.2f} GB/s. Everything else is predicted: what each rank computed "
         "and sent was recorded, and its time follows from the composition. Measured is the time of "
-        "the same run, from the last rank's first message to the last message of all.</p>"
+        "the same run, from the last rank's first message to the last message of all."
     )
     heads = ["program", "messages", "measured, ms", "predicted, ms", "error", "of the turns"]
     rows = [
         [
-            *(escape(it.name), str(it.messages), f"{it.measured_ms:.4g}", f"{it.predicted_ms:.4g}"),
+            *(it.name, str(it.messages), f"{it.measured_ms:.4g}", f"{it.predicted_ms:.4g}"),
             "calibrated" if it.is_calibrating else f"{100 * it.error:+.1f} %",
             f"{100 * it.errors[0]:+.1f} to {100 * it.errors[2]:+.1f} %",
         ]
         for it in measured.verdicts
     ]
-    return [("Where and how", lead), ("Measured and predicted", table(heads, rows, range(1, 6)))]
+    paragraph = Markup("<p>{}</p>").format(lead)
+    measured_rows = table(heads, rows, range(1, 6))
+    return [("Where and how", paragraph), ("Measured and predicted", measured_rows)]
 
 
 _COMPOSITION = """\

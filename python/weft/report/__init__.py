@@ -13,14 +13,15 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
-from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from weft import bundle
 from weft.report.across import across_sections
 from weft.report.compared import compared_section, differing_section
-from weft.report.markup import Section, section
+from weft.report.markup import Section, render
 from weft.report.sections import (
     again,
     beside_sections,
@@ -63,37 +64,33 @@ def page(result: Result, count: Count | None = None) -> str:
     return _document(result.title, [one for one in sections if one is not None], gallery)
 
 
-def loose_page(title: str, sections: list[tuple[str, str]], figures: list[Figure]) -> str:
-    """Return a page of the same look without a result: figures, then headed sections of HTML."""
+def loose_page(title: str, sections: list[tuple[str, Markup]], figures: list[Figure]) -> str:
+    """Return a page of the same look without a result: figures, then headed sections."""
     gallery = _Gallery()
-    pictures = f"<h1>{escape(title)}</h1>{gallery.place(figures)}"
-    present = [Section("summary", title, section("summary", pictures))]
+    opening = Markup("<h1>{}</h1>{}").format(title, gallery.place(figures))
+    present = [Section("summary", title, opening)]
     for number, (name, html) in enumerate(sections):
-        anchor = f"part-{number}"
-        present.append(Section(anchor, name, section(anchor, f"<h2>{escape(name)}</h2>{html}")))
+        body = Markup("<h2>{}</h2>{}").format(name, html)
+        present.append(Section(f"part-{number}", name, body))
     return _document(title, present, gallery)
 
 
-def plain_page(title: str, sections: list[tuple[str, str, str]]) -> str:
+def plain_page(title: str, sections: list[tuple[str, str, Markup]]) -> str:
     """Return a page of the same look from (anchor, name, HTML) alone, without figures."""
-    present = [Section(anchor, name, section(anchor, html)) for anchor, name, html in sections]
-    return _document(title, present, _Gallery())
+    return _document(title, [Section(*one) for one in sections], _Gallery())
 
 
 def _document(title: str, sections: list[Section], gallery: _Gallery) -> str:
-    present = _told_apart(sections)
-    return "".join(
-        (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-            '<meta name="color-scheme" content="light dark">\n',
-            f"<title>{escape(title)}</title>\n<style>\n{_style()}\n</style>\n</head>\n",
-            f"<body>\n{_navigation(title, present)}\n<main>\n",
-            "\n".join(part.html for part in present),
-            "\n</main>\n",
-            gallery.scripts(),
-            "</body>\n</html>\n",
-        )
+    scripts = {}
+    if gallery.figures:
+        script = Markup(_asset("page.js"))
+        scripts = {"figures": gallery.data(), "library": _bundle(), "script": script}
+    return render(
+        "document.html",
+        title=title,
+        style=_style(),
+        sections=_told_apart(sections),
+        scripts=scripts,
     )
 
 
@@ -115,13 +112,15 @@ class _Gallery:
         self.figures: list[Figure] = []
         self._count = count
 
-    def place(self, figures: list[Figure]) -> str:
+    def place(self, figures: list[Figure]) -> Markup:
         # Rendering runs outside the interpreter, so two at a time halve the wait.
         with ThreadPoolExecutor(2) as pool:
             stills = list(pool.map(self._drawn, figures))
-        return "\n".join(
-            self._one(figure, still) for figure, still in zip(figures, stills, strict=True)
-        )
+        first = len(self.figures)
+        self.figures += figures
+        encoded = (base64.b64encode(still.encode()).decode() for still in stills)
+        placed = enumerate(zip(figures, encoded, strict=True), first)
+        return render("figures.html", figures=list(placed))
 
     def _drawn(self, figure: Figure) -> str:
         still = figure.svg()
@@ -129,30 +128,16 @@ class _Gallery:
             self._count.one()
         return still
 
-    def _one(self, figure: Figure, still: str) -> str:
-        number = len(self.figures)
-        self.figures.append(figure)
-        encoded = base64.b64encode(still.encode()).decode()
-        image = f'<img alt="{escape(figure.title)}" src="data:image/svg+xml;base64,{encoded}">'
-        caption = f"<figcaption>{escape(figure.caption)}</figcaption>" if figure.caption else ""
-        return (
-            f'<figure id="{escape(figure.name)}"><div class="chart" id="chart-{number}">{image}'
-            f"</div>{caption}</figure>"
-        )
-
-    def scripts(self) -> str:
-        if not self.figures:
-            return ""
-        data = {
-            "themes": {
-                theme.name: {"colours": theme.colours, "config": theme.config(FONT)}
-                for theme in (LIGHT, DARK)
-            },
-            "charts": [_chart(figure) for figure in self.figures],
-        }
-        return (
-            f'<script type="application/json" id="figures">{_embedded(data)}</script>\n'
-            f"<script>{_bundle()}</script>\n<script>{_asset('page.js')}</script>\n"
+    def data(self) -> Markup:
+        """Return what the script draws from."""
+        return _embedded(
+            {
+                "themes": {
+                    theme.name: {"colours": theme.colours, "config": theme.config(FONT)}
+                    for theme in (LIGHT, DARK)
+                },
+                "charts": [_chart(figure) for figure in self.figures],
+            }
         )
 
 
@@ -161,15 +146,16 @@ def _chart(figure: Figure) -> dict[str, Any]:
     return {**figure.spec, "title": {"text": figure.title, "subtitle": subtitle}}
 
 
-def _embedded(data: object) -> str:
+def _embedded(data: object) -> Markup:
     """Write JSON that cannot end the script element that holds it."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.replace("</", "<\\/"))
 
 
 @cache
-def _bundle() -> str:
+def _bundle() -> Markup:
     """Return Vega, kept inside a function: its short global names would collide with others."""
-    return "(()=>{" + bundle.script().replace("</script", "<\\/script") + "\n})();"
+    return Markup("(()=>{" + bundle.script().replace("</script", "<\\/script") + "\n})();")
 
 
 @cache
@@ -178,19 +164,9 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _style() -> str:
+def _style() -> Markup:
     dark = DARK.css
-    return (
+    return Markup(
         f":root {{ --font: {FONT}; --mono: {MONOSPACE}; {LIGHT.css} }}\n"
         f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n" + _asset("style.css")
-    )
-
-
-def _navigation(title: str, sections: list[Section]) -> str:
-    links = "".join(
-        f'<li><a href="#{section.anchor}">{escape(section.name)}</a></li>' for section in sections
-    )
-    return (
-        f'<nav aria-label="Contents"><a class="mark" href="#summary">Weft</a>'
-        f'<p class="what">{escape(title)}</p><ul>{links}</ul></nav>'
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from weft.comparison import RESULT
-from weft.report.markup import Section, numbers, section, setting_head, table
+from weft.report.markup import Head, Section, section
 from weft.standing import main_latency
 from weft.words import column_head, number, short_keys
 
@@ -30,11 +31,10 @@ _SHOWN = {
 }
 
 
-def compared_section(result: Result, place: Callable[[list[Figure]], str]) -> Section:
+def compared_section(result: Result, place: Callable[[list[Figure]], Markup]) -> Section:
     """Show the curves of all results in the same pictures, then their numbers, row by row."""
-    names = list(result.meta["compared"])
-    body = f"<h2>Side by side</h2>{place(result.figures)}{_numbers(result, names)}"
-    return Section("compared", "Side by side", section("compared", body))
+    drawn = place(result.figures)
+    return section("compared", "Side by side", "compared.html", figures=drawn, **_numbers(result))
 
 
 def differing_section(result: Result) -> Section | None:
@@ -44,15 +44,14 @@ def differing_section(result: Result) -> Section | None:
     values = {name: _values(system) for name, system in systems.items()}
     keys = dict.fromkeys(key for of_one in values.values() for key in of_one)
     rows = [
-        [f"<code>{escape(key)}</code>", *(escape(values[name].get(key, "–")) for name in names)]
+        (key, [values[name].get(key, "–") for name in names])
         for key in keys
         if len({values[name].get(key) for name in names}) > 1
     ]
     if not rows:
         return None
-    heads = ["Parameter", *(escape(name) for name in names)]
-    body = f"<h2>What is set otherwise</h2>{table(heads, rows)}"
-    return Section("differing", "What is set otherwise", section("differing", body))
+    heads = ["Parameter", *names]
+    return section("differing", "What is set otherwise", "differing.html", heads=heads, rows=rows)
 
 
 def _values(system: System | None) -> dict[str, str]:
@@ -61,7 +60,8 @@ def _values(system: System | None) -> dict[str, str]:
     return {one.key: one.text for one in system.parameters if not one.key.startswith("figure")}
 
 
-def _numbers(result: Result, names: list[str]) -> str:
+def _numbers(result: Result) -> dict[str, Any]:
+    """Return the heads, rows and numeric columns of the table; there may be no rows."""
     points = result.points
     latency = main_latency(points)
     named = {name.format(latency=latency): half for name, half in _SHOWN.items()}
@@ -70,24 +70,20 @@ def _numbers(result: Result, names: list[str]) -> str:
     axes = [axis for axis in axes if points[axis].nunique() > 1]
     if "channel" in points and points["channel"].nunique() > 1:
         axes.append("channel")
-    if points.empty or not shown:
-        return ""
     groups = list(points.groupby(axes, sort=False, dropna=False)) if axes else [((), points)]
     rows = []
-    for at, group in groups:
+    for at, group in groups if shown and not points.empty else ():
         # A row a result and not a column: as many results as there are fit on a page.
-        place = [escape(f"{value:g}" if isinstance(value, float) else str(value)) for value in at]
-        for one in names:
+        place = [f"{value:g}" if isinstance(value, float) else str(value) for value in at]
+        for one in result.meta["compared"]:
             own = group[group[RESULT] == one]
             cells = [_cell(own, name, half) for name, half in shown.items()]
-            rows.append([*place, f"<b>{escape(one)}</b>", *cells])
+            rows.append([*place, Markup("<b>{}</b>").format(one), *cells])
     short = short_keys(axes)
-    heads = [setting_head(axis, "offered load" if axis.endswith(".load") else short[axis])
-             for axis in axes]  # fmt: skip
-    heads += ["Result", *(escape(column_head(name)) for name in shown)]
-    texts = ("verdict",)
-    numeric = [len(axes) + 1 + i for i, name in enumerate(shown) if name not in texts]
-    return numbers(table(heads, rows, numeric), len(heads))
+    heads = [Head("offered load" if axis.endswith(".load") else short[axis], axis) for axis in axes]
+    numeric = [len(axes) + 1 + i for i, name in enumerate(shown) if name != "verdict"]
+    titles = [*heads, "Result", *(column_head(name) for name in shown)]
+    return {"heads": titles, "rows": rows, "numeric": numeric}
 
 
 def _cell(rows: pd.DataFrame, name: str, half: str) -> str:
@@ -95,7 +91,7 @@ def _cell(rows: pd.DataFrame, name: str, half: str) -> str:
         return "–"
     value = rows[name].iloc[0]
     if isinstance(value, str):
-        return escape(value)
+        return value
     width = rows[half].iloc[0] if half in rows else None
     spread = f"\u202f±\u202f{number(width, 2)}" if width else ""
     return number(value, 4) + ("" if spread.endswith("–") else spread)

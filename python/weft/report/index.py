@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from weft.checks import NUMBER, STATEMENT, checks_of, counts, judged
 from weft.place import claim
 from weft.report import plain_page
-from weft.report.markup import system_of
+from weft.report.markup import render, system_of
 from weft.report.summary import reduced_in_words
 from weft.system import System
 
@@ -70,38 +69,30 @@ def write_index(entries: list[Entry], folder: Path) -> list[str]:
 def index_page(entries: list[Entry]) -> str:
     """Return the page that leads to the reports."""
     title = "Published against measured"
-    lead = (
-        "Each system below is a composition file that runs the experiments of its own document "
-        "again. Numbers that the document prints and statements that it makes are counted apart, "
-        "each once."
-    )
-    cards = "".join(_card(entry) for entry in entries)
-    body = f'<h1>{title}</h1><p class="lead">{lead}</p><ol class="cards">{cards}</ol>'
+    body = render("index.html", title=title, cards=[_card(entry) for entry in entries])
     return plain_page(title, [("summary", "Systems", body)])
 
 
-def _card(entry: Entry) -> str:
-    place = quote(f"{entry.folder.name}/report.html")
-    size = entry.size or "Full size: as many runs as each experiment asks for."
-    kind = "reduced" if entry.size else "full"
-    ended = "<p>It was stopped before its last point.</p>" if entry.stopped else ""
-    if entry.failed:
-        points = "A point" if entry.failed == 1 else f"{entry.failed} points"
-        ended += f"<p>{points} failed; the report says which and why.</p>"
-    return (
-        f'<li class="card"><h2><a href="{place}">{escape(entry.title)}</a></h2>'
-        f'<p class="source">{escape(entry.document)}</p><dl>'
-        f"{_row('Printed numbers', entry.found[NUMBER], 'within their bands')}"
-        f"{_row('Statements', entry.found[STATEMENT], 'hold')}</dl>"
-        f'<p class="size {kind}">{escape(size)}</p>{ended}</li>'
-    )
+def _card(entry: Entry) -> dict[str, Any]:
+    return {
+        "place": quote(f"{entry.folder.name}/report.html"),
+        "title": entry.title,
+        "document": entry.document,
+        "size": entry.size,
+        "stopped": entry.stopped,
+        "failed": entry.failed,
+        "counts": [
+            ("Printed numbers", _counts(entry.found[NUMBER], "within their bands")),
+            ("Statements", _counts(entry.found[STATEMENT], "hold")),
+        ],
+    }
 
 
-def _row(title: str, found: dict[str, int], words: str) -> str:
+def _counts(found: dict[str, int], words: str) -> list[tuple[str, str]]:
     of = judged(found)
-    parts = [f"<b>{found['within']} of {of}</b> {words}"] if of else []
+    parts = [(f"{found['within']} of {of}", words)] if of else []
     parts += [
-        f"<b>{found[verdict]}</b> {said}"
+        (str(found[verdict]), said)
         for verdict, said in (
             ("missed", "known to be missed"),
             ("undecided", "not decided at this size"),
@@ -109,4 +100,4 @@ def _row(title: str, found: dict[str, int], words: str) -> str:
         )
         if found[verdict]
     ]
-    return f"<dt>{title}</dt><dd>{', '.join(parts) or 'none'}</dd>"
+    return parts

@@ -1,17 +1,23 @@
-"""Pieces of markup that every section of the page is made of."""
+"""Templates of the page, and the words and numbers that they put into it.
+
+Templates escape what they are given, except `Markup`, which is what templates return.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from html import escape
+from functools import cache
 from typing import TYPE_CHECKING
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
 from weft.system import System
-from weft.words import number, printed
+from weft.words import number, percent, printed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from weft.checks import Check
     from weft.result import Result
@@ -23,7 +29,18 @@ class Section:
 
     anchor: str
     name: str
-    html: str
+    html: Markup
+
+
+@dataclass(frozen=True)
+class Head:
+    """The title of a column; a longer one shows under the pointer."""
+
+    text: str
+    whole: str = ""
+
+    def __str__(self) -> str:
+        return self.text
 
 
 # A number and the unit behind it, which stay on one line.
@@ -32,61 +49,55 @@ _QUANTITY = re.compile(
     r"(?!\w))"
 )
 
-
-# Columns of numbers that stand beside each other on a desk.
-_MOST_COLUMNS = 9
-
-_TAG = re.compile("<[^>]+>")
+_CODE = re.compile("`([^`]+)`")
 
 
-def together(text: str) -> str:
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("weft.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for one in (together, marked, sentence, published, measured, percent, number):
+        environment.filters[one.__name__] = one
+    return environment
+
+
+def render(template: str, /, **values: object) -> Markup:
+    """Fill in a template of this package.
+
+    Raises:
+        jinja2.UndefinedError: the template names a value that is not given.
+
+    """
+    return Markup(_environment().get_template(template).render(values))
+
+
+def section(anchor: str, name: str, template: str, /, **values: object) -> Section:
+    """Fill in the template of a section."""
+    return Section(anchor, name, render(template, **values))
+
+
+def together(text: str) -> Markup:
     """Keep each number of a text on one line with its unit."""
-    return _QUANTITY.sub("\u00a0", text)
+    return Markup(_QUANTITY.sub("\u00a0", str(escape(text))))
 
 
-def setting_head(key: str, words: str) -> str:
-    """Head the column of a setting by a few words; its whole key shows under the pointer."""
-    return f'<span title="{escape(key)}">{escape(words)}</span>'
-
-
-def table(heads: list[str], rows: Iterable[list[str]], numeric: Iterable[int] = ()) -> str:
+def table(
+    heads: Sequence[str | Head], rows: Iterable[Sequence[str]], numeric: Iterable[int] = ()
+) -> Markup:
     """Write a table whose rows a narrow screen may stack: each cell carries its column's name."""
-    right = set(numeric)
-    names = [_TAG.sub("", head) for head in heads]
-    head = "".join(
-        f"<th{' class=n' if i in right else ''}>{text}</th>" for i, text in enumerate(heads)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td data-head="{names[i]}"{" class=n" if i in right else ""}>'
-            f"<div>{together(cell)}</div></td>"
-            for i, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        "</div>"
-    )
-
-
-def numbers(of: str, columns: int) -> str:
-    """Wrap a table of measured numbers, which is stacked where its columns find no room."""
-    return f'<div class="numbers{" many" * (columns > _MOST_COLUMNS)}">{of}</div>'
-
-
-def section(anchor: str, body: str) -> str:
-    """Wrap the body of a section."""
-    return f'<section id="{escape(anchor)}">{body}</section>'
+    return render("table.html", heads=heads, rows=rows, numeric=set(numeric))
 
 
 def published(check: Check) -> str:
     """Write the printed number of a check with its unit."""
     if check.published is None:
         return "–"
-    return together(f"{printed(check.published)} {escape(check.shown_unit)}".strip())
+    return together(f"{printed(check.published)} {check.shown_unit}".strip())
 
 
 def measured(check: Check, *, spread: bool = False) -> str:
@@ -94,12 +105,12 @@ def measured(check: Check, *, spread: bool = False) -> str:
     if check.measured is None:
         return "–"
     half = f"\u202f±\u202f{number(check.half_width, 2)}" if spread and check.half_width else ""
-    return together(f"{number(check.measured, 4)}{half} {escape(check.shown_unit)}".strip())
+    return together(f"{number(check.measured, 4)}{half} {check.shown_unit}".strip())
 
 
-def marked(text: str) -> str:
+def marked(text: str) -> Markup:
     """Escape prose of a file, in which names of code stand between backticks."""
-    return together(re.sub("`([^`]+)`", r"<code>\1</code>", escape(text)))
+    return together(Markup(_CODE.sub(r"<code>\1</code>", str(escape(text)))))
 
 
 def sentence(text: str) -> str:
