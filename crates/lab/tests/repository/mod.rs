@@ -10,6 +10,7 @@ mod dependencies;
 mod documents;
 mod experiments;
 mod files;
+mod floors;
 mod inventory;
 mod parameters;
 mod schema;

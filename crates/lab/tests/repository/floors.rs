@@ -1,0 +1,232 @@
+//! Modules of the live library use only those of the floors beneath their own, as ARCHITECTURE.md draws them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::repository::files::{self, File, Finding, assert_none};
+
+const DRAWING: &str = "## The floors of the live library";
+const SOURCES: &str = "crates/live/src/";
+
+/// The uses against the floors that are there still, as a file beneath `crates/live/src` and the module that it uses.
+/// Nothing may be added; what is gone from the code goes from here.
+const REMAINING: &[(&str, &str)] = &[
+    ("epoll/passing.rs", "hooks"),
+    ("epoll/waiting.rs", "hooks"),
+    ("joining/attach.rs", "epoll"),
+    ("joining/attach.rs", "leaving"),
+    ("joining/attach.rs", "options"),
+    ("joining/attach.rs", "waiting"),
+    ("joining/rendezvous.rs", "leaving"),
+    ("leaving/copy.rs", "stream"),
+    ("leaving/copy.rs", "waiting"),
+    ("leaving/departure.rs", "close"),
+    ("leaving/departure.rs", "epoll"),
+    ("leaving/departure.rs", "waiting"),
+    ("leaving/loan.rs", "stream"),
+    ("leaving/loan.rs", "waiting"),
+    ("leaving/pump.rs", "close"),
+    ("leaving/pump.rs", "epoll"),
+    ("leaving/pump.rs", "stream"),
+    ("leaving/pump.rs", "waiting"),
+    ("leaving/turn.rs", "waiting"),
+    ("leaving/yielding.rs", "epoll"),
+    ("memory/idle.rs", "segment"),
+    ("memory/idle.rs", "table"),
+    ("memory/pointers.rs", "leaving"),
+    ("memory/pointers.rs", "report"),
+    ("options.rs", "stream"),
+    ("ready/polling.rs", "epoll"),
+    ("report/log.rs", "joining"),
+    ("report/stats.rs", "table"),
+    ("sharing/fork.rs", "epoll"),
+    ("sharing/fork.rs", "joining"),
+    ("sharing/fork.rs", "leaving"),
+    ("sharing/fork.rs", "table"),
+    ("sharing/holders.rs", "table"),
+    ("signals/asleep.rs", "hooks"),
+    ("signals/cancel.rs", "hooks"),
+    ("signals/jump.rs", "hooks"),
+    ("signals/process_lock.rs", "sharing"),
+    ("stream/receiving.rs", "ready"),
+    ("stream/sending.rs", "epoll"),
+    ("sys/limits.rs", "signals"),
+    ("table/connection.rs", "waiting"),
+    ("table/guard.rs", "close"),
+    ("table/guard.rs", "epoll"),
+    ("table/guard.rs", "joining"),
+    ("table/local.rs", "leaving"),
+    ("table/mod.rs", "epoll"),
+    ("table/mod.rs", "hooks"),
+    ("table/mod.rs", "joining"),
+    ("waiting/death.rs", "stream"),
+    ("waiting/wait.rs", "epoll"),
+    ("waiting/waking.rs", "options"),
+];
+
+/// The floor of each module: the number of the line of the drawing on which it stands, from above. The names
+/// stand before the first gap of two spaces, what they are after it.
+fn floors(architecture: &str) -> BTreeMap<String, usize> {
+    let after = architecture.split(DRAWING).nth(1).unwrap_or_default();
+    let drawing = after.split("```").nth(1).unwrap_or_default();
+    let names = drawing.lines().enumerate().flat_map(|(floor, line)| {
+        let names = line.split("  ").next().unwrap_or_default();
+        names.split_whitespace().map(move |name| (name.to_owned(), floor))
+    });
+    names.collect()
+}
+
+/// The module at the root of the crate that a file belongs to, and how many modules above it lead there.
+fn module(path: &str) -> Option<(&str, usize)> {
+    let inside = path.strip_prefix(SOURCES)?.strip_suffix(".rs")?;
+    if inside == "lib" || inside.starts_with("bin/") {
+        return None;
+    }
+    let inside = inside.strip_suffix("/mod").unwrap_or(inside);
+    Some((inside.split('/').next().unwrap_or(inside), inside.split('/').count()))
+}
+
+/// The code of a file without comments and without its unit tests, which may use anything.
+fn code(text: &str) -> String {
+    let before_tests = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    let without_comment = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
+    before_tests.lines().map(|line| without_comment(line) + "\n").collect()
+}
+
+/// The modules at the root that code names by `crate::` or by `super::` that leads there, each with its line.
+fn used(code: &str, depth: usize) -> Vec<(usize, String)> {
+    let to_root = ["crate::".to_owned(), "super::".repeat(depth)];
+    let mut used = Vec::new();
+    for prefix in to_root {
+        for (at, _) in code.match_indices(&prefix) {
+            let is_inside =
+                code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+            if !is_inside {
+                let line = code[..at].matches('\n').count() + 1;
+                used.extend(heads(&code[at + prefix.len()..]).map(|head| (line, head.to_owned())));
+            }
+        }
+    }
+    used
+}
+
+/// The first names of a path, or of each in braces.
+fn heads(path: &str) -> impl Iterator<Item = &str> {
+    let list = path.strip_prefix('{');
+    let mut depth = 0;
+    let end = list.map_or(0, |list| {
+        list.find(|c| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            depth < 0
+        })
+        .unwrap_or(list.len())
+    });
+    let mut inner = 0;
+    let paths = list.map_or(path, |list| &list[..end]).split(move |c| {
+        inner += i32::from(c == '{') - i32::from(c == '}');
+        list.is_some() && c == ',' && inner == 0
+    });
+    let paths = paths.map(|path| {
+        let path = path.trim_start();
+        path.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+    });
+    paths.filter(|head| !head.is_empty())
+}
+
+/// The uses against the floors, and what is wrong with the list of those that remain.
+fn check(architecture: &str, sources: &[File], remaining: &[(&str, &str)]) -> Vec<Finding> {
+    let floors = floors(architecture);
+    let mut findings = Vec::new();
+    let mut against = BTreeSet::new();
+    for file in sources {
+        let Some((own, depth)) = module(&file.path) else { continue };
+        let Some(floor) = floors.get(own) else {
+            findings.push(file.finding(1, format!("{own} stands on no floor in ARCHITECTURE.md")));
+            continue;
+        };
+        let name = &file.path[SOURCES.len()..];
+        for (line, other) in used(&code(&file.text), depth) {
+            // What is no module of the root is on no floor.
+            let is_against = floors.get(&other).is_some_and(|it| it <= floor) && other != own;
+            let is_listed = remaining.contains(&(name, other.as_str()));
+            if is_against && !is_listed {
+                findings.push(
+                    file.finding(line, format!("{own} uses {other}, which is not beneath it")),
+                );
+            }
+            if is_against {
+                against.insert((name, other));
+            }
+        }
+    }
+    for (name, other) in remaining {
+        if !against.contains(&(*name, (*other).to_owned())) {
+            let gone = format!("{name} does not use {other} any more: take it off the list");
+            findings.push(File::new(file!(), "").finding(1, gone));
+        }
+    }
+    findings
+}
+
+#[test]
+fn live_stands_on_its_floors() {
+    let architecture = files::ending("ARCHITECTURE.md");
+    let sources: Vec<File> =
+        files::ending(".rs").into_iter().filter(|file| file.path.starts_with(SOURCES)).collect();
+    assert!(sources.len() > 50, "the sources are not where they were");
+    assert_none(&check(&architecture[0].text, &sources, REMAINING));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRAWN: &str = "## The floors of the live library\n\n```\nhooks       above all\nready epoll  \
+                         events of sockets\nsys\n```\n";
+
+    fn found(files: &[(&str, &str)], remaining: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<File> =
+            files.iter().map(|(path, text)| File::new(&format!("{SOURCES}{path}"), text)).collect();
+        check(DRAWN, &files, remaining).iter().map(Finding::to_string).collect()
+    }
+
+    #[test]
+    fn uses_of_higher_floors_and_of_neighbours_are_found() {
+        let cases = [
+            ("sys/calls.rs", "\nuse crate::ready;\n", 2, "sys uses ready"),
+            ("sys/mod.rs", "fn a() {\n    crate::hooks::real::b();\n}\n", 2, "sys uses hooks"),
+            ("ready.rs", "use super::epoll::wait;\n", 1, "ready uses epoll"),
+            ("ready/sets.rs", "use super::super::hooks;\n", 1, "ready uses hooks"),
+            ("sys.rs", "use crate::{\n    sys::a,\n    ready::{b, c},\n};\n", 1, "sys uses ready"),
+            ("epoll/mod.rs", "a!($crate::hooks::b);\n", 1, "epoll uses hooks"),
+        ];
+        for (path, text, line, uses) in cases {
+            let message = format!("{SOURCES}{path}:{line}: {uses}, which is not beneath it");
+            assert_eq!(found(&[(path, text)], &[]), [message]);
+        }
+    }
+
+    #[test]
+    fn uses_of_lower_floors_and_those_of_tests_are_accepted() {
+        let text = "use crate::sys;\nuse super::ready;\n// crate::hooks\n#[cfg(test)]\nmod tests {\n    use \
+                    crate::hooks;\n}\n";
+        assert_eq!(found(&[("ready/sets.rs", text)], &[]), Vec::<String>::new());
+        assert_eq!(found(&[("hooks/mod.rs", "use crate::epoll;\n")], &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_module_that_is_not_drawn_is_found() {
+        let message = format!("{SOURCES}magic.rs:1: magic stands on no floor in ARCHITECTURE.md");
+        assert_eq!(found(&[("magic.rs", "")], &[]), [message]);
+    }
+
+    #[test]
+    fn what_remains_is_accepted_until_it_is_gone() {
+        let listed = [("sys/a.rs", "hooks")];
+        assert_eq!(found(&[("sys/a.rs", "use crate::hooks;")], &listed), Vec::<String>::new());
+        let gone = found(&[("sys/a.rs", "")], &listed);
+        assert!(
+            gone.len() == 1
+                && gone[0].ends_with("sys/a.rs does not use hooks any more: take it off the list")
+        );
+    }
+}
