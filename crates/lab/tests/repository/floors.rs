@@ -36,7 +36,6 @@ const REMAINING: &[(&str, &str)] = &[
     ("memory/pointers.rs", "report"),
     ("options.rs", "stream"),
     ("ready/polling.rs", "epoll"),
-    ("report/log.rs", "joining"),
     ("report/stats.rs", "table"),
     ("sharing/fork.rs", "epoll"),
     ("sharing/fork.rs", "joining"),

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::c_int;
 
-use crate::joining::meeting;
 use crate::sys;
 
 const LONGEST: usize = 256;
@@ -67,7 +66,7 @@ pub fn line(fd: c_int, socket: c_int, what: Arguments) {
     let _errno = sys::KeepErrno::new();
     let mut line = Line::new();
     let _ = write!(line, "weft live [{}] descriptor {fd}", sys::process());
-    if let Some([own, peer]) = meeting::addresses(socket) {
+    if let Some([own, peer]) = sys::addresses(socket) {
         let _ = write!(line, ", {own} to {peer}");
     }
     let _ = write!(line, ": {what}");

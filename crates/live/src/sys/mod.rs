@@ -10,6 +10,7 @@ use libc::{c_int, c_long, c_uint, c_void};
 
 mod clock;
 mod counts;
+mod endpoints;
 mod events;
 pub mod limits;
 mod own;
@@ -20,6 +21,7 @@ mod processor;
 
 pub use clock::{coarse_now, find_clock, now, timespec};
 pub use counts::{TcpCounts, bytes_read, bytes_read_by_now, tcp_counts};
+pub use endpoints::{Endpoint, Which, addresses, endpoint, port_of};
 pub use events::{empty_event, event, signal_event};
 pub use own::own;
 pub use pair::connection_pair;

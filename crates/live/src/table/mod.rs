@@ -21,7 +21,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, 
 use crate::epoll;
 use crate::hooks::direct;
 use crate::joining::attach::Attaching;
-use crate::joining::meeting;
 use crate::report::stats::{self, Stats};
 use crate::segment::Role;
 use crate::sharing::copies;
@@ -508,7 +507,7 @@ pub fn track_accepted(fd: c_int, listener: c_int) {
         return drop_stale(fd);
     }
     let known = Word::from_bits(word.load(Ordering::Relaxed)).port();
-    let port = known.or_else(|| meeting::server_port(fd, Role::Server));
+    let port = known.or_else(|| sys::endpoint(fd, sys::Which::Own).map(|end| sys::port_of(&end)));
     let Some(port) = port else { return drop_stale(fd) };
     if known.is_none() {
         // An outdated port costs no more than that a connection learns from others' lives.
