@@ -18,6 +18,7 @@ use crate::segment::{Segment, closed};
 use crate::sharing::holders::{self, Looked};
 use crate::stream;
 use crate::sys::{self, Errno};
+use crate::table::attaching;
 use crate::table::guard::NumberApart;
 use crate::table::lost::LostTo;
 use crate::table::taken::{self, Taken};
@@ -153,7 +154,7 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
     let (unseen, taken, goes_on, last_here) = {
         // A child that another thread is just making counts among the holders, which it is not if its
         // copy lacks the descriptor: then neither would be the last.
-        let _no_copy = others_wait.then(|| attach::ATTACHING.lock());
+        let _no_copy = others_wait.then(|| attaching::ATTACHING.lock());
         let Some((unseen, taken)) = taken::begin(fd, guard.place, to, others_wait) else {
             return Taken::NOTHING;
         };

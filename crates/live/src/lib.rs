@@ -38,6 +38,7 @@ mod sample;
 mod segment;
 mod sharing;
 mod signals;
+mod spin;
 mod stream;
 mod sys;
 mod table;

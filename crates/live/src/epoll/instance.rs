@@ -11,10 +11,10 @@ use super::{CONTROL, others, passing, registrations};
 use crate::memory::means;
 use crate::signals::inside::Inside;
 use crate::signals::process_lock::ProcessLock;
+use crate::spin::SpinPolicy;
 use crate::sys;
 use crate::table::own_number::{OwnNumber, let_another_number_be_seen};
 use crate::table::{self, Entry, Registration};
-use crate::waiting::spin::SpinPolicy;
 
 const INSTANCES: usize = 256;
 

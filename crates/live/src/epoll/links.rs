@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::FOLLOWED;
 use super::nesting::{NESTS, Nest};
 use super::order::Found;
+use crate::spin::SpinPolicy;
 use crate::sys;
 use crate::table::{CONNECTIONS, REGISTRATIONS};
-use crate::waiting::spin::SpinPolicy;
 
 /// How many registrations all instances of this process have under a datum of the library's, or more.
 static TAGS: AtomicU32 = AtomicU32::new(0);

@@ -46,6 +46,7 @@ use crate::leaving::turn;
 use crate::report::stats::Reason;
 use crate::signals::process_lock::ProcessLock;
 use crate::sys;
+use crate::table::attaching;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported, phase};
 use crate::waiting::waking;
 
@@ -346,7 +347,7 @@ pub fn control(
     nesting::show(instance, false);
     // One that is not joined may have to stay with the kernel.
     let joined = guard.connection.phase() == phase::JOINED;
-    let attaching = (!joined).then(|| attach::ATTACHING.lock());
+    let attaching = (!joined).then(|| attaching::ATTACHING.lock());
     let (Some(controlling), Some(held)) = (CONTROL.lock(), instance.lock.lock()) else {
         return control_other(epoll, operation, kernel);
     };

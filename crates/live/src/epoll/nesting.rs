@@ -21,11 +21,11 @@ use super::others::{control_other, expose};
 use super::{CONTROL, TAG, once, registrations, tagged, waiting};
 use crate::ready;
 use crate::segment::Segment;
+use crate::spin::Where;
 use crate::sys;
 use crate::table::numbers::claim;
 use crate::table::own_number::OwnNumber;
 use crate::table::{self, Entry, Guard, Registration, Reported};
-use crate::waiting::spin::Where;
 
 /// The `epoll_event` data of a relay in its instance, and of the `eventfd` in the relay. No registration
 /// has such a number.

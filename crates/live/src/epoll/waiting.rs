@@ -18,10 +18,10 @@ use crate::ready;
 use crate::report::stats;
 use crate::segment::Segment;
 use crate::signals::asleep::{Asleep, How};
+use crate::spin::Where;
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry, Guard, Registration};
 use crate::waiting::death;
-use crate::waiting::spin::Where;
 use crate::waiting::wait;
 
 /// While there are events without the kernel, it is asked about other descriptors this often, in

@@ -25,8 +25,8 @@ use crate::options;
 use crate::report::log;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Role, Segment, handshake};
-use crate::signals::process_lock::{HeldHere, ProcessLock};
 use crate::sys;
+use crate::table::attaching::{self, Attaching};
 use crate::table::numbers::leaves_others;
 use crate::table::{self, Connection, Guard, Sending, phase};
 use crate::waiting::death;
@@ -44,36 +44,6 @@ const SENDS: u64 = BreakEven::LATEST as u64 * 4 / 3;
 
 /// How long the server waits for the segment once the client has connected, in nanoseconds.
 const HAND_OVER: u64 = 50_000_000;
-
-/// Guards joining against forking, since a connection is joined only while one process holds it, and
-/// against whatever leaves a connection to the kernel. Taken before the locks of `epoll`.
-pub static ATTACHING: ProcessLock = ProcessLock::new();
-
-/// The right to join, held where more is done than to change a word. No signal handler runs meanwhile:
-/// it would wait for what its own thread is doing, or jump out of it and leave the right taken for ever.
-pub struct Attaching {
-    _held: HeldHere<'static>,
-    /// Dropped last.
-    _signals: sys::NoSignals,
-}
-
-impl Attaching {
-    /// Waits for it. `None` if the calling thread has it already.
-    pub fn begin() -> Option<Self> {
-        let signals = sys::NoSignals::begin();
-        ATTACHING.lock().map(|held| Self { _held: held, _signals: signals })
-    }
-
-    fn try_begin() -> Option<Self> {
-        let signals = sys::NoSignals::begin();
-        ATTACHING.try_lock().map(|held| Self { _held: held, _signals: signals })
-    }
-}
-
-/// Waits until nobody joins a connection.
-pub fn await_joiner() {
-    drop(ATTACHING.lock());
-}
 
 /// Called at the beginning of every operation on a connection that is not joined and does not pass
 /// by.
@@ -96,7 +66,7 @@ pub fn tick(guard: &Guard) {
 #[cold]
 fn pass_on(guard: &Guard, left: u32) {
     // It only changes a word.
-    let Some(_attaching) = ATTACHING.try_lock() else { return };
+    let Some(_attaching) = attaching::ATTACHING.try_lock() else { return };
     if matches!(guard.connection.phase(), phase::CANDIDATE | phase::LISTENING) {
         guard.hush(left - 1);
     }
@@ -181,7 +151,7 @@ pub fn give_up(connection: &Connection, reason: Reason) {
         phase::CANDIDATE => {
             // Most connections that end are such, for which the kernel is entered no more than needed.
             // Without the right, this thread has it already.
-            let _attaching = ATTACHING.lock();
+            let _attaching = attaching::ATTACHING.lock();
             give_up_held(connection, reason);
         }
         _ => {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::c_int;
 
-use crate::joining::attach::Attaching;
 use crate::joining::meeting::{self, Place, Refusal};
 use crate::leaving::departure;
 use crate::sys::limits;
 use crate::sys::{self, Errno};
+use crate::table::attaching::Attaching;
 use crate::table::{self, Connection, phase};
 
 /// How many there are.

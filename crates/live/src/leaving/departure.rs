@@ -7,16 +7,17 @@ use libc::c_int;
 
 use crate::close;
 use crate::epoll;
-use crate::joining::attach::{self, Attaching};
+use crate::joining::attach;
 use crate::joining::rendezvous;
 use crate::leaving::pump;
 use crate::leaving::turn;
+use crate::memory::pointers;
 use crate::report::stats::{self, Reason};
 use crate::sharing::copies;
 use crate::sharing::fork;
 use crate::sharing::holders::{self, Looked};
-use crate::signals::process_lock::{HeldHere, ProcessLock};
 use crate::sys;
+use crate::table::attaching::{self, Attaching};
 use crate::table::guard::Visit;
 use crate::table::local::VISIT;
 use crate::table::{self, Connection, Entry, Guard, phase};
@@ -33,45 +34,6 @@ const LOW_NUMBERS: c_int = 1024;
 
 /// How often it is looked whether others are out, in nanoseconds.
 const SOON: u64 = 50_000;
-
-/// The threads of this process that make one connection leave, one after the other: whoever replaces it
-/// must be alone in it.
-#[derive(Debug, Default)]
-pub struct Queue {
-    turn: ProcessLock,
-    /// How many wait, each with one stay in the connection.
-    waiting: AtomicU32,
-}
-
-/// A thread's turn in a queue, until dropped.
-struct Turn<'a> {
-    _held: HeldHere<'a>,
-    has_waited: bool,
-}
-
-impl Queue {
-    /// Waits for the turn. `None` in a signal handler that interrupted it.
-    fn wait(&self) -> Option<Turn<'_>> {
-        if let Some(held) = self.turn.try_lock() {
-            return Some(Turn { _held: held, has_waited: false });
-        }
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let held = self.turn.lock();
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        held.map(|held| Turn { _held: held, has_waited: true })
-    }
-
-    /// How many stays there are of threads that wait.
-    fn waiting(&self) -> u32 {
-        self.waiting.load(Ordering::SeqCst)
-    }
-
-    /// In the child of a fork, where all other threads are gone.
-    pub fn desert(&self) {
-        self.turn.reset();
-        self.waiting.store(0, Ordering::Relaxed);
-    }
-}
 
 /// So many are looked through there: those of this process's connections are mostly the same there.
 pub fn numbers_elsewhere() -> c_int {
@@ -90,7 +52,7 @@ pub fn depart(fd: c_int, reason: Reason) {
 /// The same for a connection that the caller is in.
 pub fn depart_connection(guard: &Guard, reason: Reason) {
     // Another thread may be joining it, and has not told the instances of `epoll` yet.
-    attach::await_joiner();
+    attaching::await_joiner();
     if guard.connection.phase() < phase::JOINED {
         attach::give_up(guard.connection, reason);
     }
@@ -384,6 +346,7 @@ pub fn forbid_filtered() {
         return;
     }
     table::remember_no_more();
+    pointers::look_no_more();
     forbid(Reason::Filter);
     for (fd, _) in table::known() {
         if let Some(guard) = table::enter_placed(fd) {
@@ -391,26 +354,4 @@ pub fn forbid_filtered() {
         }
     }
     epoll::forget_all();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_leave_one_after_the_other_and_are_counted_while_they_wait() {
-        let queue = Queue::default();
-        let turn = queue.wait().unwrap();
-        assert!(!turn.has_waited && queue.wait().is_none(), "a handler has no turn of its own");
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| queue.wait().is_some_and(|turn| turn.has_waited));
-            while queue.waiting() == 0 {
-                sys::yield_now();
-            }
-            assert!(!other.is_finished());
-            drop(turn);
-            assert!(other.join().unwrap());
-        });
-        assert!(queue.waiting() == 0 && queue.wait().is_some_and(|turn| !turn.has_waited));
-    }
 }

@@ -12,7 +12,6 @@ use libc::{c_int, c_uint};
 
 use crate::close;
 use crate::epoll;
-use crate::joining::attach;
 use crate::joining::meeting::Place;
 use crate::leaving::copy;
 use crate::leaving::departure;
@@ -24,6 +23,7 @@ use crate::signals::process_lock;
 use crate::stream::{self, Rest};
 use crate::sys::limits;
 use crate::sys::{self, Process};
+use crate::table::attaching;
 use crate::table::guard;
 use crate::table::{self, Entry, Guard, Receiving};
 use crate::waiting::death;
@@ -40,7 +40,7 @@ const SOON: u64 = 50_000;
 /// How long the first copied bytes are waited for, in nanoseconds.
 const FIRST: u64 = 100_000_000;
 
-/// How many connections are just being replaced, for which [`attach::ATTACHING`] is held.
+/// How many connections are just being replaced, for which [`attaching::ATTACHING`] is held.
 static REPLACING: AtomicU32 = AtomicU32::new(0);
 
 /// Waits until no connection is being replaced: in between its number stands for nothing, and no `epoll`
@@ -48,7 +48,7 @@ static REPLACING: AtomicU32 = AtomicU32::new(0);
 #[inline]
 pub fn await_replacement() {
     if REPLACING.load(Ordering::SeqCst) != 0 {
-        attach::await_joiner();
+        attaching::await_joiner();
     }
 }
 
@@ -200,7 +200,7 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
     // The numbers that matter are kept below, and all others closed.
     table::start_in_copy();
     guard.connection.sharers.add();
-    attach::ATTACHING.reset();
+    attaching::ATTACHING.reset();
     limits::RAISING.reset();
     sys::start_session();
     let lent =

@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 use libc::c_int;
 
 use crate::epoll;
-use crate::joining::attach::{self, Attaching};
+use crate::joining::attach;
 use crate::joining::rendezvous;
 use crate::leaving::departure::{self, depart, held};
 use crate::report::stats::Reason;
 use crate::sys::limits;
 use crate::sys::{self, Errno};
+use crate::table::attaching::Attaching;
 use crate::table::own_number::{OwnNumber, let_another_number_be_seen};
 use crate::table::{self, Entry};
 

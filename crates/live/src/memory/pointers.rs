@@ -1,12 +1,10 @@
 //! Whether there is memory where a program says that something lies. The kernel refuses a bad pointer
 //! with an error; what the library looks at before the kernel does must not end the program instead.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::iovec;
 
-use crate::leaving::departure;
-use crate::report::stats::Reason;
 use crate::sys;
 
 /// What is found out for each so many bytes; pages are as long, or a multiple of it.
@@ -17,6 +15,14 @@ const REMEMBERED: usize = 64;
 
 /// The pages that were last seen to be there, each at a place that follows from its number.
 static SEEN: [AtomicUsize; REMEMBERED] = [const { AtomicUsize::new(0) }; REMEMBERED];
+
+/// Whether no call may be made but the program's.
+static IS_FILTERED: AtomicBool = AtomicBool::new(false);
+
+/// Takes everything to be there from now on that was not seen: a filter of system calls may forbid the look.
+pub fn look_no_more() {
+    IS_FILTERED.store(true, Ordering::SeqCst);
+}
 
 /// Whether one of these lies there, as far as can be told by reading it.
 #[inline]
@@ -68,7 +74,7 @@ fn is_page_there(place: usize) -> bool {
 fn look(place: usize) -> bool {
     let page = page_of(place);
     // Then no call may be made but the program's.
-    let is_filtered = departure::forbidden() == Some(Reason::Filter);
+    let is_filtered = IS_FILTERED.load(Ordering::Relaxed);
     let there = is_filtered || page & KERNELS == 0 && sys::is_readable(place);
     if there && !is_filtered {
         SEEN[page / PAGE % REMEMBERED].store(page, Ordering::Relaxed);

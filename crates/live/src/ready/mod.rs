@@ -11,10 +11,10 @@ use weft_protocol::interrupt_flag::Sleep;
 
 use crate::leaving::turn;
 use crate::segment::{Segment, closed};
+use crate::spin::Where;
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, end, phase, taken};
 use crate::waiting::death;
-use crate::waiting::spin::Where;
 use crate::waiting::wait;
 
 pub use polling::poll;

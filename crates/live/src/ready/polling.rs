@@ -18,10 +18,10 @@ use crate::memory::scratch::{List, Scratch};
 use crate::report::stats::{self, Reason};
 use crate::segment::Segment;
 use crate::signals::cancel;
+use crate::spin::SpinPolicy;
 use crate::sys;
 use crate::table::{self, Entry, Guard, end};
 use crate::waiting::death;
-use crate::waiting::spin::SpinPolicy;
 use crate::waiting::wait;
 
 /// While a `poll` polls, every so many looks are at all connections, not only at arrivals.

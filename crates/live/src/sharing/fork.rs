@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::epoll;
-use crate::joining::attach::{self, Attaching};
+use crate::joining::attach;
 use crate::joining::bare_calls;
 use crate::joining::rendezvous;
 use crate::leaving::departure;
@@ -16,6 +16,7 @@ use crate::signals::jump;
 use crate::signals::process_lock::{self, ProcessLock};
 use crate::sys;
 use crate::sys::limits;
+use crate::table::attaching::{self, Attaching};
 use crate::table::guard::close_numbers_apart;
 use crate::table::{self, Connection, Local, phase};
 
@@ -23,7 +24,7 @@ use crate::table::{self, Connection, Local, phase};
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// What a fork holds from before until after, in the order in which they are taken.
-static LOCKS: [&ProcessLock; 2] = [&attach::ATTACHING, &limits::RAISING];
+static LOCKS: [&ProcessLock; 2] = [&attaching::ATTACHING, &limits::RAISING];
 
 thread_local! {
     /// The last fork of this thread.

@@ -17,6 +17,7 @@ use crate::report::stats;
 use crate::segment::{Segment, closed};
 use crate::signals::asleep::{Asleep, How};
 use crate::sys::{self, Errno};
+use crate::table::attaching;
 use crate::table::lost::LostTo;
 use crate::table::numbers::passed_by;
 use crate::table::{self, Connection, Guard, end, phase};
@@ -55,7 +56,7 @@ fn may_be_carried(guard: &Guard) -> bool {
                 table::let_pass(guard);
                 return false;
             }
-            phase::JOINING => attach::await_joiner(),
+            phase::JOINING => attaching::await_joiner(),
             _ => return false,
         }
     }

@@ -13,8 +13,8 @@ use crate::report::stats::Unsaid;
 use crate::segment::{Role, Segment};
 use crate::sharing::holders::Sharers;
 use crate::sharing::lock::{self, Held, Lock};
+use crate::spin::SpinPolicy;
 use crate::table::is_single_threaded;
-use crate::waiting::spin::SpinPolicy;
 
 /// How far a connection has come.
 pub mod phase {

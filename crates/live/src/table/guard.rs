@@ -7,13 +7,13 @@ use libc::c_int;
 
 use crate::close;
 use crate::epoll;
-use crate::joining::attach::Attaching;
 use crate::segment::Segment;
 use crate::sharing::holders::{free, leave_to_others};
 use crate::sharing::lock;
 use crate::signals::inside::Inside;
 use crate::sys;
 use crate::sys::limits;
+use crate::table::attaching::Attaching;
 use crate::table::connection::{Connection, phase};
 use crate::table::local::{Local, RETIRED, RETIRING};
 use crate::table::lost::{self, LostTo};

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use libc::c_int;
 
-use crate::leaving::departure::Queue;
 use crate::sharing::lock;
 use crate::sys;
 use crate::table::REGISTRATIONS;
@@ -14,6 +13,7 @@ use crate::table::connection::Registration;
 use crate::table::lost::{Lost, LostTo};
 use crate::table::numbers::{close_own, is_single_threaded};
 use crate::table::own_number::OwnNumber;
+use crate::table::queue::Queue;
 
 /// What stands for the number of descriptors while the place is given back.
 pub(super) const RETIRING: u32 = 1 << 31;

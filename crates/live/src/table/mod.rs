@@ -5,6 +5,7 @@
 //! which connection, who is inside a call, and what is registered in which epoll instance belong to
 //! the process alone.
 
+pub mod attaching;
 pub mod blocked;
 pub mod connection;
 pub mod guard;
@@ -13,6 +14,7 @@ pub mod lost;
 pub mod numbers;
 pub mod own_number;
 pub mod places;
+pub mod queue;
 pub mod taken;
 pub mod word;
 
@@ -20,13 +22,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, 
 
 use crate::epoll;
 use crate::hooks::direct;
-use crate::joining::attach::Attaching;
 use crate::report::stats::{self, Stats};
 use crate::segment::Role;
 use crate::sharing::copies;
 use crate::sharing::family;
 use crate::sharing::holders::hold_no_more;
 use crate::sys;
+use crate::table::attaching::Attaching;
 pub use crate::table::connection::{
     Connection, Receiving, Registration, Reported, Sending, end, phase,
 };

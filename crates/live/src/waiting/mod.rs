@@ -1,8 +1,6 @@
 //! Waiting for the other end: how long to poll, how to sleep and be woken, and how its death shows.
 
 pub mod call;
-pub mod crowd;
 pub mod death;
-pub mod spin;
 pub mod wait;
 pub mod waking;

@@ -15,11 +15,11 @@ use crate::segment::{Segment, closed};
 use crate::signals::asleep::{Asleep, How};
 use crate::signals::cancel;
 use crate::signals::ending::{EndedBy, is_interrupting};
+use crate::spin::{SpinPolicy, Where};
 use crate::sys::{self, Errno};
 use crate::table::{Connection, Guard, end};
 use crate::waiting::call::{Call, lost_since};
 use crate::waiting::death;
-use crate::waiting::spin::{SpinPolicy, Where};
 
 /// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
 /// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.

@@ -23,8 +23,10 @@
 //!
 //! Where other threads want the processor, the span is short: what is spun through is theirs.
 
+mod crowd;
+
+use crate::spin::crowd::Crowd;
 use crate::sys::Usage;
-use crate::waiting::crowd::Crowd;
 
 /// The span of polling in nanoseconds: a wake-up across processors on the slowest machine measured
 /// (55 us), after which the other end has yet to answer. With less, two ends that have once fallen
