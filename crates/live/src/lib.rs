@@ -26,7 +26,9 @@ mod close;
 mod config;
 mod epoll;
 mod exchange;
+mod fork;
 mod hooks;
+mod interpose;
 mod joining;
 mod leaving;
 mod memory;
@@ -47,15 +49,15 @@ mod waiting;
 /// Runs when the program is loaded, before `main`.
 extern "C" fn begin() {
     if !config::read() || !memory::means::is_address_space_ample() || !table::start() {
-        return hooks::real::hand_all_on();
+        return interpose::hand_all_on();
     }
     sys::find_clock();
     // SAFETY: the handlers are functions of this library, which is never unloaded.
     let watched = unsafe {
         libc::pthread_atfork(
-            Some(sharing::fork::before_fork),
-            Some(sharing::fork::after_fork_in_parent),
-            Some(sharing::fork::after_fork_in_child),
+            Some(fork::before_fork),
+            Some(fork::after_fork_in_parent),
+            Some(fork::after_fork_in_child),
         )
     };
     if watched != 0 {

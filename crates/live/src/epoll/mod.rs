@@ -44,7 +44,7 @@ use crate::leaving::departure;
 use crate::leaving::pump;
 use crate::leaving::turn;
 use crate::report::stats::Reason;
-use crate::signals::process_lock::ProcessLock;
+use crate::sharing::process_lock::ProcessLock;
 use crate::sys;
 use crate::table::attaching;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported, phase};

@@ -18,7 +18,7 @@ use libc::{c_int, epoll_event};
 use super::instance::{Instance, instance};
 use super::links::are_any_tagged;
 use super::{CONTROL, others, registrations, waiting};
-use crate::hooks::direct::Way;
+use crate::interpose::Way;
 use crate::sys;
 use crate::table::numbers::{DESCRIPTORS, change, replace, word};
 use crate::table::word::Word;

@@ -12,14 +12,14 @@ use super::links::are_any_tagged;
 use super::looking::{WHOLE_LOOK, any_ready, hand_back, look, resolve, wanted};
 use super::nesting::{self, Below};
 use super::{CONTROL, link_place, others};
-use crate::hooks::direct::{self, Way};
-use crate::memory::idle;
+use crate::interpose::{Way, system_calls};
 use crate::ready;
 use crate::report::stats;
 use crate::segment::Segment;
 use crate::signals::asleep::{Asleep, How};
 use crate::spin::Where;
 use crate::sys::{self, Errno};
+use crate::table::idle;
 use crate::table::{self, Entry, Guard, Registration};
 use crate::waiting::death;
 use crate::waiting::wait;
@@ -72,9 +72,9 @@ pub fn way(
     if are_any_tagged() || others::are_any_shared() {
         return Way::Apart;
     }
-    let Some(result) = direct::enter(number, arguments) else { return Way::Apart };
+    let Some(result) = system_calls::enter(number, arguments) else { return Way::Apart };
     if result < 0 {
-        return Way::Done(direct::refused(result));
+        return Way::Done(system_calls::refused(result));
     }
     if result > 0 && are_any_tagged() {
         return Way::Done(told_beside_handler(epoll, first, result as c_int));

@@ -3,7 +3,7 @@
 
 use libc::{c_int, c_long, c_uint, c_void, size_t};
 
-use crate::hooks::real::interpose;
+use crate::interpose::interpose;
 use crate::leaving::departure::{self, depart};
 use crate::memory::pointers;
 use crate::report::stats::Reason;

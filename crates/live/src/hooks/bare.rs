@@ -12,7 +12,7 @@ use crate::hooks::descriptors::{self, close_between};
 use crate::hooks::events::{expose, sets};
 use crate::hooks::leaving::{self, FILTER_BY_PRCTL, FILTER_BY_SECCOMP};
 use crate::hooks::options;
-use crate::hooks::real::{Next, trampoline};
+use crate::interpose::{Next, trampoline};
 use crate::leaving::departure::{self, depart, depart_all};
 use crate::memory::pointers;
 use crate::report::stats::Reason;

@@ -6,8 +6,8 @@ use libc::{c_int, c_uint, c_ulong, c_void, sa_family_t, sockaddr};
 
 use crate::close;
 use crate::epoll;
-use crate::hooks::real::interpose;
 use crate::hooks::vector::is_address;
+use crate::interpose::interpose;
 use crate::joining::attach;
 use crate::joining::bare_calls;
 use crate::joining::rendezvous;

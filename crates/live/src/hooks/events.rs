@@ -5,8 +5,9 @@ use libc::{
 };
 
 use crate::epoll;
-use crate::hooks::direct::{Way, int};
-use crate::hooks::real::interpose;
+use crate::interpose::Way;
+use crate::interpose::interpose;
+use crate::interpose::system_calls::int;
 use crate::joining::attach;
 use crate::leaving::departure;
 use crate::memory::pointers;

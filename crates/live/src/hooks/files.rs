@@ -2,8 +2,8 @@
 
 use libc::{c_int, off_t, size_t, ssize_t};
 
-use crate::hooks::real::interpose;
 use crate::hooks::vector::{MOST, message};
+use crate::interpose::interpose;
 use crate::leaving::departure::depart;
 use crate::memory::pointers;
 use crate::memory::pool;

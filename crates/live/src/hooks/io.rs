@@ -5,13 +5,15 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, ssize_t};
 
 use crate::close;
-use crate::hooks::direct::{self, Way, int};
+use crate::hooks::direct;
 use crate::hooks::events;
 use crate::hooks::leaving::{depart_passed, says_something};
-use crate::hooks::real::interpose;
 use crate::hooks::vector::{
     is_address, is_receivable, is_sendable, message, message_of, one, parts, parts_of_file,
 };
+use crate::interpose::Way;
+use crate::interpose::interpose;
+use crate::interpose::system_calls::int;
 use crate::leaving::departure::depart;
 use crate::memory::pointers;
 use crate::options;

@@ -4,12 +4,13 @@
 use libc::{c_char, c_int, c_long, c_uint, c_void, cmsghdr, msghdr, off_t, pid_t, size_t, ssize_t};
 
 use crate::close;
-use crate::hooks::real::{Next, interpose, trampoline};
+use crate::fork;
 use crate::hooks::vector::is_sendable;
+use crate::interpose::{Next, interpose, trampoline};
 use crate::leaving::departure::{self, depart, depart_all};
 use crate::leaving::turn;
 use crate::report::stats::Reason;
-use crate::sharing::fork;
+use crate::sharing::copies;
 use crate::sys;
 use crate::table;
 
@@ -300,6 +301,10 @@ pub const FILTER_BY_PRCTL: usize = libc::SECCOMP_MODE_FILTER as usize;
 /// The strict mode, which is no filter, leaves little but `read` and `write`.
 pub fn filter(by_program: bool, program: usize) {
     if !by_program || program != 0 {
+        if copies::is_one() {
+            // What it shares was counted when it was made.
+            fork::after_fork_in_child();
+        }
         departure::forbid_filtered();
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_uint, c_void};
 
-use crate::hooks::real::interpose;
+use crate::interpose::interpose;
 use crate::joining::attach;
 use crate::leaving::turn;
 use crate::memory::pointers;

@@ -13,12 +13,10 @@ use crate::leaving::pump;
 use crate::leaving::turn;
 use crate::memory::pointers;
 use crate::report::stats::{self, Reason};
-use crate::sharing::copies;
-use crate::sharing::fork;
-use crate::sharing::holders::{self, Looked};
 use crate::sys;
 use crate::table::attaching::{self, Attaching};
 use crate::table::guard::Visit;
+use crate::table::holders::{self, Looked};
 use crate::table::local::VISIT;
 use crate::table::{self, Connection, Entry, Guard, phase};
 use crate::waiting::waking;
@@ -338,10 +336,6 @@ pub fn forbidden() -> Option<Reason> {
 /// error to the end of the process, is not known before, so from now on none is made: what there is
 /// leaves, and nothing new is remembered.
 pub fn forbid_filtered() {
-    if copies::is_one() {
-        // What it shares was counted when it was made.
-        fork::after_fork_in_child();
-    }
     if !table::is_owner() {
         return;
     }

@@ -21,11 +21,11 @@ use weft_protocol::detour::Outlet;
 use crate::joining::meeting::{self, Place};
 use crate::leaving::owners;
 use crate::leaving::turn;
-use crate::sharing::holders::{self, Looked};
 use crate::sharing::lock;
 use crate::stream::{self, Rest};
 use crate::sys::{self, Errno, Process};
 use crate::table::connection::Half;
+use crate::table::holders::{self, Looked};
 use crate::table::{Connection, Guard, Receiving, phase};
 use crate::waiting::death;
 

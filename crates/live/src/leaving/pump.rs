@@ -17,14 +17,14 @@ use crate::leaving::copy;
 use crate::leaving::departure;
 use crate::leaving::loan::{self, Ended, Loan};
 use crate::segment::closed;
-use crate::sharing::holders::{self, Looked};
 use crate::sharing::lock;
-use crate::signals::process_lock;
+use crate::sharing::process_lock;
 use crate::stream::{self, Rest};
 use crate::sys::limits;
 use crate::sys::{self, Process};
 use crate::table::attaching;
 use crate::table::guard;
+use crate::table::holders::{self, Looked};
 use crate::table::{self, Entry, Guard, Receiving};
 use crate::waiting::death;
 

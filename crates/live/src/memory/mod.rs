@@ -1,6 +1,5 @@
 //! Memory without the heap's, and whether there is any where the program says so.
 
-pub mod idle;
 pub mod means;
 pub mod pointers;
 pub mod pool;

@@ -13,13 +13,13 @@ use super::{
 };
 use crate::epoll::{self, Below};
 use crate::leaving::turn;
-use crate::memory::idle;
 use crate::memory::scratch::{List, Scratch};
 use crate::report::stats::{self, Reason};
 use crate::segment::Segment;
 use crate::signals::cancel;
 use crate::spin::SpinPolicy;
 use crate::sys;
+use crate::table::idle;
 use crate::table::{self, Entry, Guard, end};
 use crate::waiting::death;
 use crate::waiting::wait;

@@ -1,8 +1,7 @@
-//! Processes that share a connection after a `fork`: who they are, who holds it still, and the locks that
-//! survive the death of one of them.
+//! What processes have in common after a `fork`: who belongs to them, and the locks that survive the death of
+//! one of them.
 
 pub mod copies;
 pub mod family;
-pub mod fork;
-pub mod holders;
 pub mod lock;
+pub mod process_lock;

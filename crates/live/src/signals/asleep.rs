@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use libc::c_void;
 
-use crate::hooks::real::Next;
+use crate::interpose::Next;
 use crate::signals::interrupted::Frame;
 use crate::signals::jump;
 

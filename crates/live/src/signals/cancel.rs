@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{c_int, epoll_event, iovec, pollfd, sigset_t, size_t, timespec};
 
-use crate::hooks::direct;
-use crate::hooks::real::{Next, interpose};
+use crate::interpose::system_calls;
+use crate::interpose::{Next, interpose};
 use crate::signals::{asleep, jump};
 use crate::sys::{self, Errno};
 
@@ -23,7 +23,7 @@ static EVER: AtomicBool = AtomicBool::new(false);
 interpose! {
     fn pthread_cancel(thread: libc::pthread_t) -> c_int = |next| {
         EVER.store(true, Ordering::SeqCst);
-        direct::never_again();
+        system_calls::never_again();
         next(thread)
     }
 }

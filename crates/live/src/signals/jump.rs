@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, c_void};
 
-use crate::hooks::real::interpose;
+use crate::interpose::interpose;
+#[cfg(target_arch = "x86_64")]
+use crate::sharing::process_lock;
 use crate::signals::asleep::{self, How};
 use crate::signals::inside;
 #[cfg(target_arch = "x86_64")]
 use crate::signals::interrupted;
 use crate::signals::interrupted::{_Unwind_GetCFA, Interrupted};
-#[cfg(target_arch = "x86_64")]
-use crate::signals::process_lock;
 use crate::sys;
 
 thread_local! {
@@ -256,7 +256,7 @@ macro_rules! jumps {
         $(interpose! {
             fn $name(to: *mut usize, value: c_int) -> () = |next| {
                 unsafe extern "C-unwind" fn go(to: *mut usize, value: c_int) {
-                    static NEXT: crate::hooks::real::Next = crate::hooks::real::Next::new(
+                    static NEXT: crate::interpose::Next = crate::interpose::Next::new(
                         match std::ffi::CStr::from_bytes_with_nul(
                             concat!(stringify!($name), "\0").as_bytes(),
                         ) {

@@ -12,4 +12,3 @@ pub mod inside;
 mod interrupted;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "as above"))]
 pub mod jump;
-pub mod process_lock;

@@ -10,7 +10,7 @@
 
 use libc::{c_int, rlimit};
 
-use crate::signals::process_lock::ProcessLock;
+use crate::sharing::process_lock::ProcessLock;
 use crate::sys::{self, Errno};
 
 /// Held while the limit is raised: who would fork then would leave it so.

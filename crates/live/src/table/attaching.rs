@@ -1,6 +1,6 @@
 //! The right to join connections, and to leave them to the kernel.
 
-use crate::signals::process_lock::{HeldHere, ProcessLock};
+use crate::sharing::process_lock::{HeldHere, ProcessLock};
 use crate::sys;
 
 /// Guards joining against forking, since a connection is joined only while one process holds it, and

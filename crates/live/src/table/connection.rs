@@ -11,9 +11,9 @@ use weft_protocol::wakers::Wakers;
 
 use crate::report::stats::Unsaid;
 use crate::segment::{Role, Segment};
-use crate::sharing::holders::Sharers;
 use crate::sharing::lock::{self, Held, Lock};
 use crate::spin::SpinPolicy;
+use crate::table::holders::Sharers;
 use crate::table::is_single_threaded;
 
 /// How far a connection has come.

@@ -9,6 +9,8 @@ pub mod attaching;
 pub mod blocked;
 pub mod connection;
 pub mod guard;
+pub mod holders;
+pub mod idle;
 pub mod local;
 pub mod lost;
 pub mod numbers;
@@ -21,12 +23,11 @@ pub mod word;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::epoll;
-use crate::hooks::direct;
+use crate::interpose::system_calls;
 use crate::report::stats::{self, Stats};
 use crate::segment::Role;
 use crate::sharing::copies;
 use crate::sharing::family;
-use crate::sharing::holders::hold_no_more;
 use crate::sys;
 use crate::table::attaching::Attaching;
 pub use crate::table::connection::{
@@ -34,8 +35,11 @@ pub use crate::table::connection::{
 };
 pub use crate::table::guard::{Guard, borrowed, come_in, enter, enter_placed, followed, let_pass};
 use crate::table::guard::{first_word, release};
+use crate::table::holders::hold_no_more;
 pub use crate::table::local::Local;
-use crate::table::numbers::{DESCRIPTORS, change, leaves_others, look_for_threads, replace, word};
+use crate::table::numbers::{
+    DESCRIPTORS, change, leaves_others, look_for_threads, replace, single_threaded, word,
+};
 pub use crate::table::numbers::{
     claim, close_own, disclaim, entry, forget_listener, is_awaited_in_kernel, is_plain,
     is_single_threaded, known, set_entry,
@@ -364,7 +368,7 @@ pub fn track(fd: c_int, role: Role, port: u16) {
     if !remembers() || !has_tables() {
         return drop_stale(fd);
     }
-    direct::look();
+    system_calls::look(single_threaded);
     let now = cell.load(Ordering::Relaxed);
     if now != Word::STREAM.bits() {
         drop_stale(fd);

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::c_int;
 use weft_protocol::break_even::BreakEven;
 
-use crate::sharing::holders::{self, Looked, hold_no_more};
 use crate::sys;
 use crate::table::connection::phase;
+use crate::table::holders::{self, Looked, hold_no_more};
 use crate::table::{self, CONNECTIONS, connection, local};
 
 /// Where the search for a free place begins.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::signals::process_lock::{HeldHere, ProcessLock};
+use crate::sharing::process_lock::{HeldHere, ProcessLock};
 
 /// The threads of this process that make one connection leave, one after the other: whoever replaces it
 /// must be alone in it.

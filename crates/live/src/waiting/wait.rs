@@ -9,7 +9,6 @@ use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::epoll;
 use crate::leaving::turn;
-use crate::memory::idle;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
 use crate::signals::asleep::{Asleep, How};
@@ -17,6 +16,7 @@ use crate::signals::cancel;
 use crate::signals::ending::{EndedBy, is_interrupting};
 use crate::spin::{SpinPolicy, Where};
 use crate::sys::{self, Errno};
+use crate::table::idle;
 use crate::table::{Connection, Guard, end};
 use crate::waiting::call::{Call, lost_since};
 use crate::waiting::death;

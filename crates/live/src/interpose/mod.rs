@@ -1,4 +1,7 @@
-//! The functions behind the interposed ones: the next definitions after this library's.
+//! Functions that stand in front of the C library's, and those behind them: the next definitions after this
+//! library's.
+
+pub mod system_calls;
 
 use std::ffi::CStr;
 use std::ptr::NonNull;
@@ -40,6 +43,16 @@ impl Next {
     }
 }
 
+/// What is to be done with a call of the program's.
+pub enum Way<T> {
+    /// Nothing: it was made, with this result.
+    Done(T),
+    /// It is the function's behind the interposed one.
+    Next,
+    /// The library has to look at it.
+    Apart,
+}
+
 /// Whether all calls are the program's alone.
 static OFF: AtomicBool = AtomicBool::new(false);
 
@@ -59,7 +72,7 @@ pub fn hand_all_on() {
 /// is called where the library is [off](is_off).
 ///
 /// The body lies apart: what comes before it calls nothing that returns here, so that it saves no registers
-/// and takes no place on the stack. That may be the [way](crate::hooks::direct::Way) of a call, in front of
+/// and takes no place on the stack. That may be the [way](crate::interpose::Way) of a call, in front of
 /// `else`.
 ///
 /// A thread that is cancelled (`pthread_cancel`) inside one is unwound from there, and what the
@@ -67,10 +80,10 @@ pub fn hand_all_on() {
 macro_rules! interpose {
     ($(#[$note:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
      = |$next:ident| $body:block) => {
-        $crate::hooks::real::interpose! {
+        $crate::interpose::interpose! {
             $(#[$note])*
             fn $name($($argument: $type),*) -> $result
-            = $crate::hooks::direct::Way::Apart, else |$next| $body
+            = $crate::interpose::Way::Apart, else |$next| $body
         }
     };
     ($(#[$note:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
@@ -79,7 +92,7 @@ macro_rules! interpose {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
             type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
-            static NEXT: $crate::hooks::real::Next = $crate::hooks::real::Next::new(
+            static NEXT: $crate::interpose::Next = $crate::interpose::Next::new(
                 match std::ffi::CStr::from_bytes_with_nul(
                     concat!(stringify!($name), "\0").as_bytes(),
                 ) {
@@ -112,12 +125,12 @@ macro_rules! interpose {
                 $body
             }
 
-            if !$crate::hooks::real::is_off() {
+            if !$crate::interpose::is_off() {
                 match $way {
-                    $crate::hooks::direct::Way::Done(result) => return result,
-                    $crate::hooks::direct::Way::Next => {}
+                    $crate::interpose::Way::Done(result) => return result,
+                    $crate::interpose::Way::Next => {}
                     // SAFETY: the same arguments.
-                    $crate::hooks::direct::Way::Apart => return unsafe { apart($($argument),*) },
+                    $crate::interpose::Way::Apart => return unsafe { apart($($argument),*) },
                 }
             }
             match NEXT.known() {

@@ -9,15 +9,15 @@ use crate::joining::bare_calls;
 use crate::joining::rendezvous;
 use crate::leaving::departure;
 use crate::report::stats::Reason;
-use crate::sharing::holders;
 use crate::sharing::lock;
+use crate::sharing::process_lock::{self, ProcessLock};
 use crate::signals::inside::CalledBack;
 use crate::signals::jump;
-use crate::signals::process_lock::{self, ProcessLock};
 use crate::sys;
 use crate::sys::limits;
 use crate::table::attaching::{self, Attaching};
 use crate::table::guard::close_numbers_apart;
+use crate::table::holders;
 use crate::table::{self, Connection, Local, phase};
 
 /// Counts this process's forks, for each of which connections are marked as counted.

@@ -1,0 +1,104 @@
+//! System calls in the place of the C library's functions, where these do no more.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+
+use libc::{c_int, c_long};
+
+use crate::sys;
+
+/// A byte that is not zero as long as calls may be made here: the C library's, which says whether the process
+/// has one thread. Before it is known what stands behind the interposed functions it is [`UNKNOWN`], and
+/// [`ANOTHER`] if that is another library that is to see these calls too, or once a thread was cancelled.
+static ALONE: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
+static UNKNOWN: AtomicU8 = AtomicU8::new(0);
+static ANOTHER: AtomicU8 = AtomicU8::new(0);
+
+/// The functions whose calls are made here.
+const FUNCTIONS: [&CStr; 12] = [
+    c"read",
+    c"write",
+    c"readv",
+    c"writev",
+    c"recv",
+    c"send",
+    c"recvfrom",
+    c"sendto",
+    c"recvmsg",
+    c"sendmsg",
+    c"epoll_wait",
+    c"epoll_pwait",
+];
+
+/// Whether the C library's function would be the bare system call.
+#[inline(always)]
+pub fn is_bare() -> bool {
+    // SAFETY: all bytes are there for good. The C library's changes before another thread begins.
+    unsafe { &*ALONE.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
+}
+
+/// A number as the kernel takes it, which looks at its lower half.
+#[inline(always)]
+pub const fn int(number: c_int) -> usize {
+    number as u32 as usize
+}
+
+/// Makes a call that is the kernel's, if the C library's function does no more; its result.
+#[inline(always)]
+pub fn enter<const COUNT: usize>(number: c_long, arguments: [usize; COUNT]) -> Option<c_long> {
+    // SAFETY: the call is the one that the function makes, whose arguments the program says are valid.
+    is_bare().then(|| unsafe { sys::enter(number, arguments) })
+}
+
+/// What a call returns, by its result.
+#[inline(always)]
+pub fn returned(result: c_long) -> isize {
+    if result < 0 { refused(result) } else { result as isize }
+}
+
+/// What a call that failed returns. Were it known to be one number, the caller would return that itself, and
+/// save registers for it.
+#[cold]
+#[inline(never)]
+pub fn refused<T: From<i8>>(result: c_long) -> T {
+    sys::set_errno(-result as sys::Errno);
+    std::hint::black_box(T::from(-1))
+}
+
+/// Looks once what stands behind the interposed functions. The byte is the C library's, which says by another
+/// value than zero that the process has one thread.
+#[inline]
+pub fn look(single_threaded: impl Fn() -> Option<*mut AtomicU8>) {
+    if std::ptr::eq(ALONE.load(Ordering::Relaxed), &raw const UNKNOWN) {
+        look_once(single_threaded());
+    }
+}
+
+#[cold]
+fn look_once(single_threaded: Option<*mut AtomicU8>) {
+    // Of what stands in the C library nobody else has a second one by this name.
+    let own = object_of(c"gnu_get_libc_version");
+    let all = own.is_some() && FUNCTIONS.into_iter().all(|name| object_of(name) == own);
+    let found = single_threaded.filter(|_| all).unwrap_or((&raw const ANOTHER).cast_mut());
+    let (unknown, order) = ((&raw const UNKNOWN).cast_mut(), Ordering::Relaxed);
+    // Whoever has cancelled a thread meanwhile has the last word.
+    let _ = ALONE.compare_exchange(unknown, found, order, order);
+}
+
+/// From now on the C library's functions are asked: they are where a cancelled thread ends. Not every
+/// C library takes a thread that has cancelled itself for more than one.
+pub fn never_again() {
+    ALONE.store((&raw const ANOTHER).cast_mut(), Ordering::SeqCst);
+}
+
+/// The address of the object that has the next definition of a name after this library.
+fn object_of(name: &CStr) -> Option<usize> {
+    // SAFETY: all zeroes is a valid description.
+    let mut place: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: the name is a C string, and the description a valid place for one.
+    let found = unsafe {
+        let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
+        !next.is_null() && libc::dladdr(next, &raw mut place) != 0
+    };
+    found.then(|| place.dli_fbase.addr())
+}
