@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::descriptors;
 use crate::epoll;
 use crate::joining::attach;
 use crate::joining::bare_calls;
@@ -14,7 +15,6 @@ use crate::sharing::process_lock::{self, ProcessLock};
 use crate::signals::inside::CalledBack;
 use crate::signals::jump;
 use crate::sys;
-use crate::sys::limits;
 use crate::table::attaching::{self, Attaching};
 use crate::table::guard::close_numbers_apart;
 use crate::table::holders;
@@ -24,7 +24,7 @@ use crate::table::{self, Connection, Local, phase};
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// What a fork holds from before until after, in the order in which they are taken.
-static LOCKS: [&ProcessLock; 2] = [&attaching::ATTACHING, &limits::RAISING];
+static LOCKS: [&ProcessLock; 2] = [&attaching::ATTACHING, &descriptors::RAISING];
 
 thread_local! {
     /// The last fork of this thread.

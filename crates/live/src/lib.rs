@@ -24,6 +24,7 @@
 
 mod close;
 mod config;
+mod descriptors;
 mod epoll;
 mod exchange;
 mod fork;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, Writer};
 
+use crate::descriptors;
 use crate::segment::{Role, Segment};
 use crate::sys;
 use crate::table::{self, Guard, phase};
@@ -47,7 +48,7 @@ impl Sample {
         assert!(guard.is_alone());
         let (segment, file) = Segment::create(Capacity::new(bytes).unwrap()).unwrap();
         sys::close(file);
-        guard.attach(segment, sys::event().unwrap(), sys::event().unwrap());
+        guard.attach(segment, descriptors::event().unwrap(), descriptors::event().unwrap());
         connection.switched_in.store(true, Ordering::Relaxed);
         connection.switched_out.store(true, Ordering::Relaxed);
         connection.phase.store(phase::JOINED, Ordering::SeqCst);

@@ -33,7 +33,6 @@ const REMAINING: &[(&str, &str)] = &[
     ("report/stats.rs", "table"),
     ("stream/receiving.rs", "ready"),
     ("stream/sending.rs", "epoll"),
-    ("sys/limits.rs", "sharing"),
     ("table/guard.rs", "close"),
     ("table/guard.rs", "epoll"),
     ("table/mod.rs", "epoll"),

@@ -7,7 +7,8 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use super::instance::Instance;
 use super::looking::{hand_back, resolve};
-use super::nesting::{self, RELAY};
+use super::nesting;
+use super::relay::RELAY;
 use super::{EVENT, is_tagged, link_of, link_place, once, order};
 use crate::segment::Segment;
 use crate::signals::cancel;

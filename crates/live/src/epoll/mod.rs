@@ -16,6 +16,7 @@ mod order;
 mod others;
 mod parked;
 mod passing;
+mod relay;
 mod waiting;
 
 pub use instance::{duplicated, forget, forget_all, move_instance, start_in_child, track};

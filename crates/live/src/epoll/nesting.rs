@@ -18,19 +18,14 @@ use super::edges::{is_edge, state};
 use super::instance::{Instance, instance};
 use super::looking::{examine, hand_back, resolve};
 use super::others::{control_other, expose};
-use super::{CONTROL, TAG, once, registrations, tagged, waiting};
+use super::relay::make_relay;
+use super::{CONTROL, once, registrations, tagged, waiting};
 use crate::ready;
 use crate::segment::Segment;
 use crate::spin::Where;
 use crate::sys;
-use crate::table::numbers::claim;
 use crate::table::own_number::OwnNumber;
 use crate::table::{self, Entry, Guard, Registration, Reported};
-
-/// The `epoll_event` data of a relay in its instance, and of the `eventfd` in the relay. No registration
-/// has such a number.
-pub const RELAY: u64 = TAG | 0x7fff_ffff;
-const SHOWN: u64 = TAG | 0x7fff_fffe;
 
 /// The most inner instances through which an outer one follows connections.
 pub const NESTS: usize = 16;
@@ -158,27 +153,6 @@ fn add_relay(it: &Instance, index: usize) -> bool {
     it.shown.set(shown);
     it.relay.set(relay);
     true
-}
-
-/// Registers a relay in an instance; returns it and the `eventfd` in it.
-fn make_relay(epoll: c_int) -> Option<(c_int, c_int)> {
-    let relay = sys::epoll_create().ok()?;
-    let Ok(shown) = sys::event() else {
-        sys::close(relay);
-        return None;
-    };
-    let level = |data| epoll_event { events: libc::EPOLLIN as u32, u64: data };
-    let add = libc::EPOLL_CTL_ADD;
-    let put_in = sys::epoll_ctl(relay, add, shown, &mut level(SHOWN))
-        .and_then(|()| sys::epoll_ctl(epoll, add, relay, &mut level(RELAY)));
-    if put_in.is_err() {
-        sys::close(relay);
-        sys::close(shown);
-        return None;
-    }
-    claim(relay);
-    claim(shown);
-    Some((relay, shown))
 }
 
 fn move_to_relay(

@@ -15,6 +15,7 @@ use weft_protocol::detour::Outlet;
 use weft_protocol::interrupt_flag::Sleep;
 
 use crate::config;
+use crate::descriptors;
 use crate::epoll;
 use crate::joining::bare_calls;
 use crate::joining::meeting::{self, Place, Refusal};
@@ -321,7 +322,7 @@ fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
     for role in [Role::Client, Role::Server] {
         segment.way(role).arrived.arm(Sleep::InKernel);
     }
-    let events = [sys::event(), sys::event()];
+    let events = [descriptors::event(), descriptors::event()];
     let handed = match events {
         [Ok(own), Ok(peer)] if leaves_others(own.max(peer)) => {
             let handed = meeting::hand_over(caller, [file, own, peer]);
@@ -402,7 +403,7 @@ fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
         _ => Reason::NoSegment,
     });
     sys::close(file);
-    let events = [own, peer].map(sys::move_high);
+    let events = [own, peer].map(descriptors::move_high);
     let taken = segment.and_then(|segment| match with_events(guard, events) {
         Ok(events) => Ok((segment, events)),
         Err(reason) => {

@@ -17,6 +17,7 @@ use std::mem::size_of;
 use libc::c_int;
 
 use crate::config;
+use crate::descriptors;
 use crate::segment::{Role, VERSION};
 use crate::sys::{self, Endpoint, Errno, Which, endpoint};
 
@@ -120,7 +121,7 @@ impl Place {
         let fd = low_socket()?;
         // SAFETY: the address has this length.
         if unsafe { sys::bare!(libc::SYS_connect, fd, self.raw(), self.length) } == 0 {
-            return sys::move_high(fd);
+            return descriptors::move_high(fd);
         }
         let why = sys::errno();
         sys::close(fd);
@@ -157,7 +158,7 @@ pub fn clear(listener: c_int) {
 }
 
 fn socket() -> Result<c_int, Errno> {
-    low_socket().and_then(sys::move_high)
+    low_socket().and_then(descriptors::move_high)
 }
 
 /// A socket by the number that the program would get next.
@@ -174,7 +175,7 @@ pub fn take_caller(listener: c_int) -> Result<c_int, Errno> {
     let none: *mut libc::c_void = std::ptr::null_mut();
     // SAFETY: no address is asked for.
     let fd = unsafe { sys::bare!(libc::SYS_accept4, listener, none, none, flags) } as c_int;
-    if fd < 0 { Err(sys::errno()) } else { sys::move_high(fd) }
+    if fd < 0 { Err(sys::errno()) } else { descriptors::move_high(fd) }
 }
 
 /// Whether a caller waits to be taken.

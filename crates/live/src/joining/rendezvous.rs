@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::c_int;
 
+use crate::descriptors;
 use crate::joining::meeting::{self, Place, Refusal};
 use crate::leaving::departure;
-use crate::sys::limits;
 use crate::sys::{self, Errno};
 use crate::table::attaching::Attaching;
 use crate::table::{self, Connection, phase};
@@ -19,7 +19,7 @@ static SOCKETS: AtomicU32 = AtomicU32::new(0);
 /// Waits for the client of a connection. Where the program may need each number, only so many
 /// connections wait at a time: the others do so later.
 pub fn wait(connection: &Connection, place: &Place) -> Result<(), Errno> {
-    if SOCKETS.load(Ordering::Relaxed) >= limits::most_dispensable() {
+    if SOCKETS.load(Ordering::Relaxed) >= descriptors::most_dispensable() {
         withdraw_all();
     }
     let socket = place.listen()?;

@@ -277,6 +277,7 @@ fn is_sent_by_kernel(guard: &Guard) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::descriptors;
     use crate::sample::Sample;
     use crate::table;
 
@@ -288,7 +289,7 @@ mod tests {
     fn ends() -> (Sample, c_int, c_int) {
         let sample = Sample::new();
         sample.enter().0.connection.phase.store(phase::PLAIN, Ordering::SeqCst);
-        let [near, far] = sys::connection_pair(sample.fd).unwrap();
+        let [near, far] = descriptors::connection_pair(sample.fd).unwrap();
         (sample, near, far)
     }
 

@@ -18,12 +18,13 @@ use std::sync::atomic::Ordering;
 use libc::c_int;
 use weft_protocol::detour::Outlet;
 
+use crate::descriptors::Process;
 use crate::joining::meeting::{self, Place};
 use crate::leaving::owners;
 use crate::leaving::turn;
 use crate::sharing::lock;
 use crate::stream::{self, Rest};
-use crate::sys::{self, Errno, Process};
+use crate::sys::{self, Errno};
 use crate::table::connection::Half;
 use crate::table::holders::{self, Looked};
 use crate::table::{Connection, Guard, Receiving, phase};

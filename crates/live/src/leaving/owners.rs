@@ -97,10 +97,10 @@ fn any_number_in(folder: c_int, mut accepts: impl FnMut(u32) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::descriptors::Process;
     use std::os::fd::{AsRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
     use std::process::{Command, Stdio};
-    use sys::Process;
 
     #[test]
     fn whoever_has_a_socket_is_found() {

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libc::{c_int, c_uint};
 
 use crate::close;
+use crate::descriptors;
+use crate::descriptors::Process;
 use crate::epoll;
 use crate::joining::meeting::Place;
 use crate::leaving::copy;
@@ -20,8 +22,7 @@ use crate::segment::closed;
 use crate::sharing::lock;
 use crate::sharing::process_lock;
 use crate::stream::{self, Rest};
-use crate::sys::limits;
-use crate::sys::{self, Process};
+use crate::sys;
 use crate::table::attaching;
 use crate::table::guard;
 use crate::table::holders::{self, Looked};
@@ -121,7 +122,7 @@ fn copy_by(
     door: Option<c_int>,
     memory: &mut [u8],
 ) -> Option<c_int> {
-    let [near, far] = sys::connection_pair(guard.fd).ok()?;
+    let [near, far] = descriptors::connection_pair(guard.fd).ok()?;
     shut_as(guard, near);
     if user.is_none() && put_all(guard, near, far, memory) {
         let is_reset = sys::poll_now(guard.fd, 0) & libc::POLLERR != 0;
@@ -201,7 +202,7 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
     table::start_in_copy();
     guard.connection.sharers.add();
     attaching::ATTACHING.reset();
-    limits::RAISING.reset();
+    descriptors::RAISING.reset();
     sys::start_session();
     let lent =
         loan.map_or([far; 3], |it| [it.near, it.user.fd().unwrap_or(far), it.door.unwrap_or(far)]);

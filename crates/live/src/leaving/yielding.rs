@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use libc::c_int;
 
+use crate::descriptors;
 use crate::epoll;
 use crate::joining::attach;
 use crate::joining::rendezvous;
 use crate::leaving::departure::{self, depart, held};
 use crate::report::stats::Reason;
-use crate::sys::limits;
 use crate::sys::{self, Errno};
 use crate::table::attaching::Attaching;
 use crate::table::own_number::{OwnNumber, let_another_number_be_seen};
@@ -48,10 +48,10 @@ pub fn yield_between(first: u32, last: u32) {
 fn another(number: c_int) -> Result<c_int, Errno> {
     let all = table::known().filter(|(_, entry)| *entry == Entry::Own);
     let (count, highest) = all.fold((0, 0), |(count, _), (fd, _)| (count + 1, fd));
-    if highest >= limits::first_own() + 4 * count {
-        return limits::duplicate(number);
+    if highest >= descriptors::first_own() + 4 * count {
+        return descriptors::duplicate(number);
     }
-    limits::duplicate_from(number, highest + 1).or_else(|_| limits::duplicate(number))
+    descriptors::duplicate_from(number, highest + 1).or_else(|_| descriptors::duplicate(number))
 }
 
 /// Lets what the library has at a number be known by another. False if there is none.

@@ -145,8 +145,8 @@ impl ProcessLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::descriptors;
     use crate::sharing::lock;
-    use crate::sys;
 
     static OUTER: ProcessLock = ProcessLock::new();
     static INNER: ProcessLock = ProcessLock::new();
@@ -206,7 +206,7 @@ mod tests {
             LOCK.lock().is_some()
         });
         let thread = said.recv().unwrap();
-        while !LOCK.0.is_wanted() || !sys::is_asleep(thread) {
+        while !LOCK.0.is_wanted() || !descriptors::is_asleep(thread) {
             std::thread::yield_now();
         }
         LOCK.give_back();

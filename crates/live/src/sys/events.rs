@@ -2,13 +2,7 @@
 
 use libc::c_int;
 
-use super::{Errno, call, move_high};
-
-/// Makes an event, which counts and never blocks.
-pub fn event() -> Result<c_int, Errno> {
-    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-    move_high(call!(libc::SYS_eventfd2, 0, flags)? as c_int)
-}
+use super::call;
 
 /// Lets whoever waits for an event look.
 pub fn signal_event(fd: c_int) {

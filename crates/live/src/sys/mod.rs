@@ -12,9 +12,7 @@ mod clock;
 mod counts;
 mod endpoints;
 mod events;
-pub mod limits;
 mod own;
-mod pair;
 mod polling;
 mod process;
 mod processor;
@@ -22,15 +20,11 @@ mod processor;
 pub use clock::{coarse_now, find_clock, now, timespec};
 pub use counts::{TcpCounts, bytes_read, bytes_read_by_now, tcp_counts};
 pub use endpoints::{Endpoint, Which, addresses, endpoint, port_of};
-pub use events::{empty_event, event, signal_event};
+pub use events::{empty_event, signal_event};
 pub use own::own;
-pub use pair::connection_pair;
-pub use polling::{
-    epoll_create, epoll_ctl, epoll_now, is_refusal, poll, poll_all, poll_now, poll_or_fail,
-};
+pub use polling::{epoll_ctl, epoll_now, is_refusal, poll, poll_all, poll_now, poll_or_fail};
 pub use process::{
-    Forked, Process, can_fork_away, exit, fork_away, has_numbers, is_asleep, is_there, process,
-    start_session,
+    Forked, can_fork_away, exit, fork_away, has_numbers, is_there, process, start_session,
 };
 pub use processor::{Usage, processor, thread_usage, ticks};
 
@@ -140,7 +134,7 @@ macro_rules! call {
         unsafe { $crate::sys::split($number, [$($argument as usize),*]) }
     }};
 }
-use call;
+pub(crate) use call;
 
 /// The calling thread's `errno`.
 pub fn errno() -> Errno {
@@ -175,14 +169,6 @@ pub fn close(fd: c_int) {
 
 pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> {
     call!(libc::SYS_close_range, first, last, flags).map(|_| ())
-}
-
-/// Moves a descriptor of the library's own far above those that the program gets, so that the
-/// numbers that the program sees are those that it would see without the library.
-pub fn move_high(fd: c_int) -> Result<c_int, Errno> {
-    let moved = limits::duplicate(fd);
-    close(fd);
-    moved
 }
 
 /// Gives a descriptor a second number, not below this one, that ends with `exec`.
@@ -599,7 +585,7 @@ mod tests {
     #[test]
     fn a_number_may_be_an_events_only_if_it_is_neither_a_files_nor_a_sockets() {
         use std::os::fd::AsRawFd;
-        let event = super::event().unwrap();
+        let event = crate::descriptors::event().unwrap();
         assert!(may_be_event(event));
         close(event);
         assert!(!may_be_event(-1));

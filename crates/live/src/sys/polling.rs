@@ -3,7 +3,7 @@
 
 use libc::{c_int, c_void};
 
-use super::{Errno, call, move_high, timespec};
+use super::{Errno, call, timespec};
 
 /// What the kernel says about one descriptor at this moment.
 pub fn poll_now(fd: c_int, events: i16) -> i16 {
@@ -27,11 +27,6 @@ pub fn poll_or_fail(fd: c_int, events: i16, nanoseconds: u64) -> Result<i16, Err
         return call!(libc::SYS_poll, &raw mut entry, 1, time).map(|_| entry.revents);
     }
     looked.map(|_| entry.revents)
-}
-
-/// Makes an instance with a number beyond the program's.
-pub fn epoll_create() -> Result<c_int, Errno> {
-    move_high(call!(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC)? as c_int)
 }
 
 pub fn epoll_ctl(

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
 
+use crate::descriptors;
 use crate::sharing::lock;
 use crate::sys;
 
@@ -71,7 +72,7 @@ fn is_other(place: &AtomicU64, fd: c_int) -> bool {
 /// Whether it does not sleep until something comes.
 fn is_awake(place: &AtomicU64, fd: c_int) -> bool {
     let word = place.load(Ordering::SeqCst);
-    is_other(place, fd) && (word & LASTING == 0 || !sys::is_asleep(word as u32))
+    is_other(place, fd) && (word & LASTING == 0 || !descriptors::is_asleep(word as u32))
 }
 
 impl Blocking<'_> {

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::c_int;
 
 use crate::close;
+use crate::descriptors;
 use crate::epoll;
 use crate::segment::Segment;
 use crate::sharing::lock;
 use crate::signals::inside::Inside;
 use crate::sys;
-use crate::sys::limits;
 use crate::table::attaching::Attaching;
 use crate::table::connection::{Connection, phase};
 use crate::table::holders::{free, leave_to_others};
@@ -57,7 +57,7 @@ impl NumberApart {
         let _errno = sys::KeepErrno::new();
         // Nobody forks meanwhile.
         let _attaching = is_owner().then(Attaching::begin);
-        let own = limits::duplicate(fd).ok()?;
+        let own = descriptors::duplicate(fd).ok()?;
         note_apart(0, own as u32 + 1);
         Some(Self(own))
     }

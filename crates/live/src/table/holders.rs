@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::descriptors::Process;
 use crate::report::stats;
-use crate::sys::Process;
 use crate::table;
 use crate::table::connection::{Connection, phase};
 use crate::table::local::Local;

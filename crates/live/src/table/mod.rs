@@ -22,6 +22,7 @@ pub mod word;
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use crate::descriptors;
 use crate::epoll;
 use crate::interpose::system_calls;
 use crate::report::stats::{self, Stats};
@@ -123,7 +124,7 @@ fn make_tables() -> Option<()> {
     let locals = sys::map(None, size_of::<Local>() * CONNECTIONS)?;
     // SAFETY: the name is a C string.
     let file = unsafe { libc::memfd_create(c"weft-live".as_ptr(), libc::MFD_CLOEXEC) };
-    let file = if file < 0 { None } else { sys::move_high(file).ok() };
+    let file = if file < 0 { None } else { descriptors::move_high(file).ok() };
     let length = size_of::<Arena>();
     let map = |file| sys::set_length(file, length).ok().and_then(|()| sys::map(Some(file), length));
     let Some(arena) = file.filter(|file| leaves_others(*file)).and_then(map) else {

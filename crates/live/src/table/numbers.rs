@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 
+use crate::descriptors;
 use crate::sys;
-use crate::sys::limits;
 use crate::table::word::{Entry, Word};
 
 /// Descriptors from here on are left to the kernel.
@@ -121,7 +121,7 @@ pub fn close_own(fd: c_int) {
 /// none there. A program that has so many descriptors may need the last for itself.
 pub fn leaves_others(own: c_int) -> bool {
     const NOT_CLAIMED: u32 = 16;
-    let before = u32::try_from(own - limits::first_own()).unwrap_or(0);
+    let before = u32::try_from(own - descriptors::first_own()).unwrap_or(0);
     before <= OWN.load(Ordering::Relaxed) + NOT_CLAIMED
 }
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::c_int;
 
+use crate::descriptors;
 use crate::sys;
-use crate::sys::limits;
 use crate::table::numbers::{claim, close_own};
 
 /// How long a closing thread waits for those that have asked for the number and not yet called the
@@ -19,7 +19,7 @@ pub struct OwnNumber(AtomicU32);
 impl OwnNumber {
     /// Makes one for what `fd` stands for; `None` if there is no number for it.
     pub fn make(fd: c_int) -> Option<c_int> {
-        let own = limits::duplicate(fd).ok()?;
+        let own = descriptors::duplicate(fd).ok()?;
         claim(own);
         Some(own)
     }

@@ -4,8 +4,8 @@ use std::mem::size_of;
 
 use libc::{c_int, c_long, c_void};
 
-use super::{Errno, call, close, fcntl, move_high, set_socket_option, socket_option};
-use crate::sys::limits;
+use super::{move_high, with_room};
+use crate::sys::{Errno, call, close, fcntl, set_socket_option, socket_option};
 
 /// Two ends of a new TCP connection of this host, of the family of `like` and on its address.
 pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
@@ -19,7 +19,7 @@ pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     // The program may have all numbers that it may have, and each of these is one of them at first.
     let new = || call!(libc::SYS_socket, family, kind, 0);
-    let socket = || move_high(limits::with_room(new)? as c_int);
+    let socket = || move_high(with_room(new)? as c_int);
     let listener = socket()?;
     let connected = socket().and_then(|near| {
         call!(libc::SYS_bind, listener, &raw const address, length)?;
@@ -29,7 +29,7 @@ pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
         let none: *mut c_void = std::ptr::null_mut();
         let take = || call!(libc::SYS_accept4, listener, none, none, libc::SOCK_CLOEXEC);
         loop {
-            let far = move_high(limits::with_room(take)? as c_int)?;
+            let far = move_high(with_room(take)? as c_int)?;
             // Anybody may connect to the listener meanwhile.
             if names(libc::SYS_getpeername, far) == names(libc::SYS_getsockname, near) {
                 return Ok([near, far]);

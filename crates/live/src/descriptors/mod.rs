@@ -8,10 +8,16 @@
 //! The kernel's table of a process is as long as its highest number, and is copied by each fork. So none
 //! is much higher than it must be.
 
+mod pair;
+mod process;
+
+pub use pair::connection_pair;
+pub use process::{Process, is_asleep};
+
 use libc::{c_int, rlimit};
 
 use crate::sharing::process_lock::ProcessLock;
-use crate::sys::{self, Errno};
+use crate::sys::{self, Errno, call};
 
 /// Held while the limit is raised: who would fork then would leave it so.
 pub static RAISING: ProcessLock = ProcessLock::new();
@@ -78,6 +84,25 @@ pub fn with_room<T>(make: impl FnOnce() -> T) -> T {
         sys::descriptor_limit(Some(now));
     }
     made
+}
+
+/// Moves a descriptor of the library's own far above those that the program gets, so that the
+/// numbers that the program sees are those that it would see without the library.
+pub fn move_high(fd: c_int) -> Result<c_int, Errno> {
+    let moved = duplicate(fd);
+    sys::close(fd);
+    moved
+}
+
+/// Makes an event, which counts and never blocks.
+pub fn event() -> Result<c_int, Errno> {
+    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+    move_high(call!(libc::SYS_eventfd2, 0, flags)? as c_int)
+}
+
+/// Makes an `epoll` instance with a number beyond the program's.
+pub fn epoll_create() -> Result<c_int, Errno> {
+    move_high(call!(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC)? as c_int)
 }
 
 #[cfg(test)]
