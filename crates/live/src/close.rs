@@ -11,21 +11,22 @@ use crate::joining::rendezvous;
 use crate::joining::{attach, worth};
 use crate::leaving::asking;
 use crate::leaving::departure;
-use crate::leaving::turn;
+use crate::migration::answering;
+use crate::migration::turn;
 use crate::options;
-use crate::report::stats::{self, Reason};
+use crate::peer::death;
+use crate::peer::doorbell;
+use crate::report::stats::Reason;
 use crate::segment::{Segment, closed};
 use crate::stream;
 use crate::sys::{self, Errno};
 use crate::table::attaching;
+use crate::table::figures;
 use crate::table::guard::NumberApart;
 use crate::table::holders::{self, Looked};
 use crate::table::lost::LostTo;
 use crate::table::taken::{self, Taken};
 use crate::table::{self, Connection, Entry, Guard, end, phase};
-use crate::waiting::death;
-use crate::waiting::wait;
-use crate::waiting::waking;
 
 /// How long a closing end waits for a doorbell that was announced, in nanoseconds: its ringer has lost
 /// its processor, or the kernel has yet to deliver it.
@@ -199,7 +200,7 @@ fn let_others_sleep_on(guard: &Guard) {
         let role = guard.connection.role();
         for flag in [&segment.way(role.peer()).arrived, &segment.way(role).freed] {
             flag.let_look_again();
-            waking::wake_word(flag);
+            doorbell::wake_word(flag);
         }
     }
     guard.lets_others_see_another_number();
@@ -212,7 +213,7 @@ fn let_others_sleep_on(guard: &Guard) {
 pub fn say_how(guard: &Guard) {
     let connection = guard.connection;
     if connection.phase() >= phase::JOINED {
-        stats::say(connection);
+        figures::say(connection);
     }
     if connection.is_disconnected() {
         return is_kernels_now(connection);
@@ -307,7 +308,7 @@ pub fn reset_at_end(guard: &Guard, segment: &Segment) -> bool {
 fn is_kernels_now(connection: &Connection) {
     let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
     if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
-        stats::closed(connection);
+        figures::closed(connection);
     }
 }
 
@@ -339,7 +340,7 @@ fn end_doorbells(guard: &Guard, segment: &Segment) {
 /// Takes those doorbells out of the kernel's stream that are there, before this end goes.
 pub fn answer_last_doorbells(guard: &Guard, segment: &Segment) {
     if guard.connection.switched_in.load(Ordering::Acquire) {
-        wait::answer_doorbells(guard);
+        answering::answer_doorbells(guard);
     } else if are_doorbells_due(guard.connection, segment) && !guard.connection.is_slept_on() {
         // Nothing was ever read from the ring.
         turn::discard(guard, segment);
@@ -362,8 +363,8 @@ fn are_doorbells_due(connection: &Connection, segment: &Segment) -> bool {
 
 fn wake_peer(guard: &Guard, segment: &Segment) {
     let role = guard.connection.role();
-    waking::wake(guard, &segment.way(role).arrived);
-    waking::wake(guard, &segment.way(role.peer()).freed);
+    doorbell::wake(guard, &segment.way(role).arrived);
+    doorbell::wake(guard, &segment.way(role.peer()).freed);
 }
 
 /// Shuts a connection down; `None` leaves it to the kernel.
@@ -442,7 +443,7 @@ fn tell_of_a_change(guard: &Guard) {
 fn stop_reading(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     connection.read_shut.store(true, Ordering::SeqCst);
-    waking::wake_word(&segment.way(connection.role().peer()).arrived);
+    doorbell::wake_word(&segment.way(connection.role().peer()).arrived);
     // Until the first byte has come by the ring, somebody may sleep there since before the join.
     if connection.is_slept_on() || !connection.switched_in.load(Ordering::SeqCst) {
         connection.deaf.store(true, Ordering::Release);
@@ -481,7 +482,7 @@ fn is_over(guard: &Guard, segment: &Segment) -> bool {
     }
     let died = how == closed::OPEN && death::is_gone(guard);
     let ended = died || how != closed::OPEN || segment.way(peer).detour.is_finished();
-    let reset = (died || how != closed::OPEN) && stream::is_reset(connection, segment, how);
+    let reset = (died || how != closed::OPEN) && death::is_reset(connection, segment, how);
     reset || ended && (connection.write_shut.load(Ordering::Acquire) || death::events(guard) != 0)
 }
 
@@ -503,9 +504,9 @@ fn finish(guard: &Guard, segment: &Segment) -> bool {
         let _ = turn::come_back(guard, segment, &mut sending);
     }
     drop(sending);
-    waking::wake(guard, &way.arrived);
+    doorbell::wake(guard, &way.arrived);
     // This process's own writers end too.
-    waking::wake_word(&way.freed);
+    doorbell::wake_word(&way.freed);
     true
 }
 

@@ -33,7 +33,9 @@ mod interpose;
 mod joining;
 mod leaving;
 mod memory;
+mod migration;
 mod options;
+mod peer;
 mod ready;
 mod report;
 #[cfg(test)]

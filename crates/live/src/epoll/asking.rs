@@ -10,13 +10,13 @@ use super::looking::{hand_back, resolve};
 use super::nesting;
 use super::relay::RELAY;
 use super::{EVENT, is_tagged, link_of, link_place, once, order};
+use crate::migration::answering;
+use crate::peer::death;
 use crate::segment::Segment;
 use crate::signals::cancel;
 use crate::stream;
 use crate::sys::{self, Errno};
 use crate::table::{CONNECTIONS, Guard, REGISTRATIONS};
-use crate::waiting::death;
-use crate::waiting::wait;
 
 /// What becomes of carried connections that the kernel reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -162,7 +162,7 @@ fn answer(instance: &Instance, link: u32, events: u32) {
     // a program wrote past its library.
     if lying >= LEFT_LYING || registration.by_event {
         guard.connection.doorbells.store(0, Ordering::Relaxed);
-        wait::answer_doorbells(&guard);
+        answering::answer_doorbells(&guard);
     } else if events & ended != 0 {
         death::is_gone(&guard);
     }

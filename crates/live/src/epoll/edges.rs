@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use libc::c_int;
 
-use crate::leaving::turn;
+use crate::migration::turn;
 use crate::ready;
 use crate::segment::{Segment, closed};
 use crate::table::{Guard, Registration, Reported};

@@ -8,7 +8,7 @@ use super::edges::{News, news, waits_for_bytes};
 use super::instance::Instance;
 use super::links::{Inner, Watch};
 use super::{link_place, order, registrations};
-use crate::leaving::turn;
+use crate::migration::turn;
 use crate::ready;
 use crate::segment::Segment;
 use crate::sys;

@@ -43,13 +43,13 @@ use parked::{is_parked, make_room, put_back, unpark};
 use crate::joining::attach;
 use crate::leaving::departure;
 use crate::leaving::pump;
-use crate::leaving::turn;
+use crate::migration::turn;
+use crate::peer::doorbell;
 use crate::report::stats::Reason;
 use crate::sharing::process_lock::ProcessLock;
 use crate::sys;
 use crate::table::attaching;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported, phase};
-use crate::waiting::waking;
 
 /// An instance follows so many registrations at most.
 const FOLLOWED: usize = 8192;
@@ -246,7 +246,7 @@ pub fn warm(guard: &Guard) {
         unsafe { (*it).cold }
     });
     if cold {
-        waking::signal(&guard.local().own_event);
+        doorbell::signal(&guard.local().own_event);
     }
 }
 
@@ -548,6 +548,6 @@ fn rouse_all(guard: &Guard, is_meant: impl Fn(&Registration) -> bool) {
         registration.linked && is_meant(&registration) && instance.is_slept_in()
     });
     if sleeps {
-        waking::signal(&guard.local().own_event);
+        doorbell::signal(&guard.local().own_event);
     }
 }

@@ -13,6 +13,7 @@ use super::looking::{WHOLE_LOOK, any_ready, hand_back, look, resolve, wanted};
 use super::nesting::{self, Below};
 use super::{CONTROL, link_place, others};
 use crate::interpose::{Way, system_calls};
+use crate::peer::death;
 use crate::ready;
 use crate::report::stats;
 use crate::segment::Segment;
@@ -21,7 +22,6 @@ use crate::spin::Where;
 use crate::sys::{self, Errno};
 use crate::table::idle;
 use crate::table::{self, Entry, Guard, Registration};
-use crate::waiting::death;
 use crate::waiting::wait;
 
 /// While there are events without the kernel, it is asked about other descriptors this often, in

@@ -8,6 +8,7 @@ use crate::close;
 use crate::hooks::direct;
 use crate::hooks::events;
 use crate::hooks::leaving::{depart_passed, says_something};
+use crate::hooks::unread;
 use crate::hooks::vector::{
     is_address, is_receivable, is_sendable, message, message_of, one, parts, parts_of_file,
 };
@@ -16,7 +17,6 @@ use crate::interpose::interpose;
 use crate::interpose::system_calls::int;
 use crate::leaving::departure::depart;
 use crate::memory::pointers;
-use crate::options;
 use crate::ready;
 use crate::report::stats::Reason;
 use crate::stream::{self, fail, length, receive, send};
@@ -206,7 +206,7 @@ unsafe fn fill_header(fd: c_int, message: *mut msghdr, flags: c_int) {
     let asked = guard.filter(|it| it.connection.says_unread.load(Ordering::Relaxed));
     match asked.and_then(|guard| guard.connection.segment().map(|segment| (guard, segment))) {
         // SAFETY: by the contract of this function.
-        Some((guard, segment)) => unsafe { options::say_unread(&guard, message, &segment) },
+        Some((guard, segment)) => unsafe { unread::say_unread(&guard, message, &segment) },
         // SAFETY: by the contract of this function.
         None => unsafe { (*message).msg_controllen = 0 },
     }

@@ -8,7 +8,7 @@ use crate::fork;
 use crate::hooks::vector::is_sendable;
 use crate::interpose::{Next, interpose, trampoline};
 use crate::leaving::departure::{self, depart, depart_all};
-use crate::leaving::turn;
+use crate::migration::turn;
 use crate::report::stats::Reason;
 use crate::sharing::copies;
 use crate::sys;

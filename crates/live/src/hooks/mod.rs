@@ -15,4 +15,5 @@ mod io;
 mod leaving;
 mod listed;
 mod options;
+mod unread;
 mod vector;

@@ -6,13 +6,13 @@ use libc::{c_int, c_uint, c_void};
 
 use crate::interpose::interpose;
 use crate::joining::attach;
-use crate::leaving::turn;
 use crate::memory::pointers;
+use crate::migration::turn;
 use crate::options::{self, Delay};
+use crate::peer::death;
 use crate::ready;
 use crate::report::stats::Reason;
 use crate::table;
-use crate::waiting::death;
 
 interpose! {
     fn setsockopt(

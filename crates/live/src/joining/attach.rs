@@ -28,10 +28,9 @@ use crate::report::stats::{self, Reason};
 use crate::segment::{Role, Segment, handshake};
 use crate::sys;
 use crate::table::attaching::{self, Attaching};
+use crate::table::figures;
 use crate::table::numbers::leaves_others;
 use crate::table::{self, Connection, Guard, Sending, phase};
-use crate::waiting::death;
-use crate::waiting::wait;
 
 /// After so many operations nobody will come any more, unless they took no time: the other end of
 /// a stream may read rarely, and much at a time.
@@ -177,7 +176,7 @@ pub fn give_up_held(connection: &Connection, reason: Reason) {
     }
     connection.phase.store(phase::PLAIN, Ordering::SeqCst);
     if is_tcp(connection, connection.first_fd.load(Ordering::Relaxed)) {
-        stats::fell_through(connection, reason);
+        figures::fell_through(connection, reason);
     }
 }
 
@@ -346,7 +345,7 @@ fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
 }
 
 fn within_limit() -> Result<(), Reason> {
-    let Some(stats) = table::stats() else { return Err(Reason::Limit) };
+    let Some(stats) = stats::get() else { return Err(Reason::Limit) };
     let now = || {
         let joined = stats.joined.load(Ordering::Relaxed);
         joined.saturating_sub(stats.closed.load(Ordering::Relaxed))
@@ -496,7 +495,7 @@ pub fn revoke(guard: &Guard, segment: &Segment) -> bool {
             sys::shutdown(guard.socket(), libc::SHUT_RD);
         }
         connection.phase.store(phase::PLAIN, order);
-        stats::fell_through(connection, Reason::Call);
+        figures::fell_through(connection, Reason::Call);
     }
     revoked
 }
@@ -523,22 +522,4 @@ pub fn switch(guard: &Guard, segment: &Segment, sending: &mut Sending) {
         Outlet::After => connection.returned_out.store(true, Ordering::Release),
         _ => {}
     }
-}
-
-/// Goes over to the ring for receiving, once the kernel's stream is read up to where the sender
-/// switched. This end's own direction switches first: whoever reads from the ring must be able to
-/// ring doorbells, which only a switched direction carries.
-pub fn arrive(guard: &Guard, segment: &Segment) -> bool {
-    let Some(mut sending) = guard.connection.sending() else { return false };
-    switch(guard, segment, &mut sending);
-    drop(sending);
-    guard.connection.switched_in.store(true, Ordering::Release);
-    // The kernel may have reported that, once, while its end of stream meant nothing yet.
-    let is_gone = death::is_gone_since_switched(guard, segment);
-    // One that woke whoever slept before would lie there until another sleeps.
-    let has_answered = wait::answer_doorbells(guard);
-    if is_gone || has_answered {
-        epoll::kick(guard);
-    }
-    true
 }

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use libc::c_int;
 
 use crate::leaving::loan;
-use crate::leaving::turn;
+use crate::migration::turn;
+use crate::peer::death;
 use crate::stream::{self, Rest};
 use crate::sys::{self, Errno};
 use crate::table::{Guard, phase};
-use crate::waiting::death;
 
 /// How often a quiet connection is looked at, in nanoseconds.
 const LOOK_EVERY: u64 = 50_000_000;

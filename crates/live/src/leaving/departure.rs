@@ -10,16 +10,17 @@ use crate::epoll;
 use crate::joining::attach;
 use crate::joining::rendezvous;
 use crate::leaving::pump;
-use crate::leaving::turn;
 use crate::memory::pointers;
-use crate::report::stats::{self, Reason};
+use crate::migration::turn;
+use crate::peer::doorbell;
+use crate::report::stats::Reason;
 use crate::sys;
 use crate::table::attaching::{self, Attaching};
+use crate::table::figures;
 use crate::table::guard::Visit;
 use crate::table::holders::{self, Looked};
 use crate::table::local::VISIT;
 use crate::table::{self, Connection, Entry, Guard, phase};
-use crate::waiting::waking;
 
 /// Why this process carries nothing any more: the reason's number and one; zero as long as it may.
 static FORBIDDEN: AtomicU32 = AtomicU32::new(0);
@@ -278,7 +279,7 @@ fn say_leaving(ends: bool) {
             && connection.holders.load(Ordering::SeqCst) == 1
             && let Some(segment) = connection.segment()
         {
-            stats::closed(connection);
+            figures::closed(connection);
             // The kernel would tell the other end of a reset, and drop what is on its way.
             close::answer_last_doorbells(&guard, &segment);
             if ends {
@@ -288,8 +289,8 @@ fn say_leaving(ends: bool) {
             let role = connection.role();
             segment.side(role).leaving.store(true, Ordering::SeqCst);
             // Whoever sleeps in the kernel hears it there.
-            waking::wake_word(&segment.way(role).arrived);
-            waking::wake_word(&segment.way(role.peer()).freed);
+            doorbell::wake_word(&segment.way(role).arrived);
+            doorbell::wake_word(&segment.way(role.peer()).freed);
         }
     }
 }
@@ -304,7 +305,7 @@ fn hold_again() {
             connection.holders.fetch_add(1, Ordering::SeqCst);
             holders::share(connection, local);
         }
-        stats::not_closed(connection);
+        figures::not_closed(connection);
         if let Some(segment) = connection.segment() {
             segment.side(connection.role()).leaving.store(false, Ordering::SeqCst);
         }

@@ -21,14 +21,14 @@ use weft_protocol::detour::Outlet;
 use crate::descriptors::Process;
 use crate::joining::meeting::{self, Place};
 use crate::leaving::owners;
-use crate::leaving::turn;
+use crate::migration::turn;
+use crate::peer::death;
 use crate::sharing::lock;
 use crate::stream::{self, Rest};
 use crate::sys::{self, Errno};
 use crate::table::connection::Half;
 use crate::table::holders::{self, Looked};
 use crate::table::{Connection, Guard, Receiving, phase};
-use crate::waiting::death;
 
 /// So much is given at a time: a new connection of the kernel takes it at once.
 const PIECE: usize = 1 << 15;

@@ -7,5 +7,4 @@ pub mod departure;
 pub mod loan;
 pub mod owners;
 pub mod pump;
-pub mod turn;
 pub mod yielding;

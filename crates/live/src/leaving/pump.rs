@@ -18,6 +18,7 @@ use crate::joining::meeting::Place;
 use crate::leaving::copy;
 use crate::leaving::departure;
 use crate::leaving::loan::{self, Ended, Loan};
+use crate::peer::death;
 use crate::segment::closed;
 use crate::sharing::lock;
 use crate::sharing::process_lock;
@@ -27,7 +28,6 @@ use crate::table::attaching;
 use crate::table::guard;
 use crate::table::holders::{self, Looked};
 use crate::table::{self, Entry, Guard, Receiving};
-use crate::waiting::death;
 
 /// Room for what is being copied, both ways.
 const MEMORY: usize = 1 << 17;

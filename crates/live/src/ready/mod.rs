@@ -9,12 +9,12 @@ use libc::c_int;
 use weft_protocol::detour::{Begun, Inlet};
 use weft_protocol::interrupt_flag::Sleep;
 
-use crate::leaving::turn;
+use crate::migration::turn;
+use crate::peer::death;
 use crate::segment::{Segment, closed};
 use crate::spin::Where;
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, end, phase, taken};
-use crate::waiting::death;
 use crate::waiting::wait;
 
 pub use polling::poll;

@@ -12,8 +12,10 @@ use super::{
     IN, OUT, arm, begins_in_ring, events_for, has_switched_in, has_switched_out, is_joined, nearest,
 };
 use crate::epoll::{self, Below};
-use crate::leaving::turn;
 use crate::memory::scratch::{List, Scratch};
+use crate::migration::answering;
+use crate::migration::turn;
+use crate::peer::death;
 use crate::report::stats::{self, Reason};
 use crate::segment::Segment;
 use crate::signals::cancel;
@@ -21,7 +23,6 @@ use crate::spin::SpinPolicy;
 use crate::sys;
 use crate::table::idle;
 use crate::table::{self, Entry, Guard, end};
-use crate::waiting::death;
 use crate::waiting::wait;
 
 /// While a `poll` polls, every so many looks are at all connections, not only at arrivals.
@@ -49,7 +50,7 @@ impl<'a> Asleep<'a> {
     fn begin(joined: &'a [Polled]) -> Self {
         for it in joined {
             it.reported.set(true);
-            wait::fall_asleep(&it.guard);
+            answering::fall_asleep(&it.guard);
         }
         Self(joined)
     }
@@ -58,7 +59,7 @@ impl<'a> Asleep<'a> {
 impl Drop for Asleep<'_> {
     fn drop(&mut self) {
         for it in self.0 {
-            wait::wake_up(&it.guard, it.reported.get());
+            answering::wake_up(&it.guard, it.reported.get());
         }
     }
 }

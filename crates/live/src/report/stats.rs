@@ -4,10 +4,7 @@
 //! open, so that whoever may read the process's `/proc/PID/fd` may read them, and nothing is left
 //! behind when it ends. `python/weft/live_figures.py` knows this layout.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::report::log;
-use crate::table::{self, Connection, Guard};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Which layout this is.
 const LAYOUT: u64 = 8;
@@ -171,56 +168,25 @@ impl Unsaid {
     }
 }
 
-/// Counts what both halves of a connection have not yet counted: it goes to sleep, or away.
-pub fn say(connection: &Connection) {
-    if let Some(mut receiving) = connection.receiving() {
-        receiving.unsaid.say_received();
-    }
-    if let Some(mut sending) = connection.sending() {
-        sending.unsaid.say_sent();
-    }
+/// The figures of this process, once there are any.
+static STATS: AtomicPtr<Stats> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Counts there from now on, and says which layout the figures have: they are worth reading.
+pub fn begin(stats: &'static Stats) {
+    stats.layout.store(LAYOUT, Ordering::Release);
+    STATS.store(std::ptr::from_ref(stats).cast_mut(), Ordering::Release);
+}
+
+/// The figures that `weft live status` reads through `/proc`.
+pub fn get() -> Option<&'static Stats> {
+    let stats = STATS.load(Ordering::Acquire);
+    // SAFETY: what is stored is never unmapped.
+    unsafe { stats.as_ref() }
 }
 
 /// Counts on a statistic, if there are any.
 pub fn count(which: impl Fn(&Stats) -> &AtomicU64, by: u64) {
-    if let Some(stats) = table::stats() {
+    if let Some(stats) = get() {
         which(stats).fetch_add(by, Ordering::Relaxed);
-    }
-}
-
-/// Counts the end of a carried connection, once.
-pub fn closed(connection: &Connection) {
-    if !connection.counted_out.swap(true, Ordering::AcqRel) {
-        count(|stats| &stats.closed, 1);
-    }
-}
-
-/// Takes that back: the process did not end after all.
-pub fn not_closed(connection: &Connection) {
-    if connection.counted_out.swap(false, Ordering::AcqRel)
-        && let Some(stats) = table::stats()
-    {
-        stats.closed.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Counts a connection that stays with the kernel.
-pub fn fell_through(connection: &Connection, reason: Reason) {
-    count(|stats| &stats.fallen_through[reason as usize], 1);
-    let fd = connection.first_fd.load(Ordering::Relaxed);
-    log::line(fd, fd, format_args!("left to the kernel: {}", reason.text()));
-}
-
-/// Counts a connection that goes back to the kernel.
-pub fn moved_back(guard: &Guard, reason: Reason) {
-    count(|stats| &stats.moved_back[reason as usize], 1);
-    let fd = guard.connection.first_fd.load(Ordering::Relaxed);
-    log::line(fd, guard.socket(), format_args!("back to the kernel: {}", reason.text()));
-}
-
-/// Says which layout the figures have: they are worth reading from now on.
-pub fn start() {
-    if let Some(stats) = table::stats() {
-        stats.layout.store(LAYOUT, Ordering::Release);
     }
 }

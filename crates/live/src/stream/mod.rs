@@ -13,16 +13,16 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, iovec};
 
 use crate::joining::attach;
+use crate::peer::death;
 use crate::report::stats;
-use crate::segment::{Segment, closed};
+use crate::segment::closed;
 use crate::signals::asleep::{Asleep, How};
 use crate::sys::{self, Errno};
 use crate::table::attaching;
 use crate::table::lost::LostTo;
 use crate::table::numbers::passed_by;
-use crate::table::{self, Connection, Guard, end, phase};
+use crate::table::{self, Guard, end, phase};
 use crate::waiting::call::Call;
-use crate::waiting::death;
 
 /// Sets `errno` and returns what a failed call returns.
 pub fn fail(errno: Errno) -> isize {
@@ -144,16 +144,6 @@ fn part(to: &[iovec], mut skip: usize) -> Option<(*mut u8, usize)> {
         skip -= part.iov_len;
     }
     None
-}
-
-/// Whether the kernel would have reset the connection: the other end said so, or it went without a
-/// word and without having read all that it was sent.
-pub fn is_reset(connection: &Connection, segment: &Segment, how: u32) -> bool {
-    match how {
-        closed::ORDERLY => false,
-        closed::OPEN => segment.way(connection.role()).pointers.filling() != 0,
-        _ => true,
-    }
 }
 
 /// The error of which a receive of several messages hears before it looks for any.

@@ -13,8 +13,10 @@ use self::behind::{go_on_in_kernel, go_on_in_ring, go_on_receiving};
 
 use super::{Moved, broken, fail, in_kernel, is_carried, length, part, without_number};
 use crate::leaving::loan;
-use crate::leaving::turn;
 use crate::memory::pointers;
+use crate::migration::turn;
+use crate::peer::death;
+use crate::peer::doorbell;
 use crate::ready;
 use crate::report::stats::Reason;
 use crate::segment::{Role, Segment, closed};
@@ -22,9 +24,7 @@ use crate::signals::cancel;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Receiving, end, phase};
 use crate::waiting::call::Call;
-use crate::waiting::death;
 use crate::waiting::wait;
-use crate::waiting::waking;
 
 /// Receives what does not pass by.
 #[inline]
@@ -525,7 +525,7 @@ fn note_taken(
         let unread = receiving.reader.available(&way.pointers, u64::MAX)?;
         if capacity - unread >= capacity / 4 {
             receiving.released = 0;
-            waking::wake(guard, &way.freed);
+            doorbell::wake(guard, &way.freed);
         }
     }
     Ok(())

@@ -10,9 +10,11 @@ use super::{Moved, broken, fail, in_kernel, is_carried, length, part, without_nu
 use crate::epoll;
 use crate::joining::attach;
 use crate::leaving::asking;
-use crate::leaving::turn;
 use crate::memory::pointers;
+use crate::migration::turn;
 use crate::options;
+use crate::peer::death;
+use crate::peer::doorbell;
 use crate::report::stats::Reason;
 use crate::segment::{Role, Segment, Side, closed};
 use crate::signals::asleep::{Asleep, How};
@@ -21,9 +23,7 @@ use crate::signals::ending::is_interrupting;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Sending, end, phase};
 use crate::waiting::call::Call;
-use crate::waiting::death;
 use crate::waiting::wait;
-use crate::waiting::waking;
 
 /// A long message is handed over in pieces of this many bytes, so that both ends copy at once.
 const PIECE: u64 = 32 * 1024;
@@ -471,7 +471,7 @@ fn hand_over(
         segment.postmarks(role).put(sending.posted, sending.writer.written());
         sending.posted = sending.posted.wrapping_add(1);
     }
-    waking::wake(guard, &way.arrived);
+    doorbell::wake(guard, &way.arrived);
     Ok(())
 }
 

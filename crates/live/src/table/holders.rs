@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::descriptors::Process;
-use crate::report::stats;
 use crate::table;
 use crate::table::connection::{Connection, phase};
+use crate::table::figures;
 use crate::table::local::Local;
 
 /// So many are known of each connection.
@@ -126,7 +126,7 @@ pub fn hold_no_more(connection: &Connection) {
 pub fn free(connection: &Connection) {
     if connection.phase() == phase::JOINED {
         // It was copied, or is another's number by now.
-        stats::closed(connection);
+        figures::closed(connection);
     }
     if !connection.segment.swap(std::ptr::null_mut(), Ordering::AcqRel).is_null() {
         connection.sharers.reset();

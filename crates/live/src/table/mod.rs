@@ -8,6 +8,7 @@
 pub mod attaching;
 pub mod blocked;
 pub mod connection;
+pub mod figures;
 pub mod guard;
 pub mod holders;
 pub mod idle;
@@ -113,11 +114,7 @@ fn makes_tables() -> bool {
     if !ARENA.load(Ordering::Acquire).is_null() {
         return true;
     }
-    let made = make_tables().is_some();
-    if made {
-        stats::start();
-    }
-    made
+    make_tables().is_some()
 }
 
 fn make_tables() -> Option<()> {
@@ -138,7 +135,10 @@ fn make_tables() -> Option<()> {
     family::begin(file);
     FILE.store(file, Ordering::SeqCst);
     LOCALS.store(locals.cast(), Ordering::Relaxed);
-    ARENA.store(arena.cast(), Ordering::Release);
+    let arena = arena.cast::<Arena>();
+    // SAFETY: the arena is mapped, and never unmapped from here on; all zeroes are valid figures.
+    stats::begin(unsafe { &(*arena).stats });
+    ARENA.store(arena, Ordering::Release);
     Some(())
 }
 
@@ -312,13 +312,6 @@ mod certainty {
     pub const SHARED: u32 = 2;
     /// The owner, or another in a copy that it knows by one page.
     pub const COPIED: u32 = 3;
-}
-
-/// The figures that `weft live status` reads through `/proc`.
-pub fn stats() -> Option<&'static Stats> {
-    let arena = ARENA.load(Ordering::Acquire);
-    // SAFETY: once stored, the arena is never unmapped.
-    (!arena.is_null()).then(|| unsafe { &(*arena).stats })
 }
 
 /// The kind of the connections that this end has with a server's port in this role.

@@ -1,6 +1,4 @@
-//! Waiting for the other end: how long to poll, how to sleep and be woken, and how its death shows.
+//! Waiting for the other end: polling, and sleeping until woken.
 
 pub mod call;
-pub mod death;
 pub mod wait;
-pub mod waking;

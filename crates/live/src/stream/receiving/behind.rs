@@ -4,7 +4,7 @@ use libc::{c_int, iovec};
 use weft_protocol::detour::Inlet;
 
 use super::{NO_PLACES, PLACES, Step, all_unread, cut, from_ring, step};
-use crate::leaving::turn;
+use crate::migration::turn;
 use crate::segment::Segment;
 use crate::stream::{length, part};
 use crate::sys;

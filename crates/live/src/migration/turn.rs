@@ -14,14 +14,17 @@ use libc::c_int;
 use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet, Outlet, Refusal};
 
+use crate::epoll;
 use crate::joining::attach;
-use crate::report::stats::{self, Reason};
+use crate::migration::answering;
+use crate::peer::death;
+use crate::peer::doorbell;
+use crate::report::stats::Reason;
 use crate::segment::{Role, Segment, Way, closed};
 use crate::sys::{self, Errno};
 use crate::table::connection::Half;
+use crate::table::figures;
 use crate::table::{Connection, Guard, Receiving, Sending, end, phase};
-use crate::waiting::death;
-use crate::waiting::waking;
 
 /// How long a descriptor that leaves waits for the other end to hear of it, in nanoseconds.
 const PATIENCE: u64 = 300_000_000;
@@ -41,8 +44,8 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
     let is_first = connection.wakers.count(|| {
         let is_first = !connection.turned.swap(true, Ordering::AcqRel);
         if is_first {
-            waking::wake(guard, &segment.way(role).arrived);
-            waking::wake(guard, &segment.way(role.peer()).freed);
+            doorbell::wake(guard, &segment.way(role).arrived);
+            doorbell::wake(guard, &segment.way(role.peer()).freed);
         }
         is_first
     });
@@ -51,10 +54,10 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
     }
     silence(guard, segment);
     // This end's own sleepers: on the words, and in epoll instances.
-    waking::wake_word(&segment.way(role.peer()).arrived);
-    waking::wake_word(&segment.way(role).freed);
-    waking::signal(&guard.local().own_event);
-    stats::moved_back(guard, reason);
+    doorbell::wake_word(&segment.way(role.peer()).arrived);
+    doorbell::wake_word(&segment.way(role).freed);
+    doorbell::signal(&guard.local().own_event);
+    figures::moved_back(guard, reason);
 }
 
 /// Lets nobody ring any more, once the detours have ended and whoever had armed his flag by then is woken.
@@ -78,7 +81,7 @@ fn silence(guard: &Guard, segment: &Segment) {
         || connection.deaf.load(Ordering::Acquire);
     let has_gone = said & libc::POLLRDHUP != 0 && !goes_on;
     if rings && said & libc::POLLERR == 0 && !has_gone {
-        waking::ring_doorbell(guard, segment);
+        doorbell::ring_doorbell(guard, segment);
     }
     segment.way(role).detour.silence();
 }
@@ -98,7 +101,7 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
     }
     match inlet {
         Inlet::Ring if !connection.switched_in.load(Ordering::Relaxed) => {
-            attach::arrive(guard, segment).then_some(inlet)
+            arrive(guard, segment).then_some(inlet)
         }
         // A refusal that nobody has heard may yet be taken back; then whoever sleeps is to read the
         // ring, for which a doorbell wakes it.
@@ -126,6 +129,24 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
         }
         _ => Some(inlet),
     }
+}
+
+/// Goes over to the ring for receiving, once the kernel's stream is read up to where the sender
+/// switched. This end's own direction switches first: whoever reads from the ring must be able to
+/// ring doorbells, which only a switched direction carries.
+fn arrive(guard: &Guard, segment: &Segment) -> bool {
+    let Some(mut sending) = guard.connection.sending() else { return false };
+    attach::switch(guard, segment, &mut sending);
+    drop(sending);
+    guard.connection.switched_in.store(true, Ordering::Release);
+    // The kernel may have reported that, once, while its end of stream meant nothing yet.
+    let is_gone = death::is_gone_since_switched(guard, segment);
+    // One that woke whoever slept before would lie there until another sleeps.
+    let has_answered = answering::answer_doorbells(guard);
+    if is_gone || has_answered {
+        epoll::kick(guard);
+    }
+    true
 }
 
 /// Counts anew what was taken out of the kernel's stream, if a process was killed between taking and
@@ -223,7 +244,7 @@ pub fn come_back(
             silence(guard, segment);
             let Some(_chime) = connection.chime.lock() else { return Ok(()) };
             if way.detour.is_ringing() {
-                waking::count_doorbells(guard, segment);
+                doorbell::count_doorbells(guard, segment);
             }
             sending.sender.come_back(&way.detour, &sending.writer)?;
             connection.switched_out.store(false, Ordering::Release);
@@ -327,7 +348,7 @@ fn become_plain(connection: &Connection) {
     let Some(_receiving) = connection.receiving().filter(|_| !is_lent()) else { return };
     let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
     if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
-        stats::closed(connection);
+        figures::closed(connection);
     }
 }
 
@@ -506,7 +527,7 @@ fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool)
 /// it, while a refusal stood; or another process has shut the receiving down.
 pub fn let_look_again(guard: &Guard) {
     guard.connection.changes.fetch_add(1, Ordering::Release);
-    waking::signal(&guard.local().own_event);
+    doorbell::signal(&guard.local().own_event);
 }
 
 #[cfg(test)]

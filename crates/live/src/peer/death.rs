@@ -11,7 +11,6 @@ use weft_protocol::detour::Begun;
 
 use crate::report::stats;
 use crate::segment::{Segment, closed};
-use crate::stream;
 use crate::sys::{self, Errno};
 use crate::table::{Connection, Guard, end};
 
@@ -105,7 +104,7 @@ fn prepare(guard: &Guard, segment: &Segment, said: i16) {
     // ring; where one was, they were read before what it told of.
     let no_bells = segment.way(connection.role()).detour.bells() == 0;
     let real = was_reset && (no_bells || aborts(connection, segment));
-    let is_reset = real || stream::is_reset(connection, segment, closed::OPEN);
+    let is_reset = real || is_reset(connection, segment, closed::OPEN);
     if is_reset && !was_reset {
         provoke(guard.socket());
     }
@@ -142,13 +141,23 @@ pub fn is_reset_by_doorbell(guard: &Guard) -> bool {
     let all_before = |counts: sys::TcpCounts| counts.put_in <= begun.saturating_add(bells);
     let is = bells > 0
         && !(how == closed::OPEN && aborts(connection, &segment))
-        && !stream::is_reset(connection, &segment, how)
+        && !is_reset(connection, &segment, how)
         && sys::tcp_counts(guard.socket()).is_ok_and(all_before);
     if is {
         take_error(guard);
         connection.reset_by_doorbell.store(true, Ordering::Release);
     }
     is
+}
+
+/// Whether the kernel would have reset the connection: the other end said so, or it went without a
+/// word and without having read all that it was sent.
+pub fn is_reset(connection: &Connection, segment: &Segment, how: u32) -> bool {
+    match how {
+        closed::ORDERLY => false,
+        closed::OPEN => segment.way(connection.role()).pointers.filling() != 0,
+        _ => true,
+    }
 }
 
 /// Whether the kernel has neither a direction nor an error left.
