@@ -36,6 +36,7 @@ mod memory;
 mod migration;
 mod options;
 mod peer;
+mod poll;
 mod ready;
 mod report;
 #[cfg(test)]
@@ -49,9 +50,13 @@ mod sys;
 mod table;
 mod waiting;
 
+/// What the table of connections asks of those above it.
+const ABOVE: table::above::Above =
+    table::above::Above { say_how: close::say_how, depart_all: leaving::departure::depart_known };
+
 /// Runs when the program is loaded, before `main`.
 extern "C" fn begin() {
-    if !config::read() || !memory::means::is_address_space_ample() || !table::start() {
+    if !config::read() || !memory::means::is_address_space_ample() || !table::start(ABOVE) {
         return interpose::hand_all_on();
     }
     sys::find_clock();

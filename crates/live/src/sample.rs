@@ -40,7 +40,7 @@ impl Sample {
         far.set_nodelay(true).unwrap();
         let ends = [near.into_raw_fd(), far.into_raw_fd()];
         static STARTED: Once = Once::new();
-        STARTED.call_once(|| assert!(table::start()));
+        STARTED.call_once(|| assert!(table::start(crate::ABOVE)));
         table::track(ends[0], Role::Client, 1);
         let guard = table::enter(ends[0]).unwrap();
         let connection = guard.connection;

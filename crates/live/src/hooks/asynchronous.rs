@@ -4,9 +4,10 @@
 use libc::{c_int, c_long, c_uint, c_void, size_t};
 
 use crate::interpose::interpose;
-use crate::leaving::departure::{self, depart};
+use crate::leaving::departure::depart;
 use crate::memory::pointers;
 use crate::report::stats::Reason;
+use crate::table::forbidden;
 
 /// Moves a connection back that a request for asynchronous input and output names.
 ///
@@ -98,14 +99,14 @@ interpose! {
 
 interpose! {
     fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int = |next| {
-        departure::forbid(Reason::IoUring);
+        forbidden::begin(Reason::IoUring);
         next(entries, parameters)
     }
 }
 
 interpose! {
     fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int = |next| {
-        departure::forbid(Reason::IoUring);
+        forbidden::begin(Reason::IoUring);
         next(entries, ring, flags)
     }
 }
@@ -114,7 +115,7 @@ interpose! {
     fn io_uring_queue_init_params(
         entries: c_uint, ring: *mut c_void, parameters: *mut c_void,
     ) -> c_int = |next| {
-        departure::forbid(Reason::IoUring);
+        forbidden::begin(Reason::IoUring);
         next(entries, ring, parameters)
     }
 }
@@ -124,7 +125,7 @@ interpose! {
         entries: c_uint, ring: *mut c_void, parameters: *mut c_void, place: *mut c_void,
         length: size_t,
     ) -> c_int = |next| {
-        departure::forbid(Reason::IoUring);
+        forbidden::begin(Reason::IoUring);
         next(entries, ring, parameters, place, length)
     }
 }
@@ -133,7 +134,7 @@ interpose! {
     fn io_uring_queue_init_try_nosqarr(
         entries: c_uint, ring: *mut c_void, parameters: *mut c_void,
     ) -> c_int = |next| {
-        departure::forbid(Reason::IoUring);
+        forbidden::begin(Reason::IoUring);
         next(entries, ring, parameters)
     }
 }

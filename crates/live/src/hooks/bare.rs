@@ -13,10 +13,11 @@ use crate::hooks::events::{expose, sets};
 use crate::hooks::leaving::{self, FILTER_BY_PRCTL, FILTER_BY_SECCOMP};
 use crate::hooks::options;
 use crate::interpose::{Next, trampoline};
-use crate::leaving::departure::{self, depart, depart_all};
+use crate::leaving::departure::{depart, depart_all};
 use crate::memory::pointers;
 use crate::report::stats::Reason;
 use crate::sys;
+use crate::table::forbidden;
 use crate::table::{self, Entry};
 
 /// Defines a function that is called as `syscall` is, and makes a call by its name.
@@ -179,7 +180,7 @@ extern "C-unwind" fn before_syscall(
         #[cfg(target_arch = "x86_64")]
         libc::SYS_vfork => table::may_be_shared(),
         libc::SYS_execve | libc::SYS_execveat => depart_all(Reason::Exec),
-        libc::SYS_io_uring_setup => departure::forbid(Reason::IoUring),
+        libc::SYS_io_uring_setup => forbidden::begin(Reason::IoUring),
         libc::SYS_unshare => leaving::leave_namespace(fd),
         libc::SYS_setns if second == 0 => leaving::leave_namespace(libc::CLONE_NEWPID),
         libc::SYS_setns => leaving::leave_namespace(second as c_int),

@@ -11,7 +11,7 @@ use crate::interpose::interpose;
 use crate::joining::attach;
 use crate::joining::bare_calls;
 use crate::joining::rendezvous;
-use crate::leaving::departure::{self, depart};
+use crate::leaving::departure::depart;
 use crate::leaving::yielding;
 use crate::memory::pointers;
 use crate::migration::turn;
@@ -21,6 +21,7 @@ use crate::segment::{Role, Segment};
 use crate::signals::cancel;
 use crate::stream::{self, fail};
 use crate::sys;
+use crate::table::forbidden;
 use crate::table::taken::{TakenAll, is_closed};
 use crate::table::{self, Entry};
 
@@ -198,7 +199,7 @@ fn duplicate(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
 /// there stays.
 fn is_refused(fd: c_int, number: c_int) -> bool {
     // After a filter nothing is lost any more, and no call may be made but the program's.
-    let is_filtered = departure::forbidden() == Some(Reason::Filter);
+    let is_filtered = forbidden::reason() == Some(Reason::Filter);
     if table::entry(number) == Entry::Unknown || is_filtered {
         return false;
     }

@@ -9,13 +9,14 @@ use crate::interpose::Way;
 use crate::interpose::interpose;
 use crate::interpose::system_calls::int;
 use crate::joining::attach;
-use crate::leaving::departure;
 use crate::memory::pointers;
-use crate::ready::{self, Sets};
+use crate::poll::{self, Sets};
+use crate::ready;
 use crate::report::stats::Reason;
 use crate::signals::cancel;
 use crate::stream::fail;
 use crate::sys::{self, Errno};
+use crate::table::forbidden;
 use crate::table::{self, Entry, phase};
 
 fn answer(result: Result<c_int, Errno>) -> c_int {
@@ -134,7 +135,7 @@ interpose! {
     = unsafe { way_of_poll(first, count) }, else |next| {
         // SAFETY: the program says that there are so many entries.
         match unsafe { entries(first, count, timeout != 0) } {
-            Some(entries) => answer(ready::poll(entries, milliseconds(timeout), std::ptr::null())),
+            Some(entries) => answer(poll::poll(entries, milliseconds(timeout), std::ptr::null())),
             None => next(first, count, timeout),
         }
     }
@@ -148,7 +149,7 @@ interpose! {
         match unsafe { entries(first, count, timeout != 0) }
             .filter(|it| size_of_val(*it) <= room)
         {
-            Some(entries) => answer(ready::poll(entries, milliseconds(timeout), std::ptr::null())),
+            Some(entries) => answer(poll::poll(entries, milliseconds(timeout), std::ptr::null())),
             None => next(first, count, timeout, room),
         }
     }
@@ -165,7 +166,7 @@ interpose! {
         // SAFETY: as above.
         let entries = unsafe { entries(first, count, !matches!(span, Ok(Some(0)))) };
         match (entries, span, valid(mask)) {
-            (Some(entries), Ok(span), Ok(mask)) => answer(ready::poll(entries, span, mask)),
+            (Some(entries), Ok(span), Ok(mask)) => answer(poll::poll(entries, span, mask)),
             _ => next(first, count, timeout, mask),
         }
     }
@@ -181,7 +182,7 @@ interpose! {
         // SAFETY: as above.
         let entries = unsafe { entries(first, count, !matches!(span, Ok(Some(0)))) };
         match (entries.filter(|it| size_of_val(*it) <= room), span, valid(mask)) {
-            (Some(entries), Ok(span), Ok(mask)) => answer(ready::poll(entries, span, mask)),
+            (Some(entries), Ok(span), Ok(mask)) => answer(poll::poll(entries, span, mask)),
             _ => next(first, count, timeout, mask, room),
         }
     }
@@ -205,7 +206,7 @@ fn is_programs(fd: c_int) -> bool {
 /// Each set is null or has `count` bits, or as many as there can be numbers of the program's.
 unsafe fn looked_at(count: c_int, sets: Sets) -> c_int {
     const USUAL: c_int = libc::FD_SETSIZE as c_int;
-    let is_usual = count <= USUAL || departure::forbidden() == Some(Reason::Filter);
+    let is_usual = count <= USUAL || forbidden::reason() == Some(Reason::Filter);
     // The kernel gives the lowest number that is free.
     if is_usual || is_programs(USUAL) {
         return count;
@@ -245,7 +246,7 @@ interpose! {
         let Ok((span, time)) = spans else { return next(count, read, write, except, timeout) };
         let begin = sys::now();
         // SAFETY: as above.
-        let result = unsafe { ready::select(count, sets, span, std::ptr::null()) };
+        let result = unsafe { poll::select(count, sets, span, std::ptr::null()) };
         if let (Some(time), Some(span)) = (time, span) {
             // Linux leaves there what is left of the time.
             let left = span.saturating_sub(sys::now() - begin);
@@ -270,7 +271,7 @@ interpose! {
         }
         // SAFETY: as above, and for the time.
         let found = valid(mask).and_then(|mask| unsafe {
-            span(timeout).map(|span| ready::select(count, sets, span, mask))
+            span(timeout).map(|span| poll::select(count, sets, span, mask))
         });
         found.map_or_else(
             |Impossible| next(count, read, write, except, timeout, mask),

@@ -13,6 +13,7 @@ use crate::report::stats::Reason;
 use crate::sharing::copies;
 use crate::sys;
 use crate::table;
+use crate::table::forbidden;
 
 /// The headers of a message's control data, in order; `None` in the place of one that is not whole, for
 /// which the kernel refuses the message.
@@ -326,7 +327,7 @@ extern "C-unwind" fn before_prctl(
 /// others end, so that none could be made that copies, and numbers no longer say who holds a lock.
 pub fn leave_namespace(flags: c_int) {
     if flags & libc::CLONE_NEWPID != 0 {
-        departure::forbid(Reason::Call);
+        forbidden::begin(Reason::Call);
     }
 }
 
@@ -356,7 +357,7 @@ extern "C-unwind" fn before_vfork() -> *mut c_void {
 extern "C-unwind" fn before_dlmopen(namespace: c_long) -> *mut c_void {
     static NEXT: Next = Next::new(c"dlmopen");
     if namespace != libc::LM_ID_BASE {
-        departure::forbid(Reason::BareCalls);
+        forbidden::begin(Reason::BareCalls);
     }
     NEXT.address()
 }

@@ -21,7 +21,6 @@ use crate::joining::bare_calls;
 use crate::joining::meeting::{self, Place, Refusal};
 use crate::joining::rendezvous;
 use crate::joining::worth::{is_worth_it, learn};
-use crate::leaving::departure;
 use crate::options;
 use crate::report::log;
 use crate::report::stats::{self, Reason};
@@ -29,6 +28,7 @@ use crate::segment::{Role, Segment, handshake};
 use crate::sys;
 use crate::table::attaching::{self, Attaching};
 use crate::table::figures;
+use crate::table::forbidden;
 use crate::table::numbers::leaves_others;
 use crate::table::{self, Connection, Guard, Sending, phase};
 
@@ -83,7 +83,7 @@ fn attempt(guard: &Guard, operations: u32) {
     if !alone || !guard.is_alone() || !table::is_owner() {
         return;
     }
-    let result = match (departure::forbidden(), connection.phase()) {
+    let result = match (forbidden::reason(), connection.phase()) {
         (Some(reason), _) => Err(reason),
         (None, phase::CANDIDATE) => begin(guard, operations),
         (None, phase::LISTENING) => look_for_offer(guard),
@@ -259,7 +259,7 @@ fn refused_here(fd: c_int) -> Result<(), Reason> {
         return Err(Reason::Stdio);
     }
     if bare_calls::are_there() {
-        departure::forbid(Reason::BareCalls);
+        forbidden::begin(Reason::BareCalls);
         return Err(Reason::BareCalls);
     }
     let signals = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_ASYNC != 0;

@@ -8,7 +8,6 @@ use libc::c_int;
 
 use crate::descriptors;
 use crate::joining::meeting::{self, Place, Refusal};
-use crate::leaving::departure;
 use crate::sys::{self, Errno};
 use crate::table::attaching::Attaching;
 use crate::table::{self, Connection, phase};
@@ -88,7 +87,7 @@ fn withdraw_all() -> bool {
     let _errno = sys::KeepErrno::new();
     // Without the right, this thread has it already.
     let _attaching = Attaching::begin();
-    departure::held().filter(|(_, connection)| withdraw(connection)).count() > 0
+    table::held().filter(|(_, connection)| withdraw(connection)).count() > 0
 }
 
 fn withdraw(connection: &Connection) -> bool {

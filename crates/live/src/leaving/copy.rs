@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use libc::c_int;
 
-use crate::leaving::loan;
+use crate::migration::asking;
 use crate::migration::turn;
 use crate::peer::death;
 use crate::stream::{self, Rest};
@@ -255,7 +255,7 @@ impl Copying<'_> {
         self.refused.get_or_insert(0);
         let is_there = || sys::poll_now(far, 0) & (libc::POLLERR | libc::POLLHUP) == 0;
         let is_sent = || sys::tcp_counts(far).map_or(true, |counts| counts.not_sent == 0);
-        let mut pause = loan::SOON;
+        let mut pause = asking::SOON;
         while !is_sent() && is_there() && self.throws_away() {
             sys::sleep(pause);
             pause = (2 * pause).min(LOOK_EVERY);
@@ -315,7 +315,7 @@ mod tests {
             assert_eq!(sys::send(sample.other, PIECE.as_ptr(), PIECE.len(), 0), Ok(PIECE.len()));
         }
         while sys::unread_bytes(sample.fd) != Ok(LONG as u64) {
-            sys::sleep(loan::SOON);
+            sys::sleep(asking::SOON);
         }
         sys::reset(sample.other);
     }
@@ -341,7 +341,7 @@ mod tests {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let write = || match sys::send(near, PIECE.as_ptr(), PIECE.len(), flags) {
             Err(libc::EAGAIN) => {
-                sys::sleep(loan::SOON);
+                sys::sleep(asking::SOON);
                 None
             }
             sent => sent.err(),

@@ -1,7 +1,7 @@
 //! Descriptors that leave the library's sight: over `exec`, over a Unix socket, into the C
 //! library's streams, into `io_uring`, or behind a filter of system calls.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::c_int;
 
@@ -17,13 +17,11 @@ use crate::report::stats::Reason;
 use crate::sys;
 use crate::table::attaching::{self, Attaching};
 use crate::table::figures;
+use crate::table::forbidden;
 use crate::table::guard::Visit;
 use crate::table::holders::{self, Looked};
 use crate::table::local::VISIT;
-use crate::table::{self, Connection, Entry, Guard, phase};
-
-/// Why this process carries nothing any more: the reason's number and one; zero as long as it may.
-static FORBIDDEN: AtomicU32 = AtomicU32::new(0);
+use crate::table::{self, Entry, Guard, phase};
 
 /// Whether this process is about to become another program.
 static BECOMES_ANOTHER: AtomicBool = AtomicBool::new(false);
@@ -139,7 +137,7 @@ pub fn depart_all(reason: Reason) {
                 depart(fd, reason);
             }
         }
-    } else if held().next().is_some() || table::newcomers().next().is_some() {
+    } else if table::held().next().is_some() || table::newcomers().next().is_some() {
         // The child of a vfork: it has its parent's memory and numbers of its own.
         for fd in (0..numbers_elsewhere()).filter(|fd| stays_open(*fd)) {
             let Some(cookie) = sys::cookie(fd).filter(|cookie| *cookie != 0) else { continue };
@@ -186,7 +184,7 @@ pub fn depart_duplicated() {
 fn give_up_unknown() {
     let _attaching = Attaching::begin();
     table::leave_newcomers();
-    for (_, connection) in held() {
+    for (_, connection) in table::held() {
         if connection.cookie.load(Ordering::Relaxed) == 0 {
             let (candidate, plain, order) = (phase::CANDIDATE, phase::PLAIN, Ordering::SeqCst);
             let _ = connection.phase.compare_exchange(candidate, plain, order, order);
@@ -200,18 +198,9 @@ fn stays_open(fd: c_int) -> bool {
 
 /// The place of the connection that the kernel knows by this number.
 fn place_of(cookie: u64) -> Option<usize> {
-    held()
+    table::held()
         .find(|(_, connection)| connection.cookie.load(Ordering::Relaxed) == cookie)
         .map(|it| it.0)
-}
-
-/// All connections of which this process holds a descriptor.
-pub fn held() -> impl Iterator<Item = (usize, &'static Connection)> {
-    table::used().filter_map(|place| {
-        let holds = table::local(place)?.has_descriptors();
-        let connection = table::connection(place)?;
-        (holds && connection.phase() != phase::FREE).then_some((place, connection))
-    })
 }
 
 /// Runs a call that becomes another program, if it succeeds.
@@ -244,7 +233,7 @@ pub fn let_go(ends: bool) {
         return;
     }
     let (mut alone, mut looked) = (false, Looked::default());
-    for (place, connection) in held() {
+    for (place, connection) in table::held() {
         let order = Ordering::SeqCst;
         let Some(local) = table::local(place) else { continue };
         // Another thread, or a destructor, may end the process or close the number meanwhile: whoever
@@ -299,7 +288,7 @@ fn hold_again() {
     if !table::is_owner() {
         return;
     }
-    for (place, connection) in held() {
+    for (place, connection) in table::held() {
         let local = table::local(place);
         if let Some(local) = local.filter(|it| it.let_go.swap(false, Ordering::SeqCst)) {
             connection.holders.fetch_add(1, Ordering::SeqCst);
@@ -312,25 +301,14 @@ fn hold_again() {
     }
 }
 
-/// From now on this process carries nothing, for this reason.
-pub fn forbid(reason: Reason) {
-    let mark = reason as u32 + 1;
-    if !table::is_owner() || FORBIDDEN.swap(mark, Ordering::SeqCst) == mark {
-        return;
-    }
+/// The same for all connections, whether their descriptors stay open over `exec` or not.
+pub fn depart_known(reason: Reason) {
     let _errno = sys::KeepErrno::new();
     for (fd, entry) in table::known() {
         if matches!(entry, Entry::Connection(_) | Entry::Unplaced) {
             depart(fd, reason);
         }
     }
-}
-
-/// Why this process carries nothing any more, if it does not.
-pub fn forbidden() -> Option<Reason> {
-    let mark = FORBIDDEN.load(Ordering::SeqCst);
-    let reasons = [Reason::IoUring, Reason::BareCalls, Reason::Filter, Reason::Call];
-    reasons.into_iter().find(|reason| *reason as u32 + 1 == mark)
 }
 
 /// The same before a filter of system calls is set. What it does to a call of the library's, from an
@@ -342,7 +320,7 @@ pub fn forbid_filtered() {
     }
     table::remember_no_more();
     pointers::look_no_more();
-    forbid(Reason::Filter);
+    forbidden::begin(Reason::Filter);
     for (fd, _) in table::known() {
         if let Some(guard) = table::enter_placed(fd) {
             epoll::release(&guard);

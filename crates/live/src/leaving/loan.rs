@@ -21,6 +21,7 @@ use weft_protocol::detour::Outlet;
 use crate::descriptors::Process;
 use crate::joining::meeting::{self, Place};
 use crate::leaving::owners;
+use crate::migration::asking::{LATE, SOON};
 use crate::migration::turn;
 use crate::peer::death;
 use crate::sharing::lock;
@@ -32,10 +33,6 @@ use crate::table::{Connection, Guard, Receiving, phase};
 
 /// So much is given at a time: a new connection of the kernel takes it at once.
 const PIECE: usize = 1 << 15;
-/// How often it is looked whether somebody wants the connection, in nanoseconds: at first, and once
-/// nothing has happened for long.
-pub const SOON: u64 = 50_000;
-pub const LATE: u64 = 20_000_000;
 /// How long whoever wants to read is waited for, and how long the kernel may take to bring what was
 /// given, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
@@ -87,13 +84,6 @@ pub fn begin(connection: &Connection) -> bool {
         connection.lending.begin();
     }
     !is_plain
-}
-
-/// Whether the connection is on loan, or may be as soon as the receiving half is let go. Then all
-/// reading is done with that half held, also from the kernel.
-pub fn may_be_made(connection: &Connection) -> bool {
-    connection.lending.is_lent()
-        || connection.holders.load(Ordering::SeqCst) > 1 && !turn::is_back(connection)
 }
 
 /// The copied connection that others have got on loan already, if there is one.

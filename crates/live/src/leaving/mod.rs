@@ -1,7 +1,6 @@
 //! From shared memory back to the kernel, and what becomes of bytes that are still unread when a descriptor
 //! goes where the library cannot follow.
 
-pub mod asking;
 mod copy;
 pub mod departure;
 pub mod loan;

@@ -10,10 +10,11 @@ use crate::descriptors;
 use crate::epoll;
 use crate::joining::attach;
 use crate::joining::rendezvous;
-use crate::leaving::departure::{self, depart, held};
+use crate::leaving::departure::depart;
 use crate::report::stats::Reason;
 use crate::sys::{self, Errno};
 use crate::table::attaching::Attaching;
+use crate::table::forbidden;
 use crate::table::own_number::{OwnNumber, let_another_number_be_seen};
 use crate::table::{self, Entry};
 
@@ -24,7 +25,7 @@ pub fn yield_number(number: c_int) {
     }
     let _errno = sys::KeepErrno::new();
     // After a filter no call may be made but the program's, and all that needs a number has left.
-    let is_filtered = departure::forbidden() == Some(Reason::Filter);
+    let is_filtered = forbidden::reason() == Some(Reason::Filter);
     if is_filtered || !moves(number) {
         does_without(number, is_filtered);
     }
@@ -62,7 +63,7 @@ fn moves(number: c_int) -> bool {
     table::claim(moved);
     let is_kept = |own: &OwnNumber| own.replace(number, moved);
     let mut is_known = table::move_file(number, moved) || epoll::move_instance(number, moved);
-    for (place, connection) in held() {
+    for (place, connection) in table::held() {
         let Some(local) = table::local(place) else { continue };
         is_known |= rendezvous::moves(connection, number, moved)
             || is_kept(&local.peer_event)
@@ -83,7 +84,7 @@ fn moves(number: c_int) -> bool {
 /// Leaves to the kernel what needs a number for which there is no other.
 fn does_without(number: c_int, is_filtered: bool) {
     table::move_file(number, -1);
-    for (place, connection) in held() {
+    for (place, connection) in table::held() {
         let Some(local) = table::local(place) else { continue };
         if connection.meeting.load(Ordering::SeqCst) == number as u32 {
             attach::give_up(connection, Reason::Limit);

@@ -12,8 +12,8 @@ pub use self::behind::look_behind;
 use self::behind::{go_on_in_kernel, go_on_in_ring, go_on_receiving};
 
 use super::{Moved, broken, fail, in_kernel, is_carried, length, part, without_number};
-use crate::leaving::loan;
 use crate::memory::pointers;
+use crate::migration::asking;
 use crate::migration::turn;
 use crate::peer::death;
 use crate::peer::doorbell;
@@ -259,7 +259,7 @@ fn step_held(
             Inlet::After if death::says_owed_reset(guard) => {
                 return Step::Failed(libc::ECONNRESET);
             }
-            Inlet::After if loan::may_be_made(guard.connection) => {
+            Inlet::After if asking::may_be_made(guard.connection) => {
                 let step = from_kernel_again(guard, to, skip, flags);
                 // A reset that follows the end is not a receive's to hear; the kernel was not told of the end.
                 let way = segment.way(guard.connection.role().peer());

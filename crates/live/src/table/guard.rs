@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 
-use crate::close;
 use crate::descriptors;
 use crate::epoll;
 use crate::segment::Segment;
 use crate::sharing::lock;
 use crate::signals::inside::Inside;
 use crate::sys;
+use crate::table::above;
 use crate::table::attaching::Attaching;
 use crate::table::connection::{Connection, phase};
 use crate::table::holders::{free, leave_to_others};
@@ -410,7 +410,7 @@ fn retire(place: usize, fd: c_int, connection: &'static Connection, local: &'sta
     if local.closing.swap(false, order) {
         let _errno = sys::KeepErrno::new();
         let _inside = Inside::begun();
-        close::say_how(&ManuallyDrop::new(Guard { place, fd, connection, local, _inside }));
+        above::say_how(&ManuallyDrop::new(Guard { place, fd, connection, local, _inside }));
     }
     release(place, fd, connection, local);
 }
@@ -447,7 +447,7 @@ fn say_how_as_last(guard: &Guard) {
     if connection.phase() == phase::JOINED {
         let _errno = sys::KeepErrno::new();
         if sys::cookie(guard.socket()) == Some(cookie) {
-            close::say_how(guard);
+            above::say_how(guard);
         }
     }
 }
@@ -463,6 +463,7 @@ pub fn leave(guard: &Guard) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::close;
     use crate::sample::Sample;
     use crate::segment::closed;
     use std::sync::atomic::AtomicBool;
@@ -524,8 +525,8 @@ mod tests {
         connection.cookie.store(sys::cookie(sample.fd).unwrap(), Ordering::SeqCst);
         connection.holders.store(2, Ordering::SeqCst);
         // Each has looked, and seen the other.
-        close::say_how(&guard);
-        close::say_how(&guard);
+        above::say_how(&guard);
+        above::say_how(&guard);
         assert_eq!(side.closed.load(Ordering::SeqCst), closed::OPEN);
         assert!(leave_to_others(connection));
         assert_eq!(side.closed.load(Ordering::SeqCst), closed::OPEN);

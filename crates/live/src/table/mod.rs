@@ -5,10 +5,12 @@
 //! which connection, who is inside a call, and what is registered in which epoll instance belong to
 //! the process alone.
 
+pub mod above;
 pub mod attaching;
 pub mod blocked;
 pub mod connection;
 pub mod figures;
+pub mod forbidden;
 pub mod guard;
 pub mod holders;
 pub mod idle;
@@ -31,6 +33,7 @@ use crate::segment::Role;
 use crate::sharing::copies;
 use crate::sharing::family;
 use crate::sys;
+use crate::table::above::Above;
 use crate::table::attaching::Attaching;
 pub use crate::table::connection::{
     Connection, Receiving, Registration, Reported, Sending, end, phase,
@@ -89,10 +92,11 @@ static USED: AtomicU32 = AtomicU32::new(0);
 static BEYOND: AtomicU32 = AtomicU32::new(0);
 
 /// Takes this process for the one that the tables are to belong to. False if it may not know which it is.
-pub fn start() -> bool {
+pub fn start(above: Above) -> bool {
     if !sys::has_numbers() {
         return false;
     }
+    above::set(above);
     look_for_threads();
     OWNER.store(sys::process(), Ordering::Relaxed);
     CERTAINTY.store(certainty::OWN, Ordering::Relaxed);
@@ -333,6 +337,15 @@ pub fn lesson(kind: u32) -> Option<&'static AtomicU32> {
     }
     // SAFETY: once stored, the arena is never unmapped.
     unsafe { (*arena).lessons.get(kind as usize - 1) }
+}
+
+/// All connections of which this process holds a descriptor.
+pub fn held() -> impl Iterator<Item = (usize, &'static Connection)> {
+    used().filter_map(|place| {
+        let holds = local(place)?.has_descriptors();
+        let connection = connection(place)?;
+        (holds && connection.phase() != phase::FREE).then_some((place, connection))
+    })
 }
 
 /// The connection at a place.

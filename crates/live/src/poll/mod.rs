@@ -1,6 +1,10 @@
 //! `poll` over joined connections and other descriptors: it looks, polls for a while, and sleeps in the
 //! kernel on doorbells instead of events.
 
+mod sets;
+
+pub use sets::{Sets, select};
+
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
@@ -8,14 +12,14 @@ use libc::{c_int, pollfd, sigset_t};
 use weft_protocol::detour::Refusal;
 use weft_protocol::interrupt_flag::Sleep;
 
-use super::{
-    IN, OUT, arm, begins_in_ring, events_for, has_switched_in, has_switched_out, is_joined, nearest,
-};
 use crate::epoll::{self, Below};
 use crate::memory::scratch::{List, Scratch};
 use crate::migration::answering;
 use crate::migration::turn;
 use crate::peer::death;
+use crate::ready::{
+    IN, OUT, arm, begins_in_ring, events_for, has_switched_in, has_switched_out, is_joined, nearest,
+};
 use crate::report::stats::{self, Reason};
 use crate::segment::Segment;
 use crate::signals::cancel;

@@ -5,11 +5,15 @@ use std::sync::atomic::Ordering;
 
 use weft_protocol::lending::{Answerer, Question};
 
-use crate::leaving::loan::{LATE, SOON};
+use crate::migration::turn;
 use crate::sharing::lock;
 use crate::sys;
 use crate::table::Connection;
 
+/// How often who lends a connection looks whether somebody wants it, in nanoseconds: at first, and once
+/// nothing has happened for long.
+pub const SOON: u64 = 50_000;
+pub const LATE: u64 = 20_000_000;
 /// How long an answer is waited for by who does not wait; and how long the process that is to answer may
 /// take to begin, and how often it is looked whether it lives, in nanoseconds.
 const ANSWER: u64 = LATE + 5_000_000;
@@ -44,6 +48,13 @@ pub fn comes_before(connection: &Connection, asked: &mut Option<Asked>) -> bool 
         Answerer::Begins => now - mine.at < BEGINNING,
         Answerer::None => false,
     }
+}
+
+/// Whether the connection is on loan, or may be as soon as the receiving half is let go. Then all
+/// reading is done with that half held, also from the kernel.
+pub fn may_be_made(connection: &Connection) -> bool {
+    connection.lending.is_lent()
+        || connection.holders.load(Ordering::SeqCst) > 1 && !turn::is_back(connection)
 }
 
 /// Waits until one that comes before has had its turn, but not long. Whether nobody does any more.

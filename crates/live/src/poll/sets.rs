@@ -2,9 +2,10 @@
 
 use libc::{c_int, pollfd, sigset_t};
 
-use super::{IN, OUT, is_joined, poll};
+use super::poll;
 use crate::memory::pointers;
 use crate::memory::scratch::Scratch;
+use crate::ready::{IN, OUT, is_joined};
 use crate::sys;
 use crate::table;
 

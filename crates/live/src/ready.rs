@@ -1,7 +1,4 @@
-//! Which events a connection has, in the bits of `poll`, and `poll` and `select` over them.
-
-mod polling;
-mod sets;
+//! Which events a connection has, in the bits of `poll`.
 
 use std::sync::atomic::Ordering;
 
@@ -17,11 +14,8 @@ use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, end, phase, taken};
 use crate::waiting::wait;
 
-pub use polling::poll;
-pub use sets::{Sets, select};
-
-const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
-const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
+pub const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
+pub const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
 
 /// Whether a descriptor stands for a joined connection.
 pub fn is_joined(fd: c_int) -> bool {
@@ -89,7 +83,7 @@ pub fn events_for(guard: &Guard, segment: &Segment, asks_room: bool) -> i16 {
 }
 
 /// Whether the receiving direction has switched, looking once more whether it just did.
-fn has_switched_in(guard: &Guard, segment: &Segment) -> bool {
+pub fn has_switched_in(guard: &Guard, segment: &Segment) -> bool {
     let connection = guard.connection;
     if connection.switched_in.load(Ordering::Acquire) {
         return true;
@@ -102,12 +96,12 @@ fn has_switched_in(guard: &Guard, segment: &Segment) -> bool {
     !matches!(inlet, None | Some(Inlet::Before { .. } | Inlet::After))
 }
 
-fn has_switched_out(connection: &Connection) -> bool {
+pub fn has_switched_out(connection: &Connection) -> bool {
     connection.switched_out.load(Ordering::Acquire)
 }
 
 /// Whether the other end writes to the ring.
-fn begins_in_ring(guard: &Guard, segment: &Segment) -> bool {
+pub fn begins_in_ring(guard: &Guard, segment: &Segment) -> bool {
     matches!(segment.way(guard.connection.role().peer()).detour.begun(), Begun::After(_))
 }
 
