@@ -25,6 +25,7 @@
 mod close;
 mod config;
 mod descriptors;
+mod ending;
 mod epoll;
 mod exchange;
 mod fork;
@@ -52,7 +53,7 @@ mod waiting;
 
 /// What the table of connections asks of those above it.
 const ABOVE: table::above::Above =
-    table::above::Above { say_how: close::say_how, depart_all: leaving::departure::depart_known };
+    table::above::Above { say_how: ending::say_how, depart_all: leaving::departure::depart_known };
 
 /// Runs when the program is loaded, before `main`.
 extern "C" fn begin() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::c_int;
 
-use crate::close;
+use crate::ending;
 use crate::epoll;
 use crate::joining::attach;
 use crate::joining::rendezvous;
@@ -270,9 +270,9 @@ fn say_leaving(ends: bool) {
         {
             figures::closed(connection);
             // The kernel would tell the other end of a reset, and drop what is on its way.
-            close::answer_last_doorbells(&guard, &segment);
+            ending::answer_last_doorbells(&guard, &segment);
             if ends {
-                let resets = close::reset_at_end(&guard, &segment);
+                let resets = ending::reset_at_end(&guard, &segment);
                 guard.local().resets.store(resets, Ordering::SeqCst);
             }
             let role = connection.role();

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, c_uint};
 
-use crate::close;
 use crate::descriptors;
 use crate::descriptors::Process;
+use crate::ending;
 use crate::epoll;
 use crate::joining::meeting::Place;
 use crate::leaving::copy;
@@ -50,6 +50,17 @@ static REPLACING: AtomicU32 = AtomicU32::new(0);
 pub fn await_replacement() {
     if REPLACING.load(Ordering::SeqCst) != 0 {
         attaching::await_joiner();
+    }
+}
+
+/// To be called before a number is given to something else while another process goes on with its
+/// connection: nothing ends.
+pub fn hand_over(fd: c_int) {
+    if let Some(guard) = table::enter(fd) {
+        table::set_entry(fd, Entry::Unknown);
+        if guard.local().loses_descriptor() {
+            epoll::unfollow(&guard);
+        }
     }
 }
 
@@ -172,7 +183,7 @@ fn put_in_places(guard: &Guard, near: c_int) {
         for fd in numbers(guard) {
             // Who waits to enter sees the old one until the new one is there.
             put_in_place(near, fd);
-            close::hand_over(fd);
+            hand_over(fd);
         }
     } else {
         let cookie = sys::cookie(guard.fd);
@@ -213,7 +224,7 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
         Ended::Over => guard::leave(guard),
         Ended::Given => {
             copy::copy(guard, far, memory);
-            close::end_doorbells_of(guard);
+            ending::end_doorbells_of(guard);
             holders::hold_no_more(guard.connection);
         }
     }

@@ -464,6 +464,8 @@ pub fn leave(guard: &Guard) {
 mod tests {
     use super::*;
     use crate::close;
+    use crate::leaving::pump;
+
     use crate::sample::Sample;
     use crate::segment::closed;
     use std::sync::atomic::AtomicBool;
@@ -567,7 +569,7 @@ mod tests {
                     std::hint::spin_loop();
                 }
                 sys::sleep(delay);
-                close::hand_over(sample.fd);
+                pump::hand_over(sample.fd);
                 guard.lets_others_in();
                 assert!(!other.join().unwrap());
             });
