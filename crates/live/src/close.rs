@@ -6,13 +6,13 @@ use libc::c_int;
 use weft_protocol::detour::Outlet;
 
 use crate::ending;
-use crate::epoll;
 use crate::joining::attach;
 use crate::leaving::departure;
 use crate::migration::asking;
 use crate::migration::turn;
 use crate::peer::death;
 use crate::peer::doorbell;
+use crate::registry;
 use crate::report::stats::Reason;
 use crate::segment::{Segment, closed};
 use crate::stream;
@@ -49,7 +49,7 @@ fn forget_number(fd: c_int, to: LostTo) -> Taken {
         Entry::Epoll(place) => {
             if table::is_owner() {
                 table::set_entry(fd, Entry::Unknown);
-                epoll::forget(place, fd);
+                registry::forget(place, fd);
             }
         }
         Entry::Connection(_) => {
@@ -77,7 +77,7 @@ pub fn disconnect(fd: c_int) -> Taken {
         if guard.connection.phase() != phase::JOINED {
             return Taken::NOTHING;
         }
-        epoll::release(&guard);
+        registry::release(&guard);
         if guard.has_others() {
             // Before the calls inside have gone, which end with it.
             end_by_itself(&guard);
@@ -107,19 +107,19 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
     let _errno = sys::KeepErrno::new();
     let several = guard.local().has_several_descriptors();
     if several && guard.connection.holders.load(Ordering::SeqCst) == 1 {
-        epoll::leave(&guard);
+        registry::leave(&guard);
     }
-    if several && epoll::is_registered_by_number(&guard) {
+    if several && registry::is_registered_by_number(&guard) {
         // The kernel goes on with a registration of a number that is no more; this library cannot.
         departure::depart_connection(&guard, Reason::Epoll);
         if !guard.is_current() {
             // Another connection of the kernel has been put in the place of this one.
             return Taken::NOTHING;
         }
-        epoll::release(&guard);
-    } else if turn::is_back(guard.connection) && epoll::is_registered_by_number(&guard) {
+        registry::release(&guard);
+    } else if guard.connection.is_back() && registry::is_registered_by_number(&guard) {
         // So is that of what another process has by now, or a message that is on its way to one.
-        epoll::release(&guard);
+        registry::release(&guard);
     }
     // What is the kernel's anyway needs nobody to wait.
     let others_wait = guard.connection.phase() == phase::JOINED && !table::is_single_threaded();
@@ -131,7 +131,7 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
             return Taken::NOTHING;
         };
         let is_anothers = several || guard.connection.holders.load(Ordering::SeqCst) > 1;
-        epoll::forget_number(fd, is_anothers);
+        registry::forget_number(fd, is_anothers);
         guard.local().loses_number(fd, to);
         let goes_on = guard.keeps_socket_for_others();
         let last_here = guard.local().loses_descriptor();
@@ -154,7 +154,7 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         return taken;
     }
     guard.local().await_visitors();
-    epoll::unfollow(&guard);
+    registry::unfollow(&guard);
     if goes_on {
         // The last to leave says it.
         guard.local().closing.store(true, Ordering::SeqCst);
@@ -246,8 +246,8 @@ fn said(result: Result<(), Errno>) -> c_int {
 /// of one that it refuses.
 fn tell_of_a_change(guard: &Guard) {
     guard.connection.changes.fetch_add(1, Ordering::Release);
-    epoll::warm(guard);
-    epoll::kick(guard);
+    registry::warm(guard);
+    registry::kick(guard);
 }
 
 /// Wakes this process's own readers, wherever they sleep; the other end sees nothing. The kernel is
@@ -380,7 +380,7 @@ fn remember(inside: Option<&Guard>, fd: c_int, copy: c_int) {
         Some(guard) => remember_copy(guard, copy),
         None => {
             if let Entry::Epoll(place) = table::entry(fd) {
-                epoll::duplicated(place, copy);
+                registry::duplicated(place, copy);
             }
         }
     }

@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::descriptors;
-use crate::epoll;
 use crate::joining::attach;
 use crate::joining::bare_calls;
 use crate::joining::rendezvous;
 use crate::leaving::departure;
+use crate::registry;
 use crate::report::stats::Reason;
 use crate::sharing::lock;
 use crate::sharing::process_lock::{self, ProcessLock};
@@ -65,7 +65,7 @@ pub extern "C" fn before_fork() {
     bare_calls::look_before_fork();
     take_locks();
     FORK.set(FORKS.fetch_add(1, Ordering::SeqCst) + 1);
-    epoll::may_be_shared();
+    registry::may_be_shared();
     table::settle_all();
     for local in table::used().filter_map(table::local) {
         local.counted.store(false, Ordering::SeqCst);
@@ -133,7 +133,7 @@ pub extern "C" fn after_fork_in_child() {
     if !table::is_single_threaded() {
         table::forget_uncounted();
     }
-    epoll::start_in_child();
+    registry::start_in_child();
     departure::start_in_child();
     for_each_held(holders::share);
     for lock in LOCKS.iter().rev() {

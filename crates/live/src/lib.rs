@@ -39,6 +39,7 @@ mod options;
 mod peer;
 mod poll;
 mod ready;
+mod registry;
 mod report;
 #[cfg(test)]
 mod sample;

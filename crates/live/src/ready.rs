@@ -39,7 +39,7 @@ pub fn events_for(guard: &Guard, segment: &Segment, asks_room: bool) -> i16 {
     if connection.is_disconnected() {
         return OUT | libc::POLLHUP | libc::POLLERR;
     }
-    if segment.has_ended() && !turn::is_back(connection) {
+    if segment.has_ended() && !connection.is_back() {
         turn::settle_to_look(guard, segment);
     }
     let (receives, sends) = (has_switched_in(guard, segment), has_switched_out(connection));

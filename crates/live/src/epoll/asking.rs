@@ -5,13 +5,15 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, epoll_event, sigset_t};
 
-use super::instance::Instance;
 use super::looking::{hand_back, resolve};
 use super::nesting;
-use super::relay::RELAY;
-use super::{EVENT, is_tagged, link_of, link_place, once, order};
+use super::order;
+use super::waiting::silence;
 use crate::migration::answering;
 use crate::peer::death;
+use crate::registry::instance::Instance;
+use crate::registry::relay::RELAY;
+use crate::registry::{EVENT, is_tagged, link_of, link_place};
 use crate::segment::Segment;
 use crate::signals::cancel;
 use crate::stream;
@@ -77,7 +79,7 @@ pub fn sift(
             }
         } else if nesting::is_true(instance, &event) {
             if instance.taken_over() != taken_over {
-                once::silence(instance, &event);
+                silence(instance, &event);
             }
             events[kept] = event;
             kept += 1;
@@ -170,8 +172,8 @@ fn answer(instance: &Instance, link: u32, events: u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::instance::{instance, track};
     use super::*;
+    use crate::registry::instance::{instance, track};
     use crate::sample::Sample;
     use crate::table::{self, Entry};
 

@@ -4,27 +4,17 @@ use std::sync::atomic::Ordering;
 
 use libc::c_int;
 
-use crate::migration::turn;
 use crate::ready;
+use crate::registry::SPACE;
+use crate::registry::links::News;
 use crate::segment::{Segment, closed};
 use crate::table::{Guard, Registration, Reported};
 
-/// By which events the kernel wakes when bytes arrive, and when there is room again.
+/// By which events the kernel wakes when bytes arrive.
 const ARRIVAL: c_int = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDNORM | libc::EPOLLRDBAND;
-pub const SPACE: c_int = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND;
 /// Set in what was reported, above all events, once the other end sends no more: an edge also where this end
 /// had shut down its receiving before, of which its events are the same.
 const PEER_DONE: u32 = 1 << 16;
-
-/// What a connection has to tell.
-#[derive(Clone, Copy)]
-pub struct News {
-    pub events: u32,
-    /// How many bytes had arrived before those that are news.
-    pub from: u64,
-    /// What there is now, which the next edge is an edge against.
-    pub now: Reported,
-}
 
 /// What a followed connection has to tell the program, if anything. Once it is the kernel's again, the
 /// kernel tells.
@@ -51,7 +41,7 @@ pub fn state(
     let changes = guard.connection.changes.load(Ordering::Acquire);
     let asks_room = registration.events & SPACE as u32 != 0;
     let mask = ready::events_for(guard, segment, asks_room) as u16 as u32;
-    if turn::is_told_by_kernel(guard.connection) {
+    if guard.connection.is_told_by_kernel() {
         return None;
     }
     let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;

@@ -4,12 +4,13 @@ use libc::epoll_event;
 use std::mem::ManuallyDrop;
 use weft_protocol::interrupt_flag::Sleep;
 
-use super::edges::{News, news, waits_for_bytes};
-use super::instance::Instance;
-use super::links::{Inner, Watch};
-use super::{link_place, order, registrations};
-use crate::migration::turn;
+use super::edges::{news, waits_for_bytes};
+use super::order;
 use crate::ready;
+use crate::registry::instance::Instance;
+use crate::registry::links::{Found, News};
+use crate::registry::links::{Inner, Watch};
+use crate::registry::{link_place, others, registrations};
 use crate::segment::Segment;
 use crate::sys;
 use crate::table::{self, Guard, Registration};
@@ -82,8 +83,7 @@ fn find(inner: &mut Inner, whole: bool, before: u64, back: &mut bool) -> usize {
         } else if let Some((registration, guard, segment)) = resolve(link)
             && let Some(news) = examine(registration, &guard, &segment, watch, back)
         {
-            inner.found[found] =
-                order::Found { link, nth: found as u32, key: 0, registration, news };
+            inner.found[found] = Found { link, nth: found as u32, key: 0, registration, news };
             found += 1;
         }
     }
@@ -105,7 +105,7 @@ pub fn examine(
     let news = news(registration, guard, segment);
     if news.is_some() {
         watch.quiet = 0;
-    } else if !registration.disabled && turn::is_told_by_kernel(guard.connection) {
+    } else if !registration.disabled && guard.connection.is_told_by_kernel() {
         *back = true;
     } else if waits_for_bytes(registration, guard) {
         watch.calm = word;
@@ -171,7 +171,7 @@ pub fn wanted(registration: &Registration, guard: &Guard, segment: &Segment) -> 
 /// Whether a connection has an event for the program, or something to be done about it.
 fn is_ready(registration: &Registration, guard: &Guard, segment: &Segment) -> bool {
     news(registration, guard, segment).is_some()
-        || !registration.disabled && turn::is_told_by_kernel(guard.connection)
+        || !registration.disabled && guard.connection.is_told_by_kernel()
 }
 
 /// The link of any followed connection that has an event, without taking it: of those where something has
@@ -196,7 +196,7 @@ pub fn hand_back(instance: &Instance, inner: &mut Inner) {
     while at < inner.count {
         match resolve(inner.links[at]) {
             Some((registration, guard, _))
-                if turn::is_told_by_kernel(guard.connection) && !registration.disabled =>
+                if guard.connection.is_told_by_kernel() && !registration.disabled =>
             {
                 let mut event = epoll_event { events: registration.events, u64: registration.data };
                 instance.give_to_kernel(registration.fd, event);
@@ -204,7 +204,7 @@ pub fn hand_back(instance: &Instance, inner: &mut Inner) {
                 let _ = sys::epoll_ctl(instance.registry(), libc::EPOLL_CTL_DEL, own, &mut event);
                 (registration.linked, registration.cold) = (false, false);
                 inner.tagged.remove();
-                super::count_other(instance, registration);
+                others::count_other(instance, registration);
                 inner.remove(at);
                 // The kernel is asked about it in the next wait.
                 (inner.turn, inner.looked_aside) = (0, 0);

@@ -15,100 +15,24 @@ use weft_protocol::interrupt_flag::Sleep;
 
 use super::asking::drain_relay;
 use super::edges::{is_edge, state};
-use super::instance::{Instance, instance};
+use super::exposing::expose;
 use super::looking::{examine, hand_back, resolve};
-use super::others::{control_other, expose};
-use super::relay::make_relay;
-use super::{CONTROL, once, registrations, tagged, waiting};
+use super::waiting;
 use crate::ready;
+use crate::registry::instance::{Instance, instance};
+use crate::registry::nests::{Nest, Registered, forget_nest, nests};
+use crate::registry::once;
+use crate::registry::others::control_other;
+use crate::registry::relay::{add_relay, remove_relay};
 use crate::segment::Segment;
 use crate::spin::Where;
 use crate::sys;
-use crate::table::own_number::OwnNumber;
-use crate::table::{self, Entry, Guard, Registration, Reported};
+use crate::table::{Entry, Guard, Registration, Reported};
 
-/// The most inner instances through which an outer one follows connections.
-pub const NESTS: usize = 16;
 /// The most instances that one wait looks at, nested ones included.
 const BELOW: usize = 32;
 /// How often a relay is drained in a row while wake-ups keep arriving.
 const TIMES: usize = 4;
-
-/// A registration of one instance in another, which is the kernel's.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Nest {
-    /// The inner instance's index plus one; zero is free.
-    instance: u32,
-    fd: c_int,
-    event: Registered,
-    /// The count of changes shown by the inner instance when the outer one last reported it.
-    told: u32,
-}
-
-/// The `epoll_event` that the program registered it with.
-#[derive(Clone, Copy, Debug, Default)]
-struct Registered {
-    events: u32,
-    data: u64,
-}
-
-impl Instance {
-    /// Whether it has a relay.
-    pub fn has_relay(&self) -> bool {
-        self.relay.number().is_some()
-    }
-
-    /// Whether it may follow connections although it is watched. A relay belongs to the process that made it.
-    pub fn may_follow(&self) -> bool {
-        let order = Ordering::SeqCst;
-        !(self.is_exposed.load(order) || self.has_relay() && self.inherited.load(order))
-    }
-
-    /// The kernel instance in which carried connections are registered.
-    pub fn registry(&self) -> c_int {
-        self.relay.number().unwrap_or_else(|| self.descriptor())
-    }
-
-    /// Registers with the library's data a connection that was the kernel's.
-    pub fn take_from_kernel(&self, fd: c_int, mut event: epoll_event) -> Result<(), sys::Errno> {
-        if !self.has_relay() {
-            return sys::epoll_ctl(self.descriptor(), libc::EPOLL_CTL_MOD, fd, &mut event);
-        }
-        sys::epoll_ctl(self.descriptor(), libc::EPOLL_CTL_DEL, fd, &mut event)?;
-        sys::epoll_ctl(self.registry(), libc::EPOLL_CTL_ADD, fd, &mut event)
-    }
-
-    /// Registers with the program's data a connection that had the library's.
-    pub fn give_to_kernel(&self, fd: c_int, mut event: epoll_event) {
-        let operation = if self.has_relay() {
-            let _ = sys::epoll_ctl(self.registry(), libc::EPOLL_CTL_DEL, fd, &mut event);
-            libc::EPOLL_CTL_ADD
-        } else {
-            libc::EPOLL_CTL_MOD
-        };
-        let _ = sys::epoll_ctl(self.descriptor(), operation, fd, &mut event);
-    }
-
-    /// Whether other instances are registered in it.
-    pub fn has_nests(&self) -> bool {
-        self.nests.load(Ordering::SeqCst) > 0
-    }
-
-    /// Whether a thread sleeps in it or in an instance around it, or is about to.
-    pub fn is_slept_in(&self) -> bool {
-        let order = Ordering::SeqCst;
-        self.waiters.load(order) + self.watchers.load(order) > 0
-    }
-
-    /// Closes its relay.
-    pub fn end_relay(&self) {
-        for own in [&self.relay, &self.shown] {
-            if let Some(number) = own.take() {
-                table::close_own(number);
-            }
-        }
-    }
-}
 
 /// Gives an instance a relay, since something watches it from now on. False if the instance is unknown or left
 /// to the kernel.
@@ -123,55 +47,6 @@ pub fn watch(index: usize) -> bool {
     }
     expose(index);
     false
-}
-
-fn add_relay(it: &Instance, index: usize) -> bool {
-    if !table::is_owner() || !table::remembers() {
-        return false;
-    }
-    let (Some(_control), Some(_held)) = (CONTROL.lock(), it.lock.lock()) else { return false };
-    if it.has_relay() {
-        return true;
-    }
-    let Some((relay, shown)) = make_relay(it.descriptor()) else { return false };
-    // SAFETY: the lock is held.
-    let inner = unsafe { &mut *it.inner.get() };
-    inner.tagged.add();
-    for place in table::used() {
-        for (which, registration) in registrations(place).enumerate() {
-            // SAFETY: the control lock is held, and the instance's.
-            let registration = unsafe { &mut *registration };
-            let is_here = registration.instance == index as u32 + 1;
-            if is_here && (registration.linked || registration.parked) {
-                move_to_relay([it.descriptor(), relay], registration, place, which);
-            }
-        }
-    }
-    while inner.warm < inner.count {
-        inner.make_warm(inner.warm);
-    }
-    it.shown.set(shown);
-    it.relay.set(relay);
-    true
-}
-
-fn move_to_relay(
-    [from, to]: [c_int; 2],
-    registration: &mut Registration,
-    place: usize,
-    which: usize,
-) {
-    let mut event = tagged(place, which);
-    let moves = |fd, event: &mut epoll_event| {
-        let _ = sys::epoll_ctl(from, libc::EPOLL_CTL_DEL, fd, event);
-        sys::epoll_ctl(to, libc::EPOLL_CTL_ADD, fd, event)
-    };
-    let _ = moves(registration.fd, &mut event);
-    registration.cold = false;
-    if let Some(local) = table::local(place).filter(|_| registration.by_event) {
-        event.u64 |= super::EVENT;
-        let _ = moves(local.own_event.descriptor(), &mut event);
-    }
 }
 
 /// Brings the relay of an instance up to date. `is_armed` says that the interrupt flags have just been armed, so
@@ -397,13 +272,6 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// The registrations of others in an instance.
-fn nests(it: &Instance) -> [Nest; NESTS] {
-    let held = if it.has_nests() { it.lock.lock() } else { None };
-    // SAFETY: the lock is held.
-    held.map_or([Nest::default(); NESTS], |_held| unsafe { (*it.inner.get()).nests })
-}
-
 /// `epoll_ctl` by which an instance is put into another, changed there or taken out.
 pub fn control(
     (epoll, outer): (c_int, Entry),
@@ -447,20 +315,6 @@ pub fn control(
     result
 }
 
-/// Removes the relay of an instance that follows nothing any more.
-fn remove_relay(it: &Instance) {
-    let Some(_held) = it.lock.lock() else { return };
-    let mut none = epoll_event { events: 0, u64: 0 };
-    let relay = it.relay.number();
-    let taken =
-        relay.map(|relay| sys::epoll_ctl(it.descriptor(), libc::EPOLL_CTL_DEL, relay, &mut none));
-    if taken == Some(Ok(())) {
-        it.end_relay();
-        // SAFETY: the lock is held.
-        unsafe { &*it.inner.get() }.tagged.remove();
-    }
-}
-
 /// Records how an instance is registered in another; `None` if it no longer is. False if there is no room.
 fn note(outer: &Instance, fd: c_int, index: usize, event: Option<epoll_event>) -> bool {
     // The kernel reports a registration anew that was changed.
@@ -486,28 +340,6 @@ fn note(outer: &Instance, fd: c_int, index: usize, event: Option<epoll_event>) -
     let event = Registered { events: event.events, data: event.u64 };
     inner.nests[at] = Nest { instance: own, fd, event, told };
     true
-}
-
-/// The lock is held.
-fn forget_nest(outer: &Instance, at: usize) {
-    // SAFETY: by the contract of this function.
-    let inner = unsafe { &mut *outer.inner.get() };
-    inner.nests[at] = Nest::default();
-    inner.tagged.remove();
-    outer.nests.fetch_sub(1, Ordering::SeqCst);
-}
-
-/// Removes an instance from the records of all others, since its last descriptor was closed.
-pub fn forget(index: usize) {
-    for outer in super::instance::all().filter(|it| it.has_nests()) {
-        let Some(_held) = outer.lock.lock() else { continue };
-        for at in 0..NESTS {
-            // SAFETY: the lock is held.
-            if unsafe { &*outer.inner.get() }.nests[at].instance == index as u32 + 1 {
-                forget_nest(outer, at);
-            }
-        }
-    }
 }
 
 /// Whether an instance has an event to report, its inner ones included.
@@ -565,10 +397,4 @@ fn tells(outer: &Instance, nest: &Nest) -> bool {
     let is_it = |one: &&mut Nest| (one.instance, one.fd) == (nest.instance, nest.fd);
     all.iter_mut().filter(is_it).for_each(|one| one.told = edges);
     true
-}
-
-/// Records that a descriptor of a relay has another number now. Returns whether `number` was one of a relay.
-pub fn renumber_relay(number: c_int, other: c_int) -> bool {
-    let mut all = super::instance::all().flat_map(|it| [&it.relay, &it.shown]);
-    all.any(|own: &OwnNumber| own.replace(number, other))
 }

@@ -6,23 +6,10 @@
 
 use libc::epoll_event;
 
-use super::edges::{News, SPACE};
-use super::links::{Inner, Watch};
 use super::looking::{self, examine, resolve};
+use crate::registry::SPACE;
+use crate::registry::links::{Inner, News, Watch};
 use crate::sys;
-use crate::table::Registration;
-
-/// Something to tell that a look has found.
-#[derive(Clone, Copy)]
-pub struct Found {
-    pub link: u32,
-    /// Those of one time are told as they were found.
-    pub nth: u32,
-    pub key: u64,
-    /// Valid as long as the instance's lock is held.
-    pub registration: *mut Registration,
-    pub news: News,
-}
 
 /// Tells of so many that were found, in order, as far as there is room. Returns of how many; the
 /// others are left for [`tell_left`].

@@ -7,14 +7,15 @@ use libc::{c_int, c_long, epoll_event, sigset_t};
 use weft_protocol::interrupt_flag::Sleep;
 
 use super::asking::{self, Carried, from_kernel};
-use super::instance::{Instance, Stay, instance};
-use super::links::are_any_tagged;
-use super::looking::{WHOLE_LOOK, any_ready, hand_back, look, resolve, wanted};
+use super::exposing::expose;
+use super::looking::{WHOLE_LOOK, any_ready, look, resolve, wanted};
 use super::nesting::{self, Below};
-use super::{CONTROL, link_place, others};
 use crate::interpose::{Way, system_calls};
 use crate::peer::death;
 use crate::ready;
+use crate::registry::instance::{Instance, Stay, instance};
+use crate::registry::links::are_any_tagged;
+use crate::registry::{self, CONTROL, link_place, others};
 use crate::report::stats;
 use crate::segment::Segment;
 use crate::signals::asleep::{Asleep, How};
@@ -46,7 +47,7 @@ pub fn wait(
     }
     let stay = Stay::begin(epoll)?;
     if stay.instance.has_relay() && !stay.instance.may_follow() {
-        stay.expose();
+        expose(stay.index);
     }
     let _others = Others(stay.instance);
     // Who waits anew may have sent something.
@@ -173,7 +174,7 @@ pub unsafe fn wait_in_kernel(
     // SAFETY: the kernel has just put so many there.
     let events = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
     let is_programs = !instance.has_tagged() && instance.taken_over() == taken_over;
-    if is_programs && !events.iter().any(super::is_tagged) {
+    if is_programs && !events.iter().any(registry::is_tagged) {
         return Ok(count);
     }
     let _others = Others(instance);
@@ -357,7 +358,7 @@ fn leave_to_others(instance: &Instance) {
     let ready = any_ready(unsafe { &*instance.inner.get() }, true);
     if let Some((link, (registration, ..))) = ready.and_then(|link| Some((link, resolve(link)?))) {
         let (place, which) = link_place(link);
-        super::rouse(instance, registration, place, which);
+        registry::rouse(instance, registration, place, which);
     }
 }
 
@@ -377,12 +378,6 @@ impl Drop for Waiter<'_> {
             disarm(self.0);
         }
     }
-}
-
-/// Lets the next wait look aside: the program has put something in that may be ready.
-pub fn look_aside_next(instance: &Instance) {
-    // SAFETY: as in `is_time_to_look_aside`.
-    unsafe { ((*instance.inner.get()).turn, (*instance.inner.get()).looked_aside) = (0, 0) };
 }
 
 /// Whether this wait asks the kernel before it looks at the connections that the library carries. It reads the exact
@@ -462,7 +457,7 @@ pub fn arm(instance: &Instance) -> bool {
                 && waits_for_kernels_room(&guard, &segment)
                 && !std::mem::replace(&mut registration.asks_room, true)
             {
-                super::rouse(instance, registration, guard.place, link_place(*link).1);
+                registry::rouse(instance, registration, guard.place, link_place(*link).1);
             }
         }
     }
@@ -494,7 +489,7 @@ pub fn disarm(instance: &Instance) {
         let Some((registration, guard, segment)) = resolve(*link) else { continue };
         let alone = registration.by_event
             && guard.connection.holders.load(Ordering::SeqCst) == 1
-            && super::is_followed_once(guard.place);
+            && registry::is_followed_once(guard.place);
         if alone {
             let role = guard.connection.role();
             let arrived = &segment.way(role.peer()).arrived;
@@ -541,7 +536,7 @@ pub fn holds_any(instance: &Instance, whole: bool) -> bool {
 }
 
 /// Does something to each registration that the instance follows.
-pub fn for_each(instance: &Instance, act: impl Fn(&mut Registration)) {
+fn for_each(instance: &Instance, act: impl Fn(&mut Registration)) {
     let Some(_held) = instance.lock.lock() else { return };
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
@@ -552,18 +547,21 @@ pub fn for_each(instance: &Instance, act: impl Fn(&mut Registration)) {
     }
 }
 
-/// Gives everything back that the instance follows and that is the kernel's again.
-pub fn hand_back_all(instance: &Instance) {
-    if let Some(_held) = instance.lock.lock() {
-        // SAFETY: the lock is held.
-        hand_back(instance, unsafe { &mut *instance.inner.get() });
-    }
+/// Silences a registration whose one event the kernel has just given to a waiting thread, while
+/// another was joining the connection and had seen that it had none.
+pub fn silence(instance: &Instance, event: &epoll_event) {
+    for_each(instance, |registration| {
+        let once = registration.events & libc::EPOLLONESHOT as u32 != 0;
+        if once && registration.data == event.u64 {
+            registration.disabled = true;
+        }
+    });
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::instance::instance;
     use super::*;
+    use crate::registry::instance::instance;
     use crate::sample::Sample;
     use crate::table::{self, Entry};
 
@@ -571,7 +569,7 @@ mod tests {
     fn following(sample: &Sample) -> (&'static Instance, c_int) {
         // SAFETY: takes no memory.
         let epoll = unsafe { libc::epoll_create1(0) };
-        super::super::track(epoll);
+        crate::registry::track(epoll);
         let Entry::Epoll(index) = table::entry(epoll) else { panic!("it is not followed") };
         let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
         let place = &raw mut event;
@@ -605,7 +603,7 @@ mod tests {
             sys::signal_event(guard.local().own_event.descriptor());
             let mut events = [epoll_event { events: 0, u64: 0 }];
             assert_eq!(sys::epoll_now(epoll, &mut events, std::ptr::null()), Ok(1));
-            assert!(super::super::is_tagged(&events[0]));
+            assert!(crate::registry::is_tagged(&events[0]));
             // SAFETY: there is one event.
             let left = unsafe { joined_by_handler(instance, events.as_mut_ptr(), 1) };
             (left, { events[0].u64 })

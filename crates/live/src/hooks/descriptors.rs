@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_uint, c_ulong, c_void, sa_family_t, sockaddr};
 
 use crate::close;
-use crate::epoll;
 use crate::hooks::vector::is_address;
 use crate::interpose::interpose;
 use crate::joining::attach;
@@ -16,6 +15,7 @@ use crate::leaving::yielding;
 use crate::memory::pointers;
 use crate::migration::turn;
 use crate::ready;
+use crate::registry;
 use crate::report::stats::Reason;
 use crate::segment::{Role, Segment};
 use crate::signals::cancel;
@@ -51,7 +51,7 @@ interpose! {
 /// Remembers that a socket connects with a server's port.
 fn connecting(fd: c_int, port: u16) {
     match table::entry(fd) {
-        Entry::Unknown if !epoll::is_watched(fd) => table::track(fd, Role::Client, port),
+        Entry::Unknown if !registry::is_watched(fd) => table::track(fd, Role::Client, port),
         Entry::Connection(_) | Entry::Unplaced => {
             if let Some(guard) = table::enter(fd) {
                 attach::meet_server(&guard, port);
@@ -110,7 +110,7 @@ interpose! {
         let fd = rendezvous::with_room(|| next(domain, kind, protocol));
         if fd >= 0 {
             table::drop_stale(fd);
-            epoll::mark_watched(fd, false);
+            registry::mark_watched(fd, false);
             let inet = matches!(domain, libc::AF_INET | libc::AF_INET6);
             // The upper bits are flags.
             let stream = kind & 0xf == libc::SOCK_STREAM;
@@ -342,7 +342,7 @@ interpose! {
     fn epoll_create(size: c_int) -> c_int = |next| {
         let fd = rendezvous::with_room(|| next(size));
         if fd >= 0 {
-            epoll::track(fd);
+            registry::track(fd);
         }
         fd
     }
@@ -352,7 +352,7 @@ interpose! {
     fn epoll_create1(flags: c_int) -> c_int = |next| {
         let fd = rendezvous::with_room(|| next(flags));
         if fd >= 0 {
-            epoll::track(fd);
+            registry::track(fd);
         }
         fd
     }

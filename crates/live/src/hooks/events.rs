@@ -12,6 +12,7 @@ use crate::joining::attach;
 use crate::memory::pointers;
 use crate::poll::{self, Sets};
 use crate::ready;
+use crate::registry;
 use crate::report::stats::Reason;
 use crate::signals::cancel;
 use crate::stream::fail;
@@ -299,12 +300,12 @@ interpose! {
     fn epoll_ctl(
         epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event,
     ) -> c_int
-    = epoll::way_of_control(epoll, operation, fd), else |next| {
-        if epoll::is_kernels(epoll, operation, fd) {
+    = registry::way_of_control(epoll, operation, fd), else |next| {
+        if registry::is_kernels(epoll, operation, fd) {
             return next(epoll, operation, fd, event);
         }
         let kernel = move || next(epoll, operation, fd, event);
-        if let Some(result) = epoll::control_passed_by(epoll, operation, fd, event, kernel) {
+        if let Some(result) = registry::control_passed_by(epoll, operation, fd, event, kernel) {
             return result;
         }
         control_apart(epoll, operation, fd, event, next)

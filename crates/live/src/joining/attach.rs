@@ -16,12 +16,12 @@ use weft_protocol::interrupt_flag::Sleep;
 
 use crate::config;
 use crate::descriptors;
-use crate::epoll;
 use crate::joining::bare_calls;
 use crate::joining::meeting::{self, Place, Refusal};
 use crate::joining::rendezvous;
 use crate::joining::worth::{is_worth_it, learn};
 use crate::options;
+use crate::registry;
 use crate::report::log;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Role, Segment, handshake};
@@ -314,7 +314,7 @@ type Handed = (Segment, [c_int; 2]);
 
 fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
     within_limit()?;
-    epoll::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
+    registry::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
     let capacity = Capacity::new(config::ring_bytes()).map_err(|_| Reason::NoSegment)?;
     let (segment, file) = Segment::create(capacity).map_err(|_| Reason::NoSegment)?;
     // Whoever sleeps in the kernel when the first byte passes it by must be woken there.
@@ -425,7 +425,7 @@ fn with_events(
     events: [Result<c_int, sys::Errno>; 2],
 ) -> Result<[c_int; 2], Reason> {
     within_limit()?;
-    epoll::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
+    registry::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
     match events {
         [Ok(own), Ok(peer)] if leaves_others(own.max(peer)) => Ok([own, peer]),
         _ => Err(Reason::Limit),
@@ -478,7 +478,7 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     if let Some(mut sending) = connection.sending() {
         switch(guard, &segment, &mut sending);
     }
-    epoll::follow(guard);
+    registry::follow(guard);
     stats::count(|stats| &stats.joined, 1);
     log::line(guard.fd, guard.fd, format_args!("carried over shared memory"));
     Ok(())

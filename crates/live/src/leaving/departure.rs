@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use libc::c_int;
 
 use crate::ending;
-use crate::epoll;
 use crate::joining::attach;
 use crate::joining::rendezvous;
 use crate::leaving::pump;
 use crate::memory::pointers;
 use crate::migration::turn;
 use crate::peer::doorbell;
+use crate::registry;
 use crate::report::stats::Reason;
 use crate::sys;
 use crate::table::attaching::{self, Attaching};
@@ -54,7 +54,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
         attach::give_up(guard.connection, reason);
     }
     if table::is_owner() && !leaves_registrations(guard) {
-        epoll::leave(guard);
+        registry::leave(guard);
     }
     if guard.connection.phase() != phase::JOINED {
         return;
@@ -83,7 +83,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     }
     let begun = sys::now();
     // Whoever was in a call may have read the rest.
-    while must_be_copied() || !turn::is_back(own.connection) {
+    while must_be_copied() || !own.connection.is_back() {
         shut = shut.or_else(|| Shut::begin(own, stays));
         if shut.is_some() {
             pump::replace(own);
@@ -223,7 +223,7 @@ pub fn start_in_child() {
 /// Whether a connection's registrations in `epoll` instances stay as they are: this process has no more use
 /// for them, and they are its parent's.
 pub fn leaves_registrations(guard: &Guard) -> bool {
-    BECOMES_ANOTHER.load(Ordering::SeqCst) && epoll::has_others_registrations(guard)
+    BECOMES_ANOTHER.load(Ordering::SeqCst) && registry::has_others_registrations(guard)
 }
 
 /// Takes this process out of the holders of all connections that others hold too, and says of the others
@@ -323,8 +323,8 @@ pub fn forbid_filtered() {
     forbidden::begin(Reason::Filter);
     for (fd, _) in table::known() {
         if let Some(guard) = table::enter_placed(fd) {
-            epoll::release(&guard);
+            registry::release(&guard);
         }
     }
-    epoll::forget_all();
+    registry::forget_all();
 }

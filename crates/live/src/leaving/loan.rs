@@ -79,7 +79,7 @@ enum Why {
 pub fn begin(connection: &Connection) -> bool {
     let Some(_receiving) = connection.receiving() else { return false };
     let is_plain = connection.phase() != phase::JOINED
-        || turn::is_back(connection) && !connection.lending.is_lent() && !connection.owes_error();
+        || connection.is_back() && !connection.lending.is_lent() && !connection.owes_error();
     if !is_plain {
         connection.lending.begin();
     }

@@ -13,12 +13,12 @@ use libc::{c_int, c_uint};
 use crate::descriptors;
 use crate::descriptors::Process;
 use crate::ending;
-use crate::epoll;
 use crate::joining::meeting::Place;
 use crate::leaving::copy;
 use crate::leaving::departure;
 use crate::leaving::loan::{self, Ended, Loan};
 use crate::peer::death;
+use crate::registry;
 use crate::segment::closed;
 use crate::sharing::lock;
 use crate::sharing::process_lock;
@@ -59,7 +59,7 @@ pub fn hand_over(fd: c_int) {
     if let Some(guard) = table::enter(fd) {
         table::set_entry(fd, Entry::Unknown);
         if guard.local().loses_descriptor() {
-            epoll::unfollow(&guard);
+            registry::unfollow(&guard);
         }
     }
 }
@@ -78,16 +78,16 @@ pub fn replace(guard: &Guard) {
         REPLACING.fetch_add(1, Ordering::SeqCst);
     }
     let registrations = if is_owner && !departure::leaves_registrations(guard) {
-        epoll::take_out(guard)
+        registry::take_out(guard)
     } else {
-        epoll::TakenOutAll::default()
+        registry::TakenOutAll::default()
     };
     if let Some(near) = loan::join(guard).or_else(|| begin(guard)) {
         let _ = sys::fcntl(near, libc::F_SETFL, flags & (libc::O_NONBLOCK | libc::O_ASYNC));
         put_in_places(guard, near);
         sys::close(near);
     }
-    epoll::put_in_again(registrations);
+    registry::put_in_again(registrations);
     if is_owner {
         REPLACING.fetch_sub(1, Ordering::SeqCst);
     }

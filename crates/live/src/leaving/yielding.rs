@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use libc::c_int;
 
 use crate::descriptors;
-use crate::epoll;
 use crate::joining::attach;
 use crate::joining::rendezvous;
 use crate::leaving::departure::depart;
+use crate::registry;
 use crate::report::stats::Reason;
 use crate::sys::{self, Errno};
 use crate::table::attaching::Attaching;
@@ -62,12 +62,12 @@ fn moves(number: c_int) -> bool {
     let Ok(moved) = another(number) else { return false };
     table::claim(moved);
     let is_kept = |own: &OwnNumber| own.replace(number, moved);
-    let mut is_known = table::move_file(number, moved) || epoll::move_instance(number, moved);
+    let mut is_known = table::move_file(number, moved) || registry::move_instance(number, moved);
     for (place, connection) in table::held() {
         let Some(local) = table::local(place) else { continue };
         is_known |= rendezvous::moves(connection, number, moved)
             || is_kept(&local.peer_event)
-            || epoll::move_event(place, number, moved);
+            || registry::move_event(place, number, moved);
         if is_kept(&local.kept) {
             is_known = true;
             // Those inside may have asked for the number and not yet made their calls.

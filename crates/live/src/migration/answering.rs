@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use weft_protocol::detour::Begun;
 
-use crate::epoll;
 use crate::migration::turn;
 use crate::peer::death;
+use crate::registry;
 use crate::report::stats::{self, Reason};
 use crate::segment::Segment;
 use crate::sys;
@@ -29,7 +29,7 @@ pub fn wake_up(guard: &Guard, reported: bool) {
         last && reported && take_doorbells(guard)
     };
     if taken {
-        epoll::kick(guard);
+        registry::kick(guard);
     }
 }
 

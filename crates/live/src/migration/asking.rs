@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 
 use weft_protocol::lending::{Answerer, Question};
 
-use crate::migration::turn;
 use crate::sharing::lock;
 use crate::sys;
 use crate::table::Connection;
@@ -54,7 +53,7 @@ pub fn comes_before(connection: &Connection, asked: &mut Option<Asked>) -> bool 
 /// reading is done with that half held, also from the kernel.
 pub fn may_be_made(connection: &Connection) -> bool {
     connection.lending.is_lent()
-        || connection.holders.load(Ordering::SeqCst) > 1 && !turn::is_back(connection)
+        || connection.holders.load(Ordering::SeqCst) > 1 && !connection.is_back()
 }
 
 /// Waits until one that comes before has had its turn, but not long. Whether nobody does any more.

@@ -14,11 +14,11 @@ use libc::c_int;
 use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet, Outlet, Refusal};
 
-use crate::epoll;
 use crate::joining::attach;
 use crate::migration::answering;
 use crate::peer::death;
 use crate::peer::doorbell;
+use crate::registry;
 use crate::report::stats::Reason;
 use crate::segment::{Role, Segment, Way, closed};
 use crate::sys::{self, Errno};
@@ -144,7 +144,7 @@ fn arrive(guard: &Guard, segment: &Segment) -> bool {
     // One that woke whoever slept before would lie there until another sleeps.
     let has_answered = answering::answer_doorbells(guard);
     if is_gone || has_answered {
-        epoll::kick(guard);
+        registry::kick(guard);
     }
     true
 }
@@ -322,7 +322,7 @@ fn settle_with(
         connection.end.fetch_max(end::BROKEN, Ordering::AcqRel);
         connection.returned_out.store(true, Ordering::Release);
     }
-    let back = is_back(connection);
+    let back = connection.is_back();
     if back {
         segment.side(connection.role()).back.store(true, Ordering::Release);
         become_plain(connection);
@@ -350,19 +350,6 @@ fn become_plain(connection: &Connection) {
     if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
         figures::closed(connection);
     }
-}
-
-/// Whether the kernel tells all that there is to tell of a connection: of an error that the library was told it
-/// tells no more.
-pub fn is_told_by_kernel(connection: &Connection) -> bool {
-    is_back(connection) && !connection.owes_error()
-}
-
-/// Whether both directions are the kernel's again.
-#[inline]
-pub fn is_back(connection: &Connection) -> bool {
-    connection.returned_in.load(Ordering::Acquire)
-        && connection.returned_out.load(Ordering::Acquire)
 }
 
 /// Sends what the other end has refused, waiting for room: this end is about to go.

@@ -7,7 +7,6 @@ use weft_protocol::byte_ring::Unpublished;
 use weft_protocol::detour::Outlet;
 
 use super::{Moved, broken, fail, in_kernel, is_carried, length, part, without_number};
-use crate::epoll;
 use crate::joining::attach;
 use crate::memory::pointers;
 use crate::migration::asking;
@@ -15,6 +14,7 @@ use crate::migration::turn;
 use crate::options;
 use crate::peer::death;
 use crate::peer::doorbell;
+use crate::registry;
 use crate::report::stats::Reason;
 use crate::segment::{Role, Segment, Side, closed};
 use crate::signals::asleep::{Asleep, How};
@@ -109,7 +109,7 @@ fn note_full(guard: &Guard) {
     if guard.connection.phase() == phase::JOINED {
         let _errno = sys::KeepErrno::new();
         guard.connection.filled.fetch_add(1, Ordering::Relaxed);
-        epoll::full(guard);
+        registry::full(guard);
     }
 }
 
@@ -199,7 +199,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 // Room in the kernel's stream, or in the ring after it, is an event again.
                 connection.filled.fetch_add(1, Ordering::Relaxed);
                 if !matches!(tried, Tried::RingFull) {
-                    epoll::full(guard);
+                    registry::full(guard);
                 }
                 Err(libc::EAGAIN)
             }
@@ -383,7 +383,7 @@ fn into_ring(
     match filled {
         Ok(()) if !whole => {
             connection.filled.fetch_add(1, Ordering::Relaxed);
-            epoll::full(guard);
+            registry::full(guard);
             if !way.pointers.is_sealed() {
                 return Ok(Tried::RingFull);
             }

@@ -240,6 +240,18 @@ impl Connection {
         self.end.load(Ordering::Acquire) == end::DISCONNECTED
     }
 
+    /// Whether the kernel tells all that there is to tell of a connection: of an error that the library was told it
+    /// tells no more.
+    pub fn is_told_by_kernel(&self) -> bool {
+        self.is_back() && !self.owes_error()
+    }
+
+    /// Whether both directions are the kernel's again.
+    #[inline]
+    pub fn is_back(&self) -> bool {
+        self.returned_in.load(Ordering::Acquire) && self.returned_out.load(Ordering::Acquire)
+    }
+
     /// Whether the next call is to be told of an error that the kernel has no more to tell of.
     pub fn owes_error(&self) -> bool {
         self.owed.load(Ordering::Acquire) != 0 && !self.is_disconnected()

@@ -26,8 +26,8 @@ pub mod word;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::descriptors;
-use crate::epoll;
 use crate::interpose::system_calls;
+use crate::registry;
 use crate::report::stats::{self, Stats};
 use crate::segment::Role;
 use crate::sharing::copies;
@@ -385,7 +385,7 @@ pub fn track(fd: c_int, role: Role, port: u16) {
     // Two threads at once may give one life twice, to two numbers.
     LIVES.store(life, Ordering::Relaxed);
     reach(fd);
-    epoll::forget_number(fd, false);
+    registry::forget_number(fd, false);
     let new = Word::unplaced(kind, learned(kind), life).bits();
     if now == Word::STREAM.bits() {
         // Another thread may remember the same socket for another reason: once is enough.
@@ -504,7 +504,7 @@ pub fn forget_newcomer(fd: c_int) -> bool {
     while Word::from_bits(now).entry() == Entry::Unplaced {
         match replace(cell, now, Word::UNKNOWN.bits()) {
             Ok(()) => {
-                epoll::forget_number(fd, false);
+                registry::forget_number(fd, false);
                 return true;
             }
             Err(bits) => now = bits,
@@ -539,7 +539,7 @@ pub fn drop_stale(fd: c_int) {
     if let Some(guard) = enter(fd) {
         set_entry(fd, Entry::Unknown);
         if guard.local().loses_descriptor() {
-            epoll::unfollow(&guard);
+            registry::unfollow(&guard);
         }
     } else {
         forget_listener(fd);

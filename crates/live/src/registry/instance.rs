@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use libc::c_int;
 
 use super::links::Inner;
-use super::nesting::{self, NESTS, Nest};
-use super::{CONTROL, others, passing, registrations};
+use super::nests::{self, NESTS, Nest};
+use super::{CONTROL, passing, registrations};
 use crate::memory::means;
 use crate::sharing::process_lock::ProcessLock;
 use crate::signals::inside::Inside;
@@ -36,7 +36,7 @@ pub struct Instance {
     pub shared: AtomicBool,
     /// Whether it follows no connection, so that the kernel alone reports all that is in it.
     pub is_exposed: AtomicBool,
-    /// Its relay and the `eventfd` in that, once something watches it: see [`nesting`].
+    /// Its relay and the `eventfd` in that, once something watches it: see [`super::relay`].
     pub relay: OwnNumber,
     pub shown: OwnNumber,
     /// Threads that sleep in the kernel in something that watches it, or are about to.
@@ -56,6 +56,17 @@ pub struct Instance {
 }
 
 impl Instance {
+    /// How many connections it has followed from when they joined.
+    pub fn taken_over(&self) -> u32 {
+        self.taken_over.load(Ordering::SeqCst)
+    }
+
+    /// Lets the next wait look aside: the program has put something in that may be ready.
+    pub fn look_aside_next(&self) {
+        // SAFETY: numbers are written that another thread may change; a look aside too many does no harm.
+        unsafe { ((*self.inner.get()).turn, (*self.inner.get()).looked_aside) = (0, 0) };
+    }
+
     /// Its descriptor.
     pub fn descriptor(&self) -> c_int {
         self.fd.load(Ordering::Relaxed) as c_int - 1
@@ -109,17 +120,13 @@ impl Instance {
 /// A thread's stay in a wait on an instance.
 pub struct Stay {
     pub instance: &'static Instance,
-    index: usize,
+    /// The number by which the table knows it.
+    pub index: usize,
     counted: bool,
     _inside: Inside,
 }
 
 impl Stay {
-    /// Leaves the instance to the kernel.
-    pub fn expose(&self) {
-        others::expose(self.index);
-    }
-
     /// `None` if the number stands for no instance.
     pub fn begin(epoll: c_int) -> Option<Self> {
         let Entry::Epoll(index) = table::entry(epoll) else { return None };
@@ -157,7 +164,7 @@ pub fn instance(index: usize) -> Option<&'static Instance> {
 /// Remembers another number of the library's own by which those in a wait go on, in the place of one; whether
 /// it is that.
 pub fn move_instance(number: c_int, other: c_int) -> bool {
-    if nesting::renumber_relay(number, other) {
+    if nests::renumber_relay(number, other) {
         return true;
     }
     let mut kept = all().filter(|it| it.kept.replace(number, other));
@@ -282,7 +289,7 @@ fn end(instance: &Instance, index: usize) {
             }
         }
     }
-    nesting::forget(index);
+    nests::forget(index);
     instance.end_relay();
     // SAFETY: nobody else uses it any more.
     unsafe { &(*instance.inner.get()).tagged }.clear();

@@ -4,11 +4,32 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::FOLLOWED;
-use super::nesting::{NESTS, Nest};
-use super::order::Found;
+use super::nests::{NESTS, Nest};
 use crate::spin::SpinPolicy;
 use crate::sys;
-use crate::table::{CONNECTIONS, REGISTRATIONS};
+use crate::table::{CONNECTIONS, REGISTRATIONS, Registration, Reported};
+
+/// What a connection has to tell.
+#[derive(Clone, Copy)]
+pub struct News {
+    pub events: u32,
+    /// How many bytes had arrived before those that are news.
+    pub from: u64,
+    /// What there is now, which the next edge is an edge against.
+    pub now: Reported,
+}
+
+/// Something to tell that a look has found.
+#[derive(Clone, Copy)]
+pub struct Found {
+    pub link: u32,
+    /// Those of one time are told as they were found.
+    pub nth: u32,
+    pub key: u64,
+    /// Valid as long as the instance's lock is held.
+    pub registration: *mut Registration,
+    pub news: News,
+}
 
 /// How many registrations all instances of this process have under a datum of the library's, or more.
 static TAGS: AtomicU32 = AtomicU32::new(0);

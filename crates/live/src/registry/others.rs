@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use libc::{c_int, epoll_event};
 
 use super::instance::{self, Instance, instance};
-use super::{CONTROL, passing, registrations, waiting};
-use crate::leaving::departure;
-use crate::report::stats::Reason;
+use super::{CONTROL, passing};
 use crate::sys;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration};
 
@@ -66,31 +64,10 @@ pub fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int)
             _ => {}
         }
         if operation != libc::EPOLL_CTL_DEL {
-            waiting::look_aside_next(instance);
+            instance.look_aside_next();
         }
     }
     result
-}
-
-/// Leaves an instance to the kernel for good: something watches it that the library does not see, or other
-/// processes have it too.
-pub fn expose(index: usize) {
-    let Some(instance) = instance(index) else { return };
-    if instance.is_exposed.swap(true, Ordering::SeqCst) {
-        return;
-    }
-    let _errno = sys::KeepErrno::new();
-    for place in table::used() {
-        for registration in registrations(place) {
-            // SAFETY: numbers are read that another thread may change; one that is registered from
-            // now on finds the instance marked.
-            let registration = unsafe { *registration };
-            if registration.linked && registration.instance == index as u32 + 1 {
-                departure::depart(registration.fd, Reason::Epoll);
-            }
-        }
-    }
-    waiting::hand_back_all(instance);
 }
 
 /// Gives all registrations of a connection to the kernel, which reports for its descriptors from now

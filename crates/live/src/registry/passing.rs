@@ -17,7 +17,7 @@ use libc::{c_int, epoll_event};
 
 use super::instance::{Instance, instance};
 use super::links::are_any_tagged;
-use super::{CONTROL, others, registrations, waiting};
+use super::{CONTROL, others, registrations};
 use crate::interpose::Way;
 use crate::sys;
 use crate::table::numbers::{DESCRIPTORS, change, replace, word};
@@ -179,7 +179,7 @@ fn change_note(instance: &Instance, note: &Note, [own, noted]: [u32; 2], operati
 #[inline(always)]
 fn look_aside_after(instance: &Instance, operation: c_int) {
     if operation != libc::EPOLL_CTL_DEL && instance.has_tagged() {
-        waiting::look_aside_next(instance);
+        instance.look_aside_next();
     }
 }
 

@@ -2,11 +2,9 @@
 //! kernel's, which alone knows which of them have fired, and says so in a file.
 
 use std::fmt::Write;
-use std::sync::atomic::Ordering;
 
-use libc::{c_int, epoll_event};
+use libc::c_int;
 
-use super::{Instance, waiting};
 use crate::report::log::Line;
 use crate::sys;
 use crate::table::Registration;
@@ -79,27 +77,10 @@ fn parse(line: &[u8]) -> Option<(c_int, u32, u64)> {
     Some((fd, events, u64::from_str_radix(after("data:")?, 16).ok()?))
 }
 
-/// Silences a registration whose one event the kernel has just given to a waiting thread, while
-/// another was joining the connection and had seen that it had none.
-pub fn silence(instance: &Instance, event: &epoll_event) {
-    waiting::for_each(instance, |registration| {
-        let once = registration.events & libc::EPOLLONESHOT as u32 != 0;
-        if once && registration.data == event.u64 {
-            registration.disabled = true;
-        }
-    });
-}
-
-impl Instance {
-    /// How many connections it has followed from when they joined.
-    pub fn taken_over(&self) -> u32 {
-        self.taken_over.load(Ordering::SeqCst)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use libc::epoll_event;
 
     #[test]
     fn the_kernel_says_what_has_fired() {
