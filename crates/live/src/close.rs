@@ -22,6 +22,7 @@ use crate::table::guard::NumberApart;
 use crate::table::lost::LostTo;
 use crate::table::taken::{self, Taken};
 use crate::table::{self, Entry, Guard, end, phase};
+use crate::tracking;
 
 /// To be called before the kernel closes a descriptor; until it has, other threads wait with calls by the
 /// number.
@@ -42,7 +43,7 @@ fn forget_number(fd: c_int, to: LostTo) -> Taken {
             if taken::await_end(fd) {
                 return forget_number(fd, to);
             }
-            if table::is_owner() && !table::forget_newcomer(fd) {
+            if table::is_owner() && !tracking::forget_newcomer(fd) {
                 return forget_connection(fd, to);
             }
         }
@@ -328,7 +329,7 @@ pub fn duplicate(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
     if !table::is_owner() {
         return make();
     }
-    table::track_early(fd);
+    tracking::track_early(fd);
     // Nobody puts another connection in the place of this one as long as a call is inside.
     let inside = table::enter(fd);
     let copy = make();
@@ -343,7 +344,7 @@ pub fn put_at(fd: c_int, number: c_int, put: impl Fn(c_int) -> c_int) -> c_int {
     if !table::is_owner() {
         return put(fd);
     }
-    table::track_early(fd);
+    tracking::track_early(fd);
     let waits =
         !table::is_single_threaded() && matches!(table::entry(number), Entry::Connection(_));
     let found = if waits { found(fd) } else { Some((table::enter(fd), None)) };

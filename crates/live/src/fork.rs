@@ -19,6 +19,7 @@ use crate::table::attaching::{self, Attaching};
 use crate::table::guard::close_numbers_apart;
 use crate::table::holders;
 use crate::table::{self, Connection, Local, phase};
+use crate::tracking;
 
 /// Counts this process's forks, for each of which connections are marked as counted.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -66,7 +67,7 @@ pub extern "C" fn before_fork() {
     take_locks();
     FORK.set(FORKS.fetch_add(1, Ordering::SeqCst) + 1);
     registry::may_be_shared();
-    table::settle_all();
+    tracking::settle_all();
     for local in table::used().filter_map(table::local) {
         local.counted.store(false, Ordering::SeqCst);
     }

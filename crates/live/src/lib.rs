@@ -50,6 +50,7 @@ mod spin;
 mod stream;
 mod sys;
 mod table;
+mod tracking;
 mod waiting;
 
 /// What the table of connections asks of those above it.

@@ -12,6 +12,7 @@ use crate::descriptors;
 use crate::segment::{Role, Segment};
 use crate::sys;
 use crate::table::{self, Guard, phase};
+use crate::tracking;
 
 /// A process that has ended and was waited for.
 pub fn ended() -> u32 {
@@ -41,7 +42,7 @@ impl Sample {
         let ends = [near.into_raw_fd(), far.into_raw_fd()];
         static STARTED: Once = Once::new();
         STARTED.call_once(|| assert!(table::start(crate::ABOVE)));
-        table::track(ends[0], Role::Client, 1);
+        tracking::track(ends[0], Role::Client, 1);
         let guard = table::enter(ends[0]).unwrap();
         let connection = guard.connection;
         // As for who joins: from now on no call passes by.

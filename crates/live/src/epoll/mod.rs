@@ -35,6 +35,7 @@ use crate::report::stats::Reason;
 use crate::sys;
 use crate::table::attaching;
 use crate::table::{self, Entry, Guard, Registration, Reported, phase};
+use crate::tracking;
 
 /// Whether an instance cannot follow a connection that is joined already.
 fn cannot_follow(guard: &Guard, instance: &Instance, event: *const epoll_event) -> bool {
@@ -60,7 +61,7 @@ pub fn control(
 ) -> c_int {
     if operation == libc::EPOLL_CTL_ADD && matches!(table::entry(epoll), Entry::Epoll(_)) {
         // What it was put in for before it is connected counts from then on.
-        table::track_early(fd);
+        tracking::track_early(fd);
     }
     let index = match (table::entry(epoll), table::entry(fd)) {
         (Entry::Epoll(index), Entry::Connection(_) | Entry::Unplaced) => index,

@@ -24,6 +24,7 @@ use crate::sys;
 use crate::table::forbidden;
 use crate::table::taken::{TakenAll, is_closed};
 use crate::table::{self, Entry};
+use crate::tracking;
 
 /// Asks for signals as `O_ASYNC` does.
 const FIOASYNC: c_ulong = 0x5452;
@@ -51,7 +52,7 @@ interpose! {
 /// Remembers that a socket connects with a server's port.
 fn connecting(fd: c_int, port: u16) {
     match table::entry(fd) {
-        Entry::Unknown if !registry::is_watched(fd) => table::track(fd, Role::Client, port),
+        Entry::Unknown if !registry::is_watched(fd) => tracking::track(fd, Role::Client, port),
         Entry::Connection(_) | Entry::Unplaced => {
             if let Some(guard) = table::enter(fd) {
                 attach::meet_server(&guard, port);
@@ -76,7 +77,7 @@ interpose! {
     fn accept(fd: c_int, address: *mut sockaddr, length: *mut c_uint) -> c_int = |next| {
         let accepted = rendezvous::with_room(|| next(fd, address, length));
         if accepted >= 0 {
-            table::track_accepted(accepted, fd);
+            tracking::track_accepted(accepted, fd);
             bare_calls::expect();
         }
         accepted
@@ -89,7 +90,7 @@ interpose! {
     ) -> c_int = |next| {
         let accepted = rendezvous::with_room(|| next(fd, address, length, flags));
         if accepted >= 0 {
-            table::track_accepted(accepted, fd);
+            tracking::track_accepted(accepted, fd);
             bare_calls::expect();
         }
         accepted
@@ -109,7 +110,7 @@ interpose! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int = |next| {
         let fd = rendezvous::with_room(|| next(domain, kind, protocol));
         if fd >= 0 {
-            table::drop_stale(fd);
+            tracking::drop_stale(fd);
             registry::mark_watched(fd, false);
             let inet = matches!(domain, libc::AF_INET | libc::AF_INET6);
             // The upper bits are flags.

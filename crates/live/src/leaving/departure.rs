@@ -22,6 +22,7 @@ use crate::table::guard::Visit;
 use crate::table::holders::{self, Looked};
 use crate::table::local::VISIT;
 use crate::table::{self, Entry, Guard, phase};
+use crate::tracking;
 
 /// Whether this process is about to become another program.
 static BECOMES_ANOTHER: AtomicBool = AtomicBool::new(false);
@@ -40,7 +41,7 @@ pub fn numbers_elsewhere() -> c_int {
 
 /// To be called before a descriptor goes where the library cannot follow.
 pub fn depart(fd: c_int, reason: Reason) {
-    table::track_early(fd);
+    tracking::track_early(fd);
     if let Some(guard) = table::enter(fd) {
         depart_connection(&guard, reason);
     }

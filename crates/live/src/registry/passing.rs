@@ -260,9 +260,10 @@ pub fn gather(guard: &Guard, fd: c_int) {
     end_mark(fd, cell, held, None);
 }
 
-/// Notes what was kept with a connection, once it is the kernel's for good: from now on calls by this number
-/// pass by.
+/// Remembers that a connection is the kernel's for good, and notes what was kept with it: from now on calls by
+/// this number pass by.
 pub fn let_pass(guard: &Guard) {
+    table::let_pass(guard);
     if note(guard.fd).is_some_and(|note| note.instance.load(Ordering::SeqCst) == KEPT)
         && let Some(_control) = CONTROL.lock()
     {

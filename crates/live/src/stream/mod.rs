@@ -14,6 +14,7 @@ use libc::{c_int, iovec};
 
 use crate::joining::attach;
 use crate::peer::death;
+use crate::registry;
 use crate::report::stats;
 use crate::segment::closed;
 use crate::signals::asleep::{Asleep, How};
@@ -53,7 +54,7 @@ fn may_be_carried(guard: &Guard) -> bool {
         match connection.phase() {
             phase::JOINED => return true,
             phase::PLAIN | phase::FREE => {
-                table::let_pass(guard);
+                registry::let_pass(guard);
                 return false;
             }
             phase::JOINING => attaching::await_joiner(),

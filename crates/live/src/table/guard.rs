@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::c_int;
 
 use crate::descriptors;
-use crate::registry;
 use crate::segment::Segment;
 use crate::sharing::lock;
 use crate::signals::inside::Inside;
@@ -180,7 +179,6 @@ pub fn let_pass(guard: &Guard) {
     if let Some(word) = word(guard.fd) {
         change(word, |word| (word.entry() == Entry::Connection(guard.place)).then(|| word.plain()));
     }
-    registry::let_pass(guard);
 }
 
 /// Looks at a place that an epoll instance follows, with the instance's lock held: it is

@@ -23,11 +23,9 @@ pub mod queue;
 pub mod taken;
 pub mod word;
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use crate::descriptors;
-use crate::interpose::system_calls;
-use crate::registry;
 use crate::report::stats::{self, Stats};
 use crate::segment::Role;
 use crate::sharing::copies;
@@ -42,9 +40,7 @@ pub use crate::table::guard::{Guard, borrowed, come_in, enter, enter_placed, fol
 use crate::table::guard::{first_word, release};
 use crate::table::holders::hold_no_more;
 pub use crate::table::local::Local;
-use crate::table::numbers::{
-    DESCRIPTORS, change, leaves_others, look_for_threads, replace, single_threaded, word,
-};
+use crate::table::numbers::{DESCRIPTORS, change, leaves_others, look_for_threads, word};
 pub use crate::table::numbers::{
     claim, close_own, disclaim, entry, forget_listener, is_awaited_in_kernel, is_plain,
     is_single_threaded, known, set_entry,
@@ -77,8 +73,6 @@ static ARENA: AtomicPtr<Arena> = AtomicPtr::new(std::ptr::null_mut());
 static LOCALS: AtomicPtr<Local> = AtomicPtr::new(std::ptr::null_mut());
 /// The number of the tables' file; below zero is none.
 static FILE: AtomicI32 = AtomicI32::new(-1);
-/// How many connections were ever remembered.
-static LIVES: AtomicU32 = AtomicU32::new(0);
 /// The process that the table belongs to: the child of a `vfork` sees its parent's memory, and must
 /// not change it.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -106,7 +100,7 @@ pub fn start(above: Above) -> bool {
 /// Whether there are tables, which are made when there is first something to remember: a process without
 /// connections has no descriptor of the library's. Without them every descriptor is unknown.
 #[inline]
-fn has_tables() -> bool {
+pub fn has_tables() -> bool {
     !ARENA.load(Ordering::Acquire).is_null() || makes_tables()
 }
 
@@ -368,33 +362,6 @@ pub fn local(place: usize) -> Option<&'static Local> {
     unsafe { locals.add(place).as_ref() }
 }
 
-/// Remembers a new connection of a server's port. As long as nothing but its calls is of interest,
-/// its word is all there is: it gets a place when somebody enters it.
-pub fn track(fd: c_int, role: Role, port: u16) {
-    let Some(cell) = word(fd).filter(|_| is_owner()) else { return };
-    if !remembers() || !has_tables() {
-        return drop_stale(fd);
-    }
-    system_calls::look(single_threaded);
-    let now = cell.load(Ordering::Relaxed);
-    if now != Word::STREAM.bits() {
-        drop_stale(fd);
-    }
-    let kind = kind(role, port);
-    let life = LIVES.load(Ordering::Relaxed).wrapping_add(1);
-    // Two threads at once may give one life twice, to two numbers.
-    LIVES.store(life, Ordering::Relaxed);
-    reach(fd);
-    registry::forget_number(fd, false);
-    let new = Word::unplaced(kind, learned(kind), life).bits();
-    if now == Word::STREAM.bits() {
-        // Another thread may remember the same socket for another reason: once is enough.
-        let _ = replace(cell, now, new);
-    } else {
-        cell.store(new, Ordering::Release);
-    }
-}
-
 /// What was learned of the connections of a kind.
 pub fn learned(kind: u32) -> BreakEven {
     BreakEven::from_word(lesson(kind).map_or(0, |lesson| lesson.load(Ordering::Relaxed)))
@@ -418,15 +385,6 @@ pub fn note_stream(fd: c_int) {
     if let Some(word) = word(fd).filter(|_| is_owner() && remembers() && has_tables()) {
         reach(fd);
         word.store(Word::STREAM.bits(), Ordering::Release);
-    }
-}
-
-/// Remembers a TCP socket as a connection already: something happens to it that must not be
-/// forgotten once it is one. Which server's it will be is not known.
-pub fn track_early(fd: c_int) {
-    let is_stream = |word: &AtomicU64| word.load(Ordering::Relaxed) == Word::STREAM.bits();
-    if word(fd).is_some_and(is_stream) {
-        track(fd, Role::Client, 0);
     }
 }
 
@@ -472,16 +430,6 @@ fn placeless(which: impl Fn(Word) -> bool) -> impl Iterator<Item = c_int> {
     (0..BEYOND.load(Ordering::Relaxed) as c_int).filter(is_one)
 }
 
-/// Gives every connection a place: others than this process will know of it.
-pub fn settle_all() {
-    for fd in 0..BEYOND.load(Ordering::Relaxed) as c_int {
-        track_early(fd);
-    }
-    for fd in newcomers() {
-        settle(fd);
-    }
-}
-
 /// Leaves all connections to the kernel that have no place: in the child of a vfork, where any
 /// number may be any of them.
 pub fn leave_newcomers() {
@@ -494,54 +442,5 @@ pub fn leave_newcomers() {
 fn forget_taken() {
     for fd in placeless(Word::is_taken) {
         set_entry(fd, Entry::Unknown);
-    }
-}
-
-/// Forgets a connection that has no place. False if it has one by now.
-pub fn forget_newcomer(fd: c_int) -> bool {
-    let Some(cell) = word(fd) else { return false };
-    let mut now = cell.load(Ordering::Relaxed);
-    while Word::from_bits(now).entry() == Entry::Unplaced {
-        match replace(cell, now, Word::UNKNOWN.bits()) {
-            Ok(()) => {
-                registry::forget_number(fd, false);
-                return true;
-            }
-            Err(bits) => now = bits,
-        }
-    }
-    false
-}
-
-/// Remembers a connection that a listening socket gave, whose port is asked from the kernel once.
-pub fn track_accepted(fd: c_int, listener: c_int) {
-    let Some(word) = word(listener).filter(|_| is_owner()) else { return };
-    if !remembers() {
-        return drop_stale(fd);
-    }
-    let known = Word::from_bits(word.load(Ordering::Relaxed)).port();
-    let port = known.or_else(|| sys::endpoint(fd, sys::Which::Own).map(|end| sys::port_of(&end)));
-    let Some(port) = port else { return drop_stale(fd) };
-    if known.is_none() {
-        // An outdated port costs no more than that a connection learns from others' lives.
-        let (none, listening) = (Word::UNKNOWN.bits(), Word::listener(port).bits());
-        let _ = word.compare_exchange(none, listening, Ordering::Relaxed, Ordering::Relaxed);
-    }
-    track(fd, Role::Server, port);
-}
-
-/// Forgets what a number stood for that the kernel has given out anew: it was closed past the
-/// library.
-pub fn drop_stale(fd: c_int) {
-    if entry(fd) == Entry::Unplaced && forget_newcomer(fd) {
-        return;
-    }
-    if let Some(guard) = enter(fd) {
-        set_entry(fd, Entry::Unknown);
-        if guard.local().loses_descriptor() {
-            registry::unfollow(&guard);
-        }
-    } else {
-        forget_listener(fd);
     }
 }
