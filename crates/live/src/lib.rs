@@ -5,13 +5,14 @@
 //! other end has died, wakes who sleeps in the kernel, and carries whatever the library does not:
 //! when in doubt, the kernel. `docs/live.md` tells what is carried.
 //!
-//! From the outside in: [`hooks`] are the C functions that a program calls; [`stream`], [`ready`],
-//! [`epoll`], [`options`] and [`close`] are what they do on a joined connection; [`joining`] is how it
-//! became one, and [`leaving`] how it becomes the kernel's again; [`waiting`] is how the two ends sleep,
-//! wake and die; [`segment`] is the memory that they share, whose state machines are `weft_protocol`'s ring
-//! and interrupt flag; [`table`] is what this process remembers, of numbers and of connections, and
-//! [`sharing`] what it has in common with those it was forked from; [`signals`] is what may interrupt all
-//! that. Beneath lie [`memory`] and [`sys`]; [`report`] is what a person sees.
+//! The modules stand on floors, of which ARCHITECTURE.md draws all: each uses only those beneath it. From above:
+//! [`hooks`] are the C functions that a program calls; [`close`], [`poll`], [`epoll`] and [`stream`] are what they
+//! do on a carried connection, [`waiting`] how they sleep, and [`leaving`] what becomes of a descriptor that goes
+//! where the library cannot follow; [`migration`] says which way the bytes go, and [`joining`] how two ends come to
+//! share a [`segment`], whose state machines are `weft_protocol`'s ring and interrupt flag; [`registry`] is what
+//! this process remembers of `epoll` instances, and [`table`] of numbers and of connections; [`sharing`] is what it
+//! has in common with those it was forked from, and [`signals`] is what may interrupt all that. At the bottom lie
+//! [`memory`] and [`sys`].
 //!
 //! Every function here may run in a signal handler, between a `fork` and an `exec`, and before
 //! `main`.

@@ -1,15 +1,11 @@
 //! Modules of the live library use only those of the floors beneath their own, as ARCHITECTURE.md draws them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::repository::files::{self, File, Finding, assert_none};
 
 const DRAWING: &str = "## The floors of the live library";
 const SOURCES: &str = "crates/live/src/";
-
-/// The uses against the floors that are there still, as a file beneath `crates/live/src` and the module that it uses.
-/// Nothing may be added; what is gone from the code goes from here.
-const REMAINING: &[(&str, &str)] = &[];
 
 /// The floor of each module: the number of the line of the drawing on which it stands, from above. The names
 /// stand before the first gap of two spaces, what they are after it.
@@ -80,36 +76,22 @@ fn heads(path: &str) -> impl Iterator<Item = &str> {
     paths.filter(|head| !head.is_empty())
 }
 
-/// The uses against the floors, and what is wrong with the list of those that remain.
-fn check(architecture: &str, sources: &[File], remaining: &[(&str, &str)]) -> Vec<Finding> {
+/// The uses against the floors.
+fn check(architecture: &str, sources: &[File]) -> Vec<Finding> {
     let floors = floors(architecture);
     let mut findings = Vec::new();
-    let mut against = BTreeSet::new();
     for file in sources {
         let Some((own, depth)) = module(&file.path) else { continue };
         let Some(floor) = floors.get(own) else {
             findings.push(file.finding(1, format!("{own} stands on no floor in ARCHITECTURE.md")));
             continue;
         };
-        let name = &file.path[SOURCES.len()..];
         for (line, other) in used(&code(&file.text), depth) {
             // What is no module of the root is on no floor.
-            let is_against = floors.get(&other).is_some_and(|it| it <= floor) && other != own;
-            let is_listed = remaining.contains(&(name, other.as_str()));
-            if is_against && !is_listed {
-                findings.push(
-                    file.finding(line, format!("{own} uses {other}, which is not beneath it")),
-                );
+            if other != own && floors.get(&other).is_some_and(|it| it <= floor) {
+                let message = format!("{own} uses {other}, which is not beneath it");
+                findings.push(file.finding(line, message));
             }
-            if is_against {
-                against.insert((name, other));
-            }
-        }
-    }
-    for (name, other) in remaining {
-        if !against.contains(&(*name, (*other).to_owned())) {
-            let gone = format!("{name} does not use {other} any more: take it off the list");
-            findings.push(File::new(file!(), "").finding(1, gone));
         }
     }
     findings
@@ -121,7 +103,7 @@ fn live_stands_on_its_floors() {
     let sources: Vec<File> =
         files::ending(".rs").into_iter().filter(|file| file.path.starts_with(SOURCES)).collect();
     assert!(sources.len() > 50, "the sources are not where they were");
-    assert_none(&check(&architecture[0].text, &sources, REMAINING));
+    assert_none(&check(&architecture[0].text, &sources));
 }
 
 #[cfg(test)]
@@ -131,10 +113,10 @@ mod tests {
     const DRAWN: &str = "## The floors of the live library\n\n```\nhooks       above all\nready epoll  \
                          events of sockets\nsys\n```\n";
 
-    fn found(files: &[(&str, &str)], remaining: &[(&str, &str)]) -> Vec<String> {
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<File> =
             files.iter().map(|(path, text)| File::new(&format!("{SOURCES}{path}"), text)).collect();
-        check(DRAWN, &files, remaining).iter().map(Finding::to_string).collect()
+        check(DRAWN, &files).iter().map(Finding::to_string).collect()
     }
 
     #[test]
@@ -149,7 +131,7 @@ mod tests {
         ];
         for (path, text, line, uses) in cases {
             let message = format!("{SOURCES}{path}:{line}: {uses}, which is not beneath it");
-            assert_eq!(found(&[(path, text)], &[]), [message]);
+            assert_eq!(found(&[(path, text)]), [message]);
         }
     }
 
@@ -157,24 +139,13 @@ mod tests {
     fn uses_of_lower_floors_and_those_of_tests_are_accepted() {
         let text = "use crate::sys;\nuse super::ready;\n// crate::hooks\n#[cfg(test)]\nmod tests {\n    use \
                     crate::hooks;\n}\n";
-        assert_eq!(found(&[("ready/sets.rs", text)], &[]), Vec::<String>::new());
-        assert_eq!(found(&[("hooks/mod.rs", "use crate::epoll;\n")], &[]), Vec::<String>::new());
+        assert_eq!(found(&[("ready/sets.rs", text)]), Vec::<String>::new());
+        assert_eq!(found(&[("hooks/mod.rs", "use crate::epoll;\n")]), Vec::<String>::new());
     }
 
     #[test]
     fn a_module_that_is_not_drawn_is_found() {
         let message = format!("{SOURCES}magic.rs:1: magic stands on no floor in ARCHITECTURE.md");
-        assert_eq!(found(&[("magic.rs", "")], &[]), [message]);
-    }
-
-    #[test]
-    fn what_remains_is_accepted_until_it_is_gone() {
-        let listed = [("sys/a.rs", "hooks")];
-        assert_eq!(found(&[("sys/a.rs", "use crate::hooks;")], &listed), Vec::<String>::new());
-        let gone = found(&[("sys/a.rs", "")], &listed);
-        assert!(
-            gone.len() == 1
-                && gone[0].ends_with("sys/a.rs does not use hooks any more: take it off the list")
-        );
+        assert_eq!(found(&[("magic.rs", "")]), [message]);
     }
 }
