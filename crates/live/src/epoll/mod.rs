@@ -63,16 +63,18 @@ pub fn control(
         // What it was put in for before it is connected counts from then on.
         tracking::track_early(fd);
     }
-    let index = match (table::entry(epoll), table::entry(fd)) {
-        (Entry::Epoll(index), Entry::Connection(_) | Entry::Unplaced) => index,
+    match (table::entry(epoll), table::entry(fd)) {
+        (Entry::Epoll(index), Entry::Connection(_) | Entry::Unplaced) => {
+            control_connection((epoll, index), operation, fd, event, kernel)
+        }
         (outer, Entry::Epoll(inner)) => {
-            return nesting::control((epoll, outer), operation, (fd, inner), event, kernel);
+            nesting::control((epoll, outer), operation, (fd, inner), event, kernel)
         }
         // In an instance that the library does not know it may stay.
-        (_, Entry::Connection(_) | Entry::Unplaced) if table::is_plain(fd) => return kernel(),
+        (_, Entry::Connection(_) | Entry::Unplaced) if table::is_plain(fd) => kernel(),
         (_, Entry::Connection(_) | Entry::Unplaced) => {
             departure::depart(fd, Reason::Epoll);
-            return kernel();
+            kernel()
         }
         _ => {
             pump::await_replacement();
@@ -80,9 +82,19 @@ pub fn control(
             if result == 0 && operation == libc::EPOLL_CTL_ADD {
                 mark_watched(fd, true);
             }
-            return result;
+            result
         }
-    };
+    }
+}
+
+/// The same on a connection, in an instance of this index.
+fn control_connection(
+    (epoll, index): (c_int, usize),
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+    kernel: impl Fn() -> c_int + Copy,
+) -> c_int {
     let (Some(guard), Some(instance)) = (table::enter(fd), instance(index)) else {
         pump::await_replacement();
         return control_other(epoll, operation, kernel);
@@ -115,21 +127,32 @@ pub fn control(
     passing::gather(&guard, fd);
     // SAFETY: the program says that the event is valid, where the operation has one.
     let event = if operation == libc::EPOLL_CTL_DEL { None } else { unsafe { event.as_ref() } };
-    let result = match (operation, event) {
-        (libc::EPOLL_CTL_ADD, Some(event)) => add(&guard, instance, index, *event, kernel),
-        (libc::EPOLL_CTL_MOD, Some(event)) if event.events & libc::EPOLLEXCLUSIVE as u32 != 0 => {
-            crate::stream::fail(libc::EINVAL) as c_int
-        }
-        (libc::EPOLL_CTL_MOD, Some(event)) => modify(&guard, instance, index, *event, kernel),
-        (libc::EPOLL_CTL_DEL, _) => remove(&guard, instance, index, kernel),
-        _ => kernel(),
-    };
+    let result = change(&guard, (instance, index), operation, event, kernel);
     if !joined && fd == guard.connection.first_fd.load(Ordering::Relaxed) {
         passing::note_again(&guard);
     }
     drop((held, controlling, attaching));
     nesting::show(instance, false);
     result
+}
+
+/// The same with the locks held, without which neither the registrations nor what is linked changes.
+fn change(
+    guard: &Guard,
+    (instance, index): (&Instance, usize),
+    operation: c_int,
+    event: Option<&epoll_event>,
+    kernel: impl Fn() -> c_int,
+) -> c_int {
+    match (operation, event) {
+        (libc::EPOLL_CTL_ADD, Some(event)) => add(guard, instance, index, *event, kernel),
+        (libc::EPOLL_CTL_MOD, Some(event)) if event.events & libc::EPOLLEXCLUSIVE as u32 != 0 => {
+            crate::stream::fail(libc::EINVAL) as c_int
+        }
+        (libc::EPOLL_CTL_MOD, Some(event)) => modify(guard, instance, index, *event, kernel),
+        (libc::EPOLL_CTL_DEL, _) => remove(guard, instance, index, kernel),
+        _ => kernel(),
+    }
 }
 
 fn add(

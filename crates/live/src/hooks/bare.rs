@@ -115,6 +115,35 @@ unsafe fn depart_selected(count: c_int, named: [usize; 3]) {
     }
 }
 
+/// Before a call that makes a process, makes another program of this one, or changes what it may do.
+fn before_call_of_process(number: c_long, first: usize, second: usize, third: usize) {
+    let fd = first as c_int;
+    match number {
+        libc::SYS_clone => leaving::share_with_child(first as u64),
+        // SAFETY: the program says that there are arguments of this length, which begin with these. It
+        // has none to look whether there is such a call.
+        libc::SYS_clone3 if second >= 8 && pointers::is_there(first as *const u64) => {
+            leaving::share_with_child(unsafe { *(first as *const u64) });
+        }
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork => leaving::share_with_child(0),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_vfork => table::may_be_shared(),
+        libc::SYS_execve | libc::SYS_execveat => depart_all(Reason::Exec),
+        libc::SYS_io_uring_setup => forbidden::begin(Reason::IoUring),
+        libc::SYS_unshare => leaving::leave_namespace(fd),
+        libc::SYS_setns if second == 0 => leaving::leave_namespace(libc::CLONE_NEWPID),
+        libc::SYS_setns => leaving::leave_namespace(second as c_int),
+        libc::SYS_seccomp if first <= FILTER_BY_SECCOMP => {
+            leaving::filter(first == FILTER_BY_SECCOMP, third);
+        }
+        libc::SYS_prctl if fd == libc::PR_SET_SECCOMP => {
+            leaving::filter(second == FILTER_BY_PRCTL, third);
+        }
+        _ => {}
+    }
+}
+
 extern "C-unwind" fn before_syscall(
     number: c_long,
     first: usize,
@@ -169,28 +198,7 @@ extern "C-unwind" fn before_syscall(
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         libc::SYS_select => unsafe { depart_selected(fd, [second, third, fourth]) },
-        libc::SYS_clone => leaving::share_with_child(first as u64),
-        // SAFETY: the program says that there are arguments of this length, which begin with these. It
-        // has none to look whether there is such a call.
-        libc::SYS_clone3 if second >= 8 && pointers::is_there(first as *const u64) => {
-            leaving::share_with_child(unsafe { *(first as *const u64) });
-        }
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_fork => leaving::share_with_child(0),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_vfork => table::may_be_shared(),
-        libc::SYS_execve | libc::SYS_execveat => depart_all(Reason::Exec),
-        libc::SYS_io_uring_setup => forbidden::begin(Reason::IoUring),
-        libc::SYS_unshare => leaving::leave_namespace(fd),
-        libc::SYS_setns if second == 0 => leaving::leave_namespace(libc::CLONE_NEWPID),
-        libc::SYS_setns => leaving::leave_namespace(second as c_int),
-        libc::SYS_seccomp if first <= FILTER_BY_SECCOMP => {
-            leaving::filter(first == FILTER_BY_SECCOMP, third);
-        }
-        libc::SYS_prctl if fd == libc::PR_SET_SECCOMP => {
-            leaving::filter(second == FILTER_BY_PRCTL, third);
-        }
-        _ => {}
+        _ => before_call_of_process(number, first, second, third),
     }
     NEXT.address()
 }
