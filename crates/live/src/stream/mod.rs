@@ -135,6 +135,12 @@ fn without_number(guard: &Guard, lost: LostTo, done: usize, call: &mut Call) -> 
     }
 }
 
+/// The same before a call sleeps; `None` also where it has its number still.
+fn lost_its_number(guard: &Guard, done: usize, call: &mut Call) -> Option<Moved> {
+    let lost = call.number_lost_to(guard)?;
+    without_number(guard, lost, done, call)
+}
+
 /// The first part of the vector that still has room, `skip` bytes into it.
 fn part(to: &[iovec], mut skip: usize) -> Option<(*mut u8, usize)> {
     for part in to {

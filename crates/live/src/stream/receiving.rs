@@ -1,6 +1,7 @@
 //! Receiving.
 
 mod behind;
+mod unread;
 
 use std::sync::atomic::Ordering;
 
@@ -9,9 +10,10 @@ use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet};
 
 pub use self::behind::look_behind;
-use self::behind::{go_on_in_kernel, go_on_in_ring, go_on_receiving};
+use self::behind::{go_on_elsewhere, go_on_receiving};
+pub use self::unread::{Rest, all_unread, rest, rest_held, unread};
 
-use super::{Moved, broken, fail, in_kernel, is_carried, length, part, without_number};
+use super::{Moved, broken, fail, in_kernel, is_carried, length, lost_its_number, part};
 use crate::memory::pointers;
 use crate::migration::asking;
 use crate::migration::turn;
@@ -22,7 +24,7 @@ use crate::report::stats::Reason;
 use crate::segment::{Role, Segment, closed};
 use crate::signals::cancel;
 use crate::sys::{self, Errno};
-use crate::table::{self, Guard, Receiving, end, phase};
+use crate::table::{self, Guard, Receiving, end};
 use crate::waiting::call::Call;
 use crate::waiting::wait;
 
@@ -95,49 +97,87 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         BOTH if blocking => wanted.min(segment.capacity().bytes() as usize),
         _ => 0,
     };
-    let (mut done, mut call, mut pause) = (0, Call::default(), 0);
     let in_part = to.len() < all.len();
-    // Asking for nothing still waits for something.
-    while (wanted == 0 || in_part) && ready::events(guard, &segment) & libc::POLLIN == 0 {
-        let waited = if blocking {
-            wait::readable(guard, &segment, true, &mut call)
+    let only = plain(all, flags);
+    let asked = Asked { to, wanted, in_part, flags, whole, blocking, looked_for, only };
+    let mut call = Call::default();
+    if (wanted == 0 || in_part)
+        && let Some(moved) = partly_asked(guard, &segment, &asked, &mut call)
+    {
+        return moved;
+    }
+    receive_all(guard, &segment, &asked, call)
+}
+
+/// What a receive asks for.
+struct Asked<'a> {
+    /// The parts before the first that lies nowhere, and their length.
+    to: &'a [iovec],
+    wanted: usize,
+    /// Whether there are parts behind those.
+    in_part: bool,
+    flags: c_int,
+    /// Whether it waits until it has all that it asked for.
+    whole: bool,
+    blocking: bool,
+    /// How many bytes a look waits for.
+    looked_for: usize,
+    /// The one part that is asked for, if there is no more to it.
+    only: Option<&'a iovec>,
+}
+
+/// What a receive says before it takes anything that asks for nothing, or only for so much before a part that
+/// lies nowhere. It still waits for something. `None` if it takes what there is.
+#[cold]
+fn partly_asked(
+    guard: &Guard,
+    segment: &Segment,
+    asked: &Asked<'_>,
+    call: &mut Call,
+) -> Option<Moved> {
+    while ready::events(guard, segment) & libc::POLLIN == 0 {
+        let waited = if asked.blocking {
+            wait::readable(guard, segment, true, call)
         } else {
             Err(libc::EAGAIN)
         };
         match waited {
             // The kernel ends its wait with all that was asked for.
-            Err(libc::EAGAIN | libc::EINTR) if blocking && !in_part => return Moved::Done(0),
-            Err(why) => return Moved::Done(fail(why)),
+            Err(libc::EAGAIN | libc::EINTR) if asked.blocking && !asked.in_part => {
+                return Some(Moved::Done(0));
+            }
+            Err(why) => return Some(Moved::Done(fail(why))),
             Ok(()) => {}
         }
     }
-    if in_part && all_unread(guard, &segment) > wanted as u64 {
-        return Moved::Done(fail(libc::EFAULT));
+    if !asked.in_part {
+        return Some(nothing_received(guard, segment, asked.flags));
     }
-    if wanted == 0 && !in_part {
-        return nothing_received(guard, &segment, flags);
-    }
-    let (only, mut waited) = (plain(all, flags), false);
+    let reaches_nowhere = all_unread(guard, segment) > asked.wanted as u64;
+    reaches_nowhere.then(|| Moved::Done(fail(libc::EFAULT)))
+}
+
+/// Takes what there is, and waits for it as the call says.
+#[inline(always)]
+fn receive_all(guard: &Guard, segment: &Segment, asked: &Asked<'_>, mut call: Call) -> Moved {
+    let Asked { to, wanted, flags, whole, blocking, looked_for, only, .. } = *asked;
+    let (mut done, mut pause, mut waited) = (0, 0, false);
     while done < wanted {
         if waited && let Some(count) = only.and_then(|only| taken_at_once(guard, only)) {
             return Moved::Done(count as isize);
         }
         let from_kernel = !guard.connection.switched_in.load(Ordering::Relaxed);
-        let why = match step(guard, &segment, to, done, flags) {
+        let why = match step(guard, segment, to, done, flags) {
             Step::Bytes(count) => {
                 done += count;
                 if whole {
                     continue;
                 }
-                if from_kernel && done < wanted {
-                    done += go_on_in_ring(guard, &segment, to, done, flags);
-                }
-                if done < wanted && segment.way(guard.connection.role().peer()).pointers.is_sealed()
-                {
-                    done += go_on_in_kernel(guard, &segment, to, done, flags);
+                if done < wanted {
+                    done += go_on_elsewhere(guard, segment, to, done, flags, from_kernel);
                 }
                 if done < looked_for
-                    && ready::events(guard, &segment) & (libc::POLLRDHUP | libc::POLLHUP) == 0
+                    && ready::events(guard, segment) & (libc::POLLRDHUP | libc::POLLHUP) == 0
                     && wait::for_more(guard, &mut pause, &mut call)
                 {
                     done = 0;
@@ -150,7 +190,7 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
             Step::Failed(libc::EINTR) if !blocking => libc::EAGAIN,
             Step::Failed(why) => why,
             Step::Kernel => {
-                turn::settle(guard, &segment);
+                turn::settle(guard, segment);
                 if done == 0 {
                     return Moved::Kernel;
                 }
@@ -160,13 +200,11 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
             }
             Step::Empty { .. } if !blocking => libc::EAGAIN,
             Step::Empty { announced } => {
-                if let Some(lost) = call.number_lost_to(guard)
-                    && let Some(moved) = without_number(guard, lost, done, &mut call)
-                {
+                if let Some(moved) = lost_its_number(guard, done, &mut call) {
                     return moved;
                 }
                 call.in_part = done > 0;
-                match wait::readable(guard, &segment, announced, &mut call) {
+                match wait::readable(guard, segment, announced, &mut call) {
                     Ok(()) => {
                         waited = true;
                         continue;
@@ -175,13 +213,19 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
                 }
             }
         };
-        if done == 0 {
-            return Moved::Done(fail(why));
-        }
-        if why == libc::ECONNRESET {
-            death::says_reset_later(guard, &segment);
-        }
-        break;
+        return failed_after(guard, segment, done, why);
+    }
+    Moved::Done(done as isize)
+}
+
+/// What a receive says that has got so much before it failed.
+#[cold]
+fn failed_after(guard: &Guard, segment: &Segment, done: usize, why: Errno) -> Moved {
+    if done == 0 {
+        return Moved::Done(fail(why));
+    }
+    if why == libc::ECONNRESET {
+        death::says_reset_later(guard, segment);
     }
     Moved::Done(done as isize)
 }
@@ -284,75 +328,6 @@ fn from_kernel_again(guard: &Guard, to: &[iovec], skip: usize, flags: c_int) -> 
         Err(libc::EAGAIN) => Step::Empty { announced: true },
         Err(why) => Step::Failed(why),
     }
-}
-
-/// What a look for the bytes of a connection that goes back to the kernel found.
-pub enum Rest {
-    Bytes(usize),
-    /// Nothing yet.
-    Later,
-    End,
-    Reset,
-    /// What follows is the kernel's stream's.
-    Kernel,
-}
-
-/// Takes bytes out of a connection whose detours have ended, without waiting.
-pub fn rest(guard: &Guard, buffer: &mut [u8]) -> Rest {
-    match guard.connection.receiving() {
-        Some(mut receiving) => rest_held(guard, &mut receiving, buffer, 0),
-        None => Rest::Later,
-    }
-}
-
-/// The same for a caller that has the receiving half; with `MSG_PEEK` they stay there.
-pub fn rest_held(
-    guard: &Guard,
-    receiving: &mut Receiving,
-    buffer: &mut [u8],
-    flags: c_int,
-) -> Rest {
-    let connection = guard.connection;
-    let segment = connection.segment().filter(|_| connection.phase() == phase::JOINED);
-    let Some(segment) = segment else { return Rest::Kernel };
-    let to = [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }];
-    match step_held(guard, &segment, receiving, &to, 0, flags | libc::MSG_DONTWAIT) {
-        Step::Bytes(count) => Rest::Bytes(count),
-        Step::Empty { .. } | Step::Failed(libc::EINTR) => Rest::Later,
-        Step::End => Rest::End,
-        Step::Failed(_) if death::is_reset_by_doorbell(guard) => Rest::End,
-        Step::Failed(_) => Rest::Reset,
-        Step::Kernel => Rest::Kernel,
-    }
-}
-
-/// How many bytes can be received without waiting, wherever they are; `None` if the kernel knows,
-/// or in a signal handler that interrupted a receiver.
-pub fn unread(guard: &Guard, segment: &Segment) -> Option<u64> {
-    let connection = guard.connection;
-    let way = segment.way(connection.role().peer());
-    let mut receiving = connection.receiving()?;
-    let inlet = turn::inlet(guard, segment, &mut receiving)?;
-    let in_ring = way.pointers.filling().min(segment.capacity().bytes());
-    if inlet == Inlet::Ring && !segment.has_ended() {
-        return Some(in_ring);
-    }
-    let in_kernel = sys::unread_bytes(guard.socket()).ok()?;
-    let arrived = connection.taken.load(Ordering::Acquire).saturating_add(in_kernel);
-    // What the kernel holds between the ring's beginning and its end is doorbells.
-    let after_ring = way.detour.resumes_after().map_or(0, |start| arrived.saturating_sub(start));
-    match (inlet, way.detour.begun()) {
-        (Inlet::After, _) | (Inlet::Before { .. }, Begun::NotYet | Begun::Never) => None,
-        (Inlet::Before { left }, Begun::After(_)) if in_kernel < left => None,
-        (Inlet::Before { left }, Begun::After(_)) => Some(left + in_ring + after_ring),
-        (Inlet::Ring | Inlet::Doorbells(_) | Inlet::Settling, _) => Some(in_ring + after_ring),
-    }
-}
-
-/// The same, also if only the kernel knows.
-pub fn all_unread(guard: &Guard, segment: &Segment) -> u64 {
-    let known = unread(guard, segment);
-    known.or_else(|| sys::unread_bytes(guard.socket()).ok()).unwrap_or_default()
 }
 
 /// Whether the other end has died between ringing and counting: then nothing follows the doorbell.

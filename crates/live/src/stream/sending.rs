@@ -6,10 +6,10 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::Unpublished;
 use weft_protocol::detour::Outlet;
 
-use super::{Moved, broken, fail, in_kernel, is_carried, length, part, without_number};
+use super::{Moved, broken, fail, in_kernel, is_carried, length, lost_its_number, part};
 use crate::joining::attach;
 use crate::memory::pointers;
-use crate::migration::asking;
+use crate::migration::asking::{self, Asked};
 use crate::migration::turn;
 use crate::options;
 use crate::peer::death;
@@ -21,7 +21,7 @@ use crate::signals::asleep::{Asleep, How};
 use crate::signals::cancel;
 use crate::signals::ending::is_interrupting;
 use crate::sys::{self, Errno};
-use crate::table::{self, Guard, Sending, end, phase};
+use crate::table::{self, Connection, Guard, Sending, end, phase};
 use crate::waiting::call::Call;
 use crate::waiting::wait;
 
@@ -131,7 +131,13 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
     if pointers::before_nowhere(from).len() < from.len() {
         return Moved::Done(fail(libc::EFAULT));
     }
-    let wanted = length(from);
+    send_all(guard, &segment, from, flags)
+}
+
+/// Sends all, and waits for room as the call says.
+#[inline(always)]
+fn send_all(guard: &Guard, segment: &Segment, from: &[iovec], flags: c_int) -> Moved {
+    let (connection, wanted) = (guard.connection, length(from));
     let blocking =
         flags & libc::MSG_DONTWAIT == 0 && !connection.nonblocking.load(Ordering::Relaxed);
     let (mut done, mut since, mut asked, mut call) = (0, None, None, Call::default());
@@ -140,48 +146,27 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             // A handler that interrupted a sender, of which there is nothing to wait for.
             return Moved::Done(fail(if blocking { libc::EINTR } else { libc::EAGAIN }));
         };
-        attach::switch(guard, &segment, &mut sending);
+        attach::switch(guard, segment, &mut sending);
         let outlet = sending.sender.outlet();
-        // The kernel has not been told that this end sends no more.
-        let shut = outlet == Outlet::Ring && connection.write_shut.load(Ordering::Acquire);
-        if done == 0 && connection.is_disconnected() {
-            let lost = call.number_lost_to(guard);
-            let moved = lost.and_then(|lost| without_number(guard, lost, done, &mut call));
-            return moved.unwrap_or_else(|| Moved::Done(broken_pipe(flags)));
-        }
         if done == 0
-            && outlet != Outlet::Before
-            && !shut
-            && has_left(guard, &segment, connection.role())
+            && let Some(moved) = first_said(guard, segment, outlet, wanted, flags, &mut call)
         {
-            return match death::sent(connection, wanted) {
-                None => Moved::Kernel,
-                Some(Ok(count)) => finish_send(count),
-                Some(Err(libc::EPIPE)) => Moved::Done(broken_pipe(flags)),
-                Some(Err(why)) if was_said_before(guard, why) => Moved::Done(broken_pipe(flags)),
-                Some(Err(why)) => {
-                    death::take_error(guard);
-                    Moved::Done(fail(why))
-                }
-            };
+            return moved;
         }
         let tried = match outlet {
             // It knows whether it sends at all.
             Outlet::Before if wanted == 0 => return Moved::Kernel,
             Outlet::Before => before_ring(guard, from, &mut done, flags),
-            Outlet::Ring => into_ring(guard, &segment, &mut sending, from, &mut done, flags),
-            Outlet::Rest(_) => after_rest(guard, &segment, &mut sending),
-            Outlet::After if done == 0 && connection.owes_error() => {
-                // The kernel has told somebody who has the stream on loan.
-                Err(death::owed(connection).unwrap_or(libc::EPIPE))
-            }
-            Outlet::After if connection.lending.is_end_due() => Err(libc::EPIPE),
-            Outlet::After if asking::comes_before(connection, &mut asked) => Ok(Tried::Behind),
-            Outlet::After => {
-                drop(sending);
-                let call = blocking.then_some(&mut call);
-                return go_on_sending(guard, &segment, from, done, call);
-            }
+            Outlet::Ring => into_ring(guard, segment, &mut sending, from, &mut done, flags),
+            Outlet::Rest(_) => after_rest(guard, segment, &mut sending),
+            Outlet::After => match before_kernel(connection, done, &mut asked) {
+                Some(tried) => tried,
+                None => {
+                    drop(sending);
+                    let call = blocking.then_some(&mut call);
+                    return go_on_sending(guard, segment, from, done, call);
+                }
+            },
         };
         drop(sending);
         let waited = match tried {
@@ -189,29 +174,15 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Ok(Tried::Again) => continue,
             Ok(Tried::Behind) if asking::await_answer(connection, &mut asked) => continue,
             Ok(_) if done == wanted => return finish_send(done),
-            Ok(Tried::RingFull) if !blocking && done == 0 => {
-                if wait::go_back_if_stalled(guard, &segment) {
-                    continue;
-                }
-                Err(libc::EAGAIN)
-            }
-            Ok(tried) if !blocking => {
-                // Room in the kernel's stream, or in the ring after it, is an event again.
-                connection.filled.fetch_add(1, Ordering::Relaxed);
-                if !matches!(tried, Tried::RingFull) {
-                    registry::full(guard);
-                }
-                Err(libc::EAGAIN)
-            }
+            Ok(tried) if !blocking && would_go_on(guard, segment, &tried, done) => continue,
+            Ok(_) if !blocking => Err(libc::EAGAIN),
             Ok(tried) => {
-                if let Some(lost) = call.number_lost_to(guard)
-                    && let Some(moved) = without_number(guard, lost, done, &mut call)
-                {
+                if let Some(moved) = lost_its_number(guard, done, &mut call) {
                     return moved;
                 }
                 call.in_part = done > 0;
                 if matches!(tried, Tried::RingFull) {
-                    wait::writable(guard, &segment, &mut call)
+                    wait::writable(guard, segment, &mut call)
                 } else if let Err(why) = wait_for_kernel(guard, &mut since, &mut call) {
                     Err(why)
                 } else {
@@ -219,17 +190,90 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 }
             }
         };
-        match waited {
-            Ok(()) => {}
-            Err(_) if done > 0 => return finish_send(done),
-            Err(libc::EPIPE) => return Moved::Done(broken_pipe(flags)),
-            Err(why) => {
-                note_reset(guard, why);
-                return Moved::Done(fail(why));
-            }
+        if let Err(why) = waited {
+            return failed_after(guard, done, why, flags);
         }
-        if done > 0 && has_left(guard, &segment, connection.role()) {
+        if done > 0 && has_left(guard, segment, connection.role()) {
             return finish_send(done);
+        }
+    }
+}
+
+/// What a send says before anything is sent, if there is nobody to send to.
+#[inline(always)]
+fn first_said(
+    guard: &Guard,
+    segment: &Segment,
+    outlet: Outlet,
+    wanted: usize,
+    flags: c_int,
+    call: &mut Call,
+) -> Option<Moved> {
+    let connection = guard.connection;
+    if connection.is_disconnected() {
+        let moved = lost_its_number(guard, 0, call);
+        return Some(moved.unwrap_or_else(|| Moved::Done(broken_pipe(flags))));
+    }
+    // The kernel has not been told that this end sends no more.
+    let shut = outlet == Outlet::Ring && connection.write_shut.load(Ordering::Acquire);
+    let is_nobody =
+        outlet != Outlet::Before && !shut && has_left(guard, segment, connection.role());
+    is_nobody.then(|| sent_to_nobody(guard, wanted, flags))
+}
+
+/// What a send says first to an end that has left.
+#[cold]
+fn sent_to_nobody(guard: &Guard, wanted: usize, flags: c_int) -> Moved {
+    match death::sent(guard.connection, wanted) {
+        None => Moved::Kernel,
+        Some(Ok(count)) => finish_send(count),
+        Some(Err(libc::EPIPE)) => Moved::Done(broken_pipe(flags)),
+        Some(Err(why)) if was_said_before(guard, why) => Moved::Done(broken_pipe(flags)),
+        Some(Err(why)) => {
+            death::take_error(guard);
+            Moved::Done(fail(why))
+        }
+    }
+}
+
+/// What a send comes behind, or says, before it goes on in the kernel's stream. `None` if nothing is before it.
+fn before_kernel(
+    connection: &Connection,
+    done: usize,
+    asked: &mut Option<Asked>,
+) -> Option<Result<Tried, Errno>> {
+    if done == 0 && connection.owes_error() {
+        // The kernel has told somebody who has the stream on loan.
+        return Some(Err(death::owed(connection).unwrap_or(libc::EPIPE)));
+    }
+    if connection.lending.is_end_due() {
+        return Some(Err(libc::EPIPE));
+    }
+    asking::comes_before(connection, asked).then_some(Ok(Tried::Behind))
+}
+
+/// Whether a send that does not wait has something to try once more. If not, room in the kernel's stream, or in the
+/// ring after it, is an event again.
+fn would_go_on(guard: &Guard, segment: &Segment, tried: &Tried, done: usize) -> bool {
+    if matches!(tried, Tried::RingFull) && done == 0 {
+        return wait::go_back_if_stalled(guard, segment);
+    }
+    guard.connection.filled.fetch_add(1, Ordering::Relaxed);
+    if !matches!(tried, Tried::RingFull) {
+        registry::full(guard);
+    }
+    false
+}
+
+/// What a send says that has sent so much before it failed.
+#[cold]
+fn failed_after(guard: &Guard, done: usize, why: Errno, flags: c_int) -> Moved {
+    match why {
+        _ if done > 0 => finish_send(done),
+        libc::EPIPE => Moved::Done(broken_pipe(flags)),
+        why => {
+            note_reset(guard, why);
+            Moved::Done(fail(why))
         }
     }
 }

@@ -159,26 +159,54 @@ pub fn readable(
         return Ok(());
     }
     call.blocks(guard);
-    if switched {
-        figures::say(connection);
-        let at_once = connection.times_out.load(Ordering::Relaxed)
-            || peer_leaves(connection, segment)
-            || call.is_without_number(guard);
-        if !at_once {
-            stats::count(|stats| &stats.sleeps, 1);
-            let (ended_by, awake_since) = (EndedBy::of(call.in_part), call.slept_until);
-            let came = || {
-                let lost = lost_since(guard, awake_since).is_some();
-                lost || came() || peer_leaves(connection, segment)
-            };
-            match sleep_on_word(&way.arrived, ON_WORD, ended_by, &mut call.slept_until, came) {
-                Err(libc::ETIMEDOUT) => idle::give_back(connection, segment),
-                // Whoever took the number away waits until this sleeps in the kernel.
-                Ok(()) if call.is_without_number(guard) => {}
-                other => return other,
-            }
-        }
+    if switched && let Some(result) = readable_by_word(guard, segment, call) {
+        return result;
     }
+    readable_by_kernel(guard, segment, [switched, announced], call)
+}
+
+/// Sleeps on the word of the flag for a moment. `None` if the sleep is to go on in the kernel.
+fn readable_by_word(
+    guard: &Guard,
+    segment: &Segment,
+    call: &mut Call,
+) -> Option<Result<(), Errno>> {
+    let connection = guard.connection;
+    figures::say(connection);
+    let in_kernel = connection.times_out.load(Ordering::Relaxed)
+        || peer_leaves(connection, segment)
+        || call.is_without_number(guard);
+    if in_kernel {
+        return None;
+    }
+    stats::count(|stats| &stats.sleeps, 1);
+    let (ended_by, awake_since) = (EndedBy::of(call.in_part), call.slept_until);
+    let came = || {
+        let lost = lost_since(guard, awake_since).is_some();
+        lost || may_receive(connection, segment) || peer_leaves(connection, segment)
+    };
+    let flag = &segment.way(connection.role().peer()).arrived;
+    match sleep_on_word(flag, ON_WORD, ended_by, &mut call.slept_until, came) {
+        Err(libc::ETIMEDOUT) => {
+            idle::give_back(connection, segment);
+            None
+        }
+        // Whoever took the number away waits until this sleeps in the kernel.
+        Ok(()) if call.is_without_number(guard) => None,
+        other => Some(other),
+    }
+}
+
+/// Sleeps in the kernel, which tells of doorbells and of an end.
+fn readable_by_kernel(
+    guard: &Guard,
+    segment: &Segment,
+    [switched, announced]: [bool; 2],
+    call: &mut Call,
+) -> Result<(), Errno> {
+    let connection = guard.connection;
+    let way = segment.way(connection.role().peer());
+    let came = || may_receive(connection, segment);
     let asleep = Sleeper::begin(guard);
     way.arrived.arm(Sleep::InKernel);
     let changed = match switched {

@@ -12,11 +12,32 @@ use crate::table::{Guard, Receiving};
 use crate::waiting::call::Call;
 use crate::waiting::wait;
 
+/// What of a receive stands behind its first bytes, of which it is known whether they came from the kernel.
+#[inline]
+pub fn go_on_elsewhere(
+    guard: &Guard,
+    segment: &Segment,
+    to: &[iovec],
+    skip: usize,
+    flags: c_int,
+    from_kernel: bool,
+) -> usize {
+    let mut done = skip;
+    if from_kernel {
+        done += go_on_in_ring(guard, segment, to, done, flags);
+    }
+    let is_sealed = segment.way(guard.connection.role().peer()).pointers.is_sealed();
+    if is_sealed && part(to, done).is_some() {
+        done += go_on_in_kernel(guard, segment, to, done, flags);
+    }
+    done - skip
+}
+
 /// What of a receive from the kernel's stream stands behind that: in the ring, or there, if the parts
 /// were more than are cut at a time. Whoever is given less than there was room for takes it that there
 /// is no more.
 #[inline(never)]
-pub fn go_on_in_ring(
+fn go_on_in_ring(
     guard: &Guard,
     segment: &Segment,
     to: &[iovec],
@@ -61,7 +82,7 @@ fn look_into_ring(
 /// What of a receive that has emptied the ring, or looked at all of it, stands in the kernel's stream
 /// behind it.
 #[cold]
-pub fn go_on_in_kernel(
+fn go_on_in_kernel(
     guard: &Guard,
     segment: &Segment,
     to: &[iovec],
