@@ -155,52 +155,16 @@ pub fn poll(
                 continue;
             }
         }
-        for it in joined.iter().filter(|it| entries[it.index].events & OUT != 0) {
-            if !wait::may_send(it.guard.connection, &it.segment) {
-                wait::go_back_if_stalled(&it.guard, &it.segment);
-            }
-        }
-        let asleep = Asleep::begin(&joined);
-        for it in &*joined {
-            let events = entries[it.index].events;
-            arm(it.guard.connection, &it.segment, events, Sleep::InKernel);
-        }
-        let watching = below.fall_asleep();
-        if evaluate(&joined, entries) {
+        let Some(woken) = sleep_on(&joined, entries, &mut kernel, &below, deadline, mask, slept)?
+        else {
             continue;
-        }
-        let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
-        let slice = restrict(&joined, entries, &mut kernel);
-        let is_over = |it: &Polled| it.guard.connection.end.load(Ordering::Acquire) != end::NONE;
-        if joined.iter().any(is_over) && evaluate(&joined, entries) {
-            // The kernel is not asked about those, of which another thread has just learned it.
-            continue;
-        }
-        let idle = joined.iter().any(has_pages).then_some(idle::IDLE);
-        let span = [left, slice, idle, watching.patience].into_iter().flatten().min();
-        stats::count(|stats| &stats.sleeps, 1);
-        if !slept && !joined.iter().all(|it| it.guard.is_current()) {
-            // It might as well begin only now: see `waiting::call`.
-            continue;
-        }
-        let woken = sleep(&mut kernel, span, mask)? - silence(&mut kernel);
-        drop(watching);
+        };
         slept = true;
-        for it in &*joined {
-            let asked = kernel[it.index];
-            it.reported.set(asked.revents != 0 || asked.events & libc::POLLIN == 0);
-        }
-        drop(asleep);
-        if woken == 0 && span == idle {
-            for it in &*joined {
-                idle::give_back(it.guard.connection, &it.segment);
-            }
-        }
         let over = deadline.is_some_and(|deadline| sys::now() >= deadline);
         if !joined.iter().all(|it| it.guard.is_current()) {
             continue;
         }
-        if woken > 0 || over {
+        if woken || over {
             let other = |(index, entry): (usize, &pollfd)| {
                 entry.revents != 0 && joined.iter().all(|it| it.index != index)
             };
@@ -209,6 +173,60 @@ pub fn poll(
             }
         }
     }
+}
+
+/// Sleeps until the kernel has something to say, or the deadline has passed; whether it has. `None` if all is to be
+/// looked at first: something has come, or a number stands for something else.
+fn sleep_on(
+    joined: &[Polled],
+    entries: &mut [pollfd],
+    kernel: &mut List<pollfd>,
+    below: &Below,
+    deadline: Option<u64>,
+    mask: *const sigset_t,
+    slept: bool,
+) -> Result<Option<bool>, sys::Errno> {
+    for it in joined.iter().filter(|it| entries[it.index].events & OUT != 0) {
+        if !wait::may_send(it.guard.connection, &it.segment) {
+            wait::go_back_if_stalled(&it.guard, &it.segment);
+        }
+    }
+    let asleep = Asleep::begin(joined);
+    for it in joined {
+        let events = entries[it.index].events;
+        arm(it.guard.connection, &it.segment, events, Sleep::InKernel);
+    }
+    let watching = below.fall_asleep();
+    if evaluate(joined, entries) {
+        return Ok(None);
+    }
+    let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
+    let slice = restrict(joined, entries, kernel);
+    let is_over = |it: &Polled| it.guard.connection.end.load(Ordering::Acquire) != end::NONE;
+    if joined.iter().any(is_over) && evaluate(joined, entries) {
+        // The kernel is not asked about those, of which another thread has just learned it.
+        return Ok(None);
+    }
+    let idle = joined.iter().any(has_pages).then_some(idle::IDLE);
+    let span = [left, slice, idle, watching.patience].into_iter().flatten().min();
+    stats::count(|stats| &stats.sleeps, 1);
+    if !slept && !joined.iter().all(|it| it.guard.is_current()) {
+        // It might as well begin only now: see `waiting::call`.
+        return Ok(None);
+    }
+    let woken = sleep(kernel, span, mask)? - silence(kernel);
+    drop(watching);
+    for it in joined {
+        let asked = kernel[it.index];
+        it.reported.set(asked.revents != 0 || asked.events & libc::POLLIN == 0);
+    }
+    drop(asleep);
+    if woken == 0 && span == idle {
+        for it in joined {
+            idle::give_back(it.guard.connection, &it.segment);
+        }
+    }
+    Ok(Some(woken > 0))
 }
 
 /// The instances of `epoll` among the entries, and those in them.
