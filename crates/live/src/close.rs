@@ -6,10 +6,10 @@ use libc::c_int;
 use weft_protocol::detour::Outlet;
 
 use crate::ending;
+use crate::handover::departure;
 use crate::joining::attach;
-use crate::leaving::departure;
 use crate::migration::asking;
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::peer::death;
 use crate::peer::doorbell;
 use crate::registry;
@@ -200,7 +200,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
         return Some(stream::fail(libc::ENOTCONN) as c_int);
     }
     if segment.has_ended() {
-        turn::send_rest(&guard, &segment);
+        direction::send_rest(&guard, &segment);
         if how == libc::SHUT_RDWR {
             // Before the other: who is told of one is told of both.
             connection.write_shut.store(true, Ordering::Release);
@@ -209,7 +209,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
         if how != libc::SHUT_RD && !asking::may_end(connection) {
             return Some(0);
         }
-        let result = turn::shut_down(&guard, how);
+        let result = direction::shut_down(&guard, how);
         tell_of_a_change(&guard);
         return Some(said(result));
     }
@@ -269,7 +269,7 @@ fn stop_reading(guard: &Guard, segment: &Segment) {
 /// the other end would fill the ring, and then wait for ever. A doorbell would be refused too, and
 /// with it the whole connection, so the last of them come before.
 fn refuse_more(guard: &Guard, segment: &Segment) {
-    turn::back(guard, Reason::Call);
+    direction::back(guard, Reason::Call);
     ending::end_doorbells(guard, segment);
     sys::shutdown(guard.socket(), libc::SHUT_RD);
 }
@@ -314,8 +314,8 @@ fn finish(guard: &Guard, segment: &Segment) -> bool {
     segment.postmarks(connection.role()).end();
     if way.detour.finish() || segment.has_ended() {
         // The other end may have looked before: it learns it from the kernel.
-        turn::turn_back(guard, segment, Reason::Peer);
-        let _ = turn::come_back(guard, segment, &mut sending);
+        direction::turn_back(guard, segment, Reason::Peer);
+        let _ = direction::come_back(guard, segment, &mut sending);
     }
     drop(sending);
     doorbell::wake(guard, &way.arrived);

@@ -7,7 +7,7 @@ use libc::c_int;
 use weft_protocol::detour::{Begun, Inlet};
 
 use crate::joining::{attach, rendezvous, worth};
-use crate::migration::{answering, turn};
+use crate::migration::{answering, direction};
 use crate::options;
 use crate::peer::doorbell;
 use crate::segment::{Segment, closed};
@@ -47,7 +47,7 @@ pub fn say_how(guard: &Guard) {
         && let Some(segment) = connection.segment()
     {
         if segment.has_ended() {
-            turn::send_rest(guard, &segment);
+            direction::send_rest(guard, &segment);
         }
         say_goodbye(guard, &segment);
     } else {
@@ -85,7 +85,7 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
 fn has_unread(guard: &Guard, segment: &Segment) -> bool {
     let connection = guard.connection;
     match connection.receiving() {
-        Some(mut receiving) => match turn::inlet(guard, segment, &mut receiving) {
+        Some(mut receiving) => match direction::inlet(guard, segment, &mut receiving) {
             Some(Inlet::Before { .. } | Inlet::After) => {
                 sys::unread_bytes(guard.socket()).unwrap_or(0) > 0
             }
@@ -109,7 +109,7 @@ pub fn reset_at_end(guard: &Guard, segment: &Segment) -> bool {
             && let Some(mut sending) = guard.connection.sending()
         {
             // The kernel may not know yet that this end sends no more: a reset after that says another thing.
-            let _ = turn::come_back(guard, segment, &mut sending);
+            let _ = direction::come_back(guard, segment, &mut sending);
         }
         set_linger(guard.socket(), [1, 0]);
     }
@@ -155,7 +155,7 @@ pub fn answer_last_doorbells(guard: &Guard, segment: &Segment) {
         answering::answer_doorbells(guard);
     } else if are_doorbells_due(guard.connection, segment) && !guard.connection.is_slept_on() {
         // Nothing was ever read from the ring.
-        turn::discard(guard, segment);
+        direction::discard(guard, segment);
     }
 }
 
@@ -167,7 +167,8 @@ fn are_doorbells_due(connection: &Connection, segment: &Segment) -> bool {
         Begun::After(begun)
             if taken >= begun && !connection.returned_in.load(Ordering::Acquire) =>
         {
-            detour.is_ringing() || (begun..begun.saturating_add(detour.bells())).contains(&taken)
+            detour.is_ringing()
+                || (begun..begun.saturating_add(detour.doorbells())).contains(&taken)
         }
         _ => false,
     }

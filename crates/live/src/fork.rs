@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::descriptors;
+use crate::handover::departure;
 use crate::joining::attach;
 use crate::joining::bare_calls;
 use crate::joining::rendezvous;
-use crate::leaving::departure;
 use crate::registry;
 use crate::report::stats::Reason;
 use crate::sharing::lock;

@@ -7,7 +7,7 @@
 //!
 //! The modules stand on floors, of which ARCHITECTURE.md draws all: each uses only those beneath it. From above:
 //! [`hooks`] are the C functions that a program calls; [`close`], [`poll`], [`epoll`] and [`stream`] are what they
-//! do on a carried connection, [`waiting`] how they sleep, and [`leaving`] what becomes of a descriptor that goes
+//! do on a carried connection, [`waiting`] how they sleep, and [`handover`] what becomes of a descriptor that goes
 //! where the library cannot follow; [`migration`] says which way the bytes go, and [`joining`] how two ends come to
 //! share a [`segment`], whose state machines are `weft_protocol`'s ring and interrupt flag; [`registry`] is what
 //! this process remembers of `epoll` instances, and [`table`] of numbers and of connections; [`sharing`] is what it
@@ -30,10 +30,10 @@ mod ending;
 mod epoll;
 mod exchange;
 mod fork;
+mod handover;
 mod hooks;
 mod interpose;
 mod joining;
-mod leaving;
 mod memory;
 mod migration;
 mod options;
@@ -56,7 +56,7 @@ mod waiting;
 
 /// What the table of connections asks of those above it.
 const ABOVE: table::above::Above =
-    table::above::Above { say_how: ending::say_how, depart_all: leaving::departure::depart_known };
+    table::above::Above { say_how: ending::say_how, depart_all: handover::departure::depart_known };
 
 /// Runs when the program is loaded, before `main`.
 extern "C" fn begin() {
@@ -80,7 +80,7 @@ extern "C" fn begin() {
 /// Runs when the process ends by itself.
 extern "C" fn end() {
     let _called_back = signals::inside::CalledBack::begin();
-    leaving::departure::let_go(true);
+    handover::departure::let_go(true);
 }
 
 #[cfg(not(test))]

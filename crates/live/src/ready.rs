@@ -6,7 +6,7 @@ use libc::c_int;
 use weft_protocol::detour::{Begun, Inlet};
 use weft_protocol::interrupt_flag::Sleep;
 
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::peer::death;
 use crate::segment::{Segment, closed};
 use crate::spin::Where;
@@ -40,7 +40,7 @@ pub fn events_for(guard: &Guard, segment: &Segment, asks_room: bool) -> i16 {
         return OUT | libc::POLLHUP | libc::POLLERR;
     }
     if segment.has_ended() && !connection.is_back() {
-        turn::settle_to_look(guard, segment);
+        direction::settle_to_look(guard, segment);
     }
     let (receives, sends) = (has_switched_in(guard, segment), has_switched_out(connection));
     let mut events = 0;
@@ -92,7 +92,7 @@ pub fn has_switched_in(guard: &Guard, segment: &Segment) -> bool {
         return false;
     }
     let Some(mut receiving) = connection.receiving_unless_lent() else { return false };
-    let inlet = turn::inlet(guard, segment, &mut receiving);
+    let inlet = direction::inlet(guard, segment, &mut receiving);
     !matches!(inlet, None | Some(Inlet::Before { .. } | Inlet::After))
 }
 
@@ -135,7 +135,7 @@ fn incoming(guard: &Guard, segment: &Segment) -> i16 {
     let closed = how != closed::OPEN || connection.end.load(Ordering::Acquire) != end::NONE;
     let gone = here && closed;
     // Unless it is refused, the ring is the last, and the kernel hears of the end later.
-    let finished = if here { way.detour.is_finished() } else { turn::ends_with_ring(way) };
+    let finished = if here { way.detour.is_finished() } else { direction::ends_with_ring(way) };
     if gone || finished || connection.read_shut.load(Ordering::Acquire) {
         events |= IN | libc::POLLRDHUP;
     }

@@ -12,7 +12,7 @@
 //! Four words say it all:
 //!
 //! * *begun*: how many bytes of the first way come before the ring; once ended it never begins.
-//! * *bells*: how many doorbells were rung. One is announced and counted before it is rung, and the
+//! * *doorbells*: how many doorbells were rung. One is announced and counted before it is rung, and the
 //!   announcement ends after: whom it wakes may take it at once, also while the ringer, which has
 //!   lost its processor to the one it woke, is still at it. A side that leaves *silences* the
 //!   other, so that no doorbell follows the last one counted.
@@ -45,7 +45,7 @@ mod rest {
 #[repr(C, align(128))]
 pub struct Detour {
     begun: AtomicU64,
-    bells: AtomicU64,
+    doorbells: AtomicU64,
     rest: AtomicU64,
     over: AtomicU64,
 }
@@ -58,7 +58,7 @@ pub enum Ringing {
     /// Ring, then call [`Detour::rung`].
     Ring,
     /// An earlier ringer ended before its announcement did: count anew, by
-    /// [`Detour::count_bells`], then try again.
+    /// [`Detour::count_doorbells`], then try again.
     Doubtful,
 }
 
@@ -124,7 +124,7 @@ impl Detour {
 
     /// Announces a doorbell, which counts from now on. All ringers of a side exclude each other.
     pub fn ring(&self) -> Ringing {
-        let mut now = self.bells.load(Ordering::Relaxed);
+        let mut now = self.doorbells.load(Ordering::Relaxed);
         loop {
             if now & TOP != 0 {
                 return Ringing::Silenced;
@@ -134,7 +134,7 @@ impl Detour {
             }
             let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
             let after = now & COUNT | RINGING;
-            match self.bells.compare_exchange(now, after + 1, order, failed) {
+            match self.doorbells.compare_exchange(now, after + 1, order, failed) {
                 Ok(_) => return Ringing::Ring,
                 Err(other) => now = other,
             }
@@ -143,17 +143,17 @@ impl Detour {
 
     /// Ends the announcement; a doorbell that was not rung does not count.
     pub fn rung(&self, did: bool) {
-        let counted = self.bells.load(Ordering::Relaxed) & COUNT;
-        self.count_bells(counted.saturating_sub(u64::from(!did)));
+        let counted = self.doorbells.load(Ordering::Relaxed) & COUNT;
+        self.count_doorbells(counted.saturating_sub(u64::from(!did)));
     }
 
     /// Sets the count right: nobody rings at this moment.
-    pub fn count_bells(&self, total: u64) {
-        let mut now = self.bells.load(Ordering::Relaxed);
+    pub fn count_doorbells(&self, total: u64) {
+        let mut now = self.doorbells.load(Ordering::Relaxed);
         loop {
             let after = now & TOP | total & COUNT;
             let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
-            match self.bells.compare_exchange(now, after, order, failed) {
+            match self.doorbells.compare_exchange(now, after, order, failed) {
                 Ok(_) => return,
                 Err(other) => now = other,
             }
@@ -162,25 +162,25 @@ impl Detour {
 
     /// Whether a doorbell was announced that may yet be rung.
     pub fn is_ringing(&self) -> bool {
-        self.bells.load(Ordering::Acquire) & RINGING != 0
+        self.doorbells.load(Ordering::Acquire) & RINGING != 0
     }
 
     /// Lets no doorbell begin any more, from either side, also twice.
     pub fn silence(&self) {
-        self.bells.fetch_or(TOP, Ordering::AcqRel);
+        self.doorbells.fetch_or(TOP, Ordering::AcqRel);
     }
 
     /// How many doorbells there are in the first way so far, or will be: so many may be thrown away.
-    pub fn bells(&self) -> u64 {
-        self.bells.load(Ordering::Acquire) & COUNT
+    pub fn doorbells(&self) -> u64 {
+        self.doorbells.load(Ordering::Acquire) & COUNT
     }
 
     /// How many bytes of the first way come before those that follow the ring. `None` while that
     /// is open: a doorbell is being rung, or more may be.
     pub fn resumes_after(&self) -> Option<u64> {
         let Begun::After(begun) = self.begun() else { return None };
-        let bells = self.bells.load(Ordering::Acquire);
-        (bells & (TOP | RINGING) == TOP).then(|| begun.saturating_add(bells & COUNT))
+        let doorbells = self.doorbells.load(Ordering::Acquire);
+        (doorbells & (TOP | RINGING) == TOP).then(|| begun.saturating_add(doorbells & COUNT))
     }
 
     /// Refuses what is in the ring from this count on, and whatever will be until it is sealed.

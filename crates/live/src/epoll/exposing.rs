@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::looking::hand_back;
-use crate::leaving::departure;
+use crate::handover::departure;
 use crate::registry::instance::{Instance, instance};
 use crate::registry::registrations;
 use crate::report::stats::Reason;

@@ -21,9 +21,9 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, epoll_event};
 
+use crate::handover::departure;
+use crate::handover::pump;
 use crate::joining::attach;
-use crate::leaving::departure;
-use crate::leaving::pump;
 use crate::registry::instance::{Instance, instance};
 use crate::registry::others::{control_other, count_other, discount_other};
 use crate::registry::parked::{is_parked, make_room, put_back, unpark};

@@ -3,8 +3,8 @@
 
 use libc::{c_int, c_long, c_uint, c_void, size_t};
 
+use crate::handover::departure::depart;
 use crate::interpose::interpose;
-use crate::leaving::departure::depart;
 use crate::memory::pointers;
 use crate::report::stats::Reason;
 use crate::table::forbidden;

@@ -7,13 +7,13 @@ use std::ptr;
 
 use libc::{c_int, c_long, c_uint, c_void, fd_set, msghdr, pollfd, sockaddr};
 
+use crate::handover::departure::{depart, depart_all};
 use crate::hooks::asynchronous::{KernelRequests, depart_submitted};
 use crate::hooks::descriptors::{self, close_between};
 use crate::hooks::events::{expose, sets};
-use crate::hooks::leaving::{self, FILTER_BY_PRCTL, FILTER_BY_SECCOMP};
+use crate::hooks::handover::{self, FILTER_BY_PRCTL, FILTER_BY_SECCOMP};
 use crate::hooks::options;
 use crate::interpose::{Next, trampoline};
-use crate::leaving::departure::{depart, depart_all};
 use crate::memory::pointers;
 use crate::report::stats::Reason;
 use crate::sys;
@@ -119,26 +119,26 @@ unsafe fn depart_selected(count: c_int, named: [usize; 3]) {
 fn before_call_of_process(number: c_long, first: usize, second: usize, third: usize) {
     let fd = first as c_int;
     match number {
-        libc::SYS_clone => leaving::share_with_child(first as u64),
+        libc::SYS_clone => handover::share_with_child(first as u64),
         // SAFETY: the program says that there are arguments of this length, which begin with these. It
         // has none to look whether there is such a call.
         libc::SYS_clone3 if second >= 8 && pointers::is_there(first as *const u64) => {
-            leaving::share_with_child(unsafe { *(first as *const u64) });
+            handover::share_with_child(unsafe { *(first as *const u64) });
         }
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_fork => leaving::share_with_child(0),
+        libc::SYS_fork => handover::share_with_child(0),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_vfork => table::may_be_shared(),
         libc::SYS_execve | libc::SYS_execveat => depart_all(Reason::Exec),
         libc::SYS_io_uring_setup => forbidden::begin(Reason::IoUring),
-        libc::SYS_unshare => leaving::leave_namespace(fd),
-        libc::SYS_setns if second == 0 => leaving::leave_namespace(libc::CLONE_NEWPID),
-        libc::SYS_setns => leaving::leave_namespace(second as c_int),
+        libc::SYS_unshare => handover::leave_namespace(fd),
+        libc::SYS_setns if second == 0 => handover::leave_namespace(libc::CLONE_NEWPID),
+        libc::SYS_setns => handover::leave_namespace(second as c_int),
         libc::SYS_seccomp if first <= FILTER_BY_SECCOMP => {
-            leaving::filter(first == FILTER_BY_SECCOMP, third);
+            handover::filter(first == FILTER_BY_SECCOMP, third);
         }
         libc::SYS_prctl if fd == libc::PR_SET_SECCOMP => {
-            leaving::filter(second == FILTER_BY_PRCTL, third);
+            handover::filter(second == FILTER_BY_PRCTL, third);
         }
         _ => {}
     }
@@ -178,7 +178,7 @@ extern "C-unwind" fn before_syscall(
         libc::SYS_sendmsg => {
             depart(fd, Reason::Call);
             // SAFETY: the program says that the message is valid.
-            unsafe { leaving::depart_passed(second as *const msghdr) };
+            unsafe { handover::depart_passed(second as *const msghdr) };
         }
         // SAFETY: the program says that there are so many requests.
         libc::SYS_io_submit => unsafe {

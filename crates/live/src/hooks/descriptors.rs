@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_uint, c_ulong, c_void, sa_family_t, sockaddr};
 
 use crate::close;
+use crate::handover::departure::depart;
+use crate::handover::yielding;
 use crate::hooks::vector::is_address;
 use crate::interpose::interpose;
 use crate::joining::attach;
 use crate::joining::bare_calls;
 use crate::joining::rendezvous;
-use crate::leaving::departure::depart;
-use crate::leaving::yielding;
 use crate::memory::pointers;
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::ready;
 use crate::registry;
 use crate::report::stats::Reason;
@@ -256,7 +256,7 @@ fn control(fd: c_int, command: c_int, argument: usize, next: impl Fn() -> c_int)
 /// Signals that say that bytes have arrived are the kernel's.
 fn leave_to_signals(fd: c_int) {
     if let Some(guard) = table::enter(fd) {
-        turn::back(&guard, Reason::Option);
+        direction::back(&guard, Reason::Option);
     }
 }
 
@@ -296,7 +296,7 @@ fn is_before_mark(fd: c_int) -> bool {
         return false;
     };
     let Some(segment) = guard.connection.segment().filter(Segment::has_ended) else { return false };
-    turn::settle(&guard, &segment);
+    direction::settle(&guard, &segment);
     segment.way(guard.connection.role().peer()).pointers.filling() > 0
 }
 

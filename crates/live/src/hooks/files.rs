@@ -2,9 +2,9 @@
 
 use libc::{c_int, off_t, size_t, ssize_t};
 
+use crate::handover::departure::depart;
 use crate::hooks::vector::{MOST, message};
 use crate::interpose::interpose;
-use crate::leaving::departure::depart;
 use crate::memory::pointers;
 use crate::memory::pool;
 use crate::report::stats::Reason;

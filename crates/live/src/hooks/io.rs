@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, ssize_t};
 
 use crate::close;
+use crate::handover::departure::depart;
 use crate::hooks::direct;
 use crate::hooks::events;
-use crate::hooks::leaving::{depart_passed, says_something};
+use crate::hooks::handover::{depart_passed, says_something};
 use crate::hooks::unread;
 use crate::hooks::vector::{
     is_address, is_receivable, is_sendable, message, message_of, one, parts, parts_of_file,
@@ -15,7 +16,6 @@ use crate::hooks::vector::{
 use crate::interpose::Way;
 use crate::interpose::interpose;
 use crate::interpose::system_calls::int;
-use crate::leaving::departure::depart;
 use crate::memory::pointers;
 use crate::ready;
 use crate::report::stats::Reason;

@@ -7,7 +7,7 @@ use std::ptr;
 
 use libc::{c_char, c_int};
 
-use crate::hooks::leaving::{execv, execve, execvp};
+use crate::hooks::handover::{execv, execve, execvp};
 use crate::stream;
 use crate::sys;
 

@@ -7,7 +7,7 @@ use libc::{c_int, c_uint, c_void};
 use crate::interpose::interpose;
 use crate::joining::attach;
 use crate::memory::pointers;
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::options::{self, Delay};
 use crate::peer::death;
 use crate::ready;
@@ -32,7 +32,7 @@ interpose! {
             && !attach::is_early(&guard)
         {
             // Where that cannot be, the rest of the ring is still read here.
-            let _ = turn::leave(&guard, Reason::Option, &mut || true);
+            let _ = direction::leave(&guard, Reason::Option, &mut || true);
         }
         // SAFETY: as above.
         let delay = unsafe { Delay::of(level, name, value, length) };

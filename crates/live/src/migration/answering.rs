@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use weft_protocol::detour::Begun;
 
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::peer::death;
 use crate::registry;
 use crate::report::stats::{self, Reason};
@@ -15,7 +15,7 @@ use crate::table::Guard;
 /// Says that the thread is about to sleep in the kernel. The last to wake takes the doorbells away;
 /// until then they stay for the others.
 pub fn fall_asleep(guard: &Guard) {
-    let _held = guard.connection.bell.lock();
+    let _held = guard.connection.draining.lock();
     guard.connection.sleepers.fetch_add(1, Ordering::SeqCst);
 }
 
@@ -24,7 +24,7 @@ pub fn fall_asleep(guard: &Guard) {
 pub fn wake_up(guard: &Guard, reported: bool) {
     let _errno = sys::KeepErrno::new();
     let taken = {
-        let _held = guard.connection.bell.lock();
+        let _held = guard.connection.draining.lock();
         let last = guard.connection.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
         last && reported && take_doorbells(guard)
     };
@@ -36,7 +36,7 @@ pub fn wake_up(guard: &Guard, reported: bool) {
 /// Takes the doorbells away after an epoll instance reported them, or where they may be, unless a sleeper
 /// needs them. Whether there were any.
 pub fn answer_doorbells(guard: &Guard) -> bool {
-    let _held = guard.connection.bell.lock();
+    let _held = guard.connection.draining.lock();
     let mut any = false;
     if guard.connection.sleepers.load(Ordering::SeqCst) == 0 {
         // What lies behind them is looked at once they are gone.
@@ -55,7 +55,7 @@ fn holds_strange_bytes(guard: &Guard, segment: &Segment, taken: u64) -> bool {
     let detour = &segment.way(guard.connection.role().peer()).detour;
     let all_taken = || {
         let Begun::After(begun) = detour.begun() else { return false };
-        !detour.is_ringing() && begun.saturating_add(detour.bells()) == taken
+        !detour.is_ringing() && begun.saturating_add(detour.doorbells()) == taken
     };
     // A doorbell that came between the two looks was being rung at one of them, or counted. A count
     // leaves the kernel's error where it is: the next call of the program is to be told.
@@ -72,7 +72,7 @@ fn take_doorbells(guard: &Guard) -> bool {
     while connection.switched_in.load(Ordering::Acquire) && !connection.is_disconnected() {
         let Begun::After(begun) = detour.begun() else { break };
         let taken = connection.taken.load(Ordering::Acquire);
-        let room = begun.saturating_add(detour.bells()).saturating_sub(taken);
+        let room = begun.saturating_add(detour.doorbells()).saturating_sub(taken);
         let room = room.min(scratch.len() as u64) as usize;
         if any {
             break;
@@ -80,7 +80,7 @@ fn take_doorbells(guard: &Guard) -> bool {
         if room == 0 || taken < begun {
             death::is_gone_since_switched(guard, &segment);
             if taken >= begun && holds_strange_bytes(guard, &segment, taken) {
-                turn::turn_back(guard, &segment, Reason::Call);
+                direction::turn_back(guard, &segment, Reason::Call);
             }
             break;
         }

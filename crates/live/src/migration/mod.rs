@@ -2,4 +2,4 @@
 
 pub mod answering;
 pub mod asking;
-pub mod turn;
+pub mod direction;

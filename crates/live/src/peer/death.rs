@@ -102,8 +102,8 @@ fn prepare(guard: &Guard, segment: &Segment, said: i16) {
     let was_reset = said & RESET != 0;
     // Where no doorbell was ever rung, what lay there unread were the program's bytes, from before the
     // ring; where one was, they were read before what it told of.
-    let no_bells = segment.way(connection.role()).detour.bells() == 0;
-    let real = was_reset && (no_bells || aborts(connection, segment));
+    let no_doorbells = segment.way(connection.role()).detour.doorbells() == 0;
+    let real = was_reset && (no_doorbells || aborts(connection, segment));
     let is_reset = real || is_reset(connection, segment, closed::OPEN);
     if is_reset && !was_reset {
         provoke(guard.socket());
@@ -136,10 +136,12 @@ pub fn is_reset_by_doorbell(guard: &Guard) -> bool {
         return false;
     }
     let detour = &segment.way(connection.role()).detour;
-    let (Begun::After(begun), bells) = (detour.begun(), detour.bells()) else { return false };
+    let (Begun::After(begun), doorbells) = (detour.begun(), detour.doorbells()) else {
+        return false;
+    };
     let how = segment.side(connection.role().peer()).closed.load(Ordering::Acquire);
-    let all_before = |counts: sys::TcpCounts| counts.put_in <= begun.saturating_add(bells);
-    let is = bells > 0
+    let all_before = |counts: sys::TcpCounts| counts.put_in <= begun.saturating_add(doorbells);
+    let is = doorbells > 0
         && !(how == closed::OPEN && aborts(connection, &segment))
         && !is_reset(connection, &segment, how)
         && sys::tcp_counts(guard.socket()).is_ok_and(all_before);

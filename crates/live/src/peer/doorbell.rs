@@ -68,10 +68,10 @@ pub fn ring_doorbell(guard: &Guard, segment: &Segment) {
         return;
     }
     let detour = &segment.way(connection.role()).detour;
-    connection.chime_again.store(true, Ordering::Release);
+    connection.ring_again.store(true, Ordering::Release);
     // In a signal handler that interrupted a ringer: the ringer rings once more.
-    let Some(_chime) = connection.chime.lock() else { return };
-    while connection.chime_again.swap(false, Ordering::AcqRel) {
+    let Some(_ringing) = connection.ringing.lock() else { return };
+    while connection.ring_again.swap(false, Ordering::AcqRel) {
         match detour.ring() {
             Ringing::Silenced => return,
             Ringing::Ring => {
@@ -83,7 +83,7 @@ pub fn ring_doorbell(guard: &Guard, segment: &Segment) {
             }
             Ringing::Doubtful => {
                 count_doorbells(guard, segment);
-                connection.chime_again.store(true, Ordering::Release);
+                connection.ring_again.store(true, Ordering::Release);
             }
         }
     }
@@ -95,8 +95,8 @@ pub fn count_doorbells(guard: &Guard, segment: &Segment) {
     let detour = &segment.way(guard.connection.role()).detour;
     let put_in = sys::tcp_counts(guard.socket()).map_or(0, |counts| counts.put_in);
     match detour.begun() {
-        Begun::After(begun) => detour.count_bells(put_in.saturating_sub(begun)),
-        Begun::NotYet | Begun::Never => detour.count_bells(0),
+        Begun::After(begun) => detour.count_doorbells(put_in.saturating_sub(begun)),
+        Begun::NotYet | Begun::Never => detour.count_doorbells(0),
     }
 }
 

@@ -15,7 +15,7 @@ use weft_protocol::interrupt_flag::Sleep;
 use crate::epoll::{self, Below};
 use crate::memory::scratch::{List, Scratch};
 use crate::migration::answering;
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::peer::death;
 use crate::ready::{
     IN, OUT, arm, begins_in_ring, events_for, has_switched_in, has_switched_out, is_joined, nearest,
@@ -126,7 +126,7 @@ pub fn poll(
     let (mut joined, mut kernel) = lists(&scratch, entries.len()).ok_or(libc::ENOMEM)?;
     find_joined(&mut joined, entries);
     if entries.len() > WIDEST {
-        joined.iter().for_each(|it| turn::back(&it.guard, Reason::Limit));
+        joined.iter().for_each(|it| direction::back(&it.guard, Reason::Limit));
     }
     let below = below(entries);
     let begin = sys::now();

@@ -86,7 +86,7 @@ pub struct Side {
     /// The processor on which this end last worked, plus one.
     pub processor: AtomicU32,
     /// Whether its last process is about to end without closing: the kernel will say so soon.
-    pub leaving: AtomicBool,
+    pub ends_soon: AtomicBool,
     /// Whether the kernel resets the connection whenever this end's last descriptor is closed, also when its
     /// process is killed (`SO_LINGER` with no time).
     pub aborts: AtomicBool,

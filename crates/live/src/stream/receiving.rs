@@ -16,7 +16,7 @@ pub use self::unread::{Rest, all_unread, rest, rest_held, unread};
 use super::{Moved, broken, fail, in_kernel, is_carried, length, lost_its_number, part};
 use crate::memory::pointers;
 use crate::migration::asking;
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::peer::death;
 use crate::peer::doorbell;
 use crate::ready;
@@ -190,7 +190,7 @@ fn receive_all(guard: &Guard, segment: &Segment, asked: &Asked<'_>, mut call: Ca
             Step::Failed(libc::EINTR) if !blocking => libc::EAGAIN,
             Step::Failed(why) => why,
             Step::Kernel => {
-                turn::settle(guard, segment);
+                direction::settle(guard, segment);
                 if done == 0 {
                     return Moved::Kernel;
                 }
@@ -264,7 +264,7 @@ fn step_held(
         return Step::Empty { announced: true };
     }
     loop {
-        let Some(inlet) = turn::inlet(guard, segment, receiving) else {
+        let Some(inlet) = direction::inlet(guard, segment, receiving) else {
             return Step::Failed(libc::EINTR);
         };
         match inlet {
@@ -274,26 +274,26 @@ fn step_held(
                 }
             }
             Inlet::Ring => match from_ring(guard, segment, receiving, to, skip, flags) {
-                Ok(0) if segment.has_ended() => turn::turn_back(guard, segment, Reason::Peer),
+                Ok(0) if segment.has_ended() => direction::turn_back(guard, segment, Reason::Peer),
                 Ok(0) => return ending(guard, segment, receiving),
                 Ok(count) => return Step::Bytes(count),
                 Err(BrokenRing { .. }) => return Step::Failed(broken(guard)),
             },
-            Inlet::Doorbells(_) | Inlet::Settling if turn::has_said_all(guard, segment) => {
+            Inlet::Doorbells(_) | Inlet::Settling if direction::has_said_all(guard, segment) => {
                 // One that stayed there would turn this end's own end into a reset, unless it is yet to wake
                 // another.
                 if !guard.connection.is_slept_on() {
-                    turn::discard(guard, segment);
+                    direction::discard(guard, segment);
                 }
                 return Step::End;
             }
-            Inlet::Doorbells(_) => match turn::discard(guard, segment) {
+            Inlet::Doorbells(_) => match direction::discard(guard, segment) {
                 None => return Step::Kernel,
                 Some(0) => {}
                 Some(_) => return Step::Empty { announced: true },
             },
             Inlet::Settling if has_died_ringing(guard, segment) => {
-                turn::discard_all(guard);
+                direction::discard_all(guard);
                 return Step::Kernel;
             }
             Inlet::Settling => {
@@ -307,7 +307,7 @@ fn step_held(
                 let step = from_kernel_again(guard, to, skip, flags);
                 // A reset that follows the end is not a receive's to hear; the kernel was not told of the end.
                 let way = segment.way(guard.connection.role().peer());
-                let is_behind = matches!(step, Step::Failed(_)) && turn::ends_with_ring(way);
+                let is_behind = matches!(step, Step::Failed(_)) && direction::ends_with_ring(way);
                 return if is_behind { Step::End } else { step };
             }
             Inlet::After => return Step::Kernel,

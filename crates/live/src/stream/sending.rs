@@ -10,7 +10,7 @@ use super::{Moved, broken, fail, in_kernel, is_carried, length, lost_its_number,
 use crate::joining::attach;
 use crate::memory::pointers;
 use crate::migration::asking::{self, Asked};
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::options;
 use crate::peer::death;
 use crate::peer::doorbell;
@@ -44,9 +44,9 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
             return kernel();
         }
         if flags & libc::MSG_OOB != 0 {
-            turn::back(&guard, Reason::Urgent);
+            direction::back(&guard, Reason::Urgent);
         } else if flags & libc::MSG_ZEROCOPY != 0 && options::sends_without_copy(fd) {
-            turn::back(&guard, Reason::Option);
+            direction::back(&guard, Reason::Option);
         }
         if !is_carried(&guard) {
             return in_kernel(kernel);
@@ -345,7 +345,7 @@ fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>, call: &mut Call) -> R
 
 /// Sends first what the other end has refused.
 fn after_rest(guard: &Guard, segment: &Segment, sending: &mut Sending) -> Result<Tried, Errno> {
-    turn::come_back(guard, segment, sending).map_err(|_| libc::ECONNRESET)?;
+    direction::come_back(guard, segment, sending).map_err(|_| libc::ECONNRESET)?;
     let more = matches!(sending.sender.outlet(), Outlet::Rest(_));
     Ok(if more { Tried::KernelFull } else { Tried::Again })
 }
@@ -359,7 +359,7 @@ fn go_on_sending(
     mut done: usize,
     mut call: Option<&mut Call>,
 ) -> Moved {
-    turn::settle(guard, segment);
+    direction::settle(guard, segment);
     if done == 0 {
         return Moved::Kernel;
     }
@@ -440,8 +440,8 @@ fn into_ring(
             return Err(broken(guard));
         }
     }
-    turn::turn_back(guard, segment, Reason::Peer);
-    turn::come_back(guard, segment, sending).map_err(|_| libc::ECONNRESET)?;
+    direction::turn_back(guard, segment, Reason::Peer);
+    direction::come_back(guard, segment, sending).map_err(|_| libc::ECONNRESET)?;
     // In a signal handler that interrupted a ringer.
     let stuck = sending.sender.outlet() == Outlet::Ring;
     if stuck { Err(libc::EINTR) } else { Ok(Tried::Again) }

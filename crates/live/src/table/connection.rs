@@ -107,16 +107,16 @@ pub struct Connection {
     /// Whether its end was counted when its last process was about to end.
     pub counted_out: AtomicBool,
     /// Bytes ever taken out of the kernel's stream, doorbells included. Changed with the receiving
-    /// half held before the ring and after it, with the bell lock held meanwhile.
+    /// half held before the ring and after it, with the draining lock held meanwhile.
     pub taken: AtomicU64,
     /// Those of this end who may owe the other a wake-up.
     pub wakers: Wakers,
     /// Held while a doorbell is rung.
-    pub chime: Lock,
+    pub ringing: Lock,
     /// Whether a signal handler wanted to ring while its thread was ringing.
-    pub chime_again: AtomicBool,
+    pub ring_again: AtomicBool,
     /// Guards the count of sleepers against the draining of doorbells.
-    pub bell: Lock,
+    pub draining: Lock,
     pub sleepers: AtomicU32,
     /// How many bytes this end had sent when its ring's pages were last given back, and when that was last looked
     /// at.
@@ -150,7 +150,7 @@ pub struct Connection {
     /// Whether the way back was counted, so that each is counted once.
     pub turned: AtomicBool,
     /// Processes that copy for one of those that share it, and take back what is not read; see
-    /// [`crate::leaving::loan`].
+    /// [`crate::handover::loan`].
     pub lending: Lending,
     /// Whether somebody has wanted to read what was refused.
     pub wants_refused: AtomicBool,
@@ -307,14 +307,14 @@ impl Connection {
     /// them.
     #[inline]
     pub fn is_orphaned(&self) -> bool {
-        self.receive_lock.is_orphaned() || self.bell.is_orphaned()
+        self.receive_lock.is_orphaned() || self.draining.is_orphaned()
     }
 
     /// Takes over how many bytes were taken in all, counted anew by one that may change that.
     pub fn adopt(&self, taken: u64) {
         self.taken.store(taken, Ordering::Release);
         self.receive_lock.adopt();
-        self.bell.adopt();
+        self.draining.adopt();
     }
 
     /// The segment, if there is one.
@@ -390,7 +390,7 @@ impl Connection {
             &self.reset_said,
             &self.reset_by_doorbell,
             &self.may_send_once,
-            &self.chime_again,
+            &self.ring_again,
             &self.wants_refused,
             &self.read_shut,
             &self.deaf,
@@ -405,7 +405,7 @@ impl Connection {
         self.swept.store(0, Ordering::Relaxed);
         self.listened.store(0, Ordering::Relaxed);
         self.heard.store(0, Ordering::Relaxed);
-        for lock in [&self.receive_lock, &self.send_lock, &self.chime, &self.bell] {
+        for lock in [&self.receive_lock, &self.send_lock, &self.ringing, &self.draining] {
             lock.reset();
         }
         // SAFETY: the place was free, so nobody else uses it.

@@ -462,7 +462,7 @@ pub fn leave(guard: &Guard) {
 mod tests {
     use super::*;
     use crate::close;
-    use crate::leaving::pump;
+    use crate::handover::pump;
 
     use crate::sample::Sample;
     use crate::segment::closed;

@@ -37,7 +37,7 @@ pub struct Local {
     /// Children of a `vfork` inside, which have this memory and numbers of their own.
     pub(super) visitors: AtomicU32,
     /// Threads that make it leave.
-    pub leaving: Queue,
+    pub handovers: Queue,
     /// For threads under whose calls their number was closed.
     pub kept: OwnNumber,
     /// The events on which this end and the other wait for many connections.
@@ -120,7 +120,7 @@ impl Local {
         self.visitors.store(0, Ordering::Relaxed);
         self.let_go.store(false, Ordering::Relaxed);
         self.resets.store(false, Ordering::Relaxed);
-        self.leaving.desert();
+        self.handovers.desert();
         self.blocked.clear();
         self.closing.store(false, Ordering::Relaxed);
         let order = Ordering::Relaxed;

@@ -8,7 +8,7 @@ use weft_protocol::detour::{Begun, Refusal};
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::migration::answering;
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::peer::death;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
@@ -32,7 +32,7 @@ const LONGEST_ON_WORD: u64 = 10 * ON_WORD;
 const REFUSED: u64 = 1_000_000;
 
 /// How long a sender sleeps that waits for an end which is about to end, in nanoseconds.
-const LEAVING: u64 = 1_000_000;
+const ENDS_SOON: u64 = 1_000_000;
 
 /// How long a full ring is left unread before its connection goes back to the kernel, in
 /// nanoseconds.
@@ -113,7 +113,7 @@ pub fn go_back_if_stalled(guard: &Guard, segment: &Segment) -> bool {
     let since = connection.stalled_since.load(Ordering::Relaxed);
     let stalled = now.saturating_sub(since) >= STALLED;
     if stalled {
-        turn::turn_back(guard, segment, Reason::Full);
+        direction::turn_back(guard, segment, Reason::Full);
     }
     stalled
 }
@@ -174,7 +174,7 @@ fn readable_by_word(
     let connection = guard.connection;
     figures::say(connection);
     let in_kernel = connection.times_out.load(Ordering::Relaxed)
-        || peer_leaves(connection, segment)
+        || peer_ends_soon(connection, segment)
         || call.is_without_number(guard);
     if in_kernel {
         return None;
@@ -183,7 +183,7 @@ fn readable_by_word(
     let (ended_by, awake_since) = (EndedBy::of(call.in_part), call.slept_until);
     let came = || {
         let lost = lost_since(guard, awake_since).is_some();
-        lost || may_receive(connection, segment) || peer_leaves(connection, segment)
+        lost || may_receive(connection, segment) || peer_ends_soon(connection, segment)
     };
     let flag = &segment.way(connection.role().peer()).arrived;
     match sleep_on_word(flag, ON_WORD, ended_by, &mut call.slept_until, came) {
@@ -398,7 +398,7 @@ fn writable_since(
         let ended_by = EndedBy::of(ends || is_lost);
         let awake_since = call.slept_until;
         let came = || lost_since(guard, awake_since).is_some() || came();
-        let span_now = if peer_leaves(connection, segment) { LEAVING } else { span };
+        let span_now = if peer_ends_soon(connection, segment) { ENDS_SOON } else { span };
         match sleep_on_word(flag, span_now.min(left), ended_by, &mut call.slept_until, came) {
             Ok(()) if call.is_without_number(guard) && !came() => false,
             Err(libc::ETIMEDOUT) => death::is_gone(guard),
@@ -413,8 +413,8 @@ fn writable_since(
 }
 
 /// Whether the other end's last process is about to end.
-fn peer_leaves(connection: &Connection, segment: &Segment) -> bool {
-    segment.side(connection.role().peer()).leaving.load(Ordering::SeqCst)
+fn peer_ends_soon(connection: &Connection, segment: &Segment) -> bool {
+    segment.side(connection.role().peer()).ends_soon.load(Ordering::SeqCst)
 }
 
 /// Sleeps on the word of a flag until it is stimulated or the span is over, and notes until when it has slept.

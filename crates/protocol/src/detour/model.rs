@@ -6,12 +6,13 @@ use crate::explore::explore;
 
 impl Detour {
     fn with(words: [u64; 4]) -> Self {
-        let [begun, bells, rest, over] = words.map(AtomicU64::new);
-        Self { begun, bells, rest, over }
+        let [begun, doorbells, rest, over] = words.map(AtomicU64::new);
+        Self { begun, doorbells, rest, over }
     }
 
     fn words(&self) -> [u64; 4] {
-        [&self.begun, &self.bells, &self.rest, &self.over].map(|word| word.load(Ordering::Relaxed))
+        [&self.begun, &self.doorbells, &self.rest, &self.over]
+            .map(|word| word.load(Ordering::Relaxed))
     }
 }
 
@@ -333,7 +334,7 @@ impl Model {
     fn answer(&mut self, words: &Detour, ring: &RingPointers) -> Option<()> {
         let inlet = self.receiver.inlet(words, ring, &self.reader, self.taken);
         let Begun::After(begun) = words.begun() else { return None };
-        if inlet != Inlet::Ring || self.taken >= begun + words.bells() {
+        if inlet != Inlet::Ring || self.taken >= begun + words.doorbells() {
             return None;
         }
         assert_eq!(self.take()?, DOORBELL);
@@ -459,7 +460,7 @@ fn a_doorbell_that_nobody_counted_is_counted_before_the_next() {
     assert_eq!(words.ring(), Ringing::Doubtful, "its ringer has died");
     words.silence();
     assert_eq!(words.resumes_after(), None);
-    words.count_bells(1);
+    words.count_doorbells(1);
     assert_eq!((words.ring(), words.resumes_after()), (Ringing::Silenced, Some(8)));
 }
 

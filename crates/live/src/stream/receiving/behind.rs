@@ -4,7 +4,7 @@ use libc::{c_int, iovec};
 use weft_protocol::detour::Inlet;
 
 use super::{NO_PLACES, PLACES, Step, all_unread, cut, from_ring, step};
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::segment::Segment;
 use crate::stream::{length, part};
 use crate::sys;
@@ -71,7 +71,7 @@ fn look_into_ring(
     flags: c_int,
 ) -> usize {
     let Some(mut receiving) = guard.connection.receiving() else { return 0 };
-    match turn::inlet(guard, segment, &mut receiving) {
+    match direction::inlet(guard, segment, &mut receiving) {
         Some(Inlet::Before { left }) if left == looked as u64 => {
             from_ring(guard, segment, &mut receiving, to, looked, flags).unwrap_or(0)
         }
@@ -108,15 +108,15 @@ fn go_on_in_kernel_held(
 ) -> usize {
     let looks = flags & libc::MSG_PEEK != 0;
     let left = segment.way(guard.connection.role().peer()).pointers.filling();
-    let is_behind = match turn::inlet(guard, segment, receiving) {
+    let is_behind = match direction::inlet(guard, segment, receiving) {
         Some(Inlet::Ring) => looks && left == skip as u64,
         Some(Inlet::Doorbells(_) | Inlet::After) => !looks,
         _ => false,
     };
-    if !is_behind || turn::discard(guard, segment) != Some(0) {
+    if !is_behind || direction::discard(guard, segment) != Some(0) {
         return 0;
     }
-    if !looks && turn::inlet(guard, segment, receiving) != Some(Inlet::After) {
+    if !looks && direction::inlet(guard, segment, receiving) != Some(Inlet::After) {
         return 0;
     }
     from_kernel_behind(guard.socket(), to, skip, flags)

@@ -6,7 +6,7 @@ use libc::{c_int, iovec};
 use weft_protocol::detour::{Begun, Inlet};
 
 use super::{Step, step_held};
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::peer::death;
 use crate::segment::Segment;
 use crate::sys;
@@ -58,7 +58,7 @@ pub fn unread(guard: &Guard, segment: &Segment) -> Option<u64> {
     let connection = guard.connection;
     let way = segment.way(connection.role().peer());
     let mut receiving = connection.receiving()?;
-    let inlet = turn::inlet(guard, segment, &mut receiving)?;
+    let inlet = direction::inlet(guard, segment, &mut receiving)?;
     let in_ring = way.pointers.filling().min(segment.capacity().bytes());
     if inlet == Inlet::Ring && !segment.has_ended() {
         return Some(in_ring);

@@ -19,10 +19,10 @@ use libc::c_int;
 use weft_protocol::detour::Outlet;
 
 use crate::descriptors::Process;
+use crate::handover::owners;
 use crate::joining::meeting::{self, Place};
-use crate::leaving::owners;
 use crate::migration::asking::{LATE, SOON};
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::peer::death;
 use crate::sharing::lock;
 use crate::stream::{self, Rest};
@@ -323,7 +323,7 @@ impl Lender<'_> {
 
     fn end_direction(&self) {
         // A connection that is over has no direction to end.
-        let _ = turn::shut_down(self.guard, libc::SHUT_WR);
+        let _ = direction::shut_down(self.guard, libc::SHUT_WR);
     }
 
     /// Sends what the users have written, once what the other end has refused is sent. Whether there
@@ -379,7 +379,7 @@ impl Lender<'_> {
             && let Some(segment) = connection.segment()
             && let Some(mut sending) = connection.try_sending()
         {
-            let _ = turn::come_back(self.guard, &segment, &mut sending);
+            let _ = direction::come_back(self.guard, &segment, &mut sending);
             self.is_back = sending.sender.outlet() == Outlet::After;
         }
         self.is_back
@@ -488,7 +488,7 @@ impl Lender<'_> {
         }
         connection.read_shut.store(true, Ordering::SeqCst);
         sys::shutdown(self.guard.socket(), libc::SHUT_RD);
-        turn::let_look_again(self.guard);
+        direction::let_look_again(self.guard);
     }
 
     /// Takes back what the users have not read.
@@ -602,14 +602,14 @@ mod tests {
         for way in [&connection.returned_in, &connection.returned_out] {
             way.store(true, Ordering::SeqCst);
         }
-        assert!(turn::settle(&guard, &segment) && connection.phase() == phase::JOINED);
+        assert!(direction::settle(&guard, &segment) && connection.phase() == phase::JOINED);
         assert!(!connection.lending.is_lent_again());
         assert!(begin(connection), "somebody has it on loan already");
         assert!(connection.lending.is_lent_again());
         connection.lending.withdraw();
         connection.lending.withdraw();
         assert!(!begin(connection) && !connection.lending.is_lent());
-        assert!(turn::settle(&guard, &segment) && connection.phase() == phase::PLAIN);
+        assert!(direction::settle(&guard, &segment) && connection.phase() == phase::PLAIN);
         assert!(!begin(connection));
     }
 }

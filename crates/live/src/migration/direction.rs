@@ -156,8 +156,8 @@ fn recounts(guard: &Guard, inlet: Inlet) -> bool {
     let connection = guard.connection;
     let rings = matches!(inlet, Inlet::Doorbells(_));
     // Who waits for a lock finds its holder dead.
-    let bell = rings.then(|| connection.bell.lock()).flatten();
-    if rings && bell.is_none() || !connection.is_orphaned() {
+    let draining = rings.then(|| connection.draining.lock()).flatten();
+    if rings && draining.is_none() || !connection.is_orphaned() {
         return false;
     }
     match sys::bytes_read_by_now(guard.socket()) {
@@ -166,7 +166,7 @@ fn recounts(guard: &Guard, inlet: Inlet) -> bool {
         // The connection is over: what was counted is all that is known.
         Err(_) => connection.adopt(connection.taken.load(Ordering::Acquire)),
     }
-    drop(bell);
+    drop(draining);
     true
 }
 
@@ -194,8 +194,8 @@ pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
 /// come, of which one is sure while nobody may look; `None` if the other end has gone before.
 pub fn discard(guard: &Guard, segment: &Segment) -> Option<u64> {
     let connection = guard.connection;
-    let Some(_held) = connection.bell.lock() else { return Some(1) };
-    if connection.bell.is_orphaned() {
+    let Some(_held) = connection.draining.lock() else { return Some(1) };
+    if connection.draining.is_orphaned() {
         // They are counted anew by who looks where the next byte comes from.
         return Some(1);
     }
@@ -207,7 +207,7 @@ pub fn discard(guard: &Guard, segment: &Segment) -> Option<u64> {
 
 /// Throws all away that the kernel's stream holds: its last writer died while it rang.
 pub fn discard_all(guard: &Guard) {
-    let _held = guard.connection.bell.lock();
+    let _held = guard.connection.draining.lock();
     throw_away(guard, u64::MAX);
 }
 
@@ -242,7 +242,7 @@ pub fn come_back(
         Outlet::Before => attach::switch(guard, segment, sending),
         Outlet::Ring => {
             silence(guard, segment);
-            let Some(_chime) = connection.chime.lock() else { return Ok(()) };
+            let Some(_ringing) = connection.ringing.lock() else { return Ok(()) };
             if way.detour.is_ringing() {
                 doorbell::count_doorbells(guard, segment);
             }
@@ -536,7 +536,7 @@ mod tests {
         let dies = move || {
             let connection = table::enter(fd).unwrap().connection;
             std::mem::forget((!rings).then(|| connection.receiving()));
-            std::mem::forget(rings.then(|| connection.bell.lock()));
+            std::mem::forget(rings.then(|| connection.draining.lock()));
             let mut bytes = [0u8; 16];
             assert_eq!(sys::recv(fd, bytes.as_mut_ptr(), taken, 0), Ok(taken));
         };

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use libc::c_int;
 
 use crate::descriptors;
+use crate::handover::departure::depart;
 use crate::joining::attach;
 use crate::joining::rendezvous;
-use crate::leaving::departure::depart;
 use crate::registry;
 use crate::report::stats::Reason;
 use crate::sys::{self, Errno};

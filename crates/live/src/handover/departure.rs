@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use libc::c_int;
 
 use crate::ending;
+use crate::handover::pump;
 use crate::joining::attach;
 use crate::joining::rendezvous;
-use crate::leaving::pump;
 use crate::memory::pointers;
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::peer::doorbell;
 use crate::registry;
 use crate::report::stats::Reason;
@@ -61,7 +61,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
         return;
     }
     // The child of a vfork is one of its parent's threads, all of which it is about to leave.
-    let turn = table::is_owner().then(|| guard.local().leaving.wait()).flatten();
+    let turn = table::is_owner().then(|| guard.local().handovers.wait()).flatten();
     if turn.as_ref().is_some_and(|turn| turn.has_waited) && !guard.is_current() {
         // Another connection of the kernel has been put in the place of this one meanwhile.
         return;
@@ -79,7 +79,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     let is_lent = || guard.connection.lending.is_lent();
     // Nor would the kernel tell whoever takes the descriptor of an error that it has told already.
     let must_be_copied = || is_lent() || guard.connection.owes_error();
-    if !is_lent() && turn::leave(own, reason, &mut is_alone) && !must_be_copied() {
+    if !is_lent() && direction::leave(own, reason, &mut is_alone) && !must_be_copied() {
         return;
     }
     let begun = sys::now();
@@ -91,7 +91,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
             return;
         }
         // Who stays in a call would stay there on what was replaced, and reads the rest of the ring.
-        let patience = if own.local().is_visited() { VISIT } else { turn::DRAINING };
+        let patience = if own.local().is_visited() { VISIT } else { direction::DRAINING };
         if sys::now() - begun > patience {
             return;
         }
@@ -115,7 +115,7 @@ impl<'a> Shut<'a> {
         let signals = sys::NoSignals::begin();
         let attaching = table::is_owner().then(Attaching::begin).flatten();
         // Those that wait for their turn are counted before all that are inside.
-        let alone = own.shuts_others_out(stays + own.local().leaving.waiting());
+        let alone = own.shuts_others_out(stays + own.local().handovers.waiting());
         alone.then_some(Self { own, _attaching: attaching, _signals: signals })
     }
 }
@@ -251,13 +251,13 @@ pub fn let_go(ends: bool) {
         }
     }
     if alone {
-        say_leaving(ends);
+        say_end_is_near(ends);
     }
 }
 
 /// Lets the other ends of what this process holds alone wait in the kernel, which tells them at once when
 /// the process ends. Until then all goes on.
-fn say_leaving(ends: bool) {
+fn say_end_is_near(ends: bool) {
     let _errno = sys::KeepErrno::new();
     for (fd, entry) in table::known() {
         if !matches!(entry, Entry::Connection(_)) {
@@ -277,7 +277,7 @@ fn say_leaving(ends: bool) {
                 guard.local().resets.store(resets, Ordering::SeqCst);
             }
             let role = connection.role();
-            segment.side(role).leaving.store(true, Ordering::SeqCst);
+            segment.side(role).ends_soon.store(true, Ordering::SeqCst);
             // Whoever sleeps in the kernel hears it there.
             doorbell::wake_word(&segment.way(role).arrived);
             doorbell::wake_word(&segment.way(role.peer()).freed);
@@ -297,7 +297,7 @@ fn hold_again() {
         }
         figures::not_closed(connection);
         if let Some(segment) = connection.segment() {
-            segment.side(connection.role()).leaving.store(false, Ordering::SeqCst);
+            segment.side(connection.role()).ends_soon.store(false, Ordering::SeqCst);
         }
     }
 }

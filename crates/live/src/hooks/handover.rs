@@ -5,10 +5,10 @@ use libc::{c_char, c_int, c_long, c_uint, c_void, cmsghdr, msghdr, off_t, pid_t,
 
 use crate::close;
 use crate::fork;
+use crate::handover::departure::{self, depart, depart_all};
 use crate::hooks::vector::is_sendable;
 use crate::interpose::{Next, interpose, trampoline};
-use crate::leaving::departure::{self, depart, depart_all};
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::report::stats::Reason;
 use crate::sharing::copies;
 use crate::sys;
@@ -278,7 +278,7 @@ interpose! {
 /// Moves a connection back whose bytes the library still receives.
 fn back(fd: c_int, reason: Reason) {
     if let Some(guard) = table::enter(fd) {
-        turn::back(&guard, reason);
+        direction::back(&guard, reason);
     }
 }
 

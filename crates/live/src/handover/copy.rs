@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use libc::c_int;
 
 use crate::migration::asking;
-use crate::migration::turn;
+use crate::migration::direction;
 use crate::peer::death;
 use crate::stream::{self, Rest};
 use crate::sys::{self, Errno};
@@ -269,7 +269,7 @@ fn is_sent_by_kernel(guard: &Guard) -> bool {
     let joined = guard.connection.phase() == phase::JOINED;
     let segment = guard.connection.segment().filter(|_| joined);
     segment.is_none_or(|segment| {
-        turn::settle(guard, &segment);
+        direction::settle(guard, &segment);
         guard.connection.returned_out.load(Ordering::Acquire)
     })
 }
