@@ -264,7 +264,10 @@ def _disagreement(folder: Path) -> str | None:
     named = os.environ.get("WEFT_LIVE_DIRECTORY")
     if named is None:
         return "and WEFT_LIVE_DIRECTORY names no directory of a group of both"
-    about = Path(named).stat()
+    try:
+        about = Path(named).stat()
+    except OSError as why:
+        return f"and {named} of WEFT_LIVE_DIRECTORY cannot be looked at ({why.strerror})"
     if not about.st_mode & stat.S_IWGRP or about.st_mode & stat.S_IWOTH:
         mode = stat.filemode(about.st_mode)
         return f"and {named} is not one that its group may write and others may not ({mode})"

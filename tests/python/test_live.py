@@ -411,6 +411,10 @@ def test_another_users_program_is_trusted_by_the_directorys_group_alone(
         assert live.peer_obstacle(pid) == f"process {pid} was not started under weft live"
         tmp_path.chmod(0o2777)
         assert "its group may write and others may not" in (live.peer_obstacle(pid) or "")
+        missing = tmp_path / "missing"
+        monkeypatch.setenv("WEFT_LIVE_DIRECTORY", str(missing))
+        unseen = f"and {missing} of WEFT_LIVE_DIRECTORY cannot be looked at"
+        assert live.peer_obstacle(pid) == f"{before}{unseen} (No such file or directory)"
 
 
 def test_a_program_that_may_have_little_memory_is_left_all_of_it(
