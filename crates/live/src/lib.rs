@@ -18,6 +18,7 @@
 //! `main`.
 
 #![cfg(target_os = "linux")]
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(
     test,
     allow(dead_code, reason = "unit tests must not stand in front of the C functions they use")
