@@ -102,6 +102,15 @@ const FABRICS: &[(&str, u16, u32, usize)] = &[
     ("fabric.leaf_spine = { hosts_per_leaf = 6, leaves = 4, spines = 3 }", 24, 7, 3),
     ("fabric.leaf_spine = { hosts_per_leaf = 5, leaves = 3, spines = 1 }", 12, 4, 3),
     ("fabric.leaf_spine = { hosts_per_leaf = 6, leaves = 4, oversubscription = '3:1' }", 24, 6, 3),
+    ("fabric.leaf_spine = { hosts_per_leaf = 3, leaves = 4, spines = 2, rails = 2 }", 12, 6, 3),
+    ("fabric.leaf_spine = { hosts_per_leaf = 3, leaves = 6, spines = 2, rails = 3 }", 16, 8, 3),
+    (
+        "fabric.leaf_spine = { hosts_per_leaf = 3, leaves = 4, spines = 2, rails = 2, in_server = {} }",
+        12,
+        14,
+        5,
+    ),
+    ("fabric.leaf_spine = { hosts_per_leaf = 3, leaves = 4, rails = 4, in_server = {} }", 12, 7, 3),
     ("fabric.fat_tree = { radix = 8, tiers = 2, oversubscription = '3:1' }", 48, 10, 3),
     ("fabric.fat_tree = { radix = 8, tiers = 3, oversubscription = '3:1' }", 192, 56, 5),
     ("fabric.hyperx.dimensions = [5]", 5, 5, 2),
@@ -154,6 +163,49 @@ fn every_leaf_has_a_cable_to_every_spine() {
     let spine = [0, 1, 2].map(|leaf| format!("port 3 of switch 0.{leaf}"));
     assert_eq!(ends(&wiring, "1.1"), spine);
     assert_eq!(wiring.tiers(), [1, 1, 1, 2, 2]);
+}
+
+/// Two groups of a leaf for each of two rails, each with the hosts of two servers: host 5 is the second one
+/// of server 2, which is the first of the second group.
+#[test]
+fn hosts_of_equal_place_in_their_servers_meet_at_a_leaf() {
+    let text = "fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 4, spines = 1, rails = 2 }";
+    let wiring = wiring(text, 8);
+    for (leaf, hosts) in [("0.0", [0, 2]), ("0.1", [1, 3]), ("0.2", [4, 6]), ("0.3", [5, 7])] {
+        let mut expected = hosts.map(|host| format!("host {host}")).to_vec();
+        expected.push(format!("port {} of switch 1.0", &leaf[2..]));
+        assert_eq!(ends(&wiring, leaf), expected);
+    }
+    let mut routes = routes(text, &wiring, 1);
+    let hops =
+        [(0, 2), (0, 1), (0, 4), (0, 5)].map(|(a, b)| path(&wiring, &mut routes, a, b).len());
+    assert_eq!(hops, [1, 3, 3, 3]);
+}
+
+/// The same servers with a switch in each: what stays in a server passes that alone, and what changes the
+/// rail does so there. The rails have spines of their own.
+#[test]
+fn rails_meet_in_servers_that_have_a_switch() {
+    let text = "fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 4, spines = 1, rails = 2, \
+                in_server = { rate = '4 Gbit/s' }, links = [{}, { rate = '2 Gbit/s' }] }";
+    let wiring = wiring(text, 8);
+    let server = ["host 4", "host 5", "port 0 of switch 1.2", "port 0 of switch 1.3"];
+    assert_eq!(ends(&wiring, "0.2"), server);
+    assert_eq!(ends(&wiring, "2.1"), ["port 2 of switch 1.1", "port 2 of switch 1.3"]);
+    let link: LinkSettings = toml::from_str("rate = '1 Gbit/s'").unwrap();
+    let rate = |switch: &str, number| {
+        let port = wiring.port(wiring.switch_named(switch).unwrap(), number);
+        wiring.links(&link)[wiring.link_of(port)].rate.to_string()
+    };
+    assert!(
+        channel(&text.replace(", links = [{}, { rate = '2 Gbit/s' }]", "")).fabric.has_own_cables()
+    );
+    let rates = [rate("0.2", 0), rate("0.2", 2), rate("1.2", 2)];
+    assert_eq!(rates, ["4 Gbit/s", "1 Gbit/s", "2 Gbit/s"]);
+    let mut routes = routes(text, &wiring, 1);
+    let hops =
+        [(4, 5), (4, 6), (4, 7), (4, 0)].map(|(a, b)| path(&wiring, &mut routes, a, b).len());
+    assert_eq!(hops, [1, 3, 3, 5]);
 }
 
 /// The example of Kim et al. 2008, Figure 5: p = h = 2 and a = 4 give 9 groups, 36 routers and 72
@@ -365,7 +417,24 @@ fn a_table_is_what_it_lists() {
 #[test]
 fn wirings_that_cannot_be_are_refused_by_name() {
     let edited = |from: &str, to: &str| refusal(&TWO.replace(from, to), 3);
+    let rails = |own: &str| {
+        refusal(&format!("fabric.leaf_spine = {{ hosts_per_leaf = 2, leaves = 6, {own} }}"), 12)
+    };
     let cases = [
+        (
+            rails("spines = 1, rails = 4"),
+            "fabric.leaf_spine.rails = 4: accepted is a divisor of leaves = 6: each group has a leaf a rail",
+        ),
+        (
+            rails("spines = 1, in_server = {}"),
+            "fabric.leaf_spine.in_server = given: accepted is it only with rails, which tell how many \
+             hosts a server has",
+        ),
+        (
+            rails("rails = 3, in_server = {}"),
+            "fabric.leaf_spine.spines = (none): accepted is a number of spines, or an oversubscription \
+             such as \"3:1\"",
+        ),
         (
             edited("ports = 2 }", "ports = 3 }"),
             "fabric.table.switches = dangling port 2 of switch b: accepted is a cable in it, or its \

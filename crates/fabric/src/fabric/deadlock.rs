@@ -65,7 +65,7 @@ impl Routes {
     ) -> Option<Vec<CircleBuffer>> {
         let is_ordered = match self.ways() {
             // Up, and down, and never up again: buffers come in the order of the tiers.
-            Ways::Tree(_) => true,
+            Ways::Tree(_) | Ways::Rails(_) => true,
             // In the order of the dimensions, and along each in that of its row, which two virtual
             // channels cut where it is a ring.
             Ways::Grid(grid) => !grid.wraps() || lanes > 1,

@@ -15,6 +15,7 @@ mod hyperx;
 mod live;
 mod oversubscription;
 mod path;
+mod rails;
 mod routes;
 mod table;
 mod torus;
@@ -89,7 +90,9 @@ impl FabricSettings {
         match self {
             FabricSettings::KAryTree(settings) => !settings.links.is_empty(),
             FabricSettings::FatTree(settings) => !settings.links.is_empty(),
-            FabricSettings::LeafSpine(settings) => !settings.links.is_empty(),
+            FabricSettings::LeafSpine(settings) => {
+                !settings.links.is_empty() || settings.in_server.is_some()
+            }
             FabricSettings::Dragonfly(settings) => !settings.links.is_empty(),
             FabricSettings::HyperX(settings) => !settings.links.is_empty(),
             FabricSettings::Table(settings) => {

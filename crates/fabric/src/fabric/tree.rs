@@ -51,7 +51,8 @@ pub struct FatTreeSettings {
 /// Settings of leaves and spines, with any oversubscription, which or the number of spines is given.
 /// Switches are named as in a k-ary tree: `0.3` is the fourth leaf
 /// and `1.0` the first spine. The first ports of a leaf are those of its hosts, then comes one for each
-/// spine; a spine has one for each leaf.
+/// spine; a spine has one for each leaf. With switches in servers these are the first stage, leaves the
+/// second, and spines the third.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeafSpineSettings {
@@ -66,8 +67,20 @@ pub struct LeafSpineSettings {
     /// "3:1": hosts times their rate over spines times theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oversubscription: Option<Oversubscription>,
+    /// How many hosts, such as GPUs, a server has, which are numbered one after another. The first host of
+    /// each server is then at the first leaf of a group of as many leaves, the second one at the second leaf:
+    /// hosts of one rail meet at a leaf, and packets from rail to rail pass a spine. Without it hosts
+    /// that are numbered one after another are at one leaf.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rails: Option<PositiveCount>,
+    /// With `rails`: each server has a switch to which its hosts have a cable, and which has one to a leaf of
+    /// each rail. Packets within a server pass that switch alone, those from rail to rail change the rail there,
+    /// and the leaves of each rail have `spines` of their own, or none if each rail has one leaf. Here stands
+    /// what the cables in servers have otherwise than the `link` of the channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_server: Option<CableSettings>,
     /// What the cables of each tier have otherwise than the `link` of the channel: first those of
-    /// the hosts, then those between leaves and spines.
+    /// the hosts (or servers) of leaves, then those between leaves and spines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<CableSettings>,
 }
@@ -177,6 +190,8 @@ impl LeafSpineSettings {
         let key = "fabric.leaf_spine.oversubscription";
         let uplinks = self.oversubscription.map(|asked| Uplinks::new(asked, &self.links, rate));
         match (self.spines, uplinks) {
+            // Rails that have one leaf each have no spines.
+            (None, None) if self.in_server.is_some() && self.rails == Some(self.leaves) => Ok(0),
             (Some(spines), None) => Ok(spines.get()),
             (None, Some(uplinks)) => uplinks.of_hosts(each, key),
             (Some(spines), Some(uplinks)) => uplinks.check(each, spines.get(), key),
@@ -203,6 +218,14 @@ impl LeafSpineSettings {
             return Err(FabricError::new("fabric.leaf_spine.leaves", leaves, accepted));
         }
         check_tiers(&self.links, 2, "fabric.leaf_spine.links")?;
+        match (self.rails, &self.in_server) {
+            (Some(rails), _) => return self.rails(rails.get(), spines, hosts),
+            (None, Some(_)) => {
+                let accepted = "it only with rails, which tell how many hosts a server has";
+                return Err(FabricError::new("fabric.leaf_spine.in_server", "given", accepted));
+            }
+            (None, None) => {}
+        }
         let fabric = format!("{leaves} leaves with {each} hosts each");
         grow(&[each, leaves], &[spines], (hosts, &fabric), &self.links)
     }
@@ -231,7 +254,7 @@ pub(super) fn star(hosts: u32) -> Result<Wiring, FabricError> {
 
 /// A tree whose switches have `down[stage]` ports down and, below the highest stage, `up[stage]` ports
 /// up, for so many hosts; `links` are those of the tiers.
-fn grow(
+pub(super) fn grow(
     down: &[u32],
     up: &[u32],
     (hosts, fabric): (u32, &str),

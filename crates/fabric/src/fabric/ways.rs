@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::dragonfly::Groups;
 use super::hyperx::Lattice;
+use super::rails::Rails;
 use super::torus::Grid;
 use super::wiring::{Peer, Wiring};
 
@@ -21,6 +22,8 @@ pub(super) enum Ways {
     Dragonfly(Groups),
     /// One cable in each dimension.
     HyperX(Lattice),
+    /// Up from one leaf and down to another, where hosts of a server are at different leaves.
+    Rails(Rails),
 }
 
 /// Ports among which a packet may choose: so many from the first one on, which [`Ways::port`] turns
@@ -85,6 +88,7 @@ impl Ways {
             Ways::Grid(grid) => grid.choice(switch, target),
             Ways::Dragonfly(groups) => groups.choice(switch, target),
             Ways::HyperX(lattice) => lattice.choice(switch, target),
+            Ways::Rails(rails) => rails.choice(switch, target),
         }
     }
 
@@ -92,7 +96,7 @@ impl Ways {
     #[inline]
     pub fn port(&self, place: u32) -> u32 {
         match self {
-            Ways::Tree(_) | Ways::Grid(_) => place,
+            Ways::Tree(_) | Ways::Grid(_) | Ways::Rails(_) => place,
             Ways::Table(paths) => paths.ports[place as usize],
             Ways::Dragonfly(groups) => groups.port(place),
             Ways::HyperX(lattice) => lattice.port(place),
@@ -105,7 +109,7 @@ impl Ways {
             Ways::Grid(grid) if grid.wraps() => 2,
             Ways::Dragonfly(_) => 2,
             Ways::HyperX(lattice) => lattice.lanes(),
-            Ways::Grid(_) | Ways::Tree(_) | Ways::Table(_) => 1,
+            Ways::Grid(_) | Ways::Tree(_) | Ways::Table(_) | Ways::Rails(_) => 1,
         }
     }
 
@@ -116,7 +120,7 @@ impl Ways {
             Ways::Grid(grid) => u8::from(grid.is_past_dateline(switch, port, target)),
             Ways::Dragonfly(groups) => u8::from(groups.is_in_last_group(switch, port, target)),
             Ways::HyperX(lattice) => lattice.lane(switch, target),
-            Ways::Tree(_) | Ways::Table(_) => 0,
+            Ways::Tree(_) | Ways::Table(_) | Ways::Rails(_) => 0,
         }
     }
 
