@@ -184,6 +184,7 @@ def _said(channel: dict[str, Any]) -> tuple[str, list[str]]:
     kind = _kind(channel)
     in_band = control.get("kind") == "request_acknowledge"
     facts = [
+        _fact(channel, "planes", "{} planes like this"),
         graph.fact(channel),
         _scheduler(channel),
         _fact(switch, "contention", "{} on contention"),

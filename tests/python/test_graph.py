@@ -66,6 +66,14 @@ def test_cables_are_counted_between_the_tiers_that_they_join() -> None:
     assert "2 cables between 2.x and 0.x, 400 Gbit/s each way · 20 m" in draw(leaf_spine())
 
 
+def test_planes_are_counted() -> None:
+    several = leaf_spine()
+    several["channels"][0]["planes"] = 8
+    said = words(draw(several))
+    assert "8 planes like this · leaf spine of 5 switches · packets of 1 kB" in said
+    assert parts(draw(several)) == parts(draw(leaf_spine()))
+
+
 def test_cables_within_the_lowest_tier_stand_beside_those_to_hosts() -> None:
     said = words(draw(composition([1, 1, 2], [[0, 1, 0, 1], [0, 2, 1, 1], [1, 2, 1, 1]])))
     assert "1 cable, 100 Gbit/s each way · 5 m" in said

@@ -10,11 +10,13 @@ mod flows;
 mod hosts;
 mod hub;
 mod network;
+mod planes;
 mod turns;
 
 pub(crate) use classed::refuse_classes_of_messages;
 pub(crate) use failures::refuse_elsewhere as refuse_failures_elsewhere;
 pub use hosts::HostedChannel;
+pub(crate) use planes::refuse_elsewhere as refuse_planes_elsewhere;
 use weft_fabric::adapter::{Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::SchedulerSettings;
@@ -123,8 +125,8 @@ impl ChannelSettings {
             name: site.name,
             hosts: site.hosts,
             packet: self.packet,
-            packet_span: self.packet_span(),
-            slot_span: self.slot(),
+            packet_span: self.packet_at_host(),
+            slot_span: self.slot().filter(|_| !self.has_planes()),
         }
     }
 
@@ -155,6 +157,7 @@ impl Driver {
     ) -> Result<Driver, Error> {
         engine::refuse_more_hosts_than_others_count(settings, workload, site)?;
         failures::refuse_elsewhere(settings, site.name)?;
+        planes::refuse_elsewhere(settings, site.name)?;
         flows::refuse_halves(settings, workload, site.name)?;
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
@@ -236,7 +239,7 @@ pub(crate) fn sources(
         hosts: site.hosts,
         packet: settings.packet * packets,
         packet_span: settings.demand_span(Some(workload)),
-        slot_span: settings.slot().filter(|_| packets == 1),
+        slot_span: settings.slot().filter(|_| packets == 1 && !settings.has_planes()),
     };
     Ok(workload.build(&channel, site.streams)?)
 }

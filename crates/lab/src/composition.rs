@@ -125,6 +125,15 @@ fn several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> 
     deserializer.deserialize_u32(Several)
 }
 
+fn one() -> PositiveCount {
+    PositiveCount::ONE
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_one(count: &PositiveCount) -> bool {
+    *count == PositiveCount::ONE
+}
+
 /// One independent network: every host has an adapter on it and a link to a switch.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -156,6 +165,11 @@ pub struct ChannelSettings {
     /// Which switches there are, and the cables between them, like `link` unless they say otherwise.
     #[serde(default, skip_serializing_if = "FabricSettings::is_star")]
     pub fabric: FabricSettings,
+    /// How many planes there are: equal copies of `fabric`, in each of which every host has a port. Where the
+    /// packets of a connection take one way they keep to one plane, by hash; others, and those that a
+    /// transport sprays, take the next port that is free.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub planes: PositiveCount,
     /// Which ways packets take through a fabric that has several. Without a value each packet takes
     /// a random one, in switches with a shared memory each connection one by its hosts, and with a
     /// transport each flow one by its hosts and its number. Wherever a connection is meant, that is a

@@ -11,7 +11,7 @@ use weft_fabric::workload::{Feedback, Source};
 use weft_units::{Limit, Span, Time};
 
 use crate::assemble::engine::{engine, refuse_what_differs};
-use crate::assemble::{Driver, Site, refuse_failures_elsewhere, sources};
+use crate::assemble::{Driver, Site, refuse_failures_elsewhere, refuse_planes_elsewhere, sources};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
 use crate::drive::cluster::{
     BulkChannel, BulkParts, CarriedSettings, CarriedTiming, Cluster, Distances, Signalling,
@@ -123,6 +123,7 @@ pub(crate) fn cluster(
 ) -> Result<Cluster, Error> {
     refuse_what_differs(settings, site.name)?;
     refuse_failures_elsewhere(settings, site.name)?;
+    refuse_planes_elsewhere(settings, site.name)?;
     let timing = timing(spec, settings, switch, site)?;
     let carrier = carrier(spec, settings, site.name)?;
     refuse_messages(spec, site.name, Some(settings))?;

@@ -50,8 +50,11 @@ fn of_channel(name: &str, channel: &ChannelSettings, hosts: u32, all: &mut Vec<D
     all.push(Derived {
         name: format!("{name}.aggregate_rate"),
         unit: "Gbit/s",
-        value: rate.bytes_per_second() * 8e-9 * f64::from(hosts),
-        arithmetic: format!("{hosts} hosts x {rate}"),
+        value: rate.bytes_per_second() * 8e-9 * f64::from(hosts * channel.planes.get()),
+        arithmetic: match channel.has_planes() {
+            true => format!("{hosts} hosts x {} planes x {rate}", channel.planes),
+            false => format!("{hosts} hosts x {rate}"),
+        },
     });
     if let Some(code) = channel.coding {
         let line = code.line_rate(rate);

@@ -32,6 +32,9 @@ pub struct ChannelShape {
     /// Its switches and the cables between them, where there are several and a picture has room.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricShape>,
+    /// How many planes there are, where there are several; what else is said is that of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planes: Option<u32>,
     /// Ports of its switch.
     pub ports: u32,
     /// Its links.
@@ -76,6 +79,7 @@ pub(crate) fn shape(spec: &Spec) -> Shape {
         name: name.clone(),
         fabric: fabric(channel, spec.system.hosts),
         packet: channel.packet,
+        planes: channel.has_planes().then(|| channel.planes.get()),
         ports: spec.system.hosts,
         link: json(&channel.link),
         switch: kind_and_settings(json(&channel.switch)),

@@ -34,6 +34,8 @@ pub struct ChannelRun {
     pub seed: u64,
     /// How many hosts there are.
     pub hosts: u32,
+    /// How many ports they have on it together.
+    pub ends: u32,
     /// What was counted and recorded.
     pub observations: Observations,
     /// From where on it was recorded.
@@ -274,6 +276,7 @@ impl ChannelRun {
             channel: site.name.to_owned(),
             seed,
             hosts: site.hosts,
+            ends: site.hosts * settings.planes.get(),
             observations: Observations::default(),
             from: site.from,
             until: site.until,
@@ -282,7 +285,7 @@ impl ChannelRun {
             steps: 0,
             ended: false,
             stopped: None,
-            packet: settings.packet_span(),
+            packet: settings.packet_at_host(),
             packet_size: settings.packet,
             unloaded: settings.packet_span()
                 + settings.link.propagation() * 2
@@ -409,7 +412,7 @@ impl ChannelRun {
             return self.load_of_bytes(flows.offered, time);
         }
         if let Some(offered) = self.network.as_ref().and_then(|network| network.offered) {
-            return offered.0 as f64 / (time.0 as f64 * f64::from(self.hosts));
+            return offered.0 as f64 / (time.0 as f64 * f64::from(self.ends));
         }
         self.load(self.observations.generated, time)
     }
@@ -421,7 +424,7 @@ impl ChannelRun {
         }
         if let Some(network) = &self.network {
             // Messages differ in size: what they take on a link counts.
-            let all = self.measured().0 as f64 * f64::from(self.hosts);
+            let all = self.measured().0 as f64 * f64::from(self.ends);
             return network.carried.0 as f64 / all;
         }
         self.load(self.observations.delivered_measured, self.measured())

@@ -103,6 +103,12 @@ impl Rate {
         Rate { bits, per: (self.per / other).saturating_mul(part.per / one) }
     }
 
+    /// So many times the rate.
+    #[must_use]
+    pub const fn times(self, count: u32) -> Rate {
+        Rate::from_ratio(self.bits.saturating_mul(count as u64), self.per)
+    }
+
     /// The rate in bytes per second, for presentation.
     pub fn bytes_per_second(self) -> f64 {
         self.bits as f64 / 8.0 / (self.per as f64 * 1e-12)

@@ -63,7 +63,12 @@ impl Routes {
         lanes: u8,
         holds: impl Fn(u32) -> bool,
     ) -> Option<Vec<CircleBuffer>> {
-        let is_ordered = match self.ways() {
+        // No packet changes its plane.
+        let ways = match self.ways() {
+            Ways::Planes(one, _) => one,
+            ways => ways,
+        };
+        let is_ordered = match ways {
             // Up, and down, and never up again: buffers come in the order of the tiers.
             Ways::Tree(_) | Ways::Rails(_) => true,
             // In the order of the dimensions, and along each in that of its row, which two virtual
@@ -72,7 +77,7 @@ impl Routes {
             // In the order of the virtual channels, and of each first those within a group; in that of
             // the dimensions or, where they come in any, of a channel for each.
             Ways::Dragonfly(_) | Ways::HyperX(_) => lanes >= self.lanes(),
-            Ways::Table(_) => false,
+            Ways::Table(_) | Ways::Planes(..) => false,
         };
         if is_ordered && self.given().next().is_none() {
             return None;
@@ -171,7 +176,7 @@ impl<'a> Search<'a> {
             listed.insert(to);
         }
         let homes = self.homes();
-        let everywhere: Vec<u32> = homes.iter().map(|home| home.0).collect();
+        let everywhere = self.everywhere();
         let mut walk = self.walk();
         self.visit_groups(&mut walk, &everywhere);
         let mut walked = 0_u32;
@@ -199,19 +204,33 @@ impl<'a> Search<'a> {
         self.find()
     }
 
-    /// The switches with hosts, and which.
+    /// The switches with hosts, in all planes.
+    fn everywhere(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = (0..self.wiring.ends()).map(|end| self.home(end)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    fn home(&self, end: u32) -> u32 {
+        self.owners[self.wiring.host_port(end) as usize]
+    }
+
+    /// The switches with hosts in the first plane, and which: in the others the same hosts are together.
     fn homes(&self) -> Vec<(u32, Vec<u32>)> {
         let mut hosts = vec![Vec::new(); self.at.len()];
         for host in 0..self.wiring.hosts() {
-            hosts[self.owners[self.wiring.host_port(host) as usize] as usize].push(host);
+            hosts[self.home(host) as usize].push(host);
         }
         (0..).zip(hosts).filter(|(_, hosts)| !hosts.is_empty()).collect()
     }
 
     /// The switches with hosts whose packets to `target` take no route that is listed.
     fn unlisted(&self, target: u32) -> Vec<u32> {
-        let free = (0..self.wiring.hosts()).filter(|from| !self.routes.is_given(*from, target));
-        free.map(|from| self.owners[self.wiring.host_port(from) as usize]).collect()
+        let hosts = self.wiring.hosts();
+        let free =
+            (0..self.wiring.ends()).filter(|end| !self.routes.is_given(*end % hosts, target));
+        free.map(|end| self.home(end)).collect()
     }
 
     fn walk(&self) -> Walk {
@@ -230,9 +249,10 @@ impl<'a> Search<'a> {
     /// Notes what packets do on their way to the group in between of a detour.
     fn visit_groups(&mut self, walk: &mut Walk, everywhere: &[u32]) {
         let routes = self.routes;
-        let Ways::Dragonfly(groups) = routes.ways() else { return };
+        let Some((groups, plane)) = routes.ways().groups() else { return };
         for group in (0..groups.count()).filter(|_| routes.takes_detours()) {
-            let from = everywhere.iter().copied().filter(|switch| groups.group(*switch) != group);
+            let is_outside = |switch: &u32| groups.group(switch % plane) != group;
+            let from = everywhere.iter().copied().filter(is_outside);
             self.visit(walk, Goal::Group(group), &from.collect::<Vec<_>>());
         }
     }
@@ -240,12 +260,12 @@ impl<'a> Search<'a> {
     /// Notes what packets to `target` do behind the group in between.
     fn visit_from_groups(&mut self, walk: &mut Walk, target: u32) {
         let routes = self.routes;
-        let Ways::Dragonfly(groups) = routes.ways() else { return };
+        let Some((groups, plane)) = routes.ways().groups() else { return };
         let mut starts = Vec::new();
         for switch in 0..self.wiring.switches() {
             let words =
                 self.words[switch as usize] as usize..self.words[switch as usize + 1] as usize;
-            let is_between = groups.group(switch) != groups.group_of_host(target);
+            let is_between = groups.group(switch % plane) != groups.group_of_host(target);
             if is_between && walk.is_relay[switch as usize] {
                 starts.push(switch);
                 walk.incoming[words.clone()].copy_from_slice(&walk.relayed[words]);
@@ -256,10 +276,10 @@ impl<'a> Search<'a> {
 
     /// The ports by which packets may leave a switch.
     fn choice(&self, switch: u32, goal: Goal) -> Choice {
-        match (goal, self.routes.ways()) {
-            (Goal::Host(to, _), ways) => ways.choice(switch, to),
-            (Goal::Group(to), Ways::Dragonfly(groups)) if groups.group(switch) != to => {
-                groups.towards_group(switch, to)
+        match (goal, self.routes.ways().groups()) {
+            (Goal::Host(to, _), _) => self.routes.ways().choice(switch, to),
+            (Goal::Group(to), Some((groups, plane))) if groups.group(switch % plane) != to => {
+                groups.towards_group(switch % plane, to)
             }
             (Goal::Group(_), _) => Choice::NONE,
         }

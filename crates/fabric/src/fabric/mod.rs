@@ -144,4 +144,15 @@ impl FabricSettings {
             FabricSettings::Table(settings) => settings.wiring(hosts),
         }
     }
+
+    /// The same for so many planes: copies of the fabric, in each of which every host has a port.
+    pub fn planes(&self, planes: u32, hosts: u32, rate: Rate) -> Result<Wiring, FabricError> {
+        let one = self.wiring(hosts, rate)?;
+        let ports = u64::from(one.ports()) * u64::from(planes);
+        if ports > MOST_PORTS {
+            let accepted = format!("so many that all switches have at most {MOST_PORTS} ports");
+            return Err(FabricError::new("planes", planes, accepted));
+        }
+        Ok(one.planes_of(planes))
+    }
 }

@@ -278,6 +278,29 @@ impl Routes {
         }
     }
 
+    /// The plane in which a packet leaves its host. Where the packets of a connection take one way they keep to
+    /// one plane; others take the least occupied, as `occupied` tells of each, and of those equally occupied
+    /// the next from `turn` on.
+    pub fn plane(
+        &self,
+        planes: u32,
+        (from, to): (u32, u32),
+        turn: u32,
+        occupied: impl Fn(u32) -> u64,
+    ) -> u32 {
+        let key = match self.rule {
+            Rule::Connection { key } => key,
+            Rule::Given => 0,
+            _ => {
+                let ranks = (turn..planes).chain(0..turn);
+                // The first of equal ones, as `min_by_key` promises.
+                return ranks.min_by_key(|plane| occupied(*plane)).unwrap_or_default();
+            }
+        };
+        // Not the number from which the ports of its way follow.
+        (mix(!key ^ mix(connection(from, to))) % u64::from(planes)) as u32
+    }
+
     /// The same for rules that need more than one random number.
     #[inline(never)]
     fn set_out(&mut self, from: u32, to: u32) -> Heading {
@@ -296,9 +319,9 @@ impl Routes {
     fn detour(&mut self, from: u32, to: u32) -> Heading {
         let random = &mut self.random[from as usize];
         let (left, drawn) = ((draw(random) >> 32) as u32, draw(random));
-        let detour = match &self.ways {
-            Ways::Dragonfly(groups) => Detour::of(groups, from, to, drawn, self.rule == Rule::Ugal),
-            _ => Detour::NONE,
+        let detour = match self.ways.groups() {
+            Some((groups, _)) => Detour::of(groups, from, to, drawn, self.rule == Rule::Ugal),
+            None => Detour::NONE,
         };
         Heading { left, detour }
     }
@@ -339,9 +362,9 @@ impl Routes {
             return self.ports[(left ^ OWN) as usize + usize::from(hop)];
         }
         if self.takes_detours()
-            && let Ways::Dragonfly(groups) = &self.ways
+            && let Some((groups, plane)) = self.ways.groups()
         {
-            return self.detoured(groups, (switch, to), heading, occupied);
+            return self.detoured(groups, (switch % plane, to), heading, occupied);
         }
         let choice = self.ways.choice(switch, to);
         if choice.count == 1 {
@@ -370,7 +393,7 @@ impl Routes {
 
 impl PacketRoutes {
     fn rule(self, wiring: &Wiring) -> Result<Rule, FabricError> {
-        let has_detours = matches!(wiring.ways(), Ways::Dragonfly(groups) if groups.count() > 2);
+        let has_detours = wiring.ways().groups().is_some_and(|(groups, _)| groups.count() > 2);
         match self {
             PacketRoutes::Random => Ok(Rule::Packet),
             PacketRoutes::Adaptive => Ok(Rule::Adaptive),

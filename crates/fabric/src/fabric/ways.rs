@@ -24,6 +24,8 @@ pub(super) enum Ways {
     HyperX(Lattice),
     /// Up from one leaf and down to another, where hosts of a server are at different leaves.
     Rails(Rails),
+    /// Those of one plane, of so many switches, in each of several.
+    Planes(Box<Ways>, u32),
 }
 
 /// Ports among which a packet may choose: so many from the first one on, which [`Ways::port`] turns
@@ -89,6 +91,7 @@ impl Ways {
             Ways::Dragonfly(groups) => groups.choice(switch, target),
             Ways::HyperX(lattice) => lattice.choice(switch, target),
             Ways::Rails(rails) => rails.choice(switch, target),
+            Ways::Planes(one, switches) => one.choice(switch % switches, target),
         }
     }
 
@@ -100,6 +103,7 @@ impl Ways {
             Ways::Table(paths) => paths.ports[place as usize],
             Ways::Dragonfly(groups) => groups.port(place),
             Ways::HyperX(lattice) => lattice.port(place),
+            Ways::Planes(one, _) => one.port(place),
         }
     }
 
@@ -109,6 +113,7 @@ impl Ways {
             Ways::Grid(grid) if grid.wraps() => 2,
             Ways::Dragonfly(_) => 2,
             Ways::HyperX(lattice) => lattice.lanes(),
+            Ways::Planes(one, _) => one.lanes(),
             Ways::Grid(_) | Ways::Tree(_) | Ways::Table(_) | Ways::Rails(_) => 1,
         }
     }
@@ -120,7 +125,17 @@ impl Ways {
             Ways::Grid(grid) => u8::from(grid.is_past_dateline(switch, port, target)),
             Ways::Dragonfly(groups) => u8::from(groups.is_in_last_group(switch, port, target)),
             Ways::HyperX(lattice) => lattice.lane(switch, target),
+            Ways::Planes(one, switches) => one.lane(switch % switches, port, target),
             Ways::Tree(_) | Ways::Table(_) | Ways::Rails(_) => 0,
+        }
+    }
+
+    /// The groups of a dragonfly, and how many switches a plane of it has.
+    pub fn groups(&self) -> Option<(&Groups, u32)> {
+        match self {
+            Ways::Dragonfly(groups) => Some((groups, u32::MAX)),
+            Ways::Planes(one, switches) => one.groups().map(|own| (own.0, *switches)),
+            _ => None,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::link::LinkSettings;
 pub enum Peer {
     /// There is no cable.
     Unused,
-    /// The adapter of a host.
+    /// The adapter of a host, by the number of this end.
     Host(u32),
     /// A port of a switch, by its index among the ports of all switches.
     Port(u32),
@@ -19,6 +19,10 @@ pub enum Peer {
 
 /// Switches, hosts and cables. Ports are numbered through all switches; those of one switch follow
 /// each other. Memory: 12 bytes a port.
+///
+/// There may be several planes, equal copies of a fabric in each of which every host has a port: an *end*.
+/// Ends are numbered plane by plane, so that in the first plane, and where there is but one, they have the numbers
+/// of their hosts.
 #[derive(Clone, Debug)]
 pub struct Wiring {
     names: Vec<String>,
@@ -27,8 +31,9 @@ pub struct Wiring {
     /// The index of the first port of each switch, and behind them the number of all ports.
     first: Vec<u32>,
     peers: Vec<Peer>,
-    /// The port that the cable of each host is in.
-    hosts: Vec<u32>,
+    /// The port that the cable of each end is in.
+    ends: Vec<u32>,
+    planes: u32,
     ways: Ways,
     /// What cables have otherwise than the link of the channel: first those that have nothing.
     cables: Vec<CableSettings>,
@@ -54,7 +59,8 @@ impl Wiring {
             counted_from: 0,
             first,
             peers: vec![Peer::Unused; ports as usize],
-            hosts: vec![u32::MAX; hosts as usize],
+            ends: vec![u32::MAX; hosts as usize],
+            planes: 1,
             cables: vec![CableSettings::default()],
             known: HashMap::new(),
             cable_of: Vec::new(),
@@ -81,9 +87,40 @@ impl Wiring {
     /// Plugs the cable of a host into a port; hosts that are not there leave it unused.
     pub(super) fn attach(&mut self, host: u32, port: (u32, u32)) {
         let port = self.port(port.0, port.1);
-        if let Some(place) = self.hosts.get_mut(host as usize) {
+        if let Some(place) = self.ends.get_mut(host as usize) {
             *place = port;
             self.peers[port as usize] = Peer::Host(host);
+        }
+    }
+
+    /// So many planes of what is wired so far, whose switches are named by plane and switch: `1/0.3`.
+    pub(super) fn planes_of(self, planes: u32) -> Wiring {
+        if planes == 1 {
+            return self;
+        }
+        let (switches, ports, hosts) = (self.switches(), self.ports(), self.hosts());
+        let copy = |plane: u32| {
+            self.peers.iter().map(move |peer| match *peer {
+                Peer::Unused => Peer::Unused,
+                Peer::Host(host) => Peer::Host(plane * hosts + host),
+                Peer::Port(port) => Peer::Port(plane * ports + port),
+            })
+        };
+        let named = |plane| self.names.iter().map(move |name| format!("{plane}/{name}"));
+        let first =
+            |plane| self.first[..switches as usize].iter().map(move |own| plane * ports + own);
+        let ends = |plane| self.ends.iter().map(move |port| plane * ports + port);
+        Wiring {
+            names: (0..planes).flat_map(named).collect(),
+            counted_from: self.counted_from,
+            first: (0..planes).flat_map(first).chain([planes * ports]).collect(),
+            peers: (0..planes).flat_map(copy).collect(),
+            ends: (0..planes).flat_map(ends).collect(),
+            planes,
+            cable_of: self.cable_of.repeat(planes as usize),
+            ways: Ways::Planes(Box::new(self.ways), switches),
+            cables: self.cables,
+            known: self.known,
         }
     }
 
@@ -120,7 +157,17 @@ impl Wiring {
 
     /// How many hosts there are.
     pub fn hosts(&self) -> u32 {
-        self.hosts.len() as u32
+        self.ends() / self.planes
+    }
+
+    /// How many ends there are: a port of each host in every plane.
+    pub fn ends(&self) -> u32 {
+        self.ends.len() as u32
+    }
+
+    /// How many planes there are.
+    pub fn planes(&self) -> u32 {
+        self.planes
     }
 
     /// How many ports all switches have together.
@@ -148,9 +195,9 @@ impl Wiring {
         self.peers[port as usize]
     }
 
-    /// The port that the cable of a host is in.
-    pub fn host_port(&self, host: impl Into<u32>) -> u32 {
-        self.hosts[host.into() as usize]
+    /// The port that the cable of a host is in, in the first plane; of an end, that in its own.
+    pub fn host_port(&self, end: impl Into<u32>) -> u32 {
+        self.ends[end.into() as usize]
     }
 
     /// How many ports have no cable to another switch.
@@ -160,7 +207,7 @@ impl Wiring {
 
     /// The first host without a cable.
     pub(super) fn unattached(&self) -> Option<u32> {
-        self.hosts.iter().position(|port| *port == u32::MAX).map(|host| host as u32)
+        self.ends.iter().position(|port| *port == u32::MAX).map(|host| host as u32)
     }
 
     /// How packets find their way.
@@ -199,8 +246,8 @@ impl Wiring {
     pub fn tiers(&self) -> Vec<u32> {
         let mut tiers = vec![u32::MAX; self.switches() as usize];
         let mut reached = Vec::new();
-        for host in 0..self.hosts() {
-            let switch = self.switch_of(self.host_port(host));
+        for end in 0..self.ends() {
+            let switch = self.switch_of(self.host_port(end));
             if tiers[switch as usize] == u32::MAX {
                 tiers[switch as usize] = 1;
                 reached.push(switch);
@@ -225,6 +272,15 @@ impl Wiring {
     pub fn host_name(&self, host: impl Into<u32>) -> String {
         let number = host.into() + self.counted_from;
         if self.counted_from == 0 { format!("host {number}") } else { format!("node {number}") }
+    }
+
+    /// An end of a host in prose: the host, and if there are several the plane.
+    pub fn end_name(&self, end: u32) -> String {
+        let host = self.host_name(end % self.hosts().max(1));
+        match self.planes {
+            1 => host,
+            _ => format!("{host} in plane {}", end / self.hosts().max(1)),
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 //! with a link of its own.
 //!
 //! Directed ports are numbered through the whole graph: those of all switches, one switch behind
-//! the other, and then those of the hosts. A place is where a packet arrives: the port of a switch,
-//! or behind them the adapter of a host, under the number that its own port has.
+//! the other, and then those of the hosts, plane by plane. A place is where a packet arrives: the port
+//! of a switch, or behind them the adapter of a host, under the number that its own port has.
 //!
 //! Whether a port can tell at once when a packet leaves, as it can where nothing holds it back,
 //! depends on the far end of its cable: one that is a buffer of limited size gives credits, or stops
@@ -94,6 +94,9 @@ pub struct Graph {
     ports: Vec<Port>,
     /// The switch of each port of a switch.
     owners: Vec<u32>,
+    /// How many hosts there are, and in how many planes each has a port.
+    hosts: u32,
+    planes: u32,
     switches: Vec<Switch>,
     kinds: Vec<Kind>,
     clocked: Vec<InputQueued>,
@@ -173,7 +176,7 @@ impl Graph {
             Link { span, short, arrival: propagation + whole, propagation }
         };
         let links = kinds.iter().flat_map(|link| [to(link, false), to(link, true)]).collect();
-        let (ports, hosts) = (wiring.ports(), wiring.hosts());
+        let (ports, ends) = (wiring.ports(), wiring.ends());
         let of_switch = |port| {
             let kind = 2 * wiring.link_of(port) as u32;
             match wiring.peer(port) {
@@ -182,15 +185,17 @@ impl Graph {
                 Peer::Unused => Port::new(Port::UNUSED, kind),
             }
         };
-        let of_host = |host| {
-            let port = wiring.host_port(host);
+        let of_host = |end| {
+            let port = wiring.host_port(end);
             Port::new(port, 2 * wiring.link_of(port) as u32)
         };
         let owners = (0..wiring.switches())
             .flat_map(|switch| (0..wiring.ports_of(switch)).map(move |_| switch));
         let mut graph = Graph {
-            ports: (0..ports).map(of_switch).chain((0..hosts).map(of_host)).collect(),
+            ports: (0..ports).map(of_switch).chain((0..ends).map(of_host)).collect(),
             owners: owners.collect(),
+            hosts: wiring.hosts(),
+            planes: wiring.planes(),
             is_mixed: kinds.iter().any(|kind| *kind != kinds[0]),
             switches: Vec::with_capacity(switches.len()),
             kinds: Vec::with_capacity(switches.len()),
@@ -211,7 +216,7 @@ impl Graph {
         }
         graph.has_limits = !graph.clocked.is_empty() || graph.has_memories();
         if graph.has_limits {
-            graph.limit(Flow::new(&flow, lanes, ports + hosts), receive);
+            graph.limit(Flow::new(&flow, lanes, ports + ends), receive);
         }
         graph
     }
@@ -291,7 +296,24 @@ impl Graph {
 
     /// How many hosts there are.
     pub fn hosts(&self) -> u32 {
+        self.hosts
+    }
+
+    /// In how many planes each of them has a port.
+    #[inline]
+    pub fn planes(&self) -> u32 {
+        self.planes
+    }
+
+    /// How many ports all hosts have together.
+    pub fn ends(&self) -> u32 {
         (self.ports.len() - self.owners.len()) as u32
+    }
+
+    /// The host of a port, by its number among those of hosts.
+    #[inline]
+    pub fn host_of(&self, end: u32) -> u32 {
+        if end < self.hosts { end } else { end % self.hosts }
     }
 
     /// How many switches there are.
@@ -311,10 +333,10 @@ impl Graph {
         self.switches[switch as usize].first
     }
 
-    /// The port of a host.
+    /// The port of a host in the first plane; by the number of an end, that in its own.
     #[inline]
-    pub fn host_port(&self, host: u32) -> u32 {
-        self.switch_ports() + host
+    pub fn host_port(&self, end: u32) -> u32 {
+        self.switch_ports() + end
     }
 
     /// When a port will be free.
@@ -376,10 +398,10 @@ impl Graph {
         (self.flow.channels(), self.flow.lanes())
     }
 
-    /// A host hands a packet to its port, which is no gate.
+    /// A host hands a packet to a port of its own, which is no gate.
     #[inline]
-    pub fn send(&mut self, now: Time, host: u32) -> Departure {
-        self.depart(now, self.host_port(host))
+    pub fn send(&mut self, now: Time, end: u32) -> Departure {
+        self.depart(now, self.host_port(end))
     }
 
     /// A packet at an input of a plain switch joins the queue of an output of it.

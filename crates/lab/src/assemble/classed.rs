@@ -218,7 +218,7 @@ fn traffic(
             name: &format!("{}.beside.{name}", site.name),
             hosts: site.hosts,
             packet,
-            packet_span: settings.link.span(packet),
+            packet_span: settings.span_at_host(packet),
             slot_span: None,
         };
         let sources = own.build(&facts, site.streams)?;

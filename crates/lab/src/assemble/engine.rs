@@ -128,8 +128,8 @@ pub(crate) fn engine(
         Some(own) => site.observations().of_classes(own.classes),
         None => site.observations(),
     };
-    let own = (&wiring, &kinds[..], classed.as_ref());
-    let flows = flows::parts(settings, workload, own, site)?;
+    let own = (&kinds[..], classed.as_ref());
+    let flows = flows::parts(settings, workload, (&wiring, &routes), own, site)?;
     Ok(Engine::new(EngineParts {
         switches: switches.collect::<Result<_, _>>()?,
         flow,

@@ -1,6 +1,6 @@
 //! Hosts that send flows: what their adapters need, and what the switches have to do for them.
 
-use weft_fabric::fabric::{RoutesSettings, Wiring};
+use weft_fabric::fabric::{Routes, RoutesSettings, Wiring};
 use weft_fabric::switch::shared_buffer::MOST_CLASSES;
 use weft_fabric::workload::{FlowList, WorkloadSettings};
 use weft_protocol::congestion::CongestionControlSettings;
@@ -52,7 +52,8 @@ pub(super) fn highest_class(
 pub(super) fn parts(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
-    (wiring, kinds, classed): (&Wiring, &[Kind<'_>], Option<&ClassedParts>),
+    (wiring, routes): (&Wiring, &Routes),
+    (kinds, classed): (&[Kind<'_>], Option<&ClassedParts>),
     site: Site<'_>,
 ) -> Result<Option<FlowParts>, Error> {
     let name = site.name;
@@ -85,13 +86,18 @@ pub(super) fn parts(
         refuse_trimming(kinds, name)?;
     }
     let links = wiring.links(&settings.link);
-    let rate = |host| links[wiring.link_of(wiring.host_port(host))].rate;
+    // Packets that take one way each take all ports of a host.
+    let is_sprayed =
+        !routes.is_per_connection() || transport.spraying.is_some_and(|own| own.values > 1);
+    let (ports, planes) = if is_sprayed { (wiring.planes(), 1) } else { (1, wiring.planes()) };
+    let rate = |host| links[wiring.link_of(wiring.host_port(host))].rate.times(ports);
     Ok(Some(FlowParts {
         settings: transport.clone(),
         list,
         payload: settings.payload,
         overhead: settings.overhead(),
         rates: (0..wiring.hosts()).map(rate).collect(),
+        planes,
         classes: classed.classes,
         class: classed.class,
         key: site.streams.stream(&format!("{name}.spraying"), 0).bits(),

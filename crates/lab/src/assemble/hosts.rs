@@ -41,14 +41,14 @@ impl ChannelSettings {
         self.message(workload).0.div_ceil(self.payload.0.max(1)).max(1)
     }
 
-    /// How long the packets of one demand of a workload occupy a link: before a hub those of a write,
-    /// if it is not messages that are handed over.
+    /// How long the packets of one demand of a workload occupy the link of a host, or all of its links as
+    /// if they were one: before a hub those of a write, if it is not messages that are handed over.
     pub(crate) fn demand_span(&self, workload: Option<&WorkloadSettings>) -> Span {
         match &self.window {
             Some(window) if !self.carries_messages(workload) => {
                 self.link.span(window.write + self.overhead())
             }
-            _ => self.packet_span() * self.packets(workload),
+            _ => self.packet_at_host() * self.packets(workload),
         }
     }
 }

@@ -33,8 +33,7 @@ pub(super) fn refuse_a_fabric_of_others(
 
 /// Which switches and cables there are, and which ways packets take.
 pub(super) fn ways(settings: &ChannelSettings, site: Site<'_>) -> Result<(Wiring, Routes), Error> {
-    let wiring = settings.fabric.wiring(site.hosts, settings.link.rate);
-    let wiring = wiring.map_err(|error| named(site.name, error))?;
+    let wiring = settings.wiring(site.hosts).map_err(|error| named(site.name, error))?;
     let random = site.streams.stream(&format!("{}.routes", site.name), 0);
     let has_connections = has_a_memory(settings) || settings.adapter.transport.is_some();
     let routes = settings.routes.clone().unwrap_or_else(|| match has_connections {

@@ -69,7 +69,7 @@ impl PointRuns<'_> {
         if busy.is_empty() || busy.len() > MOST_LINKS {
             return;
         }
-        let Ok(wiring) = settings.fabric.wiring(run.hosts, settings.link.rate) else { return };
+        let Ok(wiring) = settings.wiring(run.hosts) else { return };
         let leads_on = match &settings.switch {
             SwitchSettings::Hub(hub) => hub.is_direct(),
             switch => matches!(switch, SwitchSettings::Ring(_)),
@@ -90,11 +90,9 @@ impl PointRuns<'_> {
                     (own.clone(), own, next, (0, 0))
                 }
                 (_, Peer::Unused) => continue,
-                (Some(host), _) => {
-                    (wiring.host_name(host), wiring.host_name(host), switch, (0, at))
-                }
+                (Some(host), _) => (wiring.end_name(host), wiring.end_name(host), switch, (0, at)),
                 (None, Peer::Host(host)) => {
-                    (wiring.port_name(port), switch, wiring.host_name(host), (at, 0))
+                    (wiring.port_name(port), switch, wiring.end_name(host), (at, 0))
                 }
                 (None, Peer::Port(peer)) => {
                     let other = wiring.switch_of(peer);

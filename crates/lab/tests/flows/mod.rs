@@ -9,6 +9,7 @@ mod laws;
 mod messages;
 mod parts;
 mod refusals;
+mod planes;
 mod roce;
 mod times;
 

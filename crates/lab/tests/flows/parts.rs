@@ -76,6 +76,7 @@ fn channel(text: &str, seed: u64) -> Engine {
         payload: Bytes(950),
         overhead: Bytes(50),
         rates: vec![parts.link.rate; HOSTS as usize],
+        planes: 1,
         classes: classes.len(),
         key: seed,
         class: 0,

@@ -17,6 +17,7 @@ mod links;
 mod mixed;
 mod oversubscription;
 mod parts;
+mod planes;
 mod refusals;
 mod shared_buffer;
 mod shared_memory;

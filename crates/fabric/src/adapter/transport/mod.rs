@@ -11,6 +11,7 @@ mod credits;
 mod ends;
 mod outcome;
 mod packets;
+mod planes;
 mod settings;
 
 use weft_protocol::congestion::{
@@ -38,11 +39,13 @@ pub struct TransportParts {
     pub payload: Bytes,
     /// Header and check code of each packet.
     pub overhead: Bytes,
-    /// The rate of the link of each host.
+    /// How fast each host sends a flow at the most: the rate of its link.
     pub rates: Vec<Rate>,
     /// How many traffic classes there are.
     pub classes: usize,
     /// All flows, in the order in which they begin.
+    /// Over how many planes flows are spread, each of which keeps to the port of its host in one; otherwise 1.
+    pub planes: u32,
     pub flows: Vec<FlowDemand>,
     /// From when on packets are counted.
     pub from: Time,
@@ -69,11 +72,12 @@ pub struct Transports {
     classes: usize,
     flows: Vec<FlowDemand>,
     /// The next flow of the same initiator.
+    planes: u32,
     following: Vec<u32>,
     initiators: Vec<Option<Box<Initiator>>>,
     targets: Vec<Option<Box<Target>>>,
     outcomes: Vec<Outcome>,
-    /// By host and class: the flows that may send, in turn.
+    /// By plane, host and class: the flows that may send, in turn.
     turns: Vec<Turns>,
     /// By host: what grants credits to the flows to it; empty where none are needed.
     pacers: Vec<Pacer>,
@@ -93,8 +97,8 @@ struct Turns {
 impl Transports {
     /// All flows before they begin. Their first wakes are to be taken.
     pub fn new(parts: TransportParts) -> Transports {
-        let TransportParts { settings, payload, overhead, rates, classes, flows, from, key } =
-            parts;
+        let TransportParts { settings, payload, overhead, rates, planes, classes, .. } = parts;
+        let TransportParts { flows, from, key, .. } = parts;
         let (payload, overhead) = (payload.0.max(1), overhead.0);
         let line = |rate| Line { rate, packet: Bytes(payload + overhead), payload: Bytes(payload) };
         let hosts = rates.len();
@@ -106,10 +110,14 @@ impl Transports {
         let count = flows.len();
         let lines: Vec<Line> = rates.into_iter().map(line).collect();
         let credits = settings.congestion_control.as_ref().and_then(|own| own.credits());
-        let pacers = credits.map(|own| lines.iter().map(|line| Pacer::new(own, *line)).collect());
+        // Flows come in all planes.
+        let all = |line: &Line| Line { rate: line.rate.times(planes), ..*line };
+        let pacers =
+            credits.map(|own| lines.iter().map(|line| Pacer::new(own, all(line))).collect());
         let mut own = Transports {
             pacers: pacers.unwrap_or_default(),
             lines,
+            planes,
             settings,
             payload,
             overhead,
@@ -119,7 +127,7 @@ impl Transports {
             initiators: std::iter::repeat_with(|| None).take(count).collect(),
             targets: std::iter::repeat_with(|| None).take(count).collect(),
             outcomes: vec![Outcome::default(); count],
-            turns: vec![Turns { first: NONE, last: NONE }; hosts * classes],
+            turns: vec![Turns { first: NONE, last: NONE }; hosts * planes as usize * classes],
             wakes: Vec::new(),
             from,
             key,
@@ -207,8 +215,7 @@ impl Transports {
         let line = self.lines[flow.from as usize];
         let (packets, reliability) = (self.packets(number), self.settings.reliability);
         let control = self.settings.congestion_control.as_ref();
-        // Flows of one seed are apart by more than their numbers.
-        let seed = self.key ^ u64::from(number).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let seed = self.seed(number);
         let own = Initiator {
             sender: Sender::new(reliability, packets, self.settings.reordering.get()),
             control: CongestionControl::new(control, line, now),
@@ -247,7 +254,8 @@ impl Transports {
             return;
         }
         (own.is_queued, own.behind) = (true, NONE);
-        let turns = &mut self.turns[from as usize * self.classes + usize::from(class)];
+        let place = (self.plane(flow) as usize * self.lines.len() + from as usize) * self.classes;
+        let turns = &mut self.turns[place + usize::from(class)];
         let before = std::mem::replace(&mut turns.last, flow);
         match self.initiators.get_mut(before as usize).and_then(Option::as_deref_mut) {
             Some(before) => before.behind = flow,
@@ -255,13 +263,14 @@ impl Transports {
         }
     }
 
-    /// Whether a flow of a host and class may send.
+    /// Whether a flow of a host and class may send. Where flows keep to planes, hosts are counted plane by plane.
     #[inline]
     pub fn is_waiting(&self, host: u32, class: u8) -> bool {
         self.turns[host as usize * self.classes + usize::from(class)].first != NONE
     }
 
-    /// The next packet of a host and class, which has nothing to send that it was given before.
+    /// The next packet of a host, counted in the same way, and class, which has nothing to send that it was
+    /// given before.
     pub fn next(&mut self, now: Time, host: u32, class: u8) -> Option<Outgoing> {
         let place = host as usize * self.classes + usize::from(class);
         let packet = self.payload + self.overhead;
@@ -552,24 +561,6 @@ impl Transports {
     /// Notes how long a flow takes alone on the same way.
     pub fn note_alone(&mut self, flow: u32, span: Span) {
         self.outcomes[flow as usize].alone = span;
-    }
-
-    /// What was counted.
-    pub fn counts(&self) -> &FlowCounts {
-        &self.counts
-    }
-
-    /// Packets of flows that have begun which were never sent, and those that were and have not come.
-    pub fn held(&self) -> (u64, u64) {
-        let mut held = (0, 0);
-        for (number, outcome) in (0..).zip(&self.outcomes) {
-            if let Some(own) = &self.initiators[number as usize] {
-                let fresh = u64::from(own.sender.fresh());
-                held.0 += u64::from(self.packets(number)) - fresh;
-                held.1 += fresh - u64::from(outcome.delivered);
-            }
-        }
-        held
     }
 
     /// The rate and the window in bytes that the congestion control of a flow allows at `now`; `None` of a

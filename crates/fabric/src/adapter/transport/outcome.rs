@@ -2,6 +2,8 @@
 
 use weft_units::{Span, Time};
 
+use super::Transports;
+
 /// How one flow went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -54,4 +56,24 @@ pub struct FlowCounts {
     pub unneeded: u64,
     /// Bytes of flows that came, each once.
     pub payload: u64,
+}
+
+impl Transports {
+    /// What was counted.
+    pub fn counts(&self) -> &FlowCounts {
+        &self.counts
+    }
+
+    /// Packets of flows that have begun which were never sent, and those that were and have not come.
+    pub fn held(&self) -> (u64, u64) {
+        let mut held = (0, 0);
+        for (number, outcome) in (0..).zip(&self.outcomes) {
+            if let Some(own) = &self.initiators[number as usize] {
+                let fresh = u64::from(own.sender.fresh());
+                held.0 += u64::from(self.packets(number)) - fresh;
+                held.1 += fresh - u64::from(outcome.delivered);
+            }
+        }
+        held
+    }
 }

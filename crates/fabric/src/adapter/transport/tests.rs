@@ -61,8 +61,18 @@ impl Pair {
         let (payload, overhead, rates) = (Bytes(950), Bytes(50), vec![RATE; 2]);
         let (classes, from) = (1, Time::ZERO);
         let key = 0;
-        let parts =
-            TransportParts { settings, payload, overhead, rates, classes, flows, from, key };
+        let planes = 1;
+        let parts = TransportParts {
+            settings,
+            payload,
+            overhead,
+            rates,
+            planes,
+            classes,
+            flows,
+            from,
+            key,
+        };
         let own = Transports::new(parts);
         let (free, due, starts) = ([Time::ZERO; 2], BTreeMap::new(), Vec::new());
         let answers = Vec::new();

@@ -177,8 +177,8 @@ impl Ports {
         };
         let of_switch =
             |port| egress(wiring.switch_of(port), wiring.link_of(port) as u32, to(port));
-        let of_host = |host| {
-            let port = wiring.host_port(host);
+        let of_host = |end| {
+            let port = wiring.host_port(end);
             let far = &switches[wiring.switch_of(port) as usize];
             let cable = kinds[wiring.link_of(port)].propagation();
             let is_whole = far.forwarding == SwitchForwarding::StoreAndForward;
@@ -186,7 +186,7 @@ impl Ports {
             egress(wiring.switches(), wiring.link_of(port) as u32, far)
         };
         let egress: Vec<Egress> =
-            (0..ports).map(of_switch).chain((0..wiring.hosts()).map(of_host)).collect();
+            (0..ports).map(of_switch).chain((0..wiring.ends()).map(of_host)).collect();
         let size = packet.0 as u32;
         // What the switch at the far end of a port has room for; hosts read what comes at once.
         let room = |port: u32, class: usize| {

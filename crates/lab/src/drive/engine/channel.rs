@@ -97,6 +97,6 @@ impl Engine {
             let rest = self.graph.free(port).since(self.now).0.saturating_sub(1);
             rest / self.graph.span(port).0
         };
-        (0..self.graph.hosts()).map(after).sum()
+        (0..self.graph.ends()).map(after).sum()
     }
 }

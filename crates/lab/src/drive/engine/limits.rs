@@ -62,11 +62,11 @@ impl Engine {
     }
 
     /// A host hands over a packet that may have to wait for the switch.
-    pub(super) fn queue(&mut self, now: Time, host: u32, id: u32, handed: &Handed) {
+    pub(super) fn queue(&mut self, now: Time, (host, end): (u32, u32), id: u32, handed: &Handed) {
         if handed.next < Time::NEVER {
             self.schedule(handed.next, self.places.generates + host, 0);
         }
-        let port = self.graph.host_port(host);
+        let port = self.graph.host_port(end);
         if self.graph.enqueue(port, id, &mut self.packets.behind) {
             self.try_gate(now, port);
         }
@@ -83,7 +83,8 @@ impl Engine {
         match self.graph.try_gate(now, port, &self.packets.behind, channel_of) {
             Passage::Leaves(id, departure) => {
                 if port >= self.graph.switch_ports() {
-                    self.start(now, port - self.graph.switch_ports(), id);
+                    let host = self.graph.host_of(port - self.graph.switch_ports());
+                    self.start(now, host, id);
                 }
                 self.travel(now, &departure, id);
                 // The next one waits for this one, or for somebody else.
@@ -236,7 +237,7 @@ impl Engine {
         let (Some(wiring), None) = (&self.names, &self.overrun) else { return };
         let name = match port < wiring.ports() {
             true => wiring.port_name(port),
-            false => wiring.host_name(port - wiring.ports()),
+            false => wiring.end_name(port - wiring.ports()),
         };
         self.overrun = Some(format!(
             "at {} a cell came to {name}, whose buffer of {space} cells was full; a lossless channel \

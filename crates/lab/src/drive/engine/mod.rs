@@ -33,6 +33,7 @@ mod memory;
 mod packets;
 mod parts;
 mod places;
+mod planes;
 mod supply;
 mod waiting;
 
@@ -54,6 +55,7 @@ use memory::Memories;
 use packets::{Packet, Packets, Way};
 use parts::Parts;
 use places::Places;
+use planes::PlaneTurns;
 use supply::{Handed, Supply};
 
 pub use adapter::{
@@ -127,6 +129,7 @@ pub struct Engine {
     observations: Observations,
     payload: Bytes,
     places: Places,
+    plane_turns: PlaneTurns,
     /// The same for [`Engine::happen`]; where packets have classes all are zero, so that it leaves every
     /// event to those.
     ranges: Places,
@@ -199,6 +202,7 @@ impl Engine {
             packets: Packets::new(spends_by_way, has_queues),
             parts: Parts::one(&graph, adapters.is_on),
             clocks: Clocks::new(&graph, None),
+            plane_turns: PlaneTurns::new(graph.hosts(), graph.planes()),
             names: has_queues.then(|| Box::new(wiring)),
             graph,
             routes: parts.routes,
@@ -244,10 +248,11 @@ impl Engine {
     /// Divides the graph: `part` has the number of the part that each switch is in, together with
     /// its hosts. Parts then run one after the other for as long as nothing can come from one to
     /// another, which changes no result. Nothing is divided where nothing keeps parts apart, or
-    /// where streams, endpoints, adapters, damage, samples or cables that fail count for the whole. For a channel with
-    /// sources that has not run.
+    /// where streams, endpoints, adapters, damage, samples or cables that fail count for the whole, or hosts have
+    /// ports in several planes. For a channel with sources that has not run.
     pub fn cut(&mut self, part: &[u32]) {
-        if self.adapters.is_on || !self.memories.may_be_cut() || self.happens_to_the_whole() {
+        let is_whole = self.happens_to_the_whole() || self.graph.planes() > 1;
+        if self.adapters.is_on || !self.memories.may_be_cut() || is_whole {
             return;
         }
         let places = (self.places, self.classed.is_some());
@@ -375,12 +380,13 @@ impl Engine {
         if self.memories.is_on {
             return self.hand_over(now, host, &handed);
         }
-        let is_gated = self.graph.has_limits() && self.graph.is_gated(self.graph.host_port(host));
+        let end = self.end_for(now, host, handed.to);
+        let is_gated = self.graph.has_limits() && self.graph.is_gated(self.graph.host_port(end));
         if is_gated {
             let id = self.insert(host, now, &handed);
-            return self.queue(now, host, id, &handed);
+            return self.queue(now, (host, end), id, &handed);
         }
-        let departure = self.graph.send(now, host);
+        let departure = self.graph.send(now, end);
         let start = departure.start;
         self.observations.attempt(start);
         // The buffer of a greedy source is free when the transmission starts.
@@ -502,7 +508,8 @@ impl Engine {
 
     /// The last byte of a packet is at its target.
     #[inline(never)]
-    fn deliver(&mut self, now: Time, host: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
+    fn deliver(&mut self, now: Time, end: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
+        let host = self.graph.host_of(end);
         if self.memories.is_on {
             return self.arrive(now, (host, id), watch);
         }

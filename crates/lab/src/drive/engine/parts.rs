@@ -35,14 +35,14 @@ impl Parts {
     pub fn one(graph: &Graph, has_adapters: bool) -> Parts {
         // At half of what it carries each directed port has an event for every two packets, and
         // each host one more, with which it hands a packet over.
-        let ports = u64::from(graph.switch_ports()) + 2 * u64::from(graph.hosts());
-        let span = (0..graph.hosts()).map(|host| graph.span(graph.host_port(host))).min();
+        let ports = u64::from(graph.switch_ports()) + 2 * u64::from(graph.ends());
+        let span = (0..graph.ends()).map(|host| graph.span(graph.host_port(host))).min();
         let spacing = Span(span.map_or(1, |span| 2 * span.0 / ports.max(1)).max(1));
         // Adapters do more at an instant and soon after it: acknowledge, look at their links, send.
         let spacing = if has_adapters { Span((spacing.0 / 2).max(1)) } else { spacing };
         // A packet that finds one before it, over a cable like most.
         let delay = |port| u128::from((graph.least_delay(port) + graph.span(port) * 2).0);
-        let all = graph.switch_ports() + graph.hosts();
+        let all = graph.switch_ports() + graph.ends();
         let sum: u128 = (0..all).map(delay).sum();
         let ahead = Span((sum / u128::from(all.max(1))) as u64);
         Parts {

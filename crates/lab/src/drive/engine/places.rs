@@ -38,10 +38,10 @@ pub(super) struct Places {
 
 impl Places {
     pub fn new(graph: &Graph, is_classed: bool, has_adapters: bool) -> Places {
-        let (ports, hosts) = (graph.switch_ports(), graph.hosts());
+        let (ports, hosts, ends) = (graph.switch_ports(), graph.hosts(), graph.ends());
         // Without buffers of limited size there is nothing to hear and nothing to wait for.
         let (own, all, switches) = match graph.has_limits() || is_classed {
-            true => (ports, ports + hosts, graph.switches()),
+            true => (ports, ports + ends, graph.switches()),
             false => (0, 0, 0),
         };
         // Elsewhere it is known when a packet has left as soon as it comes, and hosts only send.
@@ -49,10 +49,10 @@ impl Places {
         let (any, acting) = if is_told { (all, hosts) } else { (0, 0) };
         let deciding = if graph.has_deciding() { ports } else { 0 };
         let (acting, waking) = match has_adapters {
-            true => (hosts, ports + hosts),
+            true => (hosts, ports + ends),
             false => (acting, all),
         };
-        let frees = ports + hosts;
+        let frees = ports + ends;
         let joins = frees + any;
         let enters = joins + ports;
         let decides = enters + own;

@@ -22,9 +22,9 @@ impl Engine {
             lines.len() > before
         });
         let is_blocked: Vec<bool> = blocked.collect();
-        for host in 0..self.graph.hosts() {
-            let port = self.graph.host_port(host);
-            lines.extend(self.port_waits(wiring, port, &wiring.host_name(host)));
+        for end in 0..self.graph.ends() {
+            let port = self.graph.host_port(end);
+            lines.extend(self.port_waits(wiring, port, &wiring.end_name(end)));
         }
         if let Some(circle) = self.circle(&is_blocked) {
             lines.insert(0, self.describe_circle(wiring, &circle));
@@ -38,7 +38,7 @@ impl Engine {
         let peer = match self.graph.peer(port) {
             Some(peer) if peer < wiring.ports() => wiring.port_name(peer),
             Some(peer) if is_classed || self.graph.is_limited(port) => {
-                wiring.host_name(peer - wiring.ports())
+                wiring.end_name(peer - wiring.ports())
             }
             _ => return Vec::new(),
         };

@@ -76,6 +76,7 @@ pub(super) struct Classed {
     hosts: u32,
     switch_ports: u32,
     cables: Option<Box<Cables>>,
+    ends: u32,
 }
 
 impl Classed {
@@ -86,7 +87,7 @@ impl Classed {
     ) -> Classed {
         let ClassedParts { switches, classes, hosts, .. } = parts;
         let has_telemetry = parts.has_telemetry;
-        let count = wiring.ports() + wiring.hosts();
+        let count = wiring.ports() + wiring.ends();
         let own = PortsParts { wiring, link, packet, classes, switches, hosts, from };
         let mut ports = Ports::new(own);
         let cables = parts.cables.map(|own| Box::new(Cables::new(own, &mut ports, count)));
@@ -108,6 +109,7 @@ impl Classed {
             switch_ports: wiring.ports(),
         }
     }
+            ends: wiring.ends(),
 
     /// Whether a port takes a packet of a class at once, or as soon as it has sent what it sends: none
     /// waits, and the class is neither paused nor without credit.
@@ -144,6 +146,11 @@ impl Classed {
     /// Whether all cables and switches are alike.
     pub fn are_alike(&self) -> bool {
         self.ports.are_alike()
+    /// How long what waits at a port takes.
+    pub fn until_empty(&self, port: u32) -> Span {
+        self.ports.until_empty(port)
+    }
+
     }
 
     /// When a packet arrives that starts at a port and takes `span`, and where.
@@ -160,7 +167,7 @@ impl Classed {
     pub fn waiting_in_hosts(&self) -> u64 {
         let waiting =
             |port| (0..self.ports.classes()).map(move |class| self.ports.waiting(port, class));
-        let hosts = self.switch_ports..self.switch_ports + self.hosts;
+        let hosts = self.switch_ports..self.switch_ports + self.ends;
         hosts.flat_map(waiting).map(u64::from).sum()
     }
 }
@@ -253,7 +260,8 @@ impl Engine {
         let packet = Packet { generated, start: Time::NEVER, from: host, message };
         let id = self.packets.insert(way, packet);
         self.note_header(id, header);
-        let port = self.graph.host_port(host);
+        let end = self.end_for(now, host, to);
+        let port = self.graph.host_port(end);
         if let Some(own) = &mut self.classed {
             own.offered += own.ports.span(port, header.size);
         }
@@ -326,7 +334,8 @@ impl Engine {
         self.schedule(now + span, self.places.frees + port, 0);
         self.parts.push(Event { time, place, item: id });
         if port >= self.graph.switch_ports() {
-            self.start_classed(now, port - self.graph.switch_ports(), (id, span));
+            let host = self.graph.host_of(port - self.graph.switch_ports());
+            self.start_classed(now, host, (id, span));
         }
     }
 
@@ -461,11 +470,11 @@ impl Engine {
     }
 
     /// The last byte of a packet is at its target.
-    fn deliver_classed(&mut self, now: Time, host: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
+    fn deliver_classed(&mut self, now: Time, end: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
         let Some(own) = &mut self.classed else { return };
         let header = own.headers[id as usize];
         if self.flows.is_some() {
-            return self.deliver_segment(now, (host, id), header, watch);
+            return self.deliver_segment(now, (end, id), header, watch);
         }
         if header.has(Header::TRIMMED | Header::DAMAGED) {
             let is_damaged = header.has(Header::DAMAGED);
@@ -479,6 +488,7 @@ impl Engine {
         }
         let spent = self.spent_in_all(id, header.size);
         self.packets.remove(id);
+        let host = self.graph.host_of(end);
         if let Some(time) = self.supply.arrived(now, (from, host), message) {
             self.schedule(time, self.places.generates + host, 0);
         }

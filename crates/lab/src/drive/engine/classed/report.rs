@@ -45,7 +45,7 @@ impl Engine {
             return Vec::new();
         };
         let mut rows = Vec::new();
-        for link in 0..own.switch_ports + own.hosts {
+        for link in 0..own.switch_ports + own.ends {
             let Some(peer) = self.graph.peer(link) else { continue };
             for class in 0..own.ports.classes() {
                 let heard = own.ports.heard(self.now, link, class);
@@ -84,7 +84,7 @@ impl Engine {
                     }
                 }
             }
-            let all = 0..own.switch_ports + own.hosts;
+            let all = 0..own.switch_ports + own.ends;
             let sum = |of: fn(&weft_fabric::switch::shared_buffer::ClassCounts) -> u64| {
                 all.clone().map(|port| of(&own.ports.counts(port, class))).sum::<u64>() as f64
             };
@@ -103,7 +103,7 @@ impl Engine {
     pub(super) fn sample_classed(&mut self, now: Time) {
         let Some(own) = &mut self.classed else { return };
         let Some(every) = own.sample else { return };
-        for link in 0..own.switch_ports + own.hosts {
+        for link in 0..own.switch_ports + own.ends {
             let busy_by = self.graph.busy_by(now, link);
             let before = std::mem::replace(&mut own.busy_before[link as usize], busy_by);
             let busy = Span(busy_by.0.saturating_sub(before.0));

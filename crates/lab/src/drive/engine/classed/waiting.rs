@@ -74,6 +74,6 @@ impl Engine {
 pub(super) fn end_name(wiring: &Wiring, place: u32) -> String {
     match place.checked_sub(wiring.ports()) {
         None => wiring.port_name(place),
-        Some(host) => wiring.host_name(host),
+        Some(end) => wiring.end_name(end),
     }
 }

@@ -17,7 +17,13 @@ impl Engine {
             let transports = &flows.transports;
             transports.size(transports.payload(flow, number))
         });
-        let alone = self.pass_alone((full, last), packets);
+        // Where they take all planes in turn, the last one and the one before it are the last of theirs.
+        let spread = self.graph.planes() / flows.transports.planes();
+        let alone = self.pass_alone((full, last), packets.div_ceil(spread));
+        let alone = match (packets - 1).div_ceil(spread) {
+            before if spread > 1 && before > 0 => alone.max(self.pass_alone((full, full), before)),
+            _ => alone,
+        };
         if let Some(flows) = &mut self.flows {
             flows.transports.note_alone(flow, alone);
         }
@@ -28,7 +34,8 @@ impl Engine {
     fn find_way(&mut self, from: u32, to: u32, flow: u32) {
         let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else { return };
         let mut heading = flows.alone.depart_flow(from, to, (flow, 0));
-        let mut port = self.graph.host_port(from);
+        let plane = flows.transports.plane(flow);
+        let mut port = self.graph.host_port(plane * self.graph.hosts() + from);
         flows.way.clear();
         flows.way.push((port, port));
         for hop in 0..=u8::MAX {

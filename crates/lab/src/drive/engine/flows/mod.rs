@@ -37,8 +37,11 @@ pub struct FlowParts {
     pub payload: Bytes,
     /// Header and check code of a packet.
     pub overhead: Bytes,
-    /// The rate of the link of each host.
+    /// How fast each host sends a flow at the most: by one port, or where the packets of a flow take all of
+    /// them by all together.
     pub rates: Vec<Rate>,
+    /// Over how many planes flows are spread, each of which keeps to one; 1 where their packets take all.
+    pub planes: u32,
     /// How many traffic classes there are.
     pub classes: usize,
     /// What values of spraying are drawn from.
@@ -67,7 +70,8 @@ pub(super) struct Flows {
 
 impl Flows {
     pub fn new(parts: FlowParts, alone: Routes, from: Time) -> Flows {
-        let FlowParts { settings, list, payload, overhead, rates, classes, key, class } = parts;
+        let FlowParts { settings, list, payload, overhead, rates, classes, key, class, planes } =
+            parts;
         let control = settings.congestion_control.as_ref();
         let marks = control.filter(|own| own.hears_marks()).map_or(0, |_| Header::ECN_CAPABLE);
         let telemetry =
@@ -77,8 +81,17 @@ impl Flows {
             LossRecovery::SelectiveRepeat => Header::TRIMMABLE,
         };
         let FlowList { groups, flows } = list;
-        let parts =
-            TransportParts { settings, payload, overhead, rates, classes, flows, from, key };
+        let parts = TransportParts {
+            settings,
+            payload,
+            overhead,
+            rates,
+            planes,
+            classes,
+            flows,
+            from,
+            key,
+        };
         Flows {
             transports: Transports::new(parts),
             segments: Vec::new(),
@@ -146,26 +159,40 @@ impl Engine {
             (0..packets).for_each(|_| self.count_handed(now, host));
         }
         self.schedule_wakes();
-        let port = self.graph.host_port(host);
         if let Some(out) = &woken.says {
             let id = self.insert_segment(now, host, out);
+            let port = self.graph.host_port(self.end_of(host, out.segment.flow));
             self.put_in_queue(now, port, id);
         }
-        self.send_on(now, port);
+        self.send_from(now, host);
+    }
+
+    /// The end by which a host says something of a flow of its own accord.
+    fn end_of(&self, host: u32, flow: u32) -> u32 {
+        match &self.flows {
+            Some(own) if own.transports.planes() > 1 => {
+                own.transports.plane(flow) * self.graph.hosts() + host
+            }
+            _ => self.next_end(host),
+        }
     }
 
     /// Puts a packet of each class that has one and may send it at the port of a host.
     #[inline]
     pub(super) fn feed_port(&mut self, now: Time, port: u32) {
-        let host = port - self.graph.switch_ports();
+        let end = port - self.graph.switch_ports();
+        let host = self.graph.host_of(end);
         let Some(flows) = &self.flows else { return };
+        // Flows that keep to a plane wait for the end there, others for any.
+        let place = if flows.transports.planes() > 1 { end } else { host };
         for class in 0..flows.classes {
             let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else { return };
-            if !flows.transports.is_waiting(host, class) || !own.takes_packet_of(port, class) {
+            if !flows.transports.is_waiting(place, class) || !own.takes_packet_of(port, class) {
                 continue;
             }
-            if let Some(out) = flows.transports.next(now, host, class) {
+            if let Some(out) = flows.transports.next(now, place, class) {
                 let id = self.insert_segment(now, host, &out);
+                self.use_end(end);
                 self.put_in_queue(now, port, id);
             }
             self.schedule_wakes();
@@ -199,15 +226,17 @@ impl Engine {
         id
     }
 
-    /// The last byte of a packet of a flow, or of what hosts say of flows, is at its target.
+    /// The last byte of a packet of a flow, or of what hosts say of flows, is at its target, which answers
+    /// in the same plane.
     pub(super) fn deliver_segment(
         &mut self,
         now: Time,
-        (host, id): (u32, u32),
+        (end, id): (u32, u32),
         header: Header,
         watch: &mut impl FnMut(Delivery),
     ) {
         let Some(flows) = &self.flows else { return };
+        let host = self.graph.host_of(end);
         let segment = flows.segments[id as usize];
         let Way { hops, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, .. } = self.packets.packets[id as usize];
@@ -217,7 +246,7 @@ impl Engine {
         let Arrived { answers, payload } =
             self.arrive_at_end(now, &segment, (header, hops), said.as_ref());
         self.schedule_wakes();
-        let port = self.graph.host_port(host);
+        let port = self.graph.host_port(end);
         for out in answers.iter().flatten() {
             let id = self.insert_segment(now, host, out);
             if let (Some(own), Some(said)) = (&mut self.classed, said) {
@@ -225,7 +254,7 @@ impl Engine {
             }
             self.put_in_queue(now, port, id);
         }
-        self.send_on(now, port);
+        self.send_from(now, host);
         let Some(payload) = payload else { return };
         self.part_arrived(now, segment.flow);
         let instants = Instants {

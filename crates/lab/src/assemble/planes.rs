@@ -1,0 +1,56 @@
+//! Hosts with a port in each of several planes: which channels may have them, and what they carry.
+
+use weft_fabric::fabric::{FabricError, Wiring};
+use weft_fabric::link::LinkSettings;
+use weft_units::{Bytes, PositiveCount, Span};
+
+use super::{adapter, engine, network, refuse};
+use crate::composition::ChannelSettings;
+use crate::error::Error;
+
+impl ChannelSettings {
+    /// Which switches and cables there are, in all planes.
+    pub(crate) fn wiring(&self, hosts: u32) -> Result<Wiring, FabricError> {
+        self.fabric.planes(self.planes.get(), hosts, self.link.rate)
+    }
+
+    /// Whether hosts have several ports on the channel.
+    pub(crate) fn has_planes(&self) -> bool {
+        self.planes > PositiveCount::ONE
+    }
+
+    /// How long so much takes on all links of a host, as if they were one: what loads are fractions of.
+    pub(crate) fn span_at_host(&self, size: Bytes) -> Span {
+        let rate = self.link.rate.times(self.planes.get());
+        LinkSettings { rate, ..self.link.clone() }.span(size)
+    }
+
+    /// The same of a request packet, or of the packets of a message where links have turns.
+    pub(crate) fn packet_at_host(&self) -> Span {
+        if self.has_planes() { self.span_at_host(self.packet) } else { self.packet_span() }
+    }
+}
+
+/// Refuses several planes where something belongs to the one port that a host has.
+pub(crate) fn refuse_elsewhere(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    let accepted = match settings {
+        _ if !settings.has_planes() => return Ok(()),
+        _ if !engine::runs(settings) => {
+            "1 but for output_queued, shared_buffer, and input_queued switches with a `buffer`: others \
+             serve the one port of each host in slots, turns or an order that is common to all"
+        }
+        _ if network::has_a_memory(settings) => {
+            "1 where a switch is shared_memory: a connection is laid along one way, and the buffers of its \
+             host belong to one port"
+        }
+        _ if adapter::is_needed(settings) => {
+            "1 where adapters hear of their packets or hold them back (control, receiver, interface, errors, \
+             throttle, feed, release; crossbar and output_buffered switches): they keep account of one port"
+        }
+        _ if settings.failures.is_some() => {
+            "1 beside failures: a host would have to learn which planes still lead to which others"
+        }
+        _ => return Ok(()),
+    };
+    refuse(name, "planes", &settings.planes.to_string(), accepted)
+}

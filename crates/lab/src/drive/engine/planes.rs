@@ -1,0 +1,77 @@
+//! Hosts with a port in each of several planes: by which of them packets leave.
+
+use weft_units::Time;
+
+use super::Engine;
+
+/// By host, the plane that is looked at first; nothing where there is one plane.
+#[derive(Debug)]
+pub(super) struct PlaneTurns(Vec<u32>);
+
+impl PlaneTurns {
+    /// Hosts begin with different planes.
+    pub fn new(hosts: u32, planes: u32) -> PlaneTurns {
+        let hosts = if planes > 1 { hosts } else { 0 };
+        PlaneTurns((0..hosts).map(|host| host % planes).collect())
+    }
+}
+
+impl Engine {
+    /// The end by which a packet that a host hands over leaves: the one behind the end of the packet
+    /// before, if none is less occupied and its connection may take any.
+    #[inline]
+    pub(super) fn end_for(&mut self, now: Time, host: u32, to: u32) -> u32 {
+        match self.graph.planes() {
+            1 => host,
+            planes => self.choose_end(now, (host, to), planes),
+        }
+    }
+
+    #[inline(never)]
+    fn choose_end(&mut self, now: Time, (host, to): (u32, u32), planes: u32) -> u32 {
+        let (graph, hosts) = (&self.graph, self.graph.hosts());
+        let occupied = |plane: u32| {
+            let port = graph.host_port(plane * hosts + host);
+            match &self.classed {
+                Some(own) => (graph.free(port).since(now) + own.until_empty(port)).0,
+                None => graph.occupied(port).saturating_sub(now.0),
+            }
+        };
+        let turn = self.plane_turns.0[host as usize];
+        let end = self.routes.plane(planes, (host, to), turn, occupied) * hosts + host;
+        self.use_end(end);
+        end
+    }
+
+    /// A packet leaves by an end: the next one of the host tries the plane behind it first.
+    #[inline]
+    pub(super) fn use_end(&mut self, end: u32) {
+        let (hosts, planes) = (self.graph.hosts(), self.graph.planes());
+        if planes > 1 {
+            self.plane_turns.0[(end % hosts) as usize] = (end / hosts + 1) % planes;
+        }
+    }
+
+    /// The end that is first in turn.
+    pub(super) fn next_end(&self, host: u32) -> u32 {
+        let turn = self.plane_turns.0.get(host as usize).copied().unwrap_or_default();
+        turn * self.graph.hosts() + host
+    }
+
+    /// Has a host send what it may by all of its ports, from the one on that is first in turn.
+    #[inline]
+    pub(super) fn send_from(&mut self, now: Time, host: u32) {
+        match self.graph.planes() {
+            1 => self.send_on(now, self.graph.host_port(host)),
+            planes => self.send_from_planes(now, host, planes),
+        }
+    }
+
+    #[inline(never)]
+    fn send_from_planes(&mut self, now: Time, host: u32, planes: u32) {
+        let (first, hosts) = (self.plane_turns.0[host as usize], self.graph.hosts());
+        for plane in (first..planes).chain(0..first) {
+            self.send_on(now, self.graph.host_port(plane * hosts + host));
+        }
+    }
+}
