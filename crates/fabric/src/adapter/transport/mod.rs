@@ -352,6 +352,9 @@ impl Transports {
         }
         if is_under_way {
             own.sender.timed_out();
+            if let Some(spraying) = &mut own.spraying {
+                spraying.timed_out(now);
+            }
             let next = u64::from(own.sender.fresh()) * (self.payload + self.overhead);
             own.control.lost(now, Loss::Timeout, (next, 0));
             self.counts.timeouts += u64::from(now >= self.from);
@@ -380,7 +383,7 @@ impl Transports {
                 arrived
             }
             Content::Acknowledgment { answer, is_marked, hops } => {
-                self.note_way(segment, (&answer, is_marked));
+                self.note_way(now, segment, (&answer, is_marked));
                 let delay = now.since(segment.sent);
                 self.hear(now, segment.flow, (&answer, is_marked), (delay, hops, links));
                 Arrived::default()
@@ -492,7 +495,7 @@ impl Transports {
     }
 
     /// An answer tells of the way of the packet that it answers.
-    fn note_way(&mut self, segment: &Segment, (answer, is_marked): (&Answer, bool)) {
+    fn note_way(&mut self, now: Time, segment: &Segment, (answer, is_marked): (&Answer, bool)) {
         let Some(own) = self.initiators[segment.flow as usize].as_deref_mut() else { return };
         let Some(spraying) = &mut own.spraying else { return };
         let report = match (answer.is_refusal, is_marked) {
@@ -500,7 +503,7 @@ impl Transports {
             (false, true) => WayReport::Marked,
             (false, false) => WayReport::Good,
         };
-        spraying.heard(segment.spray, report);
+        spraying.heard(now, segment.spray, report);
     }
 
     fn hear(
