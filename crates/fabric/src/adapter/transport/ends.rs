@@ -10,6 +10,10 @@ use weft_units::{Bytes, Span, Time};
 pub(super) struct Initiator {
     pub sender: Sender,
     pub control: CongestionControl,
+    /// Its queue pair among those that are kept, and how many bytes that carried before, which congestion
+    /// control counts on.
+    pub queue_pair: u32,
+    pub before: u64,
     pub spraying: Option<Spraying>,
     /// From when on the next packet may start.
     pub ready: Time,
@@ -28,6 +32,8 @@ pub(super) struct Initiator {
 pub(super) struct Target {
     pub receiver: Receiver,
     pub notifier: Notifier,
+    /// Its queue pair among those that are kept.
+    pub queue_pair: u32,
     /// Bytes that came since it last acknowledged any.
     pub owed: u64,
     /// Whether its sender waits until everything up to what has come is there.

@@ -12,13 +12,14 @@ mod ends;
 mod outcome;
 mod packets;
 mod planes;
+mod queue_pairs;
 mod settings;
 
 use weft_protocol::congestion::{
     Acknowledged, CongestionControl, Demand, Line, LinkState, Loss, Pacer,
 };
 use weft_protocol::spraying::{Spraying, WayReport};
-use weft_protocol::transport::{Answer, LossRecovery, Notifier, Receiver, Sender};
+use weft_protocol::transport::{Answer, LossRecovery, Receiver, Sender};
 use weft_units::{Bytes, Rate, Span, Time};
 
 use crate::workload::FlowDemand;
@@ -28,7 +29,8 @@ use ends::{Initiator, Target};
 
 pub use outcome::{FlowCounts, Outcome};
 pub use packets::{Arrived, Content, Outgoing, Segment, Wake, Woken};
-pub use settings::TransportSettings;
+use queue_pairs::{Kept, QueuePair};
+pub use settings::{QueuePairs, TransportSettings};
 
 /// What the flows of a channel are made of.
 #[derive(Debug)]
@@ -41,11 +43,11 @@ pub struct TransportParts {
     pub overhead: Bytes,
     /// How fast each host sends a flow at the most: the rate of its link.
     pub rates: Vec<Rate>,
+    /// Over how many planes flows are spread, each of which keeps to the port of its host in one; otherwise 1.
+    pub planes: u32,
     /// How many traffic classes there are.
     pub classes: usize,
     /// All flows, in the order in which they begin.
-    /// Over how many planes flows are spread, each of which keeps to the port of its host in one; otherwise 1.
-    pub planes: u32,
     pub flows: Vec<FlowDemand>,
     /// From when on packets are counted.
     pub from: Time,
@@ -69,10 +71,10 @@ pub struct Transports {
     payload: u64,
     overhead: u64,
     lines: Vec<Line>,
+    planes: u32,
     classes: usize,
     flows: Vec<FlowDemand>,
     /// The next flow of the same initiator.
-    planes: u32,
     following: Vec<u32>,
     initiators: Vec<Option<Box<Initiator>>>,
     targets: Vec<Option<Box<Target>>>,
@@ -81,6 +83,8 @@ pub struct Transports {
     turns: Vec<Turns>,
     /// By host: what grants credits to the flows to it; empty where none are needed.
     pacers: Vec<Pacer>,
+    /// Queue pairs that outlive flows, if they do.
+    kept: Option<Kept>,
     wakes: Vec<Wake>,
     from: Time,
     key: u64,
@@ -118,6 +122,7 @@ impl Transports {
             pacers: pacers.unwrap_or_default(),
             lines,
             planes,
+            kept: (settings.queue_pairs == QueuePairs::Kept).then(Kept::default),
             settings,
             payload,
             overhead,
@@ -216,9 +221,13 @@ impl Transports {
         let (packets, reliability) = (self.packets(number), self.settings.reliability);
         let control = self.settings.congestion_control.as_ref();
         let seed = self.seed(number);
+        let fresh = CongestionControl::new(control, line, now);
+        let QueuePair { number: queue_pair, control, notifier, before } = self.open(number, fresh);
         let own = Initiator {
             sender: Sender::new(reliability, packets, self.settings.reordering.get()),
-            control: CongestionControl::new(control, line, now),
+            control,
+            queue_pair,
+            before,
             spraying: self.settings.spraying.map(|own| Spraying::new(own, seed)),
             ready: now,
             progress: now,
@@ -229,9 +238,8 @@ impl Transports {
         };
         self.initiators[number as usize] = Some(Box::new(own));
         let receiver = Receiver::new(reliability, packets);
-        let notifier = Notifier::default();
         let demand = Demand::default();
-        let target = Target { receiver, notifier, owed: 0, is_asked: false, demand };
+        let target = Target { receiver, notifier, queue_pair, owed: 0, is_asked: false, demand };
         self.targets[number as usize] = Some(Box::new(target));
         self.consider(now, number, Span::ZERO);
     }
@@ -284,7 +292,7 @@ impl Transports {
             }
             own.is_queued = false;
             if own.sender.is_done() {
-                self.initiators[flow as usize] = None;
+                self.close(flow);
                 continue;
             }
             // What came meanwhile may have closed the window.
@@ -355,7 +363,7 @@ impl Transports {
             if let Some(spraying) = &mut own.spraying {
                 spraying.timed_out(now);
             }
-            let next = u64::from(own.sender.fresh()) * (self.payload + self.overhead);
+            let next = own.before + u64::from(own.sender.fresh()) * (self.payload + self.overhead);
             own.control.lost(now, Loss::Timeout, (next, 0));
             self.counts.timeouts += u64::from(now >= self.from);
         }
@@ -439,7 +447,7 @@ impl Transports {
             self.counts.unneeded += 1;
         }
         if is_complete {
-            self.targets[flow as usize] = None;
+            self.complete(flow);
             self.outcomes[flow as usize].end = now;
         }
         let answer = said.map(|answer| self.answer(segment, answer, (is_marked, hops)));
@@ -516,16 +524,9 @@ impl Transports {
         let packet = self.payload + self.overhead;
         let Some(own) = self.initiators[flow as usize].as_deref_mut() else { return };
         let heard = own.sender.hear(answer);
-        if own.sender.is_done() {
-            self.outcomes[flow as usize].acknowledged = now;
-            // One that stands among those that may send is passed over there.
-            if !own.is_queued {
-                self.initiators[flow as usize] = None;
-            }
-            return;
-        }
-        let next = u64::from(own.sender.fresh()) * packet;
-        if heard.packets > 0 {
+        let is_done = own.sender.is_done();
+        let next = own.before + u64::from(own.sender.fresh()) * packet;
+        if heard.packets > 0 && !(is_done && self.kept.is_none()) {
             own.progress = now;
             own.control.acknowledged(
                 now,
@@ -534,11 +535,19 @@ impl Transports {
                     is_marked,
                     delay,
                     hops,
-                    up_to: u64::from(own.sender.acknowledged()) * packet,
+                    up_to: own.before + u64::from(own.sender.acknowledged()) * packet,
                     next,
                 },
                 links,
             );
+        }
+        if is_done {
+            self.outcomes[flow as usize].acknowledged = now;
+            // One that stands among those that may send is passed over there.
+            if !own.is_queued {
+                self.close(flow);
+            }
+            return;
         }
         if heard.is_loss {
             // Go-back-N refuses what came behind a gap.

@@ -9,8 +9,8 @@ use weft_units::{Bytes, PositiveCount, Span};
 
 use crate::link::Misfit;
 
-/// Settings of the transport of flows. Each flow has a queue pair of its own; those of a host that may
-/// send take turns, packet by packet.
+/// Settings of the transport of flows. Each flow under way has a queue pair of its own; those of a host that
+/// may send take turns, packet by packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransportSettings {
@@ -20,6 +20,9 @@ pub struct TransportSettings {
     /// What decides how fast a flow is sent; the rate of the link if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<CongestionControlSettings>,
+    /// Whether congestion control goes on from flow to flow.
+    #[serde(default, skip_serializing_if = "QueuePairs::are_per_flow")]
+    pub queue_pairs: QueuePairs,
     /// Which of the ways each packet takes where `routes.per_connection` give a flow one; all of a flow take
     /// one if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,6 +50,25 @@ pub struct TransportSettings {
     /// 1, as in IRN, if not given; more where packets take several ways.
     #[serde(default = "one")]
     pub reordering: PositiveCount,
+}
+
+/// What becomes of the queue pair of a flow, and of its congestion control, when the flow has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueuePairs {
+    /// It is given up. Every flow begins as if nothing had been sent.
+    #[default]
+    PerFlow,
+    /// It is kept for the next flow of its class between the same two hosts, which goes on at its rate, or with its
+    /// window. Where all of them are in use another one is opened.
+    Kept,
+}
+
+impl QueuePairs {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+    fn are_per_flow(&self) -> bool {
+        *self == QueuePairs::PerFlow
+    }
 }
 
 fn one() -> PositiveCount {
@@ -79,6 +101,13 @@ impl TransportSettings {
         }
         if let Some(Err((key, value, accepted))) = self.spraying.map(|own| own.check()) {
             return Err((key, value, accepted.to_owned()));
+        }
+        let of_target = self.congestion_control.as_ref().and_then(|own| own.credits()).is_some();
+        if self.queue_pairs == QueuePairs::Kept && (self.congestion_control.is_none() || of_target)
+        {
+            let accepted = "per_flow without congestion_control, of which nothing could go on, and with rccc, whose \
+                            credits are counted from the beginning of a flow at both of its ends";
+            return Err(("queue_pairs", "kept".to_owned(), accepted.to_owned()));
         }
         let Some(control) = &self.congestion_control else { return Ok(()) };
         control.check().map_err(|(key, value, accepted)| (key, value, accepted.to_owned()))

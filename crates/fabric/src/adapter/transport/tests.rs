@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 
 use weft_kernel::{Stream, Streams};
-use weft_protocol::congestion::{CongestionControlSettings, DcqcnSettings, RcccSettings};
+use weft_protocol::congestion::{
+    CongestionControlSettings, DcqcnSettings, DctcpSettings, RcccSettings,
+};
 use weft_protocol::transport::LossRecovery;
 use weft_units::PositiveCount;
 
@@ -20,6 +22,7 @@ fn settings() -> TransportSettings {
         timeout: Span::from_ns(100_000),
         reordering: PositiveCount::ONE,
         acknowledged_after: None,
+        queue_pairs: QueuePairs::PerFlow,
         spraying: None,
     }
 }
@@ -301,6 +304,67 @@ fn a_notification_halves_the_rate_of_a_flow_from_its_next_packet_on() {
     let starts: Vec<u64> = pair.starts[26..30].iter().map(|start| start.0).collect();
     assert_eq!(starts, [2_080, 2_160, 2_320, 2_480]);
     assert_eq!((pair.own.counts().marked, pair.own.counts().notifications), (40, 1));
+}
+
+/// The first flow is halved by a notification, and its timer of 55 us has not raised it when the second one
+/// begins. Its marks bring about a notification of their own only where the first one, 50 us ago at the
+/// least, was that of another queue pair.
+#[test]
+fn a_queue_pair_that_is_kept_goes_on_at_its_rate() {
+    let congestion_control = Some(CongestionControlSettings::Dcqcn(DcqcnSettings::default()));
+    for (queue_pairs, gap, notifications) in
+        [(QueuePairs::PerFlow, 80, 2), (QueuePairs::Kept, 160, 1)]
+    {
+        let congestion_control = congestion_control.clone();
+        let own = TransportSettings { congestion_control, queue_pairs, ..settings() };
+        let flows = vec![flow(0, (0, 1), 950 * 40), flow(20_000, (0, 1), 950 * 3)];
+        let mut pair = Pair::new(own, flows);
+        pair.is_marked = true;
+        pair.run(END);
+        let starts: Vec<u64> = pair.starts[40..].iter().map(|start| start.0).collect();
+        assert_eq!(starts, [20_000, 20_000 + gap, 20_000 + 2 * gap]);
+        assert_eq!(pair.own.counts().notifications, notifications);
+    }
+}
+
+/// Of two flows at once the second one has a queue pair of its own, and so has one the other way round; a
+/// flow behind both goes on with the one that was used last.
+#[test]
+fn a_queue_pair_is_kept_for_its_ends_and_serves_one_flow_at_a_time() {
+    let congestion_control = Some(CongestionControlSettings::Dctcp(DctcpSettings::default()));
+    let own = TransportSettings { congestion_control, queue_pairs: QueuePairs::Kept, ..settings() };
+    let flows = vec![
+        flow(0, (0, 1), 950 * 400),
+        flow(100, (0, 1), 950 * 2),
+        flow(200_000, (0, 1), 950 * 40),
+        flow(200_000, (1, 0), 950 * 40),
+    ];
+    let mut pair = Pair::new(own, flows);
+    pair.is_marked = true;
+    let window = |pair: &mut Pair, ns: u64, flow| {
+        let now = Time::ZERO + Span::from_ns(ns);
+        pair.run(now);
+        pair.own.allowed(now, flow).expect("under way").1
+    };
+    let [first, second] = [window(&mut pair, 0, 0), window(&mut pair, 100, 1)];
+    assert_eq!(first, second);
+    let last = window(&mut pair, 30_000, 0);
+    assert!(last < first, "{last} of {first}");
+    pair.run(Time::ZERO + Span::from_ns(199_999));
+    let [behind, other] = [2, 3].map(|flow| window(&mut pair, 200_000, flow));
+    assert!(behind <= last && other == first, "{behind}, {last}; {other}, {first}");
+    pair.run(END);
+    assert_eq!(pair.own.held(), (0, 0));
+    assert!(pair.ends().iter().all(|end| *end < 400_000), "{:?}", pair.ends());
+}
+
+#[test]
+fn what_goes_on_must_be_a_congestion_control_of_the_initiator() {
+    let own = TransportSettings { queue_pairs: QueuePairs::Kept, ..settings() };
+    let credits = TransportSettings { queue_pairs: QueuePairs::Kept, ..by_credits() };
+    for wrong in [own, credits] {
+        assert_eq!(wrong.check().map_err(|wrong| wrong.0), Err("queue_pairs"));
+    }
 }
 
 /// Credits of a round trip of 1 us: a first window of 18 750 B, and grants of at most 14 times 256 B.
