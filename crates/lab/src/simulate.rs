@@ -408,26 +408,24 @@ impl ChannelRun {
     /// Packets generated as a fraction of what the links carry.
     pub fn offered_load(&self) -> f64 {
         let time = self.until.since(Time::ZERO);
+        let offered = self.network.as_ref().and_then(|network| network.offered);
+        let of_packets = offered.map(|own| own.0 as f64 / (time.0 as f64 * f64::from(self.ends)));
         if let Some(flows) = &self.flows {
-            return self.load_of_bytes(flows.offered, time);
+            return self.load_of_bytes(flows.offered, time) + of_packets.unwrap_or(0.0);
         }
-        if let Some(offered) = self.network.as_ref().and_then(|network| network.offered) {
-            return offered.0 as f64 / (time.0 as f64 * f64::from(self.ends));
-        }
-        self.load(self.observations.generated, time)
+        of_packets.unwrap_or_else(|| self.load(self.observations.generated, time))
     }
 
     /// Packets delivered in the measured part, as a fraction of what the links carry.
     pub fn accepted_load(&self) -> f64 {
+        // Messages differ in size: what they take on a link counts.
+        let all = self.measured().0 as f64 * f64::from(self.ends);
+        let of_packets = self.network.as_ref().map(|network| network.carried.0 as f64 / all);
         if let Some(flows) = &self.flows {
-            return self.load_of_bytes(flows.accepted, self.measured());
+            return self.load_of_bytes(flows.accepted, self.measured()) + of_packets.unwrap_or(0.0);
         }
-        if let Some(network) = &self.network {
-            // Messages differ in size: what they take on a link counts.
-            let all = self.measured().0 as f64 * f64::from(self.ends);
-            return network.carried.0 as f64 / all;
-        }
-        self.load(self.observations.delivered_measured, self.measured())
+        of_packets
+            .unwrap_or_else(|| self.load(self.observations.delivered_measured, self.measured()))
     }
 
     /// That of flows, whose load is defined without headers.

@@ -53,7 +53,7 @@ pub struct WorkloadSettings {
     /// Until when it is offered; to the end of the run if not given. For traffic in `beside`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Span>,
-    /// Further traffic of the same hosts by name, each with settings of its own, but no messages and no
+    /// Further traffic of the same hosts by name, beside flows, too, each with settings of its own, but no messages and no
     /// sources that wait for the fabric. For channels with `shared_buffer` switches.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub beside: BTreeMap<String, WorkloadSettings>,
@@ -224,7 +224,6 @@ impl WorkloadSettings {
             ("pattern", self.pattern.is_some() && fixed),
             ("message", self.message.is_some() && self.has_flows()),
             ("class", self.class.is_some() && self.has_flows()),
-            ("beside", !self.beside.is_empty() && self.has_flows()),
         ];
         match unread.iter().find(|(_, refused)| *refused) {
             Some((key, _)) => {

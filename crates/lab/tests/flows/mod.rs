@@ -2,14 +2,15 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod beside;
 mod collectives;
 mod failures;
 mod infiniband;
 mod laws;
 mod messages;
 mod parts;
-mod refusals;
 mod planes;
+mod refusals;
 mod roce;
 mod times;
 

@@ -62,10 +62,11 @@ fn go_back_n_asks_for_no_packet_that_was_cut() {
 }
 
 #[test]
-fn traffic_beside_flows_is_flows() {
-    let workload = &format!("{ONE}\n[workload.c.beside.y]\nload = 0.1");
+fn traffic_beside_flows_is_packets() {
+    let flows = ONE.replace("x.list", "z.list");
+    let workload = &format!("{ONE}\n[workload.c.beside.y.source.flows]\n{flows}");
     let said = Channel { workload, ..Channel::default() }.refusal();
-    assert!(said.contains("workload.c.beside"), "{said}");
+    assert!(said.contains("workload.c.beside.y.source = given"), "{said}");
 }
 
 #[test]

@@ -35,6 +35,9 @@ impl Header {
     /// last one: its check code is wrong.
     pub const DAMAGED: u8 = 64;
 
+    /// It belongs to no flow, on a channel that has some; switches do not read it.
+    pub const APART: u8 = 128;
+
     /// Whether it has any of the bits.
     #[inline]
     pub const fn has(&self, bits: u8) -> bool {

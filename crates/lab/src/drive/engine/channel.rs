@@ -35,7 +35,7 @@ impl Channel for Engine {
             return self.undelivered();
         }
         if let Some(flows) = &self.flows {
-            return flows.held().1;
+            return flows.held().1 + self.classed.as_ref().map_or(0, |own| own.apart());
         }
         self.packets.len() as u64 - self.waiting_in_hosts()
     }

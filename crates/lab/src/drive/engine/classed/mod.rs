@@ -65,6 +65,8 @@ pub(super) struct Classed {
     class: u8,
     overhead: u32,
     traffic: Vec<Traffic>,
+    /// Packets of it that are under way.
+    apart: u64,
     sample: Option<Span>,
     samples: Vec<super::SampleRow>,
     /// How long all that was handed over takes on the links of its hosts, and what was delivered since
@@ -74,9 +76,9 @@ pub(super) struct Classed {
     /// How long each port was busy at the last sample.
     busy_before: Vec<Span>,
     hosts: u32,
+    ends: u32,
     switch_ports: u32,
     cables: Option<Box<Cables>>,
-    ends: u32,
 }
 
 impl Classed {
@@ -100,16 +102,17 @@ impl Classed {
             class: parts.class,
             overhead: parts.overhead.0 as u32,
             traffic: parts.traffic,
+            apart: 0,
             sample: parts.sample,
             samples: Vec::new(),
             offered: Span::ZERO,
             carried: Span::ZERO,
             busy_before: vec![Span::ZERO; sampled],
             hosts: wiring.hosts(),
+            ends: wiring.ends(),
             switch_ports: wiring.ports(),
         }
     }
-            ends: wiring.ends(),
 
     /// Whether a port takes a packet of a class at once, or as soon as it has sent what it sends: none
     /// waits, and the class is neither paused nor without credit.
@@ -143,14 +146,14 @@ impl Classed {
         self.ports.span_on(laid.unwrap_or_else(|| self.ports.link(port)), size.0 as u32)
     }
 
-    /// Whether all cables and switches are alike.
-    pub fn are_alike(&self) -> bool {
-        self.ports.are_alike()
     /// How long what waits at a port takes.
     pub fn until_empty(&self, port: u32) -> Span {
         self.ports.until_empty(port)
     }
 
+    /// Whether all cables and switches are alike.
+    pub fn are_alike(&self) -> bool {
+        self.ports.are_alike()
     }
 
     /// When a packet arrives that starts at a port and takes `span`, and where.
@@ -161,6 +164,11 @@ impl Classed {
     /// How much later a packet joins the queue of an output because it takes longer to come.
     pub fn lag(&self, ends: (u32, u32), size: Bytes) -> Span {
         self.ports.lag(ends, size.0 as u32)
+    }
+
+    /// Packets under way that belong to no flow and to none of the first sources.
+    pub fn apart(&self) -> u64 {
+        self.apart
     }
 
     /// Packets that wait at hosts.
@@ -447,8 +455,12 @@ impl Engine {
 
     /// A packet is given up by a rule. Messages are sent only where none is.
     fn give_up_classed(&mut self, now: Time, (id, why): (u32, Drop)) {
-        if self.flows.is_some() {
-            return self.lose_segment(now, (id, why));
+        if let Some(own) = &mut self.classed {
+            match own.headers[id as usize].has(Header::APART) {
+                true => own.apart -= 1,
+                false if self.flows.is_some() => return self.lose_segment(now, (id, why)),
+                false => {}
+            }
         }
         let Packet { from, .. } = self.packets.packets[id as usize];
         self.packets.remove(id);
@@ -473,14 +485,16 @@ impl Engine {
     fn deliver_classed(&mut self, now: Time, end: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
         let Some(own) = &mut self.classed else { return };
         let header = own.headers[id as usize];
-        if self.flows.is_some() {
+        if self.flows.is_some() && !header.has(Header::APART) {
             return self.deliver_segment(now, (end, id), header, watch);
         }
+        let host = self.graph.host_of(end);
         if header.has(Header::TRIMMED | Header::DAMAGED) {
             let is_damaged = header.has(Header::DAMAGED);
             let why = if is_damaged { Drop::FailedCable } else { Drop::Trimmed };
             return self.give_up_classed(now, (id, why));
         }
+        own.apart -= u64::from(header.has(Header::APART));
         let Way { hops, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         if now >= self.observations.from {
@@ -488,7 +502,6 @@ impl Engine {
         }
         let spent = self.spent_in_all(id, header.size);
         self.packets.remove(id);
-        let host = self.graph.host_of(end);
         if let Some(time) = self.supply.arrived(now, (from, host), message) {
             self.schedule(time, self.places.generates + host, 0);
         }

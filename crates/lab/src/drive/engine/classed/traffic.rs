@@ -1,4 +1,5 @@
-//! Traffic of the same hosts beside the first: each with a class, a size and a time of its own.
+//! Traffic of the same hosts beside the first, or beside flows: each with a class, a size and a time of its
+//! own.
 
 use weft_fabric::switch::shared_buffer::Header;
 use weft_fabric::workload::Source;
@@ -59,8 +60,9 @@ impl Engine {
             payload: part.0 as u32,
             input: 0,
             class: traffic.class,
-            bits: Header::ECN_CAPABLE | Header::TRIMMABLE,
+            bits: Header::ECN_CAPABLE | Header::TRIMMABLE | Header::APART,
         };
+        own.apart += 1;
         if let Some(time) = next {
             self.schedule(time, self.places.generates + host, number);
         }
