@@ -300,6 +300,27 @@ impl Calendar {
         self.chunks.iter(slot).min().map(time_of)
     }
 
+    /// All events that wait, in the order in which they leave.
+    pub fn events(&self) -> impl Iterator<Item = Event> + use<> {
+        let mut keys = self.open[self.head..].to_vec();
+        keys.extend(self.late.iter().map(|Reverse(key)| *key));
+        for slot in self.far.iter().flat_map(Ring::filled).chain(self.near.filled()) {
+            keys.extend(self.chunks.iter(slot));
+        }
+        keys.sort_unstable();
+        keys.into_iter().map(unpack)
+    }
+
+    /// Moves all events later by a span, as if they had been scheduled so much later.
+    pub fn delay(&mut self, span: Span) {
+        let mut moving = std::mem::take(&mut self.moving);
+        while let Some(event) = self.pop_until(Time::NEVER) {
+            moving.push(pack(Event { time: event.time + span, ..event }));
+        }
+        moving.drain(..).for_each(|key| self.push(unpack(key)));
+        self.moving = moving;
+    }
+
     /// How many events wait, counted slot by slot.
     pub fn len(&self) -> usize {
         let slots = self.far.iter().flat_map(|ring| &*ring.slots).chain(&*self.near.slots);
@@ -430,6 +451,18 @@ impl<const SLOTS: usize> Ring<SLOTS> {
     fn take(&mut self, place: usize) -> Slot {
         self.occupied[place / 64] &= !(1 << (place % 64));
         std::mem::take(&mut self.slots[place])
+    }
+
+    /// The slots with events.
+    fn filled(&self) -> impl Iterator<Item = Slot> {
+        (0..).zip(&*self.occupied).flat_map(move |(word, bits)| {
+            let mut left = *bits;
+            std::iter::from_fn(move || {
+                let within = left.trailing_zeros();
+                left &= left.checked_sub(1)?;
+                Some(self.slots[64 * word + within as usize])
+            })
+        })
     }
 
     /// The first slot with events behind `place`, where the first one is behind the last.
@@ -618,5 +651,38 @@ mod tests {
 
     fn item_of(event: Event) -> usize {
         event.item as usize
+    }
+
+    proptest! {
+        /// What is moved leaves as what was scheduled so late, whatever has left before.
+        #[test]
+        fn what_is_delayed_leaves_so_much_later(
+            spacing in prop_oneof![Just(1_u64), Just(1_000), Just(1 << 30)],
+            times in prop::collection::vec((0_u64..1 << 34, 0_u32..4), 1..80),
+            gone in 0_usize..80,
+            span in prop_oneof![0_u64..3, 0_u64..5_000, 0_u64..1 << 40],
+            more in prop::collection::vec((0_u64..1 << 20, 0_u32..4), 0..20),
+        ) {
+            let mut calendar = Calendar::new(Span(spacing), Span(1 << 10));
+            let mut plain: Vec<(u64, u32, u32)> = Vec::new();
+            for (item, (time, place)) in (0..).zip(&times) {
+                calendar.push(event(*time, *place, item));
+                plain.push((*time, *place, item));
+            }
+            plain.sort_unstable();
+            let left = plain.drain(..gone.min(times.len()));
+            let last = left.last().map_or(0, |last| last.0);
+            (0..gone.min(times.len())).for_each(|_| drop(calendar.pop_until(Time::NEVER)));
+            let waiting = calendar.events().map(|own| (own.time.0, own.place, own.item));
+            prop_assert_eq!(&waiting.collect::<Vec<_>>(), &plain);
+            calendar.delay(Span(span));
+            plain.iter_mut().for_each(|own| own.0 += span);
+            for (item, (after, place)) in (1_000..).zip(&more) {
+                calendar.push(event(last + span + after, *place, item));
+                plain.push((last + span + after, *place, item));
+            }
+            plain.sort_unstable();
+            prop_assert_eq!(all(&mut calendar, u64::MAX), plain);
+        }
     }
 }

@@ -41,6 +41,13 @@ impl Halt {
         self.flag.load(Ordering::Relaxed)
     }
 
+    /// How many steps a run that has taken `steps` of them may take at once, so that it stops at the
+    /// limit and not behind it.
+    #[inline]
+    pub fn left(&self, steps: u64) -> u64 {
+        self.step_limit.map_or(u64::MAX, |limit| limit.saturating_sub(steps + 1))
+    }
+
     /// Whether a run that has taken `steps` steps must stop. The flag is looked at once in 4096
     /// steps, since an atomic load per event shows in the event rate.
     #[inline]
@@ -74,5 +81,8 @@ mod tests {
         let halt = Halt { step_limit: Some(10_001), ..Halt::new() };
         let stop = (0..).find_map(|step| halt.check(step).map(|why| (step, why)));
         assert_eq!(stop, Some((10_001, Stopped::StepLimit)));
+        // So many at once, and the next one stops.
+        assert_eq!([0, 9_999, 10_000, 20_000].map(|steps| halt.left(steps)), [10_000, 1, 0, 0]);
+        assert_eq!(Halt::new().left(7), u64::MAX);
     }
 }
