@@ -81,7 +81,7 @@ impl Default for RoutesSettings {
 
 /// What a packet carries of its route, in six bytes: with what else a switch must know of a packet it fits
 /// sixteen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(Rust, packed(2))]
 pub struct Heading {
     /// What is left of its choices among ports, as a fraction of 2^32. Where routes are given the first
@@ -210,6 +210,16 @@ impl Routes {
     /// Whether all packets from one host to another take one way.
     pub fn is_per_connection(&self) -> bool {
         matches!(self.rule, Rule::Connection { .. } | Rule::Given)
+    }
+
+    /// Whether each packet draws its way among several, in a fabric of so many switches and hosts.
+    pub fn draws_ways(&self, switches: u32, hosts: u32) -> bool {
+        let is_open = |switch| (0..hosts).any(|host| self.ways.choice(switch, host).count > 1);
+        match self.rule {
+            Rule::Connection { .. } | Rule::Given => false,
+            Rule::Packet | Rule::Adaptive => (0..switches).any(is_open),
+            Rule::Valiant | Rule::Ugal => true,
+        }
     }
 
     /// How many virtual channels a packet needs, one after another on its way, so that buffers that

@@ -15,6 +15,7 @@ mod flow;
 mod gate;
 mod memory;
 mod port;
+mod repeat;
 mod standing;
 
 use weft_kernel::Stream;
@@ -35,6 +36,7 @@ use gate::Gate;
 pub use gate::Passage;
 pub use port::Departure;
 use port::Port;
+pub use repeat::PortUse;
 
 /// What a graph is made of.
 #[derive(Debug)]

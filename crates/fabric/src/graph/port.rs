@@ -54,6 +54,12 @@ impl Port {
         self.busy
     }
 
+    /// It is free so much later, and was busy for so much more.
+    pub fn go_on(&mut self, later: Span, busy: Span) {
+        self.free += later;
+        self.busy += busy;
+    }
+
     /// How many packets, which take `span` each, are not sent whole when one more may start.
     #[inline]
     pub fn held(&self, ready: Time, span: Span) -> u32 {

@@ -94,6 +94,12 @@ impl Budget {
         self.sums[stage as usize] += u128::from(span.0) * u128::from(packets);
     }
 
+    /// Adds what `count` packets spent together, `sum_ps` picoseconds, in a stage.
+    pub(super) fn add_sum(&mut self, stage: Stage, count: u64, sum_ps: u128) {
+        self.counts[stage as usize] += count;
+        self.sums[stage as usize] += sum_ps;
+    }
+
     /// Adds what `count` messages spent together, `sum_ps` picoseconds, in a stage that has a name
     /// of its own. Named stages are looked up by name: to be called once a run, not once a message.
     /// They are shown in the order in which they first come, those of the initiator before and

@@ -22,6 +22,13 @@ impl Fairness {
         }
     }
 
+    /// Counts so many deliveries for an initiator.
+    pub(super) fn count_more(&mut self, initiator: usize, deliveries: u64) {
+        if let Some(delivered) = self.delivered.get_mut(initiator) {
+            *delivered += deliveries;
+        }
+    }
+
     /// Deliveries of each initiator, by number.
     pub fn delivered(&self) -> &[u64] {
         &self.delivered

@@ -29,6 +29,36 @@ impl Histogram {
         }
     }
 
+    /// Counts values again, `times` times, each time larger by `growth`.
+    pub(super) fn repeat(&mut self, values: &mut [u64], growth: u64, times: u64) {
+        values.sort_unstable();
+        for same in values.chunk_by(u64::eq) {
+            let (value, weight) = (same[0], same.len() as u64);
+            let mut done = 0;
+            while done < times {
+                let next = value + growth * (done + 1);
+                let index = index(next);
+                let room = lowest(index) + (width(index) - 1) - next;
+                // How many of them the bucket takes; mostly one, which spares the division.
+                let more = match growth {
+                    0 => times - done,
+                    _ if room < growth => 1,
+                    _ => (room / growth + 1).min(times - done),
+                };
+                self.add(index, more * weight);
+                done += more;
+            }
+        }
+    }
+
+    fn add(&mut self, index: usize, more: u64) {
+        if index >= self.counts.len() {
+            self.grow(index);
+            self.counts[index] = 0;
+        }
+        self.counts[index] += more;
+    }
+
     /// Adds every count of another histogram: the same as if all had been recorded in one.
     pub fn merge(&mut self, other: &Histogram) {
         if self.counts.len() < other.counts.len() {

@@ -12,11 +12,17 @@ impl Hops {
     /// Counts one delivery of a packet that passed so many switches.
     #[inline]
     pub fn count(&mut self, switches: u8) {
+        self.count_more(switches, 1);
+    }
+
+    /// Counts so many deliveries.
+    #[inline]
+    pub(super) fn count_more(&mut self, switches: u8, deliveries: u64) {
         let place = usize::from(switches);
         if place >= self.delivered.len() {
             self.delivered.resize(place + 1, 0);
         }
-        self.delivered[place] += 1;
+        self.delivered[place] += deliveries;
     }
 
     /// Deliveries by the number of switches passed, from none on.

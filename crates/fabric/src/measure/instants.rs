@@ -67,6 +67,9 @@ impl Observations {
         self.count_hops(now, one.hops);
         self.deliver_from(one.from as usize, now, one.payload);
         self.pass(Passage { from: one.from, to: one.to, start: one.started, end: now });
+        if let Some(noted) = &mut self.noted {
+            noted.push(*one);
+        }
     }
 
     /// Counts how many switches a packet passed that is delivered.

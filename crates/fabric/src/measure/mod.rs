@@ -11,6 +11,7 @@ mod max_min;
 mod observations;
 mod progress;
 mod recorder;
+mod repeat;
 mod series;
 mod standing;
 

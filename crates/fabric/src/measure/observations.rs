@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::{Bytes, Span, Time};
 
 use super::progress::Sampler;
-use super::{Budget, Fairness, Hops, LinkUse, Progress, Recorder, Stage, Standing};
+use super::{Budget, Fairness, Hops, Instants, LinkUse, Progress, Recorder, Stage, Standing};
 
 /// The latency definitions of the papers, each by its own name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,12 +89,15 @@ pub struct Observations {
     pub classes: Vec<ClassSeen>,
     /// What was on its way when, if that is noted; not stored with the rest.
     #[serde(skip)]
-    passages: Option<Vec<Passage>>,
+    pub(super) passages: Option<Vec<Passage>>,
+    /// What was delivered since [`note_deliveries`](Self::note_deliveries), to be repeated.
+    #[serde(skip)]
+    pub(super) noted: Option<Vec<Instants>>,
     links: LinkUse,
     /// The end of the run, if it is known.
     until: Time,
     sampler: Sampler,
-    latencies: [Recorder; Latency::ALL.len()],
+    pub(super) latencies: [Recorder; Latency::ALL.len()],
     drops: [u64; Drop::ALL.len()],
     collisions: [u64; Collision::ALL.len()],
 }
@@ -295,6 +298,13 @@ impl Observations {
     pub fn generate_from(&mut self, initiator: usize, now: Time) {
         self.generate(now);
         self.standing.hand_over(initiator, now);
+    }
+
+    /// The same of so many packets at once.
+    pub fn generate_all_from(&mut self, initiator: usize, now: Time, packets: u64) {
+        self.sample(now);
+        self.generated += packets;
+        self.standing.hand_over_all(initiator, packets, now);
     }
 
     /// Counts one packet given up by a stated rule.

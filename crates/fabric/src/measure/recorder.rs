@@ -43,6 +43,47 @@ impl Recorder {
         }
     }
 
+    /// Records spans again that were recorded last, `times` times: each time all of them a `period`
+    /// later and longer by `growth`.
+    pub(super) fn repeat(
+        &mut self,
+        seen: &[(Time, Span)],
+        (period, growth): (Span, Span),
+        times: u64,
+    ) {
+        let count = seen.len() as u64;
+        if count == 0 || times == 0 {
+            return;
+        }
+        let sums: Vec<u128> = std::iter::once(0)
+            .chain(seen.iter().scan(0, |sum, (_, span)| {
+                *sum += u128::from(span.0);
+                Some(*sum)
+            }))
+            .collect();
+        // The sum of the first `records` of them.
+        let sum = |records: u64| {
+            let (whole, rest) = (u128::from(records / count), records % count);
+            let grown =
+                u128::from(count) * (whole * (whole + 1) / 2) + u128::from(rest) * (whole + 1);
+            whole * sums[count as usize] + sums[rest as usize] + grown * u128::from(growth.0)
+        };
+        let (before, all) = (self.count, count * times);
+        while self.series.full_at() <= before + all {
+            let records = self.series.full_at() - before;
+            let (whole, last) = ((records - 1) / count, (records - 1) % count);
+            let time = seen[last as usize].0 + period * (whole + 1);
+            self.series.close(time, self.sum + sum(records));
+        }
+        self.count += all;
+        self.sum += sum(all);
+        let mut spans: Vec<u64> = seen.iter().map(|(_, span)| span.0).collect();
+        self.histogram.repeat(&mut spans, growth.0, times);
+        // They are in order now.
+        self.widen(spans[0] + growth.0);
+        self.widen(spans[spans.len() - 1] + growth.0 * times);
+    }
+
     /// Pools the records of another run with these. Count, sum, extremes and histogram are those
     /// of one recorder that saw both. The series is gone, for runs have no common order of time.
     pub fn merge(&mut self, other: &Recorder) {

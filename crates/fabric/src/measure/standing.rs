@@ -26,11 +26,17 @@ impl Standing {
     /// An initiator hands over a packet; one that is not among them is not watched.
     #[inline]
     pub fn hand_over(&mut self, initiator: usize, now: Time) {
+        self.hand_over_all(initiator, 1, now);
+    }
+
+    /// The same of so many packets.
+    #[inline]
+    pub(super) fn hand_over_all(&mut self, initiator: usize, packets: u64, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator) {
             if own.packets == 0 {
                 own.since = now;
             }
-            own.packets += 1;
+            own.packets += packets;
         }
     }
 
@@ -39,6 +45,16 @@ impl Standing {
     pub fn deliver(&mut self, initiator: usize, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator)
             && let Some(left) = own.packets.checked_sub(1)
+        {
+            own.packets = left;
+            own.since = now;
+        }
+    }
+
+    /// So many packets of an initiator are at their targets, the last of them since `now`.
+    pub(super) fn deliver_more(&mut self, initiator: usize, packets: u64, now: Time) {
+        if let Some(own) = self.initiators.get_mut(initiator)
+            && let Some(left) = own.packets.checked_sub(packets)
         {
             own.packets = left;
             own.since = now;

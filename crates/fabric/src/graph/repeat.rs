@@ -1,0 +1,70 @@
+//! What ports do again and again, a period apart, counted without being simulated.
+
+use weft_units::{Span, Time};
+
+use super::{Graph, Kind, Port};
+
+/// What is known of a directed port at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortUse {
+    /// When it will be free, or has become so.
+    pub free: Time,
+    /// How long it was busy within the window.
+    pub busy: Span,
+}
+
+impl PortUse {
+    /// Whether nothing tells what follows from `before`, which was so at an instant, from what follows a
+    /// `period` later: it will be free so much later, or was free and has not been used.
+    pub fn is_again(self, before: PortUse, instant: Time, period: Span) -> bool {
+        self.free == before.free + period || (self.free == before.free && self.free <= instant)
+    }
+}
+
+impl Graph {
+    /// Whether no packet waits for room anywhere, nor is dropped: all queues are at outputs and without a
+    /// limit.
+    pub fn is_without_limits(&self) -> bool {
+        !self.has_limits && self.kinds.iter().all(|kind| matches!(kind, Kind::Plain))
+    }
+
+    /// What is known of every directed port.
+    pub fn uses(&self) -> Vec<PortUse> {
+        self.ports.iter().map(|port| PortUse { free: port.free(), busy: port.busy() }).collect()
+    }
+
+    /// How often a period that began at `since` may be repeated so that all of it is within the time in
+    /// which links are noted as busy, or none.
+    pub fn repeats_in_window(&self, since: Time, period: Span) -> u64 {
+        let (from, until) = self.window;
+        if since >= until {
+            return u64::MAX;
+        }
+        let last = self.ports.iter().map(Port::free).max().unwrap_or(Time::ZERO);
+        if since < from { 0 } else { until.since(last).0 / period.0 }
+    }
+
+    /// All ports go on as they have since `before`, `times` times more, each time a `period` later.
+    pub fn repeat(&mut self, before: &[PortUse], period: Span, times: u64) {
+        for (port, before) in self.ports.iter_mut().zip(before) {
+            if port.free() != before.free {
+                let busy = Span(port.busy().0 - before.busy.0);
+                port.go_on(period * times, busy * times);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_idle_is_where_it_was_and_one_in_use_is_a_period_later() {
+        let at = |free| PortUse { free: Time(free), busy: Span::ZERO };
+        let is_again = |now, before| at(now).is_again(at(before), Time(100), Span(30));
+        assert!(is_again(90, 90) && is_again(100, 100) && is_again(160, 130));
+        assert!(is_again(120, 90), "in use in between");
+        assert!(!is_again(110, 110) && !is_again(170, 130) && !is_again(129, 100));
+    }
+}
