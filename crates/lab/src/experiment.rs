@@ -48,6 +48,10 @@ pub struct RunSettings {
     /// `samples`, in the first run of a point. For switches with a shared memory or buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<Span>,
+    /// Whether whole periods are left out where a channel repeats itself while a program or a trace waits
+    /// for it, which changes no result. What was left out, or what forbids it, stands with the results.
+    #[serde(skip_serializing_if = "is_false")]
+    pub fast_forward: bool,
     /// Adds runs to a point until its interval is narrow enough. Without it every point has
     /// `seeds` runs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -379,6 +383,7 @@ impl Default for RunSettings {
             seed: 1,
             step_limit: None,
             trace: false,
+            fast_forward: false,
             sample: None,
             precision: None,
         }

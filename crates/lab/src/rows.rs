@@ -2,6 +2,7 @@
 
 mod failed;
 mod flows;
+mod forward;
 mod streams;
 
 use weft_fabric::measure::{Budget, Collision, Drop, Histogram, Latency, Recorder};
@@ -61,6 +62,7 @@ impl PointRuns<'_> {
             let judgement = run.judgement;
             row.push(("verdict".into(), judgement.verdict.name().into()));
             row.push(("waiting_for".into(), waiting(run, &judgement).into()));
+            row.extend(forward::sentence(run).map(|text| ("fast_forward".into(), text.into())));
             table.push(row);
         }
     }
@@ -192,6 +194,14 @@ impl PointRuns<'_> {
         }
     }
 
+    /// What was left out of the first run of the point, one of so many, if that was asked for.
+    pub fn left_out(&self, points: usize) -> Option<String> {
+        let run = self.runs.first()?;
+        let sentence = forward::sentence(run)?;
+        let of_point = if points > 1 { format!(", point {}", self.point) } else { String::new() };
+        Some(format!("channel {}{of_point}: {sentence}", run.channel))
+    }
+
     /// The verdict on the point: the worst of its runs; transient, too, where starting from empty
     /// queues moves the mean by more than half of its half width.
     pub fn verdict(&self) -> Verdict {
@@ -293,6 +303,7 @@ fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
     for kind in Collision::ALL {
         counts.push((format!("collisions_{}", kind.name()), seen.collisions(kind) as f64));
     }
+    counts.extend(forward::counts(run));
     counts.extend(run.counters.iter().map(|(name, value)| (name.clone().into_owned(), *value)));
     counts
 }

@@ -13,7 +13,7 @@ use crate::composition::{ChannelSettings, ScheduledSettings, Spec};
 use crate::couple;
 use crate::drive::Channel;
 use crate::drive::carrier::Carrier;
-use crate::drive::engine::{FlowReport, NetworkReport};
+use crate::drive::engine::{FastForward, FlowReport, NetworkReport};
 use crate::drive::hub::Course;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
@@ -73,6 +73,8 @@ pub struct ChannelRun {
     pub flows: Option<FlowReport>,
     /// How the throughput went over time, on a channel whose driver notes it.
     pub course: Vec<Course>,
+    /// What was left out because it repeats itself, if that was asked for.
+    pub forwarded: Option<FastForward>,
     /// What the ranks of the program did; with the first of the channels that could take its messages.
     pub ranks: Option<RankReport>,
     /// The mean of each definition of latency under the regime of the run, in microseconds.
@@ -117,6 +119,11 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
     };
     // A channel that carries the signalling of another one ran together with it.
     runs.sort_by(|a, b| a.channel.cmp(&b.channel));
+    if spec.run.fast_forward {
+        for run in &mut runs {
+            run.forwarded.get_or_insert_with(|| FastForward::forbidden("traffic of sources"));
+        }
+    }
     runs.iter_mut().for_each(|run| run.settle(spec.run.regime));
     Ok(runs)
 }
@@ -154,7 +161,7 @@ fn run_program(
     seed: u64,
     halt: &Halt,
 ) -> Result<Vec<ChannelRun>, Error> {
-    let ProgramRun { end, metrics, ranks, channels } = program.run(spec, seed, halt)?;
+    let ProgramRun { end, metrics, ranks, channels, forwarded } = program.run(spec, seed, halt)?;
     let mut ranks = Some(ranks);
     let streams = Streams::new(seed);
     let hosts = spec.system.hosts;
@@ -162,6 +169,7 @@ fn run_program(
     let until = end.max(Time(1));
     let offered_until = until.min(Time::ZERO + spec.run.length);
     let mut others = Cow::Borrowed(spec);
+    let mut forwarded = forwarded.into_iter();
     for (name, channel) in channels {
         let site =
             Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
@@ -175,6 +183,7 @@ fn run_program(
         let mut run = ChannelRun::finish(&spec.channel[&name], driver, site, seed)?;
         run.ended = true;
         run.ranks = ranks.take();
+        run.forwarded = forwarded.next();
         run.counters.splice(0..0, named(own));
         runs.push(run);
     }
@@ -297,6 +306,7 @@ impl ChannelRun {
             network: None,
             flows: None,
             course: Vec::new(),
+            forwarded: None,
             ranks: None,
             means: [None; Latency::ALL.len()],
             course_of_latency: Vec::new(),

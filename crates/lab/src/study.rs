@@ -136,8 +136,13 @@ pub struct Tables {
     waits: Table,
     intervals: Table,
     messages: Table,
+    /// What was left out of runs, a sentence each.
+    left_out: Vec<String>,
     failed: usize,
 }
+
+/// Sentences about what was left out of runs that are told beside the tables.
+const MOST_TOLD: usize = 3;
 
 /// Studies of more points than this have no tables `histograms` and `links` and none of ranks, which
 /// would be larger than all others together.
@@ -162,6 +167,9 @@ impl Tables {
             of_channel.samples(&mut self.samples);
             of_channel.pauses(&mut self.pauses);
             of_channel.flows(&mut self.flows);
+            if self.left_out.len() < MOST_TOLD {
+                self.left_out.extend(of_channel.left_out(plan.points.len()));
+            }
             if plan.points.len() <= MOST_HISTOGRAMS {
                 let name = &of_channel.runs[0].channel;
                 if let Some(settings) = plan.points[point].spec.channel.get(name) {
@@ -231,6 +239,9 @@ impl Tables {
         let tables = always.into_iter().chain(noted).collect();
         let mut meta = meta(&plan, stopped, options);
         meta["failed"] = self.failed.into();
+        if let Some(notes) = meta["notes"].as_array_mut() {
+            notes.extend(self.left_out.into_iter().map(Value::from));
+        }
         Outcome { tables, meta, stopped, failed: self.failed, plan }
     }
 }

@@ -7,7 +7,7 @@ use weft_units::Time;
 use super::Driver;
 use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Departure, Message, Notice, RemoteAccess, Ticket};
-use crate::drive::engine::{FlowReport, NetworkReport};
+use crate::drive::engine::{FastForward, FlowReport, Horizon, Jump, NetworkReport};
 use crate::drive::hub::Course;
 use crate::drive::trace::TraceEntry;
 
@@ -65,6 +65,28 @@ impl Carrier for Driver {
 
     fn keeps_one_order(&self) -> bool {
         on_each!(self, channel => channel.keeps_one_order())
+    }
+
+    fn begin_fast_forward(&mut self) -> Result<(), String> {
+        let why = match self {
+            Driver::Engine(channel) => return Carrier::begin_fast_forward(&mut **channel),
+            Driver::Hosted(_) => "hosts with stages, buses or libraries",
+            Driver::Slotted(_) => "a switch that works in slots",
+            Driver::Cluster(_) => "a switch with a schedule",
+            Driver::Ring(_) => "a ring",
+            Driver::Hub(_) => "mapped windows around a hub",
+            Driver::Turns(_) => "links with turns",
+        };
+        Err(why.to_owned())
+    }
+
+    #[inline]
+    fn fast_forward(&mut self, horizon: Horizon) -> Option<Jump> {
+        on_each!(self, channel => Carrier::fast_forward(&mut **channel, horizon))
+    }
+
+    fn fast_forwarded(&self) -> Option<FastForward> {
+        on_each!(self, channel => Carrier::fast_forwarded(&**channel))
     }
 
     fn steps(&self) -> u64 {

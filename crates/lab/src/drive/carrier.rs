@@ -8,6 +8,8 @@ mod messages;
 
 use weft_units::{Bytes, Time};
 
+use super::engine::{FastForward, Horizon, Jump};
+
 pub(in crate::drive) use messages::{MessageId, Messages};
 
 /// A name that the initiator gives to a message, under which its notices come back. The channel
@@ -171,6 +173,26 @@ pub trait Carrier {
     /// be among its own targets: it then gets its copy at the place of the message in that order.
     fn keeps_one_order(&self) -> bool {
         false
+    }
+
+    /// Has whole periods left out from now on where the channel repeats itself.
+    ///
+    /// # Errors
+    /// Which part of it has a state that is not compared, so that it cannot tell.
+    fn begin_fast_forward(&mut self) -> Result<(), String> {
+        Err("a driver whose state is not compared".to_owned())
+    }
+
+    /// Leaves out as many whole periods as fit before the horizon, if the channel is known to repeat
+    /// itself; to be called after [`Carrier::advance`].
+    fn fast_forward(&mut self, horizon: Horizon) -> Option<Jump> {
+        let _ = horizon;
+        None
+    }
+
+    /// What was left out, where that was asked for and is possible.
+    fn fast_forwarded(&self) -> Option<FastForward> {
+        None
     }
 
     /// How many steps (events or slots) it took so far.

@@ -10,6 +10,7 @@ use crate::assemble::{Driver, Site, refuse_classes_of_messages, sources};
 use crate::composition::ChannelSettings;
 use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Departure, Message, Notice, RemoteAccess, Ticket};
+use crate::drive::engine::{FastForward, Horizon, Jump};
 use crate::drive::traffic::Traffic;
 use crate::error::Error;
 use crate::program::library::Metrics;
@@ -149,6 +150,22 @@ impl Carrier for ProgramChannel {
 
     fn keeps_one_order(&self) -> bool {
         on_either!(self, own => own.keeps_one_order())
+    }
+
+    fn begin_fast_forward(&mut self) -> Result<(), String> {
+        match self {
+            ProgramChannel::Alone(own) => own.begin_fast_forward(),
+            ProgramChannel::Shared(_) => Err("a workload beside the program".to_owned()),
+        }
+    }
+
+    #[inline]
+    fn fast_forward(&mut self, horizon: Horizon) -> Option<Jump> {
+        on_either!(self, own => own.fast_forward(horizon))
+    }
+
+    fn fast_forwarded(&self) -> Option<FastForward> {
+        on_either!(self, own => own.fast_forwarded())
     }
 
     fn steps(&self) -> u64 {

@@ -7,6 +7,7 @@
 
 mod conditional_write;
 mod fall_through;
+mod forward;
 mod host;
 mod meeting;
 mod passing;
@@ -58,6 +59,8 @@ pub struct Machine<C> {
     stopped: Vec<u16>,
     tidings: BTreeSet<(u16, u16)>,
     departures: Vec<Departure>,
+    /// Of each channel, why nothing of it is left out, if that is asked for.
+    forbidden: Option<Vec<Option<String>>>,
 }
 
 #[derive(Debug, Default)]
@@ -176,6 +179,7 @@ impl<C: Carrier> Machine<C> {
             stopped: Vec::new(),
             tidings: BTreeSet::new(),
             departures: Vec::new(),
+            forbidden: None,
         }
     }
 

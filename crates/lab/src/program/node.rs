@@ -379,7 +379,7 @@ impl<C: Carrier + 'static> Crew<C> {
             if left == 0 {
                 return Ok(shared.machine.now());
             }
-            steps += 1;
+            steps += shared.machine.fast_forward(halt.left(steps)) + 1;
             if let Some(why) = halt.check(steps) {
                 return Err(ProgramError::Stopped { time: shared.machine.now(), why });
             }

@@ -16,6 +16,7 @@ use super::tables::RankReport;
 use crate::assemble::{Driver, Site};
 use crate::composition::{ChannelSettings, Spec};
 use crate::couple;
+use crate::drive::engine::FastForward;
 use crate::error::{ABSENT, Error};
 use crate::fit;
 use crate::keys;
@@ -65,6 +66,8 @@ pub struct ProgramRun {
     pub ranks: RankReport,
     /// The channels that could take its messages, with their names.
     pub channels: Vec<(String, ProgramChannel)>,
+    /// What was left out on each of them, if that was asked for.
+    pub forwarded: Vec<FastForward>,
 }
 
 /// Which channels the messages of a program can take, by name, and from which hosts.
@@ -320,7 +323,10 @@ impl ProgramSettings {
     /// Runs the program with one seed.
     pub fn run(&self, spec: &Spec, seed: u64, halt: &Halt) -> Result<ProgramRun, Error> {
         let ranks = self.ranks(spec);
-        let machine = self.ways().machine(spec, (ranks, seed), spec.run.trace)?;
+        let mut machine = self.ways().machine(spec, (ranks, seed), spec.run.trace)?;
+        if spec.run.fast_forward {
+            machine.begin_fast_forward();
+        }
         let refused = |error| Error::Program { seed, error };
         let (end, ends, machine, own) = match (&self.run, &self.trace) {
             (Some(program), _) => {
@@ -357,7 +363,8 @@ impl ProgramSettings {
             metrics.push(("program_self_messages", machine.to_self() as f64));
         }
         let ranks = machine.report(ends);
-        Ok(ProgramRun { end, metrics, ranks, channels: machine.into_channels() })
+        let forwarded = machine.fast_forwarded();
+        Ok(ProgramRun { end, metrics, ranks, forwarded, channels: machine.into_channels() })
     }
 }
 

@@ -141,8 +141,9 @@ impl<C: Carrier> Player<'_, C> {
             if self.left == 0 {
                 return self.machine.failure().map_or(Ok(()), Err);
             }
-            steps += 1;
-            let is_told = steps % TOLD_EACH == 0;
+            let before = steps;
+            steps += self.machine.fast_forward(halt.left(steps)) + 1;
+            let is_told = steps / TOLD_EACH > before / TOLD_EACH;
             let is_enough = is_told && !observe(all - self.left, all);
             if let Some(why) = halt.check(steps).or(is_enough.then_some(Stopped::Asked)) {
                 return Err(ProgramError::Stopped { time: self.machine.now(), why });

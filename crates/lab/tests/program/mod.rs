@@ -5,6 +5,7 @@
 
 mod beside;
 mod cluster;
+mod fast_forward;
 mod files;
 mod hosts;
 mod memory;

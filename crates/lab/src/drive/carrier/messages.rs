@@ -292,6 +292,25 @@ impl Messages {
         }
     }
 
+    /// How many packets of a message have not started.
+    pub fn unsent(&self, id: MessageId) -> u32 {
+        self.held[id.place()].unsent
+    }
+
+    /// Of each message by its number, how many packets have not started and how many have not arrived.
+    pub fn left(&self) -> Vec<[u32; 2]> {
+        self.held.iter().map(|own| [own.unsent, own.missing]).collect()
+    }
+
+    /// Starts and delivers so many times more what has started and arrived since those `before` were
+    /// left; no message comes to its end.
+    pub fn go_on(&mut self, before: &[[u32; 2]], times: u32) {
+        for (own, [unsent, missing]) in self.held.iter_mut().zip(before) {
+            own.unsent -= (unsent - own.unsent) * times;
+            own.missing -= (missing - own.missing) * times;
+        }
+    }
+
     /// The ticket of a message under way.
     #[cfg(test)]
     fn ticket(&self, id: MessageId) -> Ticket {

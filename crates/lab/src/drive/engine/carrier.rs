@@ -2,11 +2,14 @@
 
 use weft_units::Time;
 
-use super::Engine;
+use super::{Engine, FastForward, Horizon, Jump};
 use crate::drive::carrier::{Carrier, Message, Notice};
 
 impl Carrier for Engine {
     fn offer(&mut self, now: Time, message: Message) {
+        if let Some(forward) = &mut self.forward {
+            forward.change();
+        }
         if self.offer_as_flow(now, message) {
             return;
         }
@@ -27,12 +30,32 @@ impl Carrier for Engine {
     }
 
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        let before = notices.len();
         while self.step(now).is_some() {}
         self.next = if self.is_cut_off { Time::NEVER } else { self.next_with_adapters() };
         if let Some(feed) = self.supply.messages() {
             feed.messages.take_notices(notices);
         }
         self.take_notices_of_adapters(notices);
+        if let Some(forward) = &mut self.forward {
+            forward.has_advanced(notices.len() > before);
+        }
+    }
+
+    fn begin_fast_forward(&mut self) -> Result<(), String> {
+        Engine::begin_fast_forward(self)
+    }
+
+    #[inline]
+    fn fast_forward(&mut self, horizon: Horizon) -> Option<Jump> {
+        match self.forward.is_some() {
+            true => self.look_for_period(horizon),
+            false => None,
+        }
+    }
+
+    fn fast_forwarded(&self) -> Option<FastForward> {
+        Engine::fast_forwarded(self)
     }
 
     fn steps(&self) -> u64 {

@@ -75,6 +75,7 @@ impl Channel for Engine {
         let mut observations = self.observations.with_busy(self.graph.busy());
         // They were counted when their start was known, which lies beyond the end.
         observations.attempts = observations.attempts.saturating_sub(waiting);
+        observations.forget_deliveries();
         observations
     }
 }

@@ -36,6 +36,15 @@ struct Unfed {
     offered: Time,
 }
 
+/// A message that waits at a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::drive) struct Queued {
+    host: u16,
+    /// Whether the host will be asked for a packet.
+    asked: bool,
+    message: MessageId,
+}
+
 impl Feed {
     pub fn new(hosts: usize, payload: Bytes) -> Feed {
         let messages = Messages::new(hosts, payload);
@@ -47,8 +56,7 @@ impl Feed {
     pub fn post(&mut self, now: Time, message: Message, seen: &mut Observations) -> bool {
         let (host, size) = (&mut self.hosts[usize::from(message.from)], message.size);
         self.messages.post(message, |id, to, packets| {
-            let from = usize::from(message.from);
-            (0..packets).for_each(|_| seen.generate_from(from, now));
+            seen.generate_all_from(message.from.into(), now, packets.into());
             host.messages.push_back(Unfed { id, to, packets, size, offered: now });
         });
         !std::mem::replace(&mut host.asked, true)
@@ -83,6 +91,38 @@ impl Feed {
     pub fn ask(&mut self, host: u16) -> bool {
         let host = &mut self.hosts[usize::from(host)];
         !host.messages.is_empty() && !std::mem::replace(&mut host.asked, true)
+    }
+
+    /// The message with the most packets that have not started, of those that hosts send at present,
+    /// and how many it has.
+    pub fn longest(&self) -> Option<(MessageId, u32)> {
+        let oldest = self.hosts.iter().filter_map(|host| host.messages.front());
+        oldest.map(|own| (own.id, self.messages.unsent(own.id))).max_by_key(|own| own.1)
+    }
+
+    /// What waits at hosts, and of each message how many packets have not been handed over.
+    pub fn queued(&self) -> (Vec<Queued>, Vec<u32>) {
+        let (mut queued, mut packets) = (Vec::new(), Vec::new());
+        for (number, host) in (0..).zip(&self.hosts) {
+            let (host, asked, messages) = (number, host.asked, &host.messages);
+            if asked && messages.is_empty() {
+                queued.push(Queued { host, asked, message: MessageId::NONE });
+            }
+            for own in messages {
+                queued.push(Queued { host, asked, message: own.id });
+                packets.push(own.packets);
+            }
+        }
+        (queued, packets)
+    }
+
+    /// Hands over so many times more what has been handed over since the numbers that wait were those
+    /// `before`; no message is handed over as a whole.
+    pub fn go_on(&mut self, before: &[u32], times: u32) {
+        let messages = self.hosts.iter_mut().flat_map(|host| &mut host.messages);
+        for (own, before) in messages.zip(before) {
+            own.packets -= (before - own.packets) * times;
+        }
     }
 
     /// Packets that have not been handed over.

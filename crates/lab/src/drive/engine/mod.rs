@@ -28,6 +28,7 @@ mod classed;
 mod clocks;
 mod feed;
 mod flows;
+mod forward;
 mod limits;
 mod memory;
 mod packets;
@@ -51,6 +52,7 @@ use adapter::Adapters;
 use classed::Classed;
 use clocks::Clocks;
 use flows::Flows;
+use forward::Forward;
 use memory::Memories;
 use packets::{Packet, Packets, Way};
 use parts::Parts;
@@ -63,6 +65,7 @@ pub use adapter::{
 };
 pub use classed::{CableParts, ClassedParts, PauseRow, Traffic};
 pub use flows::{FlowBin, FlowParts, FlowReport, MILLIONTHS};
+pub use forward::{FastForward, Horizon, Jump};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 
 /// What a channel is made of.
@@ -156,6 +159,8 @@ pub struct Engine {
     /// Flows between hosts, where there are any.
     flows: Option<Box<Flows>>,
     adapters: Adapters,
+    /// What looks for periods, where they may be left out.
+    forward: Option<Box<Forward>>,
 }
 
 impl Engine {
@@ -221,6 +226,7 @@ impl Engine {
             supply,
             classed,
             flows,
+            forward: None,
         };
         if engine.adapters.is_on {
             engine.begin_adapters();

@@ -37,6 +37,11 @@ pub(super) struct Places {
 }
 
 impl Places {
+    /// Whether what happens at a place happens to a packet, in a channel without limits.
+    pub fn is_of_packet(&self, place: u32) -> bool {
+        place < self.frees || (self.joins..self.enters).contains(&place)
+    }
+
     pub fn new(graph: &Graph, is_classed: bool, has_adapters: bool) -> Places {
         let (ports, hosts, ends) = (graph.switch_ports(), graph.hosts(), graph.ends());
         // Without buffers of limited size there is nothing to hear and nothing to wait for.

@@ -1,0 +1,331 @@
+//! Exact fast-forward: where a channel repeats itself, whole periods are left out.
+//!
+//! What happens next follows from the state of the channel alone, as long as nothing is handed over to
+//! it. So if all of the state is, relative to the present, what it was a period ago, the same will happen
+//! again, and again, each time a period later. Of a long message only how many of its packets are left
+//! is not what it was; but a channel looks at that number for one thing, whether it is zero. So periods
+//! may be left out until the last packet of a message would start or arrive. What they would have added
+//! to counters, histograms and series is added at once, from what the period that was simulated added.
+//!
+//! States are compared in full, and only at instants at which one long message, the anchor, has gone on:
+//! with one that was kept. That one is given up for a later one when it has not come back for twice as long as the
+//! one before (Brent, "An improved Monte Carlo factorization algorithm", BIT 1980), so that a period is found
+//! whatever comes before the first. States are taken more and more seldom where none comes back.
+
+mod state;
+
+use serde::{Deserialize, Serialize};
+use weft_units::{Span, Time};
+
+use super::Engine;
+use crate::drive::carrier::MessageId;
+use state::State;
+
+/// What was left out of a run, and why nothing more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastForward {
+    /// How often periods were left out.
+    pub jumps: u64,
+    /// How many periods were.
+    pub periods: u64,
+    /// How much simulated time they took.
+    pub time: Span,
+    /// How many packets were delivered in them.
+    pub packets: u64,
+    /// How many events happened in them.
+    pub events: u64,
+    /// How many parts of a state were found as they had been a period before, the largest number at a
+    /// jump: events to come with their packets, ports, and messages that wait at hosts.
+    pub compared: u64,
+    /// Why no period could be left out, if something forbids it.
+    pub forbidden: Option<String>,
+}
+
+impl FastForward {
+    /// Nothing was left out, because of this.
+    pub fn forbidden(why: &str) -> FastForward {
+        FastForward { forbidden: Some(why.to_owned()), ..FastForward::default() }
+    }
+}
+
+/// What whoever runs a channel must know of a jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// How many instants were left out at which something happened.
+    pub steps: u64,
+    /// The present after it.
+    pub until: Time,
+}
+
+/// What may happen before a jump ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Horizon {
+    /// When something happens elsewhere.
+    pub limit: Time,
+    /// How many instants may be left out.
+    pub steps: u64,
+}
+
+/// Looks for periods, and leaves them out.
+#[derive(Debug)]
+pub(super) struct Forward {
+    report: FastForward,
+    /// How many instants there were at which something happened.
+    steps: u64,
+    /// Whether it may be worth to look for a period, and after how many steps of the anchor.
+    is_open: bool,
+    stride: u32,
+    search: Option<Search>,
+}
+
+/// The search for a period among messages that do not change.
+#[derive(Debug)]
+struct Search {
+    /// The message that tells when to look, and its packets that have not started.
+    anchor: MessageId,
+    left: u32,
+    /// Steps of the anchor from one look to the next, and those to come.
+    stride: u32,
+    wait: u32,
+    /// States taken until it becomes larger.
+    taken: u32,
+    /// The state that is waited for, and for how many looks more of how many.
+    kept: Option<Box<State>>,
+    patience: u32,
+    looks: u32,
+    /// The largest number of packets under way at any look.
+    most: usize,
+}
+
+/// Packets that a message must have left to be an anchor.
+const LEAST: u32 = 64;
+
+/// States that are taken before there are more steps of the anchor between two.
+const AT_FIRST: u32 = 16;
+
+/// The longest period that is looked for, in deliveries.
+const MOST_DELIVERIES: usize = 1 << 17;
+
+/// The most steps of the anchor between two states.
+const MOST_STRIDE: u32 = 1 << 16;
+
+/// A jump over fewer periods costs about what it saves.
+const FEW: u64 = 8;
+
+impl Forward {
+    fn new() -> Forward {
+        let report = FastForward::default();
+        Forward { report, steps: 0, is_open: true, stride: 1, search: None }
+    }
+
+    /// Something was handed over, or a message has left or arrived.
+    pub fn change(&mut self) {
+        self.is_open = true;
+        self.stride = 1;
+        self.search = None;
+    }
+
+    /// Something happened at an instant, of which there may be news.
+    pub fn has_advanced(&mut self, has_news: bool) {
+        self.steps += 1;
+        if has_news {
+            self.change();
+        }
+    }
+}
+
+impl Search {
+    fn new((anchor, left): (MessageId, u32), stride: u32) -> Search {
+        let (taken, patience) = (0, 1);
+        let (wait, kept, looks, most) = (stride, None, 0, 0);
+        Search { anchor, left, stride, wait, taken, kept, patience, looks, most }
+    }
+
+    /// Whether a state is to be looked at now that so many packets of the anchor are left.
+    fn is_due(&mut self, left: u32) -> bool {
+        if left == self.left {
+            return false;
+        }
+        self.left = left;
+        self.wait -= 1;
+        if self.wait > 0 {
+            return false;
+        }
+        self.wait = self.stride;
+        true
+    }
+
+    /// A state was taken: the next ones are, in the long run, taken more seldom.
+    fn has_taken(&mut self) {
+        self.taken += 1;
+        if self.taken == AT_FIRST {
+            self.taken = 0;
+            self.stride = (self.stride * 2).min(MOST_STRIDE);
+        }
+    }
+}
+
+impl Engine {
+    /// Leaves out whole periods from now on. Returns why not, where the channel cannot tell that
+    /// all of it repeats.
+    pub(in crate::drive) fn begin_fast_forward(&mut self) -> Result<(), String> {
+        match self.forbids_fast_forward() {
+            Some(why) => Err(why.to_owned()),
+            None => {
+                self.forward = Some(Box::new(Forward::new()));
+                Ok(())
+            }
+        }
+    }
+
+    /// What was left out, if it was asked for.
+    pub(in crate::drive) fn fast_forwarded(&self) -> Option<FastForward> {
+        self.forward.as_ref().map(|own| own.report.clone())
+    }
+
+    /// Which part has a state that is not compared.
+    fn forbids_fast_forward(&self) -> Option<&'static str> {
+        let switches = self.graph.switches();
+        let (is_fed, draws) = match &self.supply {
+            super::Supply::Sources(_) => (false, false),
+            super::Supply::Messages(_) => {
+                (true, self.routes.draws_ways(switches, self.graph.hosts()))
+            }
+        };
+        if !is_fed {
+            Some("traffic of sources")
+        } else if self.flows.is_some() {
+            Some("a transport: rates, windows and sequence numbers of flows")
+        } else if self.classed.is_some() {
+            Some("a buffer that classes share")
+        } else if self.adapters.is_on {
+            Some("adapters with acknowledgments, timers or buffers of their own")
+        } else if self.memories.is_on || !self.graph.is_without_limits() {
+            Some("switches with schedulers or with buffers of limited size")
+        } else if draws {
+            Some("routes that draw the way of each packet at random")
+        } else if !self.parts.is_one() {
+            Some("a graph that is divided")
+        } else if self.observations.notes_passages() {
+            Some("a trace of every transmission")
+        } else {
+            None
+        }
+    }
+
+    /// Leaves out as many periods as fit before the horizon, if the channel is now as it was a period ago.
+    pub(super) fn look_for_period(&mut self, horizon: Horizon) -> Option<Jump> {
+        let mut own = self.forward.take()?;
+        let jump = if own.is_open { self.search(&mut own, horizon) } else { None };
+        self.forward = Some(own);
+        jump
+    }
+
+    fn search(&mut self, own: &mut Forward, horizon: Horizon) -> Option<Jump> {
+        let Some(search) = &mut own.search else {
+            self.observations.forget_deliveries();
+            let longest = self.supply.messages().and_then(|feed| feed.longest());
+            let longest = longest.filter(|(_, left)| *left >= LEAST);
+            own.search = longest.map(|anchor| Search::new(anchor, own.stride));
+            own.is_open = own.search.is_some();
+            return None;
+        };
+        let left = self.supply.messages().map_or(0, |feed| feed.messages.unsent(search.anchor));
+        if !search.is_due(left) {
+            return None;
+        }
+        if left < LEAST / 2 || self.observations.deliveries_noted() > MOST_DELIVERIES {
+            own.is_open = left < LEAST / 2;
+            own.search = None;
+            self.observations.forget_deliveries();
+            return None;
+        }
+        let packets = self.packets.len();
+        if packets > search.most {
+            // Ways fill: what was will not come back.
+            (search.most, search.kept) = (packets, None);
+            return None;
+        }
+        search.looks += 1;
+        let (is_over, kept) = (search.looks >= search.patience, search.kept.take());
+        if !is_over && kept.as_ref().is_some_and(|kept| kept.packets.len() != packets) {
+            search.kept = kept;
+            return None;
+        }
+        let state = Box::new(State::of(self, own.steps));
+        search.has_taken();
+        match kept {
+            Some(kept) if state.is_again(&kept) => return self.jump(own, (&kept, &state), horizon),
+            Some(kept) if !is_over => search.kept = Some(kept),
+            // There was none, or it has not come back: then the next one is waited for for twice as long.
+            before => {
+                search.patience = search.patience.saturating_mul(1 + u32::from(before.is_some()));
+                (search.kept, search.looks) = (Some(state), 0);
+                self.observations.note_deliveries();
+            }
+        }
+        None
+    }
+
+    /// Leaves out periods like the one between two states.
+    fn jump(
+        &mut self,
+        own: &mut Forward,
+        (before, state): (&State, &State),
+        horizon: Horizon,
+    ) -> Option<Jump> {
+        let period = state.period(before);
+        let steps = (state.steps - before.steps).max(1);
+        let by_messages = state.repeats(before);
+        let times = by_messages
+            .min(horizon.limit.since(self.now).0.saturating_sub(1) / period.0)
+            .min(horizon.steps / steps)
+            .min(self.observations.repeats_before_sample(self.now, period))
+            .min(self.graph.repeats_in_window(before.at, period));
+        // What is not counted yet is not to be counted again.
+        let times = if before.at < self.observations.from { 0 } else { times };
+        // Where messages come to their end soon there is nothing to look for until one has.
+        own.is_open = times < by_messages;
+        own.search = None;
+        if times < FEW {
+            // What is in the way may be so again and again.
+            own.stride = (own.stride * 2).min(MOST_STRIDE);
+            self.observations.forget_deliveries();
+            return None;
+        }
+        let packets = self.observations.deliveries_noted() as u64;
+        let events = self.leave_out((before, state), times);
+        own.steps += steps * times;
+        own.report.jumps += 1;
+        own.report.periods += times;
+        own.report.time += period * times;
+        own.report.packets += packets * times;
+        own.report.events += events;
+        own.report.compared = own.report.compared.max(state.parts());
+        Some(Jump { steps: steps * times, until: self.now })
+    }
+
+    /// Has what happened between two states happen so many times more. Returns how many events that
+    /// were.
+    fn leave_out(&mut self, (before, state): (&State, &State), times: u64) -> u64 {
+        let period = state.period(before);
+        let later = period * times;
+        self.parts.first().delay(later);
+        for id in &state.packets {
+            self.packets.packets[*id as usize].start += later;
+        }
+        self.graph.repeat(&before.ports, period, times);
+        if let Some(feed) = self.supply.messages() {
+            feed.go_on(&before.unfed, times as u32);
+            feed.messages.go_on(&before.left, times as u32);
+        }
+        let attempts = self.observations.attempts - before.attempts;
+        self.observations.repeat(period, attempts, times);
+        self.observations.forget_deliveries();
+        let events = (self.steps - before.events_before) * times;
+        self.steps += events;
+        self.now += later;
+        self.next = self.next_with_adapters();
+        events
+    }
+}
