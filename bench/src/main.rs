@@ -6,7 +6,10 @@
 //! files and building the system do not count. `weft-bench --trace [OPERATIONS]` reads a GOAL text
 //! of about so many operations instead, a million if not given, and runs one. `weft-bench --sweep`
 //! compares one thread with two on the same study; only two idle cores tell something.
+//! `weft-bench --fast-forward` runs the same collective with whole periods left out and without, and
+//! refuses runs that differ.
 
+mod forward;
 mod process;
 mod trace;
 
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         }
         ["--read", operations] => trace::read(operations.parse().unwrap_or(1_000_000)),
         ["--sweep"] => sweep(),
+        ["--fast-forward"] => forward::compare(),
         ["--one", file] => run_one(Path::new(file), None),
         ["--one", file, length] => run_one(Path::new(file), Some(length)),
         _ => return run_all(&arguments),
