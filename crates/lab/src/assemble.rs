@@ -16,6 +16,7 @@ mod turns;
 pub(crate) use classed::refuse_classes_of_messages;
 pub(crate) use failures::refuse_elsewhere as refuse_failures_elsewhere;
 pub use hosts::HostedChannel;
+pub(crate) use hosts::in_front_of;
 pub(crate) use planes::refuse_elsewhere as refuse_planes_elsewhere;
 use weft_fabric::adapter::{Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
@@ -27,7 +28,7 @@ use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::Channel;
-use crate::drive::cluster::Cluster;
+use crate::drive::cluster::{Cluster, Half};
 use crate::drive::engine::Engine;
 use crate::drive::hub::HubChannel;
 use crate::drive::ring::Ring;
@@ -44,6 +45,8 @@ pub enum Driver {
     Engine(Box<Engine>),
     /// Event by event, a scheduled channel with the one that carries its signalling, for messages.
     Cluster(Box<Cluster>),
+    /// One of the two channels of such a cluster, both of which carry messages.
+    Half(Box<Half>),
     /// A ring of adapters, for messages.
     Ring(Box<Ring>),
     /// Hosts in front of a channel, event by event.

@@ -1,6 +1,7 @@
 //! From the settings of channels that act together to a cluster that runs. Which channels do, and
 //! which scheduled channel is driven by events for another reason, follows from the composition.
 
+pub(crate) mod program;
 mod shared_link;
 
 use weft_fabric::adapter::{Feed, Release};
@@ -11,7 +12,7 @@ use weft_fabric::workload::{Feedback, Source};
 use weft_units::{Limit, Span, Time};
 
 use crate::assemble::engine::{engine, refuse_what_differs};
-use crate::assemble::{Driver, Site, refuse_failures_elsewhere, refuse_planes_elsewhere, sources};
+use crate::assemble::{Site, refuse_failures_elsewhere, refuse_planes_elsewhere, sources};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
 use crate::drive::cluster::{
     BulkChannel, BulkParts, CarriedSettings, CarriedTiming, Cluster, Distances, Signalling,
@@ -21,7 +22,6 @@ use crate::drive::engine::Calendar;
 use crate::drive::faults::Faults;
 use crate::drive::interface::InterfaceSettings;
 use crate::error::Error;
-use crate::program::background::offers;
 use shared_link::Pair;
 
 /// The largest number of hosts that the packets of the signalling have room for (Clint 3.3).
@@ -174,39 +174,6 @@ pub(crate) fn cluster(
     let channel = engine(quick, traffic, quick_site)?;
     let signalling = Signalling::new(channel, carried.clone(), of_carried, timing.slot);
     Ok(Cluster::new(bulk, Some(signalling)))
-}
-
-/// The same for a program that uses the channels `names` and sends over this one.
-pub(crate) fn cluster_of_program(
-    spec: &Spec,
-    settings: &ChannelSettings,
-    switch: &ScheduledSettings,
-    (site, names): (Site<'_>, &[String]),
-) -> Result<Driver, Error> {
-    let refuse = |key: String, value: &str, accepted: &str| {
-        Err(Error::Assembly { key, value: value.to_owned(), accepted: accepted.to_owned() })
-    };
-    let name = site.name;
-    if let Some(by) = settings.carrier() {
-        let key = format!("channel.{name}.switch.scheduled.signalling.carried");
-        if names.iter().any(|other| other == by) {
-            let accepted = "a channel that the program does not use as well, or ideal signalling";
-            return refuse(format!("{key}.by"), by, accepted);
-        }
-        if spec.workload.get(by).is_some_and(offers) {
-            let accepted = "none beside a program whose channel signals over this one";
-            return refuse(format!("workload.{by}"), "given", accepted);
-        }
-        if let SignallingSettings::Carried(CarriedSettings { shared_link: Some(_), .. }) =
-            &switch.signalling
-        {
-            return refuse(format!("{key}.shared_link"), "given", "links of its own for a program");
-        }
-    }
-    // What a workload offers goes beside the program, as messages.
-    let mut quiet = spec.clone();
-    quiet.workload.clear();
-    Ok(Driver::Cluster(Box::new(cluster(&quiet, settings, switch, site)?)))
 }
 
 /// The channel that carries the signalling of another one, with what it is to carry.

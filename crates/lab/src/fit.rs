@@ -34,13 +34,17 @@ pub fn check(tree: &Tree, spec: &Spec) -> Result<(), Error> {
     Ok(())
 }
 
-/// Beside a program, a workload without a load says nothing.
+/// Beside a program, a workload without a load says nothing. Hosts before what the program uses have been
+/// looked at with it.
 fn heard(spec: &Spec) -> Cow<'_, Spec> {
-    let mut spec = Cow::Borrowed(spec);
-    if spec.running_program().is_some() {
-        spec.to_mut().workload.retain(|_, workload| offers(workload));
+    let Some(program) = spec.running_program() else { return Cow::Borrowed(spec) };
+    let of_program = program.scheduled_channels(spec);
+    let mut spec = spec.clone();
+    spec.workload.retain(|_, workload| offers(workload));
+    for (_, channel) in spec.channel.iter_mut().filter(|(name, _)| of_program.contains(name)) {
+        channel.host = None;
     }
-    spec
+    Cow::Owned(spec)
 }
 
 /// Traffic is for a channel that there is.

@@ -272,10 +272,10 @@ pub fn trace_run<'py>(
         let played = play(&schedule, machine, &weft_lab::Halt::new(), &mut |done, all| {
             outcome::observe(progress.as_ref(), &mut raised, done, all, "operations")
         });
-        played.map_err(|error| weft_lab::Error::Program { seed, error })
+        let played = played.map_err(|error| weft_lab::Error::Program { seed, error })?;
+        Ok((played.machine.report(played.ends), played.shorter))
     });
     raised.map_or(Ok(()), Err)?;
-    let played = played.map_err(error::raise)?;
-    let tables = outcome::tables(py, &played.machine.report(played.ends).tables())?;
-    Ok((tables, played.shorter))
+    let (report, shorter) = played.map_err(error::raise)?;
+    Ok((outcome::tables(py, &report.tables())?, shorter))
 }

@@ -157,6 +157,13 @@ impl SharedLinks {
         self.down[usize::from(host)].end
     }
 
+    /// When the last byte of the latest transfer of `host` has left it, by what is known now. Final once
+    /// that time has come.
+    #[inline]
+    pub fn left(&self, host: u16) -> Time {
+        self.up[usize::from(host)].end
+    }
+
     /// The target of the first transfer that was delayed by more than its guard, if one ever was.
     pub fn overrun(&self) -> Option<u16> {
         self.overrun

@@ -62,6 +62,16 @@ pub(super) fn hosted(
 ) -> Result<Driver, Error> {
     let bare = ChannelSettings { host: None, ..settings.clone() };
     let channel = Driver::new(&bare, None, site)?;
+    in_front_of(settings, channel, (settings.message(workload), sources), site)
+}
+
+/// Hosts before a channel, with sources of messages of a size or without any.
+pub(crate) fn in_front_of(
+    settings: &ChannelSettings,
+    channel: Driver,
+    (size, sources): (Bytes, Vec<Source>),
+    site: Site<'_>,
+) -> Result<Driver, Error> {
     let host = settings.host.clone().unwrap_or_default();
     let path = HostPath::new(&host, site.hosts as u16, settings.payload, channel);
     let mut path = path.map_err(|error| Error::Assembly {
@@ -70,7 +80,6 @@ pub(super) fn hosted(
         accepted: error.accepted,
     })?;
     path.record_from(site.from);
-    let size = settings.message(workload);
     Ok(Driver::Hosted(Box::new(Traffic::new(path, sources, size, site.observations()))))
 }
 

@@ -6,16 +6,16 @@ use weft_kernel::{Halt, Streams};
 use weft_units::{PositiveCount, Time};
 
 use super::account::Account;
-use super::background::{ProgramChannel, offers};
+use super::background::ProgramChannel;
 use super::library::{LibraryProgram, Metrics};
 use super::machine::Machine;
 use super::node::Crew;
 use super::placement::{Placement, first_shared};
 use super::policy::{Policy, Rule};
 use super::tables::RankReport;
-use crate::assemble::{Driver, Site};
-use crate::composition::{ChannelSettings, Spec};
-use crate::couple;
+use crate::assemble::Site;
+use crate::composition::Spec;
+use crate::couple::program::{alone, both_in_use, halves, scheduled_with_carriers, with_partners};
 use crate::drive::engine::FastForward;
 use crate::error::{ABSENT, Error};
 use crate::fit;
@@ -130,29 +130,9 @@ impl Ways<'_> {
         picture: bool,
     ) -> Result<Machine<ProgramChannel>, Error> {
         let (rules, names) = self.rules(spec)?;
-        refuse_what_acts_together(spec, &names)?;
         let streams = Streams::new(seed);
         let places = self.places(spec, ranks, &streams)?;
-        let until = Time::ZERO + spec.run.length;
-        let carrier = |name: &String| {
-            let settings = &spec.channel[name];
-            let site = Site {
-                name,
-                hosts: spec.system.hosts,
-                streams: &streams,
-                from: Time::ZERO,
-                until,
-                sample: None,
-            };
-            let driver = match settings.schedule_by_events(false) {
-                Some(switch) => couple::cluster_of_program(spec, settings, switch, (site, &names))?,
-                None => Driver::new(settings, None, site)?,
-            };
-            let workload = spec.workload.get(name);
-            let channel = ProgramChannel::around(driver, settings, workload, site, spec.run.trace)?;
-            Ok((name.clone(), channel))
-        };
-        let channels = names.iter().map(carrier).collect::<Result<Vec<_>, Error>>()?;
+        let channels = carriers(spec, &names, &streams)?;
         let policy = Policy::new(&rules, &names).unwrap_or_default();
         let (memory, processors) = (spec.system.memory, spec.system.processors);
         let machine = Machine::new(ranks, channels, policy, picture);
@@ -208,22 +188,33 @@ impl Ways<'_> {
     }
 }
 
-/// A channel with traffic whose signalling a channel of the program carries would change it, and is
-/// not simulated together with it.
-fn refuse_what_acts_together(spec: &Spec, names: &[String]) -> Result<(), Error> {
-    let coupled = spec.workload.iter().find(|(name, workload)| {
-        let carrier = spec.channel.get(*name).and_then(ChannelSettings::carrier);
-        offers(workload) && carrier.is_some_and(|carrier| names.iter().any(|own| own == carrier))
-    });
-    match coupled {
-        Some((name, _)) => Err(Error::Assembly {
-            key: format!("workload.{name}"),
-            value: "given".to_owned(),
-            accepted: "a channel whose signalling does not travel on one of the program's"
-                .to_owned(),
-        }),
-        None => Ok(()),
+/// The channels of these names, and behind them those that act together with one of them and have
+/// traffic: beside the program as well.
+fn carriers(
+    spec: &Spec,
+    names: &[String],
+    streams: &Streams,
+) -> Result<Vec<(String, ProgramChannel)>, Error> {
+    let until = Time::ZERO + spec.run.length;
+    let (hosts, from) = (spec.system.hosts, Time::ZERO);
+    let anywhere = Site { name: "", hosts, streams, from, until, sample: None };
+    let pairs = both_in_use(spec, names)?;
+    let mut together = Vec::new();
+    for pair in &pairs {
+        together.extend(halves(spec, *pair, anywhere)?);
     }
+    let carrier = |name: String| {
+        let (settings, site) = (&spec.channel[&name], Site { name: &name, ..anywhere });
+        let half = together.iter().position(|(other, _)| *other == name);
+        let driver = match half {
+            Some(half) => together.swap_remove(half).1,
+            None => alone(spec, site)?,
+        };
+        let workload = spec.workload.get(&name);
+        let channel = ProgramChannel::around(driver, settings, workload, site, spec.run.trace)?;
+        Ok((name, channel))
+    };
+    with_partners(names, &pairs).into_iter().map(carrier).collect()
 }
 
 /// A machine on the channels of a system, for a program that is written elsewhere: all hosts are
@@ -248,6 +239,7 @@ pub fn open(
     let spec = keys::read(&tree)?;
     fit::check(&tree, &spec)?;
     let (_, names) = ways.rules(&spec)?;
+    let names = with_partners(&names, &both_in_use(&spec, &names)?);
     if let Some(name) = spec.workload.keys().find(|name| !names.contains(name)) {
         return Err(Error::Assembly {
             key: format!("workload.{name}"),
@@ -275,6 +267,14 @@ impl ProgramSettings {
     pub fn is_policy(&self) -> bool {
         let runs = self.run.is_some() || self.trace.is_some();
         !runs && self.ranks.is_none() && self.channel.is_none() && !self.route.is_empty()
+    }
+
+    /// The channels before which hosts stand for this program alone: scheduled ones that are driven
+    /// by events, and those that carry their signalling. None where the program names its channels
+    /// wrongly.
+    pub(crate) fn scheduled_channels(&self, spec: &Spec) -> Vec<String> {
+        let names = self.ways().rules(spec).map(|(_, names)| names);
+        names.and_then(|names| scheduled_with_carriers(spec, &names)).unwrap_or_default()
     }
 
     /// Refuses what no run could honour: ranks and channels that there are not.

@@ -69,34 +69,8 @@ fn a_message_that_is_given_up_is_named() {
     assert!(error.contains("channel bulk lost a message of 2 KiB from rank 0"), "{error}");
 }
 
-#[test]
-fn what_a_program_cannot_have_beside_it_is_refused_with_its_key() {
-    let run = "run.ping_pong = { size = '64 B', rounds = 1 }";
-    let cases = [
-        (
-            clint(DETAILED, "[workload.quick]\nload = 0.1", run),
-            "workload.quick = given does not fit",
-        ),
-        (
-            clint("preset = 'shared_link'", "", run),
-            "channel.bulk.switch.scheduled.signalling.carried.shared_link = given does not fit",
-        ),
-        (
-            format!(
-                "base = 'clint'\n{DETAILED}\n[program]\n\
-                 route = [{{ up_to = '32 B', channel = 'quick' }}, {{ channel = 'bulk' }}]\n{run}"
-            ),
-            "channel.bulk.switch.scheduled.signalling.carried.by = quick does not fit",
-        ),
-    ];
-    for (text, expected) in cases {
-        let error = spec_of(&text).expect_err(expected).to_string();
-        assert!(error.contains(expected), "{error}\nlacks: {expected}");
-    }
-}
-
 /// An interface on a channel whose host, bus and handlers take round times.
-fn interface(channel: &str, more: &str) -> String {
+pub fn interface(channel: &str, more: &str) -> String {
     format!(
         "[channel.{channel}.interface]\nhost_send_buffers = 4\nhost_receive_buffers = 4\n\
          receive_buffers = 4\nmessage = '32 B'\n{more}\n\

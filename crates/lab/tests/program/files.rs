@@ -214,12 +214,6 @@ fn what_a_program_names_must_be_there() {
             "program.run = pair = [1, 1] does not fit",
         ),
         (
-            "base = 'clint'\npreset = 'detailed'\n[program]\nchannel = 'quick'\n\
-             run.ping_pong.size = '64 B'\n[workload.bulk]\nload = 0.1"
-                .to_owned(),
-            "workload.bulk = given does not fit",
-        ),
-        (
             file(4, STAR, "run.hot_spot = { size = '64 B', victim = [1, 4] }"),
             "program.run = rank 4 does not fit",
         ),

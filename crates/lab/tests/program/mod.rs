@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod beside;
+mod both_channels;
 mod cluster;
 mod fast_forward;
 mod files;

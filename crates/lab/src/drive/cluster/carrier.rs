@@ -1,42 +1,36 @@
-//! The scheduled channel of a cluster under a program: messages in place of sources. A channel that
-//! carries its signalling has no messages of its own then.
+//! The channels of a cluster under a program: messages in place of sources, on the scheduled channel, on
+//! the one that carries its signalling, or on both (see [`Half`](super::Half)).
 
 use weft_fabric::measure::Observations;
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
-use super::Cluster;
+use super::{Cluster, Signalling};
 use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Message, Notice};
 use crate::drive::trace::TraceEntry;
 
+/// One of the channels of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The scheduled one.
+    Bulk,
+    /// The one that carries its signalling.
+    Quick,
+}
+
+/// With all messages on the scheduled channel.
 impl Carrier for Cluster {
-    /// Slots in which nothing was under way are caught up with, since schedulers go on in them.
     fn offer(&mut self, now: Time, message: Message) {
-        match now {
-            Time::ZERO if !self.started => self.start(),
-            Time::ZERO => {}
-            _ => self.catch_up(Time(now.0 - 1)),
-        }
-        let Cluster { bulk, queue, .. } = self;
-        bulk.offer(now, message, &mut |time, event| queue.push(time, event));
-        self.look_ahead(now);
+        self.offer_on(Side::Bulk, now, message);
     }
 
     fn next_time(&self) -> Time {
-        match self.bulk.next_notice() {
-            Some(notice) => notice,
-            None if self.bulk.carries_messages() => self.next,
-            None => Time::NEVER,
-        }
+        self.next_time_on(Side::Bulk)
     }
 
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
-        if self.bulk.carries_messages() {
-            self.catch_up(now);
-            self.look_ahead(now);
-        }
-        self.bulk.take_notices(notices);
+        self.advance_on(Side::Bulk, now, notices);
     }
 
     fn steps(&self) -> u64 {
@@ -90,6 +84,64 @@ impl Channel for Cluster {
 }
 
 impl Cluster {
+    /// Takes a message over on one of the channels. Slots in which nothing was under way are caught up
+    /// with, since schedulers go on in them.
+    pub(super) fn offer_on(&mut self, side: Side, now: Time, message: Message) {
+        match now {
+            Time::ZERO if !self.started => self.start(),
+            Time::ZERO => {}
+            _ => self.catch_up(Time(now.0 - 1)),
+        }
+        let Cluster { bulk, signalling, queue, .. } = self;
+        match side {
+            Side::Bulk => bulk.offer(now, message, &mut |time, event| queue.push(time, event)),
+            Side::Quick => {
+                if let Some(signalling) = signalling {
+                    signalling.offer(now, message);
+                }
+            }
+        }
+        self.look_ahead();
+    }
+
+    /// When something happens next that one of the channels has to tell of, or may have.
+    pub(super) fn next_time_on(&self, side: Side) -> Time {
+        let quick = self.signalling.as_ref();
+        let notice = match side {
+            Side::Bulk => self.bulk.next_notice(),
+            Side::Quick => quick.and_then(Signalling::next_notice),
+        };
+        match notice {
+            Some(notice) => notice,
+            None if self.carries_messages_on(side) => self.next,
+            None => Time::NEVER,
+        }
+    }
+
+    /// Lets everything due by `now` happen on both channels while one has messages under way, and
+    /// appends what there is to know of them.
+    pub(super) fn advance_on(&mut self, side: Side, now: Time, notices: &mut Vec<Notice>) {
+        if self.carries_messages_on(side) {
+            self.catch_up(now);
+            self.look_ahead();
+        }
+        match side {
+            Side::Bulk => self.bulk.take_notices(notices),
+            Side::Quick => {
+                if let Some(signalling) = &mut self.signalling {
+                    signalling.take_notices(notices);
+                }
+            }
+        }
+    }
+
+    fn carries_messages_on(&self, side: Side) -> bool {
+        match side {
+            Side::Bulk => self.bulk.carries_messages(),
+            Side::Quick => self.signalling.as_ref().is_some_and(Signalling::carries_messages),
+        }
+    }
+
     /// Lets everything due by `until` happen.
     fn catch_up(&mut self, until: Time) {
         if !self.started {
@@ -106,16 +158,10 @@ impl Cluster {
         }
     }
 
-    /// All that is due by `now` has happened, or is about to in this instant: when is the next?
-    fn look_ahead(&mut self, now: Time) {
+    /// When does something happen next on either channel?
+    fn look_ahead(&mut self) {
         let own = self.queue.next_time().unwrap_or(Time::NEVER);
-        // The channel that carries the signalling is asked as of the instant before, up to which all has been
-        // heard. Before the first one there is none.
-        let signalling = match (&mut self.signalling, now.0.checked_sub(1)) {
-            (None, _) => Time::NEVER,
-            (Some(_), None) => Time(1),
-            (Some(own), Some(before)) => own.next_time(Time(before)),
-        };
+        let signalling = self.signalling.as_mut().map_or(Time::NEVER, Signalling::next_time);
         self.next = own.min(signalling);
     }
 }

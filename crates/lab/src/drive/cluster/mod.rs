@@ -22,6 +22,7 @@
 mod bulk;
 mod carrier;
 mod distances;
+mod halves;
 mod outlet;
 mod sender;
 mod settings;
@@ -38,6 +39,7 @@ use super::trace::TraceEntry;
 
 pub use bulk::{BulkChannel, BulkParts, ClusterCounters};
 pub use distances::Distances;
+pub use halves::Half;
 pub use sender::{BulkPacket, Sender};
 pub(crate) use settings::is_detailed;
 pub use settings::{Alignment, CarriedSettings, OnError, RecoverySettings, SignallingSettings};
@@ -63,8 +65,8 @@ enum Event {
     Transfer(u64),
     /// The same of one host, at a distance of its own.
     Start(u16),
-    /// The last byte of a message has left its initiator.
-    Left(MessageId),
+    /// The last byte of a message has left this initiator.
+    Left(u16, MessageId),
     /// The last byte of a packet is at its target.
     Arrive(Id<Transfer>),
     /// The acknowledgment of a transfer is ready to be sent.
@@ -179,6 +181,11 @@ impl Cluster {
         self.steps + self.signalling.as_ref().map_or(0, |own| own.channel().steps())
     }
 
+    /// The channel that carries the signalling, if one does.
+    fn quick(&self) -> Option<&Engine> {
+        self.signalling.as_ref().map(Signalling::channel)
+    }
+
     /// The two channels; ends the cluster.
     pub fn into_channels(self) -> (BulkChannel, Option<Engine>) {
         (self.bulk, self.signalling.map(Signalling::into_channel))
@@ -222,7 +229,13 @@ impl Cluster {
                 let links = signalling.as_mut().and_then(Signalling::begin_slot);
                 bulk.transfer(now, cycle, links, &mut schedule);
             }
-            Event::Left(message) => bulk.leave(now, message),
+            Event::Left(host, message) => {
+                let end = signalling.as_ref().and_then(|signalling| signalling.departure(host));
+                match end.filter(|end| *end > now) {
+                    Some(end) => schedule(end, event),
+                    None => bulk.leave(now, message),
+                }
+            }
             Event::Start(host) => bulk.start_transfer(now, host, None, &mut schedule),
             Event::Arrive(id) => {
                 let target = bulk.in_transfer(id).packet.target;

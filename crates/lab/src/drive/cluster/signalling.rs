@@ -10,7 +10,7 @@ use weft_units::{Span, Time};
 use super::bulk::{BulkChannel, Transfer};
 use super::{CarriedSettings, CarriedTiming, Event};
 use crate::drive::Channel;
-use crate::drive::carrier::Carrier;
+use crate::drive::carrier::{Carrier, Message, Notice};
 use crate::drive::engine::{Calendar, Engine, Route, ScheduledArrival, ScheduledPacket};
 use crate::drive::trace::TraceEntry;
 
@@ -79,6 +79,10 @@ impl Signalling {
         &self.channel
     }
 
+    pub(super) fn channel_mut(&mut self) -> &mut Engine {
+        &mut self.channel
+    }
+
     pub(super) fn into_channel(self) -> Engine {
         self.channel
     }
@@ -88,6 +92,12 @@ impl Signalling {
     pub(super) fn arrival(&self, host: u16) -> Option<Time> {
         let way = self.timing.latency + self.timing.propagation;
         self.channel.shared_links().map(|links| links.passed(host) + way)
+    }
+
+    /// When the last byte of the transfer of `host` has left by what is known now, on links that both
+    /// channels share.
+    pub(super) fn departure(&self, host: u16) -> Option<Time> {
+        self.channel.shared_links().map(|links| links.left(host))
     }
 
     pub(super) fn turn_around(&self) -> Span {
@@ -106,11 +116,30 @@ impl Signalling {
         trace
     }
 
-    /// When something happens next on the channel, all that is due by `now` having happened.
-    pub(super) fn next_time(&mut self, now: Time) -> Time {
-        // It has no messages of its own, and so nothing to tell.
-        Carrier::advance(&mut self.channel, now, &mut Vec::new());
-        Carrier::next_time(&self.channel)
+    /// When something happens next on the channel.
+    pub(super) fn next_time(&mut self) -> Time {
+        self.channel.next_with_adapters()
+    }
+
+    // Messages of a program on the channel, beside the signalling. The channel is never advanced as a
+    // carrier, since what arrives on it is to be heard instant by instant.
+
+    /// A program hands a message over.
+    pub(super) fn offer(&mut self, now: Time, message: Message) {
+        self.channel.offer(now, message);
+    }
+
+    /// Whether messages of a program are under way.
+    pub(super) fn carries_messages(&self) -> bool {
+        self.channel.adapters_carry_messages()
+    }
+
+    pub(super) fn next_notice(&self) -> Option<Time> {
+        self.channel.next_notice_of_adapters()
+    }
+
+    pub(super) fn take_notices(&mut self, notices: &mut Vec<Notice>) {
+        self.channel.take_notices_of_adapters(notices);
     }
 
     /// Lets one event happen on the channel if one is due by `until`, and what arrives by it be heard.

@@ -70,17 +70,23 @@ impl Channel for Engine {
         self.overrun.as_deref()
     }
 
-    fn into_observations(self) -> Observations {
+    fn into_observations(mut self) -> Observations {
+        self.take_observations()
+    }
+}
+
+impl Engine {
+    /// What was observed, once: for whoever still asks for counters afterwards.
+    pub(in crate::drive) fn take_observations(&mut self) -> Observations {
         let waiting = if self.adapters.is_on { 0 } else { self.started_later() };
-        let mut observations = self.observations.with_busy(self.graph.busy());
+        let observations = std::mem::take(&mut self.observations);
+        let mut observations = observations.with_busy(self.graph.busy());
         // They were counted when their start was known, which lies beyond the end.
         observations.attempts = observations.attempts.saturating_sub(waiting);
         observations.forget_deliveries();
         observations
     }
-}
 
-impl Engine {
     /// Packets that have not left their hosts.
     fn waiting_in_hosts(&self) -> u64 {
         let classed = self.classed.as_ref().map_or(0, |own| own.waiting_in_hosts());

@@ -39,7 +39,8 @@ impl BulkChannel {
         self.serve(now, message.from, schedule);
     }
 
-    /// A packet starts for the first time, and its last byte will have left.
+    /// A packet starts for the first time, and its last byte will have left: later where others go
+    /// before it on shared links, which is known then.
     pub(super) fn start_message(
         &mut self,
         now: Time,
@@ -51,7 +52,7 @@ impl BulkChannel {
         if packet.first == Some(now)
             && let Some(message) = messages.start_next(initiator, packet.target)
         {
-            schedule(now + self.parts.timing.packet, Event::Left(message));
+            schedule(now + self.parts.timing.packet, Event::Left(initiator, message));
         }
     }
 

@@ -27,13 +27,18 @@ impl Engine {
         self.transmit(now, from.into());
     }
 
+    /// Whether messages that were handed over at adapters are under way.
+    pub(in crate::drive) fn adapters_carry_messages(&self) -> bool {
+        self.adapters.messages.as_ref().is_some_and(|messages| !messages.is_empty())
+    }
+
     /// The time of the oldest notice that has not been taken.
-    pub(in crate::drive::engine) fn next_notice_of_adapters(&self) -> Option<Time> {
+    pub(in crate::drive) fn next_notice_of_adapters(&self) -> Option<Time> {
         self.adapters.messages.as_ref().and_then(|messages| messages.next_notice())
     }
 
     /// Appends what there is to know of messages.
-    pub(in crate::drive::engine) fn take_notices_of_adapters(&mut self, notices: &mut Vec<Notice>) {
+    pub(in crate::drive) fn take_notices_of_adapters(&mut self, notices: &mut Vec<Notice>) {
         if let Some(messages) = &mut self.adapters.messages {
             messages.take_notices(notices);
         }

@@ -232,8 +232,8 @@ impl Engine {
         None
     }
 
-    /// When something happens next, where messages are carried.
-    pub(super) fn next_with_adapters(&mut self) -> Time {
+    /// When something happens next, where hosts have adapters.
+    pub(in crate::drive) fn next_with_adapters(&mut self) -> Time {
         let next = self.parts.first().earliest().unwrap_or(Time::NEVER);
         if self.adapters.settling.is_empty() { next } else { next.min(self.adapters.settles_at) }
     }

@@ -1,0 +1,124 @@
+//! Channels that act together, for a program that sends over one of them or over both.
+
+use super::cluster;
+use crate::assemble::{Driver, Site, in_front_of};
+use crate::composition::Spec;
+use crate::drive::cluster::Half;
+use crate::error::Error;
+use crate::program::background::offers;
+
+/// A scheduled channel and the one that carries its signalling, by name.
+pub(crate) type Together<'a> = (&'a str, &'a str);
+
+/// The channels that act together and both have something to send when a program uses those of these
+/// names: messages of the program on one of them, and on the other, too, or traffic beside it.
+///
+/// # Errors
+/// One of them would carry the signalling of two.
+pub(crate) fn both_in_use<'a>(
+    spec: &'a Spec,
+    names: &[String],
+) -> Result<Vec<Together<'a>>, Error> {
+    let is_named = |name: &str| names.iter().any(|other| other == name);
+    let sends = |name: &str| is_named(name) || spec.workload.get(name).is_some_and(offers);
+    let mut found: Vec<Together<'a>> = Vec::new();
+    for (name, settings) in &spec.channel {
+        let Some(by) = settings.carrier().filter(|by| *by != name.as_str()) else { continue };
+        let is_driven =
+            settings.schedule_by_events(false).is_some() && spec.channel.contains_key(by);
+        let is_used = (is_named(name) && sends(by)) || (is_named(by) && sends(name));
+        if !is_driven || !is_used {
+            continue;
+        }
+        if let Some((first, _)) = found.iter().find(|(_, other)| *other == by) {
+            return Err(Error::Assembly {
+                key: format!("channel.{name}.switch.scheduled.signalling.carried.by"),
+                value: by.to_owned(),
+                accepted: format!(
+                    "another channel than channel.{first} has, where a program uses them together"
+                ),
+            });
+        }
+        found.push((name, by));
+    }
+    Ok(found)
+}
+
+/// The names of a program's channels, and behind them those that have traffic beside it because they act
+/// together with one of them.
+pub(crate) fn with_partners(names: &[String], together: &[Together<'_>]) -> Vec<String> {
+    let mut all = names.to_vec();
+    for name in together.iter().flat_map(|(name, by)| [*name, *by]) {
+        if !all.iter().any(|other| other == name) {
+            all.push(name.to_owned());
+        }
+    }
+    all
+}
+
+/// The scheduled channels among those of a program that are driven by events, and those that carry
+/// their signalling: hosts stand before them for a program alone.
+pub(crate) fn scheduled_with_carriers(spec: &Spec, names: &[String]) -> Result<Vec<String>, Error> {
+    let all = with_partners(names, &both_in_use(spec, names)?);
+    let is_scheduled = |name: &&String| spec.channel[*name].schedule_by_events(false).is_some();
+    let scheduled = all.iter().filter(is_scheduled);
+    let each = scheduled.flat_map(|name| {
+        let by = spec.channel[name].carrier().map(str::to_owned);
+        std::iter::once(name.clone()).chain(by)
+    });
+    Ok(each.collect())
+}
+
+/// Both channels, in this order, for messages on either.
+pub(crate) fn halves(
+    spec: &Spec,
+    (name, by): Together<'_>,
+    site: Site<'_>,
+) -> Result<[(String, Driver); 2], Error> {
+    let refuse = |accepted: &str| Error::Assembly {
+        key: format!("channel.{name}.switch.scheduled.signalling.carried.by"),
+        value: by.to_owned(),
+        accepted: accepted.to_owned(),
+    };
+    let bare = bare(spec);
+    let switch = bare.channel[name].schedule_by_events(false);
+    let switch = switch.ok_or_else(|| refuse("a scheduled channel"))?;
+    let bulk_site = Site { name, ..site };
+    let (bulk, quick) = Half::both(cluster(&bare, &bare.channel[name], switch, bulk_site)?);
+    let quick = quick.ok_or_else(|| refuse("a channel that carries signalling"))?;
+    let behind = |name: &str, half| {
+        let site = Site { name, ..site };
+        behind_hosts(spec, Driver::Half(Box::new(half)), site)
+            .map(|driver| (name.to_owned(), driver))
+    };
+    Ok([behind(name, bulk)?, behind(by, quick)?])
+}
+
+/// One channel by itself, for messages: a scheduled one with the one that carries its signalling, which
+/// carries nothing else.
+pub(crate) fn alone(spec: &Spec, site: Site<'_>) -> Result<Driver, Error> {
+    let bare = bare(spec);
+    let settings = &bare.channel[site.name];
+    let driver = match settings.schedule_by_events(false) {
+        Some(switch) => Driver::Cluster(Box::new(cluster(&bare, settings, switch, site)?)),
+        None => return Driver::new(&spec.channel[site.name], None, site),
+    };
+    behind_hosts(spec, driver, site)
+}
+
+/// Without workloads, since what they offer goes beside the program as messages, and without hosts,
+/// since those stand before the channels.
+fn bare(spec: &Spec) -> Spec {
+    let mut bare = spec.clone();
+    bare.workload.clear();
+    bare.channel.values_mut().for_each(|channel| channel.host = None);
+    bare
+}
+
+fn behind_hosts(spec: &Spec, driver: Driver, site: Site<'_>) -> Result<Driver, Error> {
+    let settings = &spec.channel[site.name];
+    match settings.host {
+        Some(_) => in_front_of(settings, driver, (settings.message(None), Vec::new()), site),
+        None => Ok(driver),
+    }
+}
