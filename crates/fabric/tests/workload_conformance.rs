@@ -230,7 +230,7 @@ fn golden() {
 
 #[test]
 fn a_list_is_handed_over_as_it_stands() {
-    let listed = |time, from, to| Listed { time: Span(time), from, to };
+    let listed = |time, from, to| Listed { time: Span(time), from, to, ..Listed::default() };
     let list = vec![listed(20, 1, 0), listed(10, 1, 2), listed(20, 0, 2)];
     let source = SourceSettings::List(list);
     let mut sources = sources(&WorkloadSettings { source, ..Default::default() }, 3, 1);

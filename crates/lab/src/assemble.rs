@@ -2,6 +2,7 @@
 //! star that works in slots is driven slot by slot, everything else by events.
 
 mod adapter;
+mod bodies;
 mod carrier;
 mod classed;
 pub(crate) mod engine;
@@ -13,6 +14,7 @@ mod network;
 mod planes;
 mod turns;
 
+pub(crate) use bodies::{bodies, check_handlers};
 pub(crate) use classed::refuse_classes_of_messages;
 pub(crate) use failures::refuse_elsewhere as refuse_failures_elsewhere;
 pub use hosts::HostedChannel;
@@ -236,6 +238,7 @@ pub(crate) fn sources(
     site: Site<'_>,
 ) -> Result<Vec<Source>, Error> {
     classed::refuse_what_one_class_does_not_read(settings, workload, site.name)?;
+    bodies::refuse_without_interface(settings, workload, site.name)?;
     let packets = settings.packets(Some(workload));
     let channel = ChannelFacts {
         name: site.name,

@@ -12,7 +12,9 @@ use weft_fabric::workload::{Feedback, Source};
 use weft_units::{Limit, Span, Time};
 
 use crate::assemble::engine::{engine, refuse_what_differs};
-use crate::assemble::{Site, refuse_failures_elsewhere, refuse_planes_elsewhere, sources};
+use crate::assemble::{
+    Site, bodies, check_handlers, refuse_failures_elsewhere, refuse_planes_elsewhere, sources,
+};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
 use crate::drive::cluster::{
     BulkChannel, BulkParts, CarriedSettings, CarriedTiming, Cluster, Distances, Signalling,
@@ -66,6 +68,7 @@ impl ChannelSettings {
         if let Some((key, _)) = numbers.into_iter().find(|(_, count)| *count == 0) {
             return refuse(key, "0".to_owned(), "1 to 65535");
         }
+        check_handlers(&interface.handlers, name)?;
         if self.receiver.is_some() {
             return refuse("receiver", "given".to_owned(), "it or interface, not both");
         }
@@ -154,6 +157,7 @@ pub(crate) fn cluster(
         errors: faults.errors,
         receiver: faults.receiver,
         interface: settings.interface_with_buffers(site.name)?,
+        bodies: bodies(settings, spec.workload.get(site.name), site)?,
         recovery: settings.recovery.unwrap_or_default(),
         disabled: faults.disabled,
         quick_disabled: carrier.map_or(Vec::new(), |(_, by)| by.disabled.clone()),

@@ -3,6 +3,7 @@
 mod failed;
 mod flows;
 mod forward;
+mod handlers;
 mod streams;
 
 use weft_fabric::measure::{Budget, Collision, Drop, Histogram, Latency, Recorder};

@@ -15,6 +15,7 @@ use crate::drive::Channel;
 use crate::drive::carrier::Carrier;
 use crate::drive::engine::{FastForward, FlowReport, NetworkReport};
 use crate::drive::hub::Course;
+use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
@@ -71,6 +72,8 @@ pub struct ChannelRun {
     pub network: Option<NetworkReport>,
     /// What became of flows, on a channel that carries some.
     pub flows: Option<FlowReport>,
+    /// What handlers did, on a channel whose messages call some.
+    pub handlers: Option<HandlerReport>,
     /// How the throughput went over time, on a channel whose driver notes it.
     pub course: Vec<Course>,
     /// What was left out because it repeats itself, if that was asked for.
@@ -253,6 +256,7 @@ fn run_cluster(
         stopped,
         counters,
         trace,
+        handlers: bulk.handlers(),
         observations: bulk.into_observations(),
         ..ChannelRun::of(settings, site, seed)
     }];
@@ -267,6 +271,7 @@ fn run_cluster(
             waiting: channel.waiting(),
             counters: named(channel.counters(site.until)),
             trace: quick_trace,
+            handlers: channel.handlers(),
             observations: channel.into_observations(),
             ..ChannelRun::of(quick, Site { name, ..site }, seed)
         });
@@ -305,6 +310,7 @@ impl ChannelRun {
             trace: Vec::new(),
             network: None,
             flows: None,
+            handlers: None,
             course: Vec::new(),
             forwarded: None,
             ranks: None,
@@ -333,6 +339,7 @@ impl ChannelRun {
         let run = ChannelRun {
             network: driver.network(),
             flows: driver.flows(),
+            handlers: driver.handlers(),
             course: driver.course(),
             backlog: driver.backlog(),
             in_flight: driver.in_flight(),

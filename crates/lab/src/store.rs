@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::job::Key;
 use crate::simulate::ChannelRun;
 
-const FORMAT: &[u8] = b"weft run 2\n";
+const FORMAT: &[u8] = b"weft run 3\n";
 const DIGEST: usize = 32;
 
 /// What was being written when its process ended, and is that old, is removed.

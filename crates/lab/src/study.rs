@@ -132,6 +132,8 @@ pub struct Tables {
     samples: Table,
     pauses: Table,
     flows: Table,
+    handlers: Table,
+    endpoints: Table,
     ranks: Table,
     waits: Table,
     intervals: Table,
@@ -170,6 +172,8 @@ impl Tables {
             if self.left_out.len() < MOST_TOLD {
                 self.left_out.extend(of_channel.left_out(plan.points.len()));
             }
+            of_channel.handlers(&mut self.handlers);
+            of_channel.endpoints(&mut self.endpoints);
             if plan.points.len() <= MOST_HISTOGRAMS {
                 let name = &of_channel.runs[0].channel;
                 if let Some(settings) = plan.points[point].spec.channel.get(name) {
@@ -229,6 +233,8 @@ impl Tables {
             ("samples", self.samples),
             ("pauses", self.pauses),
             ("flows", self.flows),
+            ("handlers", self.handlers),
+            ("endpoints", self.endpoints),
             ("ranks", self.ranks),
             ("waits", self.waits),
             ("intervals", self.intervals),

@@ -103,8 +103,9 @@ pub struct Pair {
     pub to: u32,
 }
 
-/// One packet of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// One packet of a list. On a channel with an interface it is a message that may call a handler at its
+/// target; elsewhere it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
     /// When it is handed over, from the start of the run.
@@ -113,6 +114,20 @@ pub struct Listed {
     pub from: u32,
     /// The target.
     pub to: u32,
+    /// The handler that it calls, by its name in `interface.handlers.table`; one that does nothing if
+    /// not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handler: Option<String>,
+    /// Up to five arguments of the handler; those that are not given are zero.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<u32>,
+    /// What it carries besides, in words of 4 B.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub payload: Vec<u32>,
+    /// The virtual network whose endpoints it passes between, by its place in
+    /// `interface.virtual_networks`, from zero; the first that both hosts are in if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<u16>,
 }
 
 /// What a workload must know of the channel on which it is offered.
@@ -197,6 +212,31 @@ impl WorkloadSettings {
     ) -> Result<FlowList, WorkloadError> {
         let SourceSettings::Flows(groups) = &self.source else { return Ok(FlowList::default()) };
         flows::build(groups, channel, streams, until).map_err(|error| error.of(channel.name))
+    }
+
+    /// What says more than its target in a list of this workload or of traffic beside it: the key below
+    /// `source.list`.
+    pub fn says(&self) -> Option<&'static str> {
+        let of_list = match &self.source {
+            SourceSettings::List(listed) => listed.iter().find_map(Listed::says),
+            _ => None,
+        };
+        of_list.or_else(|| self.beside.values().find_map(WorkloadSettings::says))
+    }
+
+    /// The packets of a list by initiator, in the order in which each hands them over; none of any other
+    /// source. Hosts that are not there are left out.
+    pub fn listed(&self, hosts: u32) -> Vec<Vec<&Listed>> {
+        let mut all = vec![Vec::new(); hosts as usize];
+        let SourceSettings::List(listed) = &self.source else { return all };
+        for packet in listed {
+            if let Some(own) = all.get_mut(packet.from as usize) {
+                own.push(packet);
+            }
+        }
+        // As the source of a host sorts them.
+        all.iter_mut().for_each(|own: &mut Vec<&Listed>| own.sort_by_key(|packet| packet.time));
+        all
     }
 
     /// Whether the hosts send flows.
@@ -286,6 +326,19 @@ impl WorkloadSettings {
             })
         });
         Ok(sources.collect())
+    }
+}
+
+impl Listed {
+    /// The first key that it gives beside time and hosts.
+    fn says(&self) -> Option<&'static str> {
+        let given = [
+            ("handler", self.handler.is_some()),
+            ("arguments", !self.arguments.is_empty()),
+            ("payload", !self.payload.is_empty()),
+            ("network", self.network.is_some()),
+        ];
+        given.iter().find(|(_, given)| *given).map(|(key, _)| *key)
     }
 }
 

@@ -94,6 +94,7 @@ pub(super) fn build(
         settings: settings.adapter.clone(),
         control: settings.control.clone().unwrap_or(ControlSettings::Unacknowledged),
         interface,
+        bodies: None,
         faults: settings.faults(),
         interleaves: settings.adapter.acknowledgments == Insertion::Interleave
             && crossbar.is_some_and(|own| own.acknowledgments == AcknowledgmentRule::Interleave),

@@ -9,6 +9,7 @@ use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Departure, Message, Notice, RemoteAccess, Ticket};
 use crate::drive::engine::{FastForward, FlowReport, Horizon, Jump, NetworkReport};
 use crate::drive::hub::Course;
+use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
 
 /// The same call on whichever driver it is.
@@ -130,6 +131,10 @@ impl Channel for Driver {
 
     fn flows(&self) -> Option<FlowReport> {
         on_each!(self, channel => channel.flows())
+    }
+
+    fn handlers(&self) -> Option<HandlerReport> {
+        on_each!(self, channel => channel.handlers())
     }
 
     fn course(&self) -> Vec<Course> {

@@ -110,7 +110,10 @@ pub(crate) fn engine(
     }
     let named: Vec<_> = kinds.iter().copied().zip(keys).collect();
     let classed = classed::parts(settings, workload, (&wiring, &routes), &named, site)?;
-    let adapters = adapter::build(settings, (&wiring, &sources), &given, site)?;
+    let mut adapters = adapter::build(settings, (&wiring, &sources), &given, site)?;
+    if let Some(own) = &mut adapters {
+        own.bodies = super::bodies(settings, workload, site)?;
+    }
     if has_a_memory {
         refuse_cells_cut_short(settings, &kinds, site.name)?;
     }

@@ -7,6 +7,7 @@ use weft_units::Time;
 use super::carrier::Carrier;
 use super::engine::{FlowReport, NetworkReport};
 use super::hub::Course;
+use super::interface::HandlerReport;
 use super::trace::{TraceEntry, of_passages};
 
 /// A channel that runs: with its own traffic, or moved by the messages of a [`Carrier`].
@@ -42,6 +43,11 @@ pub trait Channel: Carrier {
 
     /// What became of flows, where there are any.
     fn flows(&self) -> Option<FlowReport> {
+        None
+    }
+
+    /// What handlers did, where messages call some.
+    fn handlers(&self) -> Option<HandlerReport> {
         None
     }
 

@@ -1,6 +1,7 @@
 //! A host with its network interface in front of a channel: doorbells, buffer pools, completion
 //! rings, the bus between them, and the handlers that messages call (Clint 3.1).
 
+mod bodies;
 mod head_of_line;
 
 use std::collections::VecDeque;
@@ -8,13 +9,18 @@ use std::collections::VecDeque;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_fabric::interface::{BusSettings, Nic, NicCounters, NicSettings};
-use weft_fabric::message::{ActiveMessageCounters, ActiveMessageSettings, ActiveMessages};
+use weft_fabric::message::{
+    ActiveMessageCounters, ActiveMessageSettings, ActiveMessages, Called, Content,
+};
 use weft_protocol::adapter::{Prefetch, ReceiveState, Release, SendState, TransmissionError};
 use weft_protocol::endpoint::{NetworkNumber, VirtualNetworks};
-use weft_protocol::packet::{EndpointName, HandlerIndex, Message};
+use weft_protocol::packet::{EndpointName, Message};
 use weft_protocol::ring::BufferId;
 use weft_units::{Bytes, Span, Time};
 
+pub use bodies::{
+    Bodies, Body, CallOutcome, EndpointReport, HandlerCall, HandlerReport, Text, UNNAMED,
+};
 use head_of_line::HeadOfLine;
 
 /// Settings of the interface between a host and one channel (Clint 3.1, Figure 2). The number of
@@ -40,12 +46,13 @@ pub struct InterfaceSettings {
     /// What crossing the bus costs.
     #[serde(default)]
     pub bus: BusSettings,
-    /// What calling a handler costs the host.
+    /// The handlers of endpoints, and what calling one costs the host.
     #[serde(default)]
     pub handlers: ActiveMessageSettings,
     /// The hosts of each virtual network (Clint 3.1). A host has an endpoint in each network that
-    /// it is in. A message passes through the first network that both hosts are in, from endpoint to
-    /// endpoint, and is refused if there is none. One network of all hosts if absent.
+    /// it is in. A message passes through the network that its list names, or the first that both hosts
+    /// are in, from endpoint to endpoint, and is refused if there is none. One network of all hosts if
+    /// absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub virtual_networks: Vec<Vec<u16>>,
 }
@@ -87,20 +94,28 @@ pub struct Interface {
     waiting: VecDeque<Letter>,
     /// Which of them wait for buffers that others hold.
     blocked: HeadOfLine,
-    messages: ActiveMessages<u64>,
+    messages: ActiveMessages,
     networks: VirtualNetworks,
     /// By other host, the endpoint on either side of what the two say to each other, if they may.
     endpoints: Vec<Option<u16>>,
     /// When the handler of each message is done, and its buffer; in order of time.
     handled: VecDeque<(Time, BufferId)>,
     handled_time: Span,
+    /// What handlers have answered, and to which host, since it was last taken.
+    answers: Vec<(u16, Text)>,
+    /// How many words a payload has room for.
+    room: usize,
     /// For when an event is scheduled.
     armed: Time,
 }
 
-const HANDLER: HandlerIndex = HandlerIndex(0);
-
 impl InterfaceSettings {
+    /// How many words of payload a message has room for, beside the 32 bytes of Figure 1.
+    pub fn payload_words(&self) -> usize {
+        let payload = self.message.0.saturating_sub(Message::SIZE as u64);
+        (payload / ActiveMessageSettings::WORD.0) as usize
+    }
+
     /// The interface of `host` among `hosts`, with so many send buffers on the adapter.
     pub fn build(&self, host: u16, hosts: u16, send_buffers: u16) -> Interface {
         let nic = NicSettings {
@@ -130,10 +145,7 @@ impl InterfaceSettings {
                 networks.join(name, NetworkNumber(number.into()));
             }
             if members.contains(&host) {
-                let own = messages.endpoints.open(number);
-                // The endpoint has just been opened.
-                let known = messages.endpoints.set_handler(own, HANDLER, 0);
-                debug_assert!(known.is_ok());
+                messages.open(number);
                 for other in members {
                     if let Some(first) = endpoints.get_mut(usize::from(*other)) {
                         first.get_or_insert(number);
@@ -150,6 +162,8 @@ impl InterfaceSettings {
             endpoints,
             handled: VecDeque::new(),
             handled_time: Span::ZERO,
+            answers: Vec::new(),
+            room: self.payload_words(),
             armed: Time::NEVER,
         }
     }
@@ -159,7 +173,20 @@ impl Interface {
     /// Whether a message may pass: both hosts have an endpoint in one virtual network.
     pub fn admits(&self, from: u16, to: u16) -> bool {
         let Some(message) = self.message(from, to, to) else { return false };
-        self.messages.endpoints.compose(&self.networks, message).is_ok()
+        self.messages.compose(&self.networks, message).is_ok()
+    }
+
+    /// What a message from this host, `from`, says in full, if it may pass.
+    pub fn compose(&self, (from, to): (u16, u16), text: Text) -> Option<Body> {
+        let Text { network, content: Content { handler, arguments, payload } } = text;
+        let endpoint = match network {
+            Some(endpoint) => endpoint,
+            None => self.endpoints.get(usize::from(to)).copied().flatten()?,
+        };
+        let name = |node| EndpointName { node, endpoint };
+        let message = Message { initiator: name(from), target: name(to), handler, arguments };
+        let message = self.messages.compose(&self.networks, message).ok()?;
+        Some(Body { message, payload })
     }
 
     /// A program hands over a message that [may pass](Interface::admits).
@@ -211,9 +238,15 @@ impl Interface {
 
     /// Lets host and adapter do what is due: the host reads what the adapter has written into its
     /// memory, handlers run, buffers go back, and the next messages are handed over. `handled` is told
-    /// of every message whose handler has ended. Returns when to be called again, unless that is known
-    /// already.
-    pub fn serve(&mut self, now: Time, mut handled: impl FnMut(Letter)) -> Option<Time> {
+    /// of every message whose handler has ended. Where messages say something, `bodies` has it, and
+    /// answers of handlers are to be [taken](Self::take_answers). Returns when to be called again,
+    /// unless that is known already.
+    pub fn serve(
+        &mut self,
+        now: Time,
+        mut bodies: Option<&mut Bodies>,
+        mut handled: impl FnMut(Letter),
+    ) -> Option<Time> {
         if self.armed <= now {
             self.armed = Time::NEVER;
         }
@@ -223,13 +256,16 @@ impl Interface {
                 self.blocked.release(now, completion.message.to);
             }
         }
-        self.read_messages(now);
+        self.read_messages(now, bodies.as_deref());
         while self.handled.front().is_some_and(|(done, _)| *done <= now) {
             let Some((_, buffer)) = self.handled.pop_front() else { break };
             // The host has polled the buffer and gives it back once.
             let legal = self.nic.give_back(now, buffer);
             debug_assert!(legal.is_ok(), "{legal:?}");
             if let Ok(Some(letter)) = legal {
+                if let Some(bodies) = &mut bodies {
+                    self.call_handler(now, &letter, bodies);
+                }
                 handled(letter);
             }
         }
@@ -279,14 +315,62 @@ impl Interface {
         sum.blocked_at_prefetch += self.nic.blocked_at_prefetch(now);
     }
 
-    fn read_messages(&mut self, now: Time) {
+    /// What the handlers that have ended since the last call answer, and to which host.
+    pub fn take_answers(&mut self) -> Vec<(u16, Text)> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// What the handlers of the endpoints of this host, `host`, have done.
+    pub fn report_endpoints(&self, host: u16) -> impl Iterator<Item = EndpointReport> {
+        self.messages.states().iter().map(move |(network, state)| EndpointReport {
+            host,
+            network: *network,
+            calls: state.calls.clone(),
+            failed: state.failed,
+            memory: state.memory.clone(),
+        })
+    }
+
+    /// The handler of a message does what it does as it ends.
+    fn call_handler(&mut self, now: Time, letter: &Letter, bodies: &mut Bodies) {
+        let Some(Body { message, payload }) = bodies.take(letter) else { return };
+        let Ok(outcome) = self.messages.call(&self.networks, &message, &payload, self.room) else {
+            return;
+        };
+        bodies.note(HandlerCall {
+            host: letter.to,
+            network: message.target.endpoint,
+            handler: message.handler.0,
+            from: letter.from,
+            posted: letter.generated,
+            start: Time(now.0.saturating_sub(self.messages.occupation().0)),
+            end: now,
+            arguments: message.arguments,
+            payload_words: payload.len() as u32,
+            outcome: match &outcome {
+                Called::Done => CallOutcome::Done,
+                Called::Answers(_) => CallOutcome::Answered,
+                Called::Failed => CallOutcome::Failed,
+            },
+        });
+        if let Called::Answers(content) = outcome {
+            // Both ends of a message are in one network, whose number their endpoints have.
+            let network = Some(message.target.endpoint);
+            self.answers.push((letter.from, Text { network, content }));
+        }
+    }
+
+    fn read_messages(&mut self, now: Time, bodies: Option<&Bodies>) {
         while self.nic.receive_side().count(ReceiveState::Unread) > 0 {
             let (known, Some((buffer, letter))) = self.nic.poll_message(now) else { return };
             let Letter { from, to, generated, .. } = *letter;
-            let message = self.message(from, to, from).unwrap_or_default();
+            let message = match bodies {
+                Some(bodies) => bodies.of(letter).map(|body| body.message),
+                None => self.message(from, to, from),
+            };
+            let message = message.unwrap_or_default();
             let done = match self.messages.deliver(known, &self.networks, &message) {
-                Ok((done, calls)) => {
-                    *calls += 1;
+                Ok(done) => {
                     self.handled_time += done.since(generated);
                     done
                 }
@@ -302,7 +386,7 @@ impl Interface {
         let endpoint = self.endpoints.get(usize::from(other)).copied().flatten()?;
         let name = |node| EndpointName { node, endpoint };
         let (initiator, target) = (name(from), name(to));
-        Some(Message { initiator, target, handler: HANDLER, ..Message::default() })
+        Some(Message { initiator, target, ..Message::default() })
     }
 
     /// Hands messages over while there are free buffers.

@@ -58,6 +58,14 @@ impl ProgramChannel {
                     .to_owned(),
             });
         }
+        if let Some(key) = workload.says() {
+            return Err(Error::Assembly {
+                key: format!("workload.{}.source.list.{key}", site.name),
+                value: "given".to_owned(),
+                accepted: "it only without a program, whose ranks the handlers would wake"
+                    .to_owned(),
+            });
+        }
         refuse_classes_of_messages(workload, site.name)?;
         let sources = sources(settings, workload, site)?;
         let size = settings.message(Some(workload));

@@ -106,6 +106,7 @@ impl Star {
             classed: None,
             flows: None,
             adapters: Some(AdapterParts {
+                bodies: None,
                 name: self.name,
                 streams: *streams,
                 packet: self.packet,

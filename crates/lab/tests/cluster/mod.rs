@@ -4,6 +4,7 @@
 
 mod budget;
 mod figures;
+mod handlers;
 mod interfaces;
 mod laws;
 mod refusals;

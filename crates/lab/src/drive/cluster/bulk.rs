@@ -1,6 +1,7 @@
 //! The bulk channel: send buffers, schedule, transfers and what becomes of them.
 
 mod messages;
+mod offers;
 mod report;
 
 use weft_fabric::adapter::AdapterSettings;
@@ -16,7 +17,7 @@ use super::outlet::Outlet;
 use super::{BulkPacket, Distances, Event, OnError, RecoverySettings, Sender, Timing};
 use crate::drive::carrier::Messages;
 use crate::drive::faults::{DisabledInitiator, enable_vector};
-use crate::drive::interface::{InterfaceSettings, Letter};
+use crate::drive::interface::{Bodies, InterfaceSettings, Letter};
 use crate::drive::receiver::{Receiver, ReceiverSettings};
 use crate::drive::trace::TraceEntry;
 
@@ -44,6 +45,8 @@ pub struct BulkParts {
     /// The interface of each host, and how many send buffers its adapter has; without one packets
     /// are in send buffers as soon as there is space.
     pub interface: Option<(InterfaceSettings, u16)>,
+    /// What messages say, where they say more than their target.
+    pub bodies: Option<Box<Bodies>>,
     /// What is done about a transfer that failed.
     pub recovery: RecoverySettings,
     /// Initiators that the targets leave out of their enable vectors for this channel.
@@ -200,34 +203,17 @@ impl BulkChannel {
         }
     }
 
-    /// A host hands over what it has for now.
-    pub(super) fn generate(
-        &mut self,
-        now: Time,
-        index: u16,
-        schedule: &mut impl FnMut(Time, Event),
-    ) {
-        let host = &mut self.hosts[usize::from(index)];
-        while let Some(source) = host.source.as_mut().filter(|source| source.next_time() <= now) {
-            let demand = source.take();
-            self.observations.generate_from(index.into(), demand.time);
-            if !host.sender.offer(demand.time, demand.target as u16) {
-                self.observations.drop(Drop::Protected, now);
-                self.observations.abandon(now);
-            }
-        }
-        Self::schedule_source(index, host, schedule);
-        self.serve(now, index, schedule);
-    }
-
     /// Lets a host and its interface do what is due, and asks its source for more.
     pub(super) fn serve(&mut self, now: Time, index: u16, schedule: &mut impl FnMut(Time, Event)) {
-        let BulkChannel { hosts, messages, .. } = self;
-        if let Some(interface) = hosts[usize::from(index)].sender.interface_mut()
-            && let Some(next) =
-                interface.serve(now, |letter| messages::handle(messages, now, letter))
-        {
-            schedule(next, Event::Interface(index));
+        let BulkChannel { hosts, messages, parts, .. } = self;
+        if let Some(interface) = hosts[usize::from(index)].sender.interface_mut() {
+            let handled = |letter| messages::handle(messages, now, letter);
+            if let Some(next) = interface.serve(now, parts.bodies.as_deref_mut(), handled) {
+                schedule(next, Event::Interface(index));
+            }
+            if self.send_answers(now, index) {
+                return self.serve(now, index, schedule);
+            }
         }
         self.ask_source(now, index, schedule);
     }

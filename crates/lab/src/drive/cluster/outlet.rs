@@ -6,7 +6,7 @@ use weft_protocol::ring::BufferId;
 use weft_units::Time;
 
 use super::{BulkPacket, Sender};
-use crate::drive::interface::{Interface, Letter};
+use crate::drive::interface::{Bodies, Interface, Letter, Text};
 
 /// The sending side of one host.
 #[derive(Debug)]
@@ -49,6 +49,14 @@ impl Outlet {
                 true
             }
             Outlet::Interface(outlet) => outlet.offer(now, target),
+        }
+    }
+
+    /// The same of a message that says something. Only an interface has endpoints for it.
+    pub fn offer_text(&mut self, now: Time, target: u16, text: Text, bodies: &mut Bodies) -> bool {
+        match self {
+            Outlet::Buffers(_) => false,
+            Outlet::Interface(outlet) => outlet.offer_text(now, target, text, bodies),
         }
     }
 
@@ -148,13 +156,27 @@ impl InterfaceOutlet {
     fn offer(&mut self, now: Time, target: u16) -> bool {
         let admitted = self.interface.admits(self.host, target);
         if admitted {
-            let number = &mut self.numbers[usize::from(target)];
-            let sequence = *number;
-            *number += 1;
-            let letter = Letter { from: self.host, to: target, generated: now, sequence };
-            self.interface.submit(now, letter);
+            self.submit(now, target);
         }
         admitted
+    }
+
+    fn offer_text(&mut self, now: Time, target: u16, text: Text, bodies: &mut Bodies) -> bool {
+        let body = self.interface.compose((self.host, target), text);
+        let admitted = body.is_some();
+        if let Some(body) = body {
+            bodies.post(body);
+            self.submit(now, target);
+        }
+        admitted
+    }
+
+    fn submit(&mut self, now: Time, target: u16) {
+        let number = &mut self.numbers[usize::from(target)];
+        let sequence = *number;
+        *number += 1;
+        let letter = Letter { from: self.host, to: target, generated: now, sequence };
+        self.interface.submit(now, letter);
     }
 
     fn start(&mut self, now: Time, target: u16) -> Option<BulkPacket> {

@@ -6,6 +6,7 @@ use weft_units::Time;
 
 use super::{Engine, FlowReport, NetworkReport};
 use crate::drive::Channel;
+use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
 
 impl Channel for Engine {
@@ -64,6 +65,10 @@ impl Channel for Engine {
         let own = self.flows.as_ref()?;
         let unreachable = self.flows_without_a_way().1;
         Some(FlowReport { unreachable, ..own.report(self.observations.from, self.now) })
+    }
+
+    fn handlers(&self) -> Option<HandlerReport> {
+        self.report_handlers()
     }
 
     fn overrun(&self) -> Option<&str> {

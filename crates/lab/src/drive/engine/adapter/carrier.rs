@@ -1,7 +1,6 @@
 //! Messages over adapters. Packets of a pair are numbered in the order in which they
 //! were handed over, so that counting them tells to which message each belongs.
 
-use weft_fabric::measure::Drop;
 use weft_units::Time;
 
 use super::Engine;
@@ -54,8 +53,7 @@ impl Engine {
         }
         let passes = self.submit_letter(now, host, target);
         if !passes {
-            self.observations.drop(Drop::Protected, now);
-            self.observations.abandon_from(usize::from(host), now);
+            self.refuse_letter(now, host);
         }
         passes
     }

@@ -1,11 +1,12 @@
 //! Hosts with an interface in front of an event-driven channel.
 
 use weft_fabric::adapter::Past;
+use weft_fabric::measure::Drop;
 use weft_protocol::ring::BufferId;
 use weft_units::Time;
 
 use super::{Engine, acts};
-use crate::drive::interface::{Interface, InterfaceCounters, Letter};
+use crate::drive::interface::{HandlerReport, Interface, InterfaceCounters, Letter, Text};
 
 /// An interface, and which of its buffers the packets in the send window are in.
 #[derive(Debug)]
@@ -36,6 +37,11 @@ impl QuickInterface {
     }
 }
 
+/// A message that its adapter has not numbered.
+fn unnumbered(now: Time, (from, to): (u16, u16)) -> Letter {
+    Letter { from, to, generated: now, sequence: 0 }
+}
+
 impl Engine {
     /// What the interfaces did, as columns of a run until `until`; none without interfaces.
     pub(in crate::drive::engine) fn interface_columns(
@@ -49,17 +55,67 @@ impl Engine {
         if count == 0 { Vec::new() } else { sum.columns(hosts.len() as u16, until) }
     }
 
-    /// A program hands a message over to the interface of its host. Returns whether it may pass.
+    /// What the handlers did that messages call, if any do.
+    pub(in crate::drive::engine) fn report_handlers(&self) -> Option<HandlerReport> {
+        let bodies = self.adapters.bodies.as_ref()?;
+        let hosts = (0..).zip(&self.adapters.hosts);
+        let endpoints = hosts.filter_map(|(host, own)| Some((host, own.interface.as_ref()?)));
+        let endpoints = endpoints.flat_map(|(host, own)| own.interface.report_endpoints(host));
+        Some(bodies.report(endpoints.collect()))
+    }
+
+    /// A program hands a message over to the interface of its host, or its list does. Returns whether it
+    /// may pass.
     pub(super) fn submit_letter(&mut self, now: Time, host: u16, target: u16) -> bool {
+        if let Some(bodies) = &mut self.adapters.bodies {
+            let text = bodies.next_listed(host);
+            return self.submit_text(now, (host, target), text);
+        }
         let Some(quick) = &mut self.adapters.hosts[usize::from(host)].interface else {
             return false;
         };
         let admitted = quick.interface.admits(host, target);
         if admitted {
-            let letter = Letter { from: host, to: target, generated: now, sequence: 0 };
-            quick.interface.submit(now, letter);
+            quick.interface.submit(now, unnumbered(now, (host, target)));
         }
         admitted
+    }
+
+    /// The same of a message that says something.
+    fn submit_text(&mut self, now: Time, pair: (u16, u16), text: Text) -> bool {
+        let super::Adapters { hosts, bodies: Some(bodies), .. } = &mut self.adapters else {
+            return false;
+        };
+        let Some(quick) = &mut hosts[usize::from(pair.0)].interface else { return false };
+        let body = quick.interface.compose(pair, text);
+        let admitted = body.is_some();
+        if let Some(body) = body {
+            bodies.post(body);
+            quick.interface.submit(now, unnumbered(now, pair));
+        }
+        admitted
+    }
+
+    /// Hands over what the handlers of a host have answered. Returns whether that was anything.
+    fn send_answers(&mut self, now: Time, host: u16) -> bool {
+        let Some(quick) = &mut self.adapters.hosts[usize::from(host)].interface else {
+            return false;
+        };
+        let answers = quick.interface.take_answers();
+        let any = !answers.is_empty();
+        for (target, text) in answers {
+            self.observations.generate_from(usize::from(host), now);
+            if !self.submit_text(now, (host, target), text) {
+                self.refuse_letter(now, host);
+            }
+        }
+        any
+    }
+
+    /// What may not pass is dropped.
+    pub(super) fn refuse_letter(&mut self, now: Time, host: u16) {
+        self.observations.drop(Drop::Protected, now);
+        self.observations.abandon_from(usize::from(host), now);
     }
 
     /// Lets a host and its interface do what is due. What is on the adapter then is in the send
@@ -71,17 +127,32 @@ impl Engine {
         }
     }
 
+    /// Lets a host and its interface do what is due. Returns when to be called again, unless that is
+    /// known already.
+    fn serve_host(&mut self, now: Time, host: u32) -> Option<Time> {
+        let super::Adapters { hosts, messages, bodies, .. } = &mut self.adapters;
+        let quick = hosts[host as usize].interface.as_mut()?;
+        quick.interface.serve(
+            now,
+            bodies.as_deref_mut(),
+            |Letter { from, to, sequence, .. }| {
+                if let Some(messages) = messages {
+                    // Packets of a pair are numbered modulo 2^32.
+                    messages.arrive_numbered(now, from, to, sequence as u32);
+                }
+            },
+        )
+    }
+
     #[inline(never)]
     fn serve_quick(&mut self, now: Time, host: u32) {
-        let messages = &mut self.adapters.messages;
+        let mut next = self.serve_host(now, host);
+        while self.adapters.bodies.is_some() && self.send_answers(now, host as u16) {
+            // If it is to be called earlier than was said before, that is what it says.
+            next = self.serve_host(now, host).or(next);
+        }
         let state = &mut self.adapters.hosts[host as usize];
         let Some(quick) = &mut state.interface else { return };
-        let next = quick.interface.serve(now, |Letter { from, to, sequence, .. }| {
-            if let Some(messages) = messages {
-                // Packets of a pair are numbered modulo 2^32.
-                messages.arrive_numbered(now, from, to, sequence as u32);
-            }
-        });
         let window = &mut state.initiator.window;
         let before = quick.admitted.len();
         while window.has_space() {

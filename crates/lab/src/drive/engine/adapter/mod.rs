@@ -32,6 +32,7 @@ use weft_units::{Bytes, Span, Time};
 use super::Engine;
 use super::packets::Way;
 use crate::drive::carrier::Messages;
+use crate::drive::interface::Bodies;
 use crate::drive::trace::TraceEntry;
 use host::{Flight, Host};
 use interface::QuickInterface;
@@ -100,6 +101,8 @@ pub(super) struct Adapters {
     trace: Option<Vec<TraceEntry>>,
     /// What is handed over as messages; absent while packets come from sources.
     messages: Option<Box<Messages>>,
+    /// What messages say; absent where they say nothing.
+    bodies: Option<Box<Bodies>>,
     packet: Bytes,
     /// Hosts at which a request may start when all that happens in an instant has happened, and in
     /// which one.
@@ -151,6 +154,7 @@ impl Adapters {
             scheduled: Scheduled::new(&parts, hosts),
             insertion: parts.settings.acknowledgments,
             control: parts.control,
+            bodies: parts.bodies,
             packet: parts.packet,
             ..Adapters::none()
         }
@@ -174,6 +178,7 @@ impl Adapters {
             scheduled: Scheduled::default(),
             trace: None,
             messages: None,
+            bodies: None,
             packet: Bytes(0),
             settling: Vec::new(),
             settles_at: Time::ZERO,

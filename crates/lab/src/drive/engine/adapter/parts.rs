@@ -9,7 +9,7 @@ use weft_units::Bytes;
 
 use super::{Host, QuickInterface};
 use crate::drive::faults::Faults;
-use crate::drive::interface::InterfaceSettings;
+use crate::drive::interface::{Bodies, InterfaceSettings};
 use crate::drive::receiver::Receiver;
 
 /// The adapters of a channel, all alike.
@@ -28,6 +28,8 @@ pub struct AdapterParts {
     /// The interface of each host, and how many send buffers its adapter has; without one packets
     /// are in send buffers as soon as there is space.
     pub interface: Option<(InterfaceSettings, u16)>,
+    /// What messages say, where they say more than their target.
+    pub bodies: Option<Box<Bodies>>,
     /// What goes wrong.
     pub faults: Faults,
     /// Whether requests go on behind what is inserted into them, on links and in the switch.
