@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use weft_fabric::measure::Drop;
-use weft_lab::ChannelRun;
 use weft_lab::drive::interface::{CallOutcome, HandlerReport};
+use weft_lab::{ChannelRun, Options, Request, run};
 
 use super::{channel, counter, runs, try_runs};
 
@@ -333,4 +333,38 @@ proptest! {
         prop_assert_eq!(drawn, (0..3 * rounds as u32).collect::<Vec<_>>());
         prop_assert_eq!(memory(run, 0)[0], 3 * rounds as u32);
     }
+}
+
+/// The shipped experiment: fifteen hosts draw numbers from a counter, all at once.
+#[test]
+fn fifteen_hosts_draw_numbers_from_one_counter() {
+    let request = Request::new("clint-handlers", None, &[]);
+    let outcome = run(&request, &Options::default(), &mut |_, _| true).unwrap();
+    let (handlers, endpoints) = (outcome.table("handlers"), outcome.table("endpoints"));
+    let points = outcome.table("points");
+    let text = |table: &weft_lab::Table, row, name: &str| table.get(row, name).unwrap().to_string();
+    for point in 0..points.rows() / 2 {
+        let of_point = |row: &usize, channel: &str| {
+            endpoints.number(*row, "point") == Some(point as f64)
+                && text(&endpoints, *row, "channel") == channel
+        };
+        let quick: Vec<usize> =
+            (0..endpoints.rows()).filter(|row| of_point(row, "quick")).collect();
+        assert_eq!(text(&endpoints, quick[0], "memory"), "15");
+        let mut drawn: Vec<String> =
+            quick[1..].iter().map(|row| text(&endpoints, *row, "memory")).collect();
+        drawn.sort_by_key(String::len);
+        assert_eq!(drawn.len(), 15);
+        // The number zero is not written out.
+        assert_eq!(drawn.iter().filter(|own| own.is_empty()).count(), 1);
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn.len(), 15, "each number once");
+        assert_eq!(endpoints.number(quick[0], "calls_draw"), Some(15.0));
+        assert_eq!(endpoints.number(quick[0], "failed_calls"), Some(0.0));
+        let bulk = (0..endpoints.rows()).filter(|row| of_point(row, "bulk"));
+        let held: Vec<String> = bulk.map(|row| text(&endpoints, row, "memory")).collect();
+        assert_eq!(held[..3], ["", "3 1 4 1 5 9 2 6", "0 0 0 0 0 0 0 0 3 1 4 1 5 9 2 6"]);
+    }
+    assert_eq!(handlers.rows(), points.rows() / 2 * (30 + 3));
 }
