@@ -193,6 +193,20 @@ impl Calendar {
         }
     }
 
+    /// Opens the next slot that has events if that which is open has none left, unless it begins after
+    /// `limit`. Returns whether it did: [`soon`](Self::soon) then tells what is in it.
+    #[inline]
+    pub fn open(&mut self, limit: Time) -> bool {
+        self.head >= self.open.len() && self.late.is_empty() && self.open_next(limit)
+    }
+
+    /// The events of the open slot in their order, but those that were scheduled after it was opened and that
+    /// many others precede.
+    #[inline]
+    pub fn soon(&self) -> impl Iterator<Item = Event> + Clone {
+        self.open[self.head..].iter().map(|key| unpack(*key))
+    }
+
     /// The earliest event of the open slot, while there are some that came late.
     #[inline(never)]
     fn pop_late(&mut self, limit: Time) -> Option<Event> {

@@ -13,6 +13,7 @@
 //!   the seed. Who draws more, or is added, changes nobody else's numbers.
 //! * [`Arena`]: what lives longer than one event. An event carries its four-byte [`Id`].
 //! * [`Halt`]: how a run is ended from outside; [`Stopped`] says why it did.
+//! * [`prefetch`]: asks for what an event that comes soon will need.
 //!
 //! What is deliberately absent: processes, callbacks and a clock. An engine is a loop that takes
 //! the next event, matches on it and schedules what follows:
@@ -60,6 +61,7 @@ mod arena;
 mod calendar;
 mod delay_line;
 mod halt;
+mod prefetch;
 mod queue;
 mod stream;
 mod timers;
@@ -70,6 +72,7 @@ pub use arena::{Arena, Id};
 pub use calendar::{Calendar, Event};
 pub use delay_line::DelayLine;
 pub use halt::{Halt, Stopped};
+pub use prefetch::prefetch;
 pub use queue::Queue;
 pub use stream::{Geometric, Stream, Streams};
 pub use timers::Timers;

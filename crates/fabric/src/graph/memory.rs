@@ -1,6 +1,7 @@
 //! Ports of switches with a shared memory, and of hosts before them: who serves them decides when a
 //! packet starts, and is told here whether the far end lets it.
 
+use weft_kernel::prefetch;
 use weft_units::{Limit, Rate, Span, Time};
 
 use super::{Departure, Graph, Kind};
@@ -73,6 +74,12 @@ impl Graph {
     #[inline]
     pub fn occupy(&mut self, now: Time, port: u32, span: Span) {
         self.ports[port as usize].start(now, span, self.window);
+    }
+
+    /// A port is [occupied](Self::occupy) soon.
+    #[inline]
+    pub fn prefetch_port(&self, port: u32) {
+        prefetch(&self.ports, port as usize);
     }
 
     /// How long a port was busy from the beginning of records to `now`.

@@ -5,7 +5,7 @@
 //! A pause frame waits for the packet that is being sent and for nothing else. It says of every class
 //! whether it may be sent, as it is when its first byte leaves.
 
-use weft_kernel::Stream;
+use weft_kernel::{Stream, prefetch};
 use weft_units::{Bytes, Rate, Span, Time};
 
 use super::Header;
@@ -235,6 +235,13 @@ impl Ports {
     #[inline]
     pub fn span(&self, port: u32, size: u32) -> Span {
         self.links[self.egress[port as usize].link as usize].span(size)
+    }
+
+    /// Something happens at a port soon.
+    #[inline]
+    pub fn prefetch(&self, port: u32) {
+        prefetch(&self.egress, port as usize);
+        prefetch(&self.queues, port as usize * self.classes);
     }
 
     /// The rate of the link of a port.

@@ -283,6 +283,7 @@ impl Engine {
     ) -> Option<Stopped> {
         let stopped = match self.parts.is_one() {
             true if self.adapters.is_on => self.run_with_adapters(until, halt),
+            true if self.classed.is_some() => self.run_classed(until, halt, &mut watch),
             true => self.run_whole(until, halt, &mut watch),
             false => self.run_parts(until, halt, &mut watch),
         };

@@ -8,6 +8,7 @@
 
 mod cables;
 mod report;
+mod soon;
 mod traffic;
 mod waiting;
 
@@ -209,6 +210,7 @@ impl Engine {
     }
 
     /// What happens where packets have sizes and classes of their own.
+    #[inline]
     fn happen_classed(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Event { time: now, place, item } = event;
         let places = self.places;

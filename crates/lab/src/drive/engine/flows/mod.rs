@@ -126,6 +126,12 @@ impl Flows {
         })
     }
 
+    /// A packet is at its target soon.
+    #[inline]
+    pub fn prefetch(&self, id: usize) {
+        weft_kernel::prefetch(&self.segments, id);
+    }
+
     /// What a packet says.
     fn note(&mut self, id: u32, segment: Segment) {
         if self.segments.len() <= id as usize {
