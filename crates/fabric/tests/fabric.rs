@@ -165,49 +165,6 @@ fn every_leaf_has_a_cable_to_every_spine() {
     assert_eq!(wiring.tiers(), [1, 1, 1, 2, 2]);
 }
 
-/// Two groups of a leaf for each of two rails, each with the hosts of two servers: host 5 is the second one
-/// of server 2, which is the first of the second group.
-#[test]
-fn hosts_of_equal_place_in_their_servers_meet_at_a_leaf() {
-    let text = "fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 4, spines = 1, rails = 2 }";
-    let wiring = wiring(text, 8);
-    for (leaf, hosts) in [("0.0", [0, 2]), ("0.1", [1, 3]), ("0.2", [4, 6]), ("0.3", [5, 7])] {
-        let mut expected = hosts.map(|host| format!("host {host}")).to_vec();
-        expected.push(format!("port {} of switch 1.0", &leaf[2..]));
-        assert_eq!(ends(&wiring, leaf), expected);
-    }
-    let mut routes = routes(text, &wiring, 1);
-    let hops =
-        [(0, 2), (0, 1), (0, 4), (0, 5)].map(|(a, b)| path(&wiring, &mut routes, a, b).len());
-    assert_eq!(hops, [1, 3, 3, 3]);
-}
-
-/// The same servers with a switch in each: what stays in a server passes that alone, and what changes the
-/// rail does so there. The rails have spines of their own.
-#[test]
-fn rails_meet_in_servers_that_have_a_switch() {
-    let text = "fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 4, spines = 1, rails = 2, \
-                in_server = { rate = '4 Gbit/s' }, links = [{}, { rate = '2 Gbit/s' }] }";
-    let wiring = wiring(text, 8);
-    let server = ["host 4", "host 5", "port 0 of switch 1.2", "port 0 of switch 1.3"];
-    assert_eq!(ends(&wiring, "0.2"), server);
-    assert_eq!(ends(&wiring, "2.1"), ["port 2 of switch 1.1", "port 2 of switch 1.3"]);
-    let link: LinkSettings = toml::from_str("rate = '1 Gbit/s'").unwrap();
-    let rate = |switch: &str, number| {
-        let port = wiring.port(wiring.switch_named(switch).unwrap(), number);
-        wiring.links(&link)[wiring.link_of(port)].rate.to_string()
-    };
-    assert!(
-        channel(&text.replace(", links = [{}, { rate = '2 Gbit/s' }]", "")).fabric.has_own_cables()
-    );
-    let rates = [rate("0.2", 0), rate("0.2", 2), rate("1.2", 2)];
-    assert_eq!(rates, ["4 Gbit/s", "1 Gbit/s", "2 Gbit/s"]);
-    let mut routes = routes(text, &wiring, 1);
-    let hops =
-        [(4, 5), (4, 6), (4, 7), (4, 0)].map(|(a, b)| path(&wiring, &mut routes, a, b).len());
-    assert_eq!(hops, [1, 3, 3, 5]);
-}
-
 /// The example of Kim et al. 2008, Figure 5: p = h = 2 and a = 4 give 9 groups, 36 routers and 72
 /// hosts. Cable 7 of group 0 is the second one of its router 3, and leads 8 groups further.
 #[test]
@@ -429,6 +386,11 @@ fn wirings_that_cannot_be_are_refused_by_name() {
             rails("spines = 1, in_server = {}"),
             "fabric.leaf_spine.in_server = given: accepted is it only with rails, which tell how many \
              hosts a server has",
+        ),
+        (
+            rails("rails = 6, spines = 2, in_server = {}"),
+            "fabric.leaf_spine.spines = 2: accepted is none where each rail has one leaf, and servers join \
+             the rails",
         ),
         (
             rails("rails = 3, in_server = {}"),

@@ -189,9 +189,13 @@ impl LeafSpineSettings {
         let each = self.hosts_per_leaf.get();
         let key = "fabric.leaf_spine.oversubscription";
         let uplinks = self.oversubscription.map(|asked| Uplinks::new(asked, &self.links, rate));
+        let has_nothing_to_join = self.in_server.is_some() && self.rails == Some(self.leaves);
         match (self.spines, uplinks) {
-            // Rails that have one leaf each have no spines.
-            (None, None) if self.in_server.is_some() && self.rails == Some(self.leaves) => Ok(0),
+            (None, None) if has_nothing_to_join => Ok(0),
+            (Some(spines), _) if has_nothing_to_join => {
+                let accepted = "none where each rail has one leaf, and servers join the rails";
+                Err(FabricError::new("fabric.leaf_spine.spines", spines, accepted))
+            }
             (Some(spines), None) => Ok(spines.get()),
             (None, Some(uplinks)) => uplinks.of_hosts(each, key),
             (Some(spines), Some(uplinks)) => uplinks.check(each, spines.get(), key),
