@@ -8,7 +8,7 @@ use weft_kernel::Event;
 use weft_units::Time;
 
 use super::clocks::Needs;
-use super::packets::Way;
+use super::packets::{Packet, Way};
 use super::{Engine, Handed};
 use crate::drive::carrier::MessageId;
 
@@ -83,8 +83,7 @@ impl Engine {
         match self.graph.try_gate(now, port, &self.packets.behind, channel_of) {
             Passage::Leaves(id, departure) => {
                 if port >= self.graph.switch_ports() {
-                    let host = self.graph.host_of(port - self.graph.switch_ports());
-                    self.start(now, host, id);
+                    self.start(now, id);
                 }
                 self.travel(now, &departure, id);
                 // The next one waits for this one, or for somebody else.
@@ -98,10 +97,10 @@ impl Engine {
     }
 
     /// A packet that waited for the switch leaves its host.
-    fn start(&mut self, now: Time, host: u32, id: u32) {
+    fn start(&mut self, now: Time, id: u32) {
         let packet = &mut self.packets.packets[id as usize];
         packet.start = now;
-        let message = packet.message;
+        let Packet { message, from: host, .. } = *packet;
         self.observations.attempt(now);
         if message != MessageId::NONE {
             self.begin_message(now, host, message);

@@ -516,11 +516,10 @@ impl Engine {
     /// The last byte of a packet is at its target.
     #[inline(never)]
     fn deliver(&mut self, now: Time, end: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
-        let host = self.graph.host_of(end);
         if self.memories.is_on {
-            return self.arrive(now, (host, id), watch);
+            return self.arrive(now, (end, id), watch);
         }
-        let Way { hops, .. } = self.packets.ways[id as usize];
+        let Way { hops, to: host, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         let spent = match self.packets.spent(id) {
             Some(spent) => *spent,

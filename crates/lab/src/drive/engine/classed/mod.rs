@@ -344,16 +344,15 @@ impl Engine {
         self.schedule(now + span, self.places.frees + port, 0);
         self.parts.push(Event { time, place, item: id });
         if port >= self.graph.switch_ports() {
-            let host = self.graph.host_of(port - self.graph.switch_ports());
-            self.start_classed(now, host, (id, span));
+            self.start_classed(now, (id, span));
         }
     }
 
     /// A packet leaves its host.
-    fn start_classed(&mut self, now: Time, host: u32, (id, span): (u32, Span)) {
+    fn start_classed(&mut self, now: Time, (id, span): (u32, Span)) {
         let packet = &mut self.packets.packets[id as usize];
         packet.start = now;
-        let message = packet.message;
+        let Packet { message, from: host, .. } = *packet;
         let says = self.classed.as_ref().map(|own| own.headers[id as usize]);
         if says.is_some_and(|own| !own.has(Header::CONTROL)) {
             self.observations.attempt(now);
@@ -490,14 +489,13 @@ impl Engine {
         if self.flows.is_some() && !header.has(Header::APART) {
             return self.deliver_segment(now, (end, id), header, watch);
         }
-        let host = self.graph.host_of(end);
         if header.has(Header::TRIMMED | Header::DAMAGED) {
             let is_damaged = header.has(Header::DAMAGED);
             let why = if is_damaged { Drop::FailedCable } else { Drop::Trimmed };
             return self.give_up_classed(now, (id, why));
         }
         own.apart -= u64::from(header.has(Header::APART));
-        let Way { hops, .. } = self.packets.ways[id as usize];
+        let Way { hops, to: host, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         if now >= self.observations.from {
             own.carried += own.ports.span(self.graph.host_port(from), header.size);

@@ -242,9 +242,8 @@ impl Engine {
         watch: &mut impl FnMut(Delivery),
     ) {
         let Some(flows) = &self.flows else { return };
-        let host = self.graph.host_of(end);
         let segment = flows.segments[id as usize];
-        let Way { hops, .. } = self.packets.ways[id as usize];
+        let Way { hops, to: host, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, .. } = self.packets.packets[id as usize];
         let spent = self.spent_in_all(id, header.size);
         let said = self.classed.as_ref().and_then(|own| own.telemetry_of(id));
