@@ -684,9 +684,11 @@ mod tests {
                 plain.push((*time, *place, item));
             }
             plain.sort_unstable();
-            let left = plain.drain(..gone.min(times.len()));
-            let last = left.last().map_or(0, |last| last.0);
-            (0..gone.min(times.len())).for_each(|_| drop(calendar.pop_until(Time::NEVER)));
+            let gone = gone.min(times.len());
+            let last = plain.drain(..gone).next_back().map_or(0, |last| last.0);
+            for _ in 0..gone {
+                prop_assert!(calendar.pop_until(Time::NEVER).is_some());
+            }
             let waiting = calendar.events().map(|own| (own.time.0, own.place, own.item));
             prop_assert_eq!(&waiting.collect::<Vec<_>>(), &plain);
             calendar.delay(Span(span));
