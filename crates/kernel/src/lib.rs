@@ -72,7 +72,7 @@ pub use arena::{Arena, Id};
 pub use calendar::{Calendar, Event};
 pub use delay_line::DelayLine;
 pub use halt::{Halt, Stopped};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_whole};
 pub use queue::Queue;
 pub use stream::{Geometric, Stream, Streams};
 pub use timers::Timers;

@@ -1,17 +1,35 @@
 //! Fetching what is needed soon into the cache.
 
+/// Bytes of a line of the cache. Where lines are longer some are asked for twice.
+const LINE: usize = 64;
+
 /// Asks the processor for the cache line of an element that is read or written soon. Changes nothing but the time
 /// that takes; an index that is out of range asks for nothing.
 #[inline(always)]
 pub fn prefetch<T>(all: &[T], index: usize) {
-    let Some(one) = all.get(index) else { return };
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every processor of this architecture has the instruction, which reads nothing that a program can
-        // see and never faults; the address is that of a live element.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>((&raw const *one).cast()) }
+    if let Some(one) = all.get(index) {
+        ask((&raw const *one).cast());
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = one;
 }
+
+/// The same for all cache lines of a value.
+#[inline]
+pub fn prefetch_whole<T>(one: &T) {
+    let first = (&raw const *one).cast::<u8>();
+    for line in 0..size_of::<T>().div_ceil(LINE) {
+        ask(first.wrapping_add(line * LINE));
+    }
+}
+
+#[inline(always)]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn ask(address: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: every processor of this architecture has the instruction, which reads nothing that a program can see
+    // and never faults, whatever the address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+}
+
+#[inline(always)]
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn ask(_: *const u8) {}

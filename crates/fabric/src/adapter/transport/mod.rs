@@ -14,6 +14,7 @@ mod packets;
 mod planes;
 mod queue_pairs;
 mod settings;
+mod soon;
 
 use weft_protocol::congestion::{
     Acknowledged, CongestionControl, Demand, Line, LinkState, Loss, Pacer,
@@ -186,6 +187,12 @@ impl Transports {
     #[inline]
     pub fn size(&self, payload: Bytes) -> Bytes {
         Bytes(payload.0 + self.overhead)
+    }
+
+    /// Whether hosts want to be woken.
+    #[inline]
+    pub fn has_wakes(&self) -> bool {
+        !self.wakes.is_empty()
     }
 
     /// The instants at which hosts want to be woken, since they were taken last.

@@ -8,6 +8,7 @@
 mod cables;
 mod counts;
 mod credits;
+mod egress;
 mod header;
 mod headroom;
 mod memory;

@@ -11,10 +11,11 @@ use weft_units::{Bytes, Rate, Span, Time};
 use super::Header;
 use super::counts::{ClassCounts, PauseCounts};
 use super::credits::Credits;
+use super::egress::{Egress, Held, Queue};
 use super::memory::{Admission, Memory};
 use super::rule::{Link, Rule, mark, response};
 use super::settings::{ClassSettings, MarkAt, ScheduleSettings, SwitchForwarding};
-use super::telemetry::{HopTelemetry, Telemetry};
+use super::telemetry::Telemetry;
 use super::turns::{Sharing, Turn};
 use crate::fabric::{Peer, Wiring};
 use crate::link::LinkSettings;
@@ -86,6 +87,8 @@ pub struct Ports {
     /// The latency of all switches and when packets leave them, if all cables are of one kind.
     pub(super) alike: Option<(Span, SwitchForwarding)>,
     pub(super) egress: Vec<Egress>,
+    /// How long each port heeds a pause after it came.
+    responses: Vec<Span>,
     /// By port and class, as all below.
     queues: Vec<Queue>,
     deficits: Vec<u32>,
@@ -98,67 +101,25 @@ pub struct Ports {
     packet: u32,
 }
 
-/// The output of a port, and what its input asks of the far end.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Egress {
-    /// A bit for each queue that has packets, and each class that the far end pauses.
-    waiting: u8,
-    pub(super) paused: u8,
-    /// The classes that its input pauses, and whether the far end is to be told.
-    pauses: u8,
-    pub(super) has_to_tell: bool,
-    is_busy: bool,
-    turn: Turn,
-    /// What it sends, if that is a packet.
-    sending: Option<Held>,
-    rule: u32,
-    pub(super) link: u32,
-    /// Where its packets arrive: a port of a switch, or behind those a host.
-    peer: u32,
-    /// From its end of the cable to the memory of the switch at the far end.
-    ahead: Span,
-    /// Whether packets count as arrived with their last byte.
-    pub(super) is_whole: bool,
-    /// How long a pause is heeded after it came.
-    response: Span,
-    waiting_bytes: u64,
-    sent: u64,
-}
-
-/// What is in a memory until it has left.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    input: u32,
-    size: u32,
-    class: u8,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Queue {
-    chain: Chain,
-    packets: u32,
-    bytes: u64,
-}
-
 impl Ports {
     /// Idle ports.
     pub fn new(parts: PortsParts<'_>) -> Ports {
         let PortsParts { wiring, link, packet, classes, switches, hosts, from } = parts;
         let kinds = wiring.links(link);
         let ports = wiring.ports();
-        let to = |port: u32| -> (u32, Span, bool, Span) {
+        let to = |port: u32| -> (u32, Span, bool) {
             let cable = kinds[wiring.link_of(port)].propagation();
             match wiring.peer(port) {
-                Peer::Host(host) => (ports + host, cable, true, Span::ZERO),
+                Peer::Host(host) => (ports + host, cable, true),
                 Peer::Port(peer) => {
                     let far = &switches[wiring.switch_of(peer) as usize];
                     let is_whole = far.forwarding == SwitchForwarding::StoreAndForward;
-                    (peer, cable + far.latency, is_whole, response(far))
+                    (peer, cable + far.latency, is_whole)
                 }
-                Peer::Unused => (u32::MAX, Span::ZERO, true, Span::ZERO),
+                Peer::Unused => (u32::MAX, Span::ZERO, true),
             }
         };
-        let egress = |rule, link, (peer, ahead, is_whole, response)| Egress {
+        let egress = |rule, link, (peer, ahead, is_whole)| Egress {
             waiting: 0,
             paused: 0,
             pauses: 0,
@@ -171,7 +132,6 @@ impl Ports {
             peer,
             ahead,
             is_whole,
-            response,
             waiting_bytes: 0,
             sent: 0,
         };
@@ -182,11 +142,16 @@ impl Ports {
             let far = &switches[wiring.switch_of(port) as usize];
             let cable = kinds[wiring.link_of(port)].propagation();
             let is_whole = far.forwarding == SwitchForwarding::StoreAndForward;
-            let far = (port, cable + far.latency, is_whole, response(far));
+            let far = (port, cable + far.latency, is_whole);
             egress(wiring.switches(), wiring.link_of(port) as u32, far)
         };
         let egress: Vec<Egress> =
             (0..ports).map(of_switch).chain((0..wiring.ends()).map(of_host)).collect();
+        let response = |own: &Egress| match own.peer < ports {
+            true => response(&switches[wiring.switch_of(own.peer) as usize]),
+            false => Span::ZERO,
+        };
+        let responses = egress.iter().map(response).collect();
         let size = packet.0 as u32;
         // What the switch at the far end of a port has room for; hosts read what comes at once.
         let room = |port: u32, class: usize| {
@@ -222,6 +187,7 @@ impl Ports {
             counts: vec![ClassCounts::default(); all],
             credits,
             packet: size,
+            responses,
             egress,
         }
     }
@@ -344,13 +310,16 @@ impl Ports {
     }
 
     fn response_at(&self, far: u32) -> Span {
-        self.egress[far as usize].response
+        self.responses[far as usize]
     }
 
     /// Whether packets leave a switch as soon as they can, and how much later a packet joins the queue of an
     /// output, since it takes longer to come than to leave.
     #[inline]
     pub fn lag(&self, (input, output): (u32, u32), size: u32) -> Span {
+        if self.are_alike() {
+            return Span::ZERO;
+        }
         let (input, output) = (&self.egress[input as usize], &self.egress[output as usize]);
         if input.link == output.link || self.egress[input.peer as usize].is_whole {
             return Span::ZERO;
@@ -488,7 +457,7 @@ impl Ports {
         if egress.is_busy {
             return Next::Nothing;
         }
-        let link = &self.links[egress.link as usize];
+        let link = &mut self.links[egress.link as usize];
         if egress.has_to_tell {
             (egress.has_to_tell, egress.is_busy) = (false, true);
             return Next::Pause(egress.pauses, link.small);
@@ -505,8 +474,10 @@ impl Ports {
             false => egress.waiting & !egress.paused,
         };
         let short = self.credits.short(first, ready, |class| oldest(class).size);
-        for class in (0..self.classes).filter(|class| short >> class & 1 == 1) {
-            self.heard[first + class].stop(now, self.from);
+        if short != 0 {
+            for class in (0..self.classes).filter(|class| short >> class & 1 == 1) {
+                self.heard[first + class].stop(now, self.from);
+            }
         }
         let ready = ready & !short;
         if ready == 0 {
@@ -531,22 +502,43 @@ impl Ports {
         {
             self.counts[first + usize::from(class)].marked += u64::from(now >= self.from);
         }
-        egress.is_busy = true;
-        egress.sent += u64::from(header.size);
-        let Header { input, size, class, .. } = *header;
+        let Header { size, class, .. } = *header;
         if self.credits.are_given() {
             self.credits.spend(first + usize::from(class), size);
             self.heard[first + usize::from(class)].go_on(now, self.from);
         }
-        egress.sending = Some(Held { input, size, class });
+        egress.start(header);
         if let Some(all) = telemetry
             && header.has(Header::TELEMETRY)
         {
-            let queue = egress.waiting_bytes.min(u32::MAX.into()) as u32;
-            let hop = HopTelemetry { port, queue, sent: egress.sent, time: now };
-            all[packet as usize].write(hop);
+            all[packet as usize].write(egress.telemetry(now, port));
         }
-        Next::Packet(packet, link.span(size))
+        Next::Packet(packet, link.note_span(size))
+    }
+
+    /// A packet comes to a port where nothing waits. If it may start it does, as it would from the queue, which it
+    /// does not join: one that is empty marks nothing, and a class that is alone keeps no share. Returns for how
+    /// long it is sent then.
+    #[inline]
+    pub fn start_at_once(
+        &mut self,
+        now: Time,
+        port: u32,
+        (packet, header): (u32, &Header),
+        telemetry: Option<&mut Vec<Telemetry>>,
+    ) -> Option<Span> {
+        let egress = &mut self.egress[port as usize];
+        let is_held = egress.paused >> (header.class & 7) & 1 != 0 || self.credits.are_given();
+        if egress.is_busy || egress.has_to_tell || egress.waiting != 0 || is_held {
+            return None;
+        }
+        egress.start(header);
+        if let Some(all) = telemetry
+            && header.has(Header::TELEMETRY)
+        {
+            all[packet as usize].write(egress.telemetry(now, port));
+        }
+        Some(self.links[egress.link as usize].note_span(header.size))
     }
 
     /// The last byte of what a port sent has left.

@@ -30,6 +30,8 @@ pub(super) struct Link {
     pub settings: LinkSettings,
     pub packet: (u32, Span),
     pub small: Span,
+    /// The last other size that was [noted](Self::note_span): mostly that of acknowledgments.
+    noted: (u32, Span),
 }
 
 impl Link {
@@ -38,6 +40,7 @@ impl Link {
         Link {
             packet: (size, settings.span(Bytes(size.into()))),
             small: settings.span(PAUSE_FRAME),
+            noted: (0, settings.span(Bytes(0))),
             settings,
         }
     }
@@ -47,8 +50,19 @@ impl Link {
         match size {
             _ if size == self.packet.0 => self.packet.1,
             64 => self.small,
+            _ if size == self.noted.0 => self.noted.1,
             _ => self.settings.span(Bytes(size.into())),
         }
+    }
+
+    /// The same, which is known from then on until another size is noted.
+    #[inline]
+    pub fn note_span(&mut self, size: u32) -> Span {
+        let span = self.span(size);
+        if size != self.packet.0 {
+            self.noted = (size, span);
+        }
+        span
     }
 }
 

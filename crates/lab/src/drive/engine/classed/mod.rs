@@ -297,7 +297,14 @@ impl Engine {
     }
 
     /// A packet joins the queue of its class at a port, which sends if it may.
+    #[inline]
     fn line_up(&mut self, now: Time, port: u32, id: u32) {
+        // A host may have another packet to send beside this one.
+        if port < self.graph.switch_ports()
+            && let Some(span) = self.start_at_once(now, port, id)
+        {
+            return self.send(now, port, (id, span));
+        }
         self.put_in_queue(now, port, id);
         self.send_on(now, port);
     }
@@ -308,6 +315,14 @@ impl Engine {
         let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];
         own.ports.enqueue(now, port, (id, header), &mut self.packets.behind);
+    }
+
+    /// Whether a packet starts that comes to a port, and for how long it is then sent.
+    #[inline]
+    pub(super) fn start_at_once(&mut self, now: Time, port: u32, id: u32) -> Option<Span> {
+        let own = self.classed.as_deref_mut()?;
+        let packet = (id, &own.headers[id as usize]);
+        own.ports.start_at_once(now, port, packet, own.telemetry.as_mut())
     }
 
     /// A port sends what is next, if it may.
@@ -324,6 +339,13 @@ impl Engine {
             Next::Pause(paused, span) => return self.pause(now, port, (paused, span)),
             Next::Nothing => return,
         };
+        self.send(now, port, (id, span));
+    }
+
+    /// A packet starts, and is sent for so long.
+    #[inline]
+    pub(super) fn send(&mut self, now: Time, port: u32, (id, span): (u32, Span)) {
+        let Some(own) = &mut self.classed else { return };
         let (mut time, peer) = own.ports.arrival(now, port, span);
         let mut place = if peer < self.places.hosts { self.places.enters + peer } else { peer };
         if let Some(spent) = self.packets.spent(id) {

@@ -38,13 +38,18 @@ impl Engine {
             return;
         };
         let events = parts.first().soon();
+        let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
+        let is_alike = own.ports.are_alike();
         for Event { place, item, .. } in events.clone() {
             let id = item as usize;
-            if place >= places.enters && place < places.decides {
+            if enters.contains(&place) {
                 prefetch(&own.headers, id);
                 prefetch(&packets.ways, id);
-                own.ports.prefetch(place - places.enters);
-            } else if place >= places.frees && place < places.joins {
+                // Elsewhere links are compared.
+                if !is_alike {
+                    own.ports.prefetch(place - places.enters);
+                }
+            } else if frees.contains(&place) {
                 own.ports.prefetch(place - places.frees);
                 graph.prefetch_port(place - places.frees);
             } else if place >= places.hosts && place < places.frees {
@@ -56,14 +61,23 @@ impl Engine {
                 }
             }
         }
-        // By now it is known which packets leave next.
-        for Event { place, .. } in events {
-            if place >= places.frees
-                && place < places.joins
-                && let Some(id) = own.ports.oldest(place - places.frees, 0)
+        // By now it is known which packets leave next, and of which flows packets are.
+        for Event { place, item, .. } in events {
+            if frees.contains(&place) {
+                let port = place - places.frees;
+                if let Some(id) = own.ports.oldest(port, 0) {
+                    prefetch(&own.headers, id as usize);
+                    prefetch(&packets.behind, id as usize);
+                } else if let Some(host) = port.checked_sub(places.hosts)
+                    && let Some(flows) = flows
+                {
+                    flows.prefetch_next(host);
+                }
+            } else if place >= places.hosts
+                && place < places.frees
+                && let Some(flows) = flows
             {
-                prefetch(&own.headers, id as usize);
-                prefetch(&packets.behind, id as usize);
+                flows.prefetch_end(&own.headers[item as usize]);
             }
         }
     }

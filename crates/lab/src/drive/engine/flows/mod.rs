@@ -13,6 +13,7 @@ use weft_fabric::adapter::{
     Arrived, Content, Outgoing, Segment, TransportParts, TransportSettings, Transports,
 };
 use weft_fabric::fabric::Routes;
+use weft_fabric::graph::Spent;
 use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
 use weft_fabric::workload::{FlowDemand, FlowList};
@@ -126,10 +127,22 @@ impl Flows {
         })
     }
 
-    /// A packet is at its target soon.
+    /// A packet is at an end of its flow soon.
     #[inline]
     pub fn prefetch(&self, id: usize) {
         weft_kernel::prefetch(&self.segments, id);
+    }
+
+    /// The same of what that end keeps.
+    #[inline]
+    pub fn prefetch_end(&self, header: &Header) {
+        self.transports.prefetch(header.flow, header.has(Header::CONTROL));
+    }
+
+    /// A host may send soon.
+    #[inline]
+    pub fn prefetch_next(&self, host: u32) {
+        self.transports.prefetch_next(host);
     }
 
     /// What a packet says.
@@ -143,7 +156,14 @@ impl Flows {
 
 impl Engine {
     /// Has hosts woken when they have asked for it.
+    #[inline]
     pub(super) fn schedule_wakes(&mut self) {
+        if self.flows.as_ref().is_some_and(|own| own.transports.has_wakes()) {
+            self.schedule_each_wake();
+        }
+    }
+
+    fn schedule_each_wake(&mut self) {
         let Some(flows) = &mut self.flows else { return };
         let acts = self.places.acts;
         for wake in flows.transports.take_wakes() {
@@ -199,10 +219,22 @@ impl Engine {
             if let Some(out) = flows.transports.next(now, place, class) {
                 let id = self.insert_segment(now, host, &out);
                 self.use_end(end);
-                self.put_in_queue(now, port, id);
+                self.feed_packet(now, port, id);
             }
             self.schedule_wakes();
         }
+    }
+
+    /// A packet of a flow is at the port of its host. It starts at once if there is no other class that might
+    /// be before it.
+    #[inline]
+    fn feed_packet(&mut self, now: Time, port: u32, id: u32) {
+        if self.flows.as_ref().is_some_and(|own| own.classes == 1)
+            && let Some(span) = self.start_at_once(now, port, id)
+        {
+            return self.send(now, port, (id, span));
+        }
+        self.put_in_queue(now, port, id);
     }
 
     /// A packet with what it says is in the adapter of a host.
@@ -245,7 +277,11 @@ impl Engine {
         let segment = flows.segments[id as usize];
         let Way { hops, to: host, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, .. } = self.packets.packets[id as usize];
-        let spent = self.spent_in_all(id, header.size);
+        // Of what hosts say to each other nobody asks what it spent.
+        let spent = match segment.content {
+            Content::Data { .. } => self.spent_in_all(id, header.size),
+            _ => Spent::default(),
+        };
         let said = self.classed.as_ref().and_then(|own| own.telemetry_of(id));
         self.packets.remove(id);
         let Arrived { answers, payload } =

@@ -1,0 +1,25 @@
+//! Fetching into the cache what the ends of flows keep, before something happens there.
+
+use weft_kernel::prefetch_whole;
+
+use super::Transports;
+
+impl Transports {
+    /// A packet of a flow is soon at its initiator, if it is an answer, or else at its target.
+    #[inline]
+    pub fn prefetch(&self, flow: u32, is_answer: bool) {
+        let (initiators, targets) = (&self.initiators, &self.targets);
+        if !is_answer && let Some(Some(own)) = targets.get(flow as usize) {
+            prefetch_whole(&**own);
+        } else if is_answer && let Some(Some(own)) = initiators.get(flow as usize) {
+            prefetch_whole(&**own);
+        }
+    }
+
+    /// A host is soon asked for a packet, most likely of the first class.
+    #[inline]
+    pub fn prefetch_next(&self, host: u32) {
+        let next = self.turns.get(host as usize * self.classes);
+        next.into_iter().for_each(|own| self.prefetch(own.first, true));
+    }
+}

@@ -1,0 +1,71 @@
+//! What is kept of the output of a port.
+
+use weft_units::{Span, Time};
+
+use super::Header;
+use super::telemetry::HopTelemetry;
+use super::turns::Turn;
+use crate::switch::Chain;
+
+/// The output of a port, and what its input asks of the far end: what every event at it looks at, in one line
+/// of the cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(super) struct Egress {
+    /// A bit for each queue that has packets, and each class that the far end pauses.
+    pub waiting: u8,
+    pub paused: u8,
+    /// The classes that its input pauses, and whether the far end is to be told.
+    pub pauses: u8,
+    pub has_to_tell: bool,
+    pub is_busy: bool,
+    pub turn: Turn,
+    /// What it sends, if that is a packet.
+    pub sending: Option<Held>,
+    pub rule: u32,
+    pub link: u32,
+    /// Where its packets arrive: a port of a switch, or behind those a host.
+    pub peer: u32,
+    /// From its end of the cable to the memory of the switch at the far end.
+    pub ahead: Span,
+    /// Whether packets count as arrived with their last byte.
+    pub is_whole: bool,
+    pub waiting_bytes: u64,
+    pub sent: u64,
+}
+
+const _: () = assert!(size_of::<Egress>() == 64);
+
+/// What is in a memory until it has left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub input: u32,
+    pub size: u32,
+    pub class: u8,
+}
+
+/// No queue lies across two lines of the cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+pub(super) struct Queue {
+    pub chain: Chain,
+    pub packets: u32,
+    pub bytes: u64,
+}
+
+impl Egress {
+    /// A packet starts.
+    #[inline]
+    pub fn start(&mut self, header: &Header) {
+        let Header { input, size, class, .. } = *header;
+        self.is_busy = true;
+        self.sent += u64::from(size);
+        self.sending = Some(Held { input, size, class });
+    }
+
+    /// What is known of a port when a packet starts.
+    pub fn telemetry(&self, now: Time, port: u32) -> HopTelemetry {
+        let queue = self.waiting_bytes.min(u32::MAX.into()) as u32;
+        HopTelemetry { port, queue, sent: self.sent, time: now }
+    }
+}
