@@ -25,8 +25,9 @@ use crate::trace::play;
 use crate::trace::settings::TraceSettings;
 
 /// A program that the hosts run. It ends by itself, whatever `run.length` is; `run.step_limit` ends
-/// it. A workload of a channel that the program uses is traffic beside it, until the program or
-/// `run.length` ends. One of another channel runs as long as the program.
+/// it. A workload of a channel that the program uses, or of one that acts together with such a one, is
+/// traffic beside it, until the program or `run.length` ends. One of another channel runs as long as the
+/// program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSettings {
