@@ -570,17 +570,19 @@ fn echo(fd: c_int, how: Wait, seed: u64) {
 fn a_thread_in_a_call_keeps_the_connection_that_it_has_called_on() {
     preloaded("back::a_thread_in_a_call_keeps_the_connection_that_it_has_called_on", || {
         const BYTES: usize = 32 << 20;
-        let pair = carried();
+        let (pair, bytes) = (carried(), pattern(0, BYTES));
         assert_eq!(send(pair.a, b"unread", 0), Ok(6));
         let before = port(pair.b);
         let writer = std::thread::spawn(move || {
-            let bytes = pattern(0, BYTES);
             let mut done = 0;
             while done < BYTES {
                 done += send(pair.b, &bytes[done..], 0).unwrap();
             }
         });
-        std::thread::sleep(Duration::from_millis(50));
+        // From its first byte on the writer stays in a call, which nobody reads to its end.
+        while unread(pair.a) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         // Nobody at the other end hears of it, so the rest cannot be sent anew.
         assert_eq!(unsafe { libc::fcntl(pair.b, libc::F_SETFD, 0) }, 0);
         assert_eq!(unsafe { libc::system(c"true".as_ptr()) }, 0);
