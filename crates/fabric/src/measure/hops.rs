@@ -25,6 +25,16 @@ impl Hops {
         self.delivered[place] += deliveries;
     }
 
+    /// Adds those that were counted elsewhere.
+    pub fn merge(&mut self, other: &Hops) {
+        if self.delivered.len() < other.delivered.len() {
+            self.delivered.resize(other.delivered.len(), 0);
+        }
+        for (own, more) in self.delivered.iter_mut().zip(&other.delivered) {
+            *own += more;
+        }
+    }
+
     /// Deliveries by the number of switches passed, from none on.
     pub fn delivered(&self) -> &[u64] {
         &self.delivered

@@ -35,30 +35,26 @@ pub struct Instants {
     pub target: Span,
 }
 
+impl Instants {
+    /// From when it was handed over until it left, and from then to its last byte at the target.
+    #[inline]
+    pub fn waits(&self) -> (Span, Span) {
+        let transit = self.delivered.since(self.started);
+        (self.started.since(self.generated), Span(transit.0 - self.target.0))
+    }
+}
+
 impl Observations {
     /// Counts a delivery and records what follows from its instants.
     #[inline]
     pub fn complete(&mut self, one: &Instants) {
         let now = one.delivered;
-        let queueing = one.started.since(one.generated);
-        let transit = Span(now.since(one.started).0 - one.target.0);
+        let (queueing, transit) = one.waits();
         self.latency(Latency::Queueing, now, queueing);
         self.latency(Latency::Transit, now, transit);
         self.latency(Latency::OneWay, now, queueing + transit + one.target);
         if now >= self.from {
-            let moving = one.transmission + one.wire + one.switches;
-            for (stage, span) in
-                [(Stage::InitiatorHost, one.initiator), (Stage::TargetHost, one.target)]
-            {
-                if span > Span::ZERO {
-                    self.budget.add(stage, span);
-                }
-            }
-            self.budget.add(Stage::SlotWait, Span(queueing.0 - one.initiator.0));
-            self.budget.add(Stage::Transmission, one.transmission);
-            self.budget.add(Stage::Wire, one.wire);
-            self.budget.add(Stage::Switch, one.switches);
-            self.budget.add(Stage::SwitchWait, Span(transit.0 - moving.0));
+            self.spend_all(one);
             if let Some(class) = self.classes.get_mut(usize::from(one.class)) {
                 class.payload += one.payload;
                 class.one_way.record(now, queueing + transit + one.target);
@@ -70,6 +66,25 @@ impl Observations {
         if let Some(noted) = &mut self.noted {
             noted.push(*one);
         }
+    }
+
+    /// Adds what a packet spent in each stage.
+    #[inline]
+    pub(super) fn spend_all(&mut self, one: &Instants) {
+        let (queueing, transit) = one.waits();
+        let moving = one.transmission + one.wire + one.switches;
+        for (stage, span) in
+            [(Stage::InitiatorHost, one.initiator), (Stage::TargetHost, one.target)]
+        {
+            if span > Span::ZERO {
+                self.budget.add(stage, span);
+            }
+        }
+        self.budget.add(Stage::SlotWait, Span(queueing.0 - one.initiator.0));
+        self.budget.add(Stage::Transmission, one.transmission);
+        self.budget.add(Stage::Wire, one.wire);
+        self.budget.add(Stage::Switch, one.switches);
+        self.budget.add(Stage::SwitchWait, Span(transit.0 - moving.0));
     }
 
     /// Counts how many switches a packet passed that is delivered.

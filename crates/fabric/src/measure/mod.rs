@@ -9,6 +9,7 @@ mod level;
 mod links;
 mod max_min;
 mod observations;
+mod part;
 mod progress;
 mod recorder;
 mod repeat;
@@ -26,6 +27,7 @@ pub use max_min::{Capacity, max_min};
 pub use observations::{
     ClassSeen, Collision, ConservationError, Drop, Latency, Observations, Passage,
 };
+pub use part::{Arrival, Told};
 pub use progress::Progress;
 pub use recorder::Recorder;
 pub use series::Series;

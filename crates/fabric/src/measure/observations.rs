@@ -96,9 +96,9 @@ pub struct Observations {
     links: LinkUse,
     /// The end of the run, if it is known.
     until: Time,
-    sampler: Sampler,
+    pub(super) sampler: Sampler,
     pub(super) latencies: [Recorder; Latency::ALL.len()],
-    drops: [u64; Drop::ALL.len()],
+    pub(super) drops: [u64; Drop::ALL.len()],
     collisions: [u64; Collision::ALL.len()],
 }
 
@@ -473,7 +473,7 @@ impl Observations {
         }
     }
 
-    fn counters(&self, time: Time) -> Progress {
+    pub(super) fn counters(&self, time: Time) -> Progress {
         let Observations { generated, delivered, abandoned, .. } = *self;
         Progress { time, generated, delivered, abandoned }
     }

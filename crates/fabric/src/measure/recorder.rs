@@ -84,6 +84,35 @@ impl Recorder {
         self.widen(spans[spans.len() - 1] + growth.0 * times);
     }
 
+    /// The part of [`record`](Self::record) that does not depend on the order of records: how spans are
+    /// spread. Somebody else [counts them in order](Self::count_in_order) and [takes them over](Self::take_spread).
+    #[inline]
+    pub fn spread(&mut self, span: Span) {
+        if span.0 < self.min || span.0 > self.max {
+            self.widen(span.0);
+        }
+        self.histogram.record(span.0);
+    }
+
+    /// The part of [`record`](Self::record) that depends on the order of records, calls coming in the order of
+    /// time.
+    #[inline]
+    pub fn count_in_order(&mut self, now: Time, span: Span) {
+        self.count += 1;
+        self.sum += u128::from(span.0);
+        if self.count == self.series.full_at() {
+            self.series.close(now, self.sum);
+        }
+    }
+
+    /// Takes over how the spans were spread that are counted here, and leaves nothing of them there.
+    pub fn take_spread(&mut self, other: &mut Recorder) {
+        let Recorder { min, max, histogram, .. } = std::mem::take(other);
+        self.min = self.min.min(min);
+        self.max = self.max.max(max);
+        self.histogram.merge(&histogram);
+    }
+
     /// Pools the records of another run with these. Count, sum, extremes and histogram are those
     /// of one recorder that saw both. The series is gone, for runs have no common order of time.
     pub fn merge(&mut self, other: &Recorder) {
@@ -206,6 +235,23 @@ mod tests {
             let rank = ((share * spans.len() as f64).ceil() as usize).max(1);
             let exact = spans[rank - 1];
             prop_assert!(found.abs_diff(exact) as f64 <= exact as f64 / 2048.0, "{found} {exact}");
+        }
+
+        #[test]
+        fn two_that_spread_and_one_that_counts_record_the_same(
+            spans in prop::collection::vec((any::<u64>(), any::<bool>()), 0..90),
+        ) {
+            let all: Vec<u64> = spans.iter().map(|(span, _)| *span).collect();
+            let (mut counts, mut one, mut other) =
+                (Recorder::default(), Recorder::default(), Recorder::default());
+            for (index, (span, is_other)) in spans.into_iter().enumerate() {
+                counts.count_in_order(Time(index as u64), Span(span));
+                if is_other { &mut other } else { &mut one }.spread(Span(span));
+            }
+            counts.take_spread(&mut other);
+            counts.take_spread(&mut one);
+            counts.take_spread(&mut one);
+            prop_assert_eq!(format!("{counts:?}"), format!("{:?}", recorded(&all)));
         }
 
         #[test]

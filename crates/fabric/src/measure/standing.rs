@@ -69,6 +69,30 @@ impl Standing {
         }
     }
 
+    /// [`deliver`](Self::deliver) for whoever hears of the deliveries of some time before he hears of what was
+    /// handed over in it, of each in the order of time, or of several in any order of initiators.
+    #[inline]
+    pub fn deliver_first(&mut self, initiator: usize, now: Time) {
+        if let Some(own) = self.initiators.get_mut(initiator) {
+            // Below zero until what was delivered was handed over.
+            own.packets = own.packets.wrapping_sub(1);
+            own.since = own.since.max(now);
+        }
+    }
+
+    /// [`hand_over`](Self::hand_over) after [`deliver_first`](Self::deliver_first) of all that is delivered in
+    /// the same time.
+    #[inline]
+    pub fn hand_over_last(&mut self, initiator: usize, now: Time) {
+        if let Some(own) = self.initiators.get_mut(initiator) {
+            // Nothing was under way only if nothing arrived later; until then the number is too low.
+            if own.packets == 0 && now >= own.since {
+                own.since = now;
+            }
+            own.packets = own.packets.wrapping_add(1);
+        }
+    }
+
     /// How many packets are under way.
     pub fn under_way(&self) -> u64 {
         self.initiators.iter().map(|own| own.packets).sum()
@@ -85,6 +109,7 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn who_gets_nothing_through_stands() {
@@ -122,5 +147,54 @@ mod tests {
         assert_eq!((standing.under_way(), standing.since(Time(11))), (1, vec![0]));
         standing.give_up(0);
         assert_eq!((standing.under_way(), standing.since(Time(99))), (0, vec![]));
+    }
+
+    proptest! {
+        /// In a window nobody hands over after what arrives, as far as one can see.
+        #[test]
+        fn windows_may_be_told_in_the_order_of_what_happened(
+            steps in prop::collection::vec((0_u64..3, any::<bool>(), 0_usize..3), 0..60),
+            windows in prop::collection::vec(1_u64..20, 1..40),
+        ) {
+            let (mut usual, mut told) = (Standing::among(3), Standing::among(3));
+            let mut held = [0; 3];
+            let mut now = 0;
+            let mut steps: Vec<(Time, bool, usize)> = steps
+                .into_iter()
+                .map(|(gap, hands_over, host)| {
+                    now += gap;
+                    (Time(now), hands_over, host)
+                })
+                .collect();
+            // At one instant what arrives comes first; nothing arrives that was not handed over before.
+            steps.sort_by_key(|(time, hands_over, _)| (*time, *hands_over));
+            steps.retain(|(_, hands_over, host)| {
+                held[*host] += if *hands_over { 1 } else { -1 };
+                let is_possible = held[*host] >= 0;
+                held[*host] = held[*host].max(0);
+                is_possible
+            });
+            let mut ends = windows.into_iter().scan(0, |end, width| {
+                *end += width;
+                Some(Time(*end))
+            });
+            let mut rest = &steps[..];
+            while !rest.is_empty() {
+                let end = ends.next().unwrap_or(Time::NEVER);
+                let (window, later) = rest.split_at(rest.partition_point(|step| step.0 < end));
+                for (time, hands_over, host) in window {
+                    match hands_over {
+                        true => usual.hand_over(*host, *time),
+                        false => usual.deliver(*host, *time),
+                    }
+                }
+                let arrivals = window.iter().rev().filter(|step| !step.1);
+                arrivals.for_each(|(time, _, host)| told.deliver_first(*host, *time));
+                let handed = window.iter().filter(|step| step.1);
+                handed.for_each(|(time, _, host)| told.hand_over_last(*host, *time));
+                prop_assert_eq!(&usual, &told);
+                rest = later;
+            }
+        }
     }
 }
