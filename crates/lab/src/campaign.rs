@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Value;
 use weft_kernel::{Halt, Stopped};
 use weft_units::Load;
 
@@ -27,6 +28,7 @@ use crate::statistics::{Estimate, Verdict};
 use crate::store::Store;
 use crate::study::{Options, Outcome, Tables, derived_table, meta};
 use crate::table::{Cell, Table};
+use crate::threads::Threads;
 
 /// A study that is being carried out.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub struct Campaign {
     identities: Vec<String>,
     goal: Goal,
     progress: (usize, usize),
+    /// What was simulated on one thread though more were asked for, and why.
+    alone: BTreeSet<String>,
 }
 
 /// One run that is needed.
@@ -117,7 +121,8 @@ impl Campaign {
         let identities = identities.collect::<Result<_, _>>()?;
         let options = options.clone();
         let failures = Mutex::default();
-        Ok(Campaign { plan, options, store, failures, identities, goal, progress: (0, 0) })
+        let (progress, alone) = ((0, 0), BTreeSet::new());
+        Ok(Campaign { plan, options, store, failures, identities, goal, progress, alone })
     }
 
     /// The runs that are needed next and not there, each once. None are left when the study is
@@ -192,20 +197,22 @@ impl Campaign {
 
     /// One round; returns whether all of it was done.
     fn carry_out(
-        &self,
+        &mut self,
         tasks: &[Task],
         observe: &mut dyn FnMut(usize, usize) -> bool,
     ) -> Result<bool, Error> {
         let halt = Halt::new();
         let failure = Mutex::new(None);
         let workers = self.options.workers();
+        let threads = Threads::at_most(self.options.threads_of(tasks.len()));
         let (before, total) = self.progress;
+        let campaign = &*self;
         let results = parallel::map(
             tasks.len(),
             workers,
             &halt,
             |index| {
-                self.carry_out_one(&tasks[index], &halt).unwrap_or_else(|error| {
+                campaign.carry_out_one(&tasks[index], &halt, &threads).unwrap_or_else(|error| {
                     halt.ask();
                     failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                     false
@@ -213,6 +220,7 @@ impl Campaign {
             },
             |done| observe(before + done, total),
         );
+        self.alone.extend(threads.alone());
         match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
             None => Ok(results.into_iter().all(|done| done == Some(true))),
@@ -221,8 +229,8 @@ impl Campaign {
 
     /// Makes a run and keeps it; returns whether it ended by itself. A run that was cut short by a
     /// request from outside is not a result; one that reached its own step limit is.
-    fn carry_out_one(&self, task: &Task, halt: &Halt) -> Result<bool, Error> {
-        match attempt(self.spec(task)?.as_ref(), task.seed, halt) {
+    fn carry_out_one(&self, task: &Task, halt: &Halt, threads: &Threads) -> Result<bool, Error> {
+        match attempt(self.spec(task)?.as_ref(), task.seed, halt, threads) {
             // A program that was cut short says so by an error.
             Err(_) if halt.is_asked() => return Ok(false),
             Err(failure) => self.fail(task.key, failure),
@@ -245,6 +253,17 @@ impl Campaign {
     /// What is wrong with the composition, if no run of it could be made; [`Error::Store`] if a
     /// stored run was damaged meanwhile and the run made in its place cannot be kept.
     pub fn outcome(mut self, stopped: bool) -> Result<Outcome, Error> {
+        // Who did not ask for threads need not hear who had none.
+        let asked = self.options.threads.is_some();
+        let alone = if asked { std::mem::take(&mut self.alone) } else { BTreeSet::new() };
+        let mut outcome = self.tables(stopped)?;
+        if let Some(notes) = outcome.meta["notes"].as_array_mut() {
+            notes.extend(alone.into_iter().map(Value::from));
+        }
+        Ok(outcome)
+    }
+
+    fn tables(mut self, stopped: bool) -> Result<Outcome, Error> {
         let unfinished: BTreeSet<usize> =
             self.pending()?.into_iter().map(|task| task.point).collect();
         let stopped = stopped || !unfinished.is_empty();
@@ -408,7 +427,7 @@ impl Campaign {
                 runs.push(run);
                 continue;
             }
-            match attempt(&self.plan.points[point].spec, seed, &Halt::new()) {
+            match attempt(&self.plan.points[point].spec, seed, &Halt::new(), &Threads::one()) {
                 Ok(run) => {
                     self.store.put(key, run.clone())?;
                     runs.push(run.into());

@@ -11,7 +11,8 @@ use weft_kernel::Halt;
 
 use crate::composition::Spec;
 use crate::error::Error;
-use crate::simulate::{ChannelRun, simulate};
+use crate::simulate::{ChannelRun, simulate_on};
+use crate::threads::Threads;
 
 /// The verdict in the rows of what failed.
 pub(crate) const FAILED: &str = "failed";
@@ -29,8 +30,13 @@ pub struct Failure {
 }
 
 /// Carries out a run. A panic is a defect of Weft, and still costs no other run its result.
-pub(crate) fn attempt(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, Failure> {
-    guarded(seed, || simulate(spec, seed, halt))
+pub(crate) fn attempt(
+    spec: &Spec,
+    seed: u64,
+    halt: &Halt,
+    threads: &Threads,
+) -> Result<Vec<ChannelRun>, Failure> {
+    guarded(seed, || simulate_on(threads, spec, seed, halt))
 }
 
 fn guarded<T>(seed: u64, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Failure> {

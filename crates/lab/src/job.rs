@@ -12,6 +12,7 @@ use crate::composition::Spec;
 use crate::error::Error;
 use crate::failure::{Failure, attempt};
 use crate::simulate::ChannelRun;
+use crate::threads::Threads;
 
 /// Identifies the code that runs: the version, and a digest of the sources that a result depends
 /// on. Runs of other code are other runs.
@@ -82,7 +83,7 @@ impl Job {
             return Err(Error::OtherCode { asked: self.code.clone(), own: CODE });
         }
         let key = Key::new(&identity(&self.spec)?, self.seed);
-        Ok((key, attempt(&self.spec, self.seed, halt)))
+        Ok((key, attempt(&self.spec, self.seed, halt, &Threads::one())))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::composition::{ChannelSettings, ScheduledSettings, Spec};
 use crate::couple;
 use crate::drive::Channel;
 use crate::drive::carrier::Carrier;
-use crate::drive::engine::{FastForward, FlowReport, NetworkReport};
+use crate::drive::engine::{Alone, FastForward, FlowReport, NetworkReport};
 use crate::drive::hub::Course;
 use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
@@ -25,6 +25,7 @@ use crate::program::settings::{ProgramRun, ProgramSettings};
 use crate::statistics::{
     BATCHES, Ending, Estimate, Judgement, Verdict, batch_means, in_parts, judge, mser, steady_state,
 };
+use crate::threads::Threads;
 
 /// What one run showed of one channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -108,8 +109,18 @@ mod stopped {
 /// What a share of the time may exceed one by for its digits alone.
 const ROUNDING: f64 = 1e-9;
 
-/// Runs what `spec` describes, once, with one seed: one element per channel that has a workload.
+/// Runs what `spec` describes, once, with one seed, on one thread: one element per channel that has a workload.
 pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, Error> {
+    simulate_on(&Threads::one(), spec, seed, halt)
+}
+
+/// The same on several threads where that is worth it. What the runs show does not depend on them.
+pub fn simulate_on(
+    threads: &Threads,
+    spec: &Spec,
+    seed: u64,
+    halt: &Halt,
+) -> Result<Vec<ChannelRun>, Error> {
     let until = Time::ZERO + spec.run.length;
     let from = match spec.run.regime {
         Regime::FromEmpty | Regime::Steady => Time::ZERO,
@@ -117,8 +128,8 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
     };
     let halt = halt.with_step_limit(spec.run.step_limit);
     let mut runs = match spec.running_program() {
-        Some(program) => run_program(spec, program, seed, &halt)?,
-        None => run_channels(spec, (from, until), seed, &halt)?,
+        Some(program) => run_program(spec, program, seed, (&halt, threads))?,
+        None => run_channels(spec, (from, until), seed, (&halt, threads))?,
     };
     // A channel that carries the signalling of another one ran together with it.
     runs.sort_by(|a, b| a.channel.cmp(&b.channel));
@@ -136,7 +147,7 @@ fn run_channels(
     spec: &Spec,
     (from, until): (Time, Time),
     seed: u64,
-    halt: &Halt,
+    (halt, threads): (&Halt, &Threads),
 ) -> Result<Vec<ChannelRun>, Error> {
     let streams = Streams::new(seed);
     let carriers: Vec<&str> = spec.channel.values().filter_map(ChannelSettings::carrier).collect();
@@ -148,9 +159,11 @@ fn run_channels(
         let (hosts, sample) = (spec.system.hosts, spec.run.sample);
         let site = Site { name, hosts, streams: &streams, from, until, sample };
         if let Some(switch) = settings.schedule_by_events(spec.run.trace) {
+            threads.note(name, Alone::Kind);
             runs.extend(run_cluster(spec, (settings, switch), site, (seed, halt))?);
         } else if let Some(workload) = spec.workload.get(name) {
-            runs.push(run_alone(settings, workload, site, (seed, halt), spec.run.trace)?);
+            let means = (seed, halt, threads);
+            runs.push(run_alone(settings, workload, site, means, spec.run.trace)?);
         }
     }
     Ok(runs)
@@ -162,7 +175,7 @@ fn run_program(
     spec: &Spec,
     program: &ProgramSettings,
     seed: u64,
-    halt: &Halt,
+    (halt, threads): (&Halt, &Threads),
 ) -> Result<Vec<ChannelRun>, Error> {
     let ProgramRun { end, metrics, ranks, channels, forwarded } = program.run(spec, seed, halt)?;
     let mut ranks = Some(ranks);
@@ -174,6 +187,7 @@ fn run_program(
     let mut others = Cow::Borrowed(spec);
     let mut forwarded = forwarded.into_iter();
     for (name, channel) in channels {
+        threads.note(&name, Alone::Kind);
         let site =
             Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
         let packet = spec.channel[&name].demand_span(spec.workload.get(&name));
@@ -192,7 +206,7 @@ fn run_program(
     }
     if others.workload.values().any(offers) {
         others.to_mut().workload.retain(|_, workload| offers(workload));
-        runs.extend(run_channels(&others, (Time::ZERO, until), seed, halt)?);
+        runs.extend(run_channels(&others, (Time::ZERO, until), seed, (halt, threads))?);
     }
     Ok(runs)
 }
@@ -201,10 +215,11 @@ fn run_alone(
     settings: &ChannelSettings,
     workload: &WorkloadSettings,
     site: Site<'_>,
-    (seed, halt): (u64, &Halt),
+    (seed, halt, threads): (u64, &Halt, &Threads),
     trace: bool,
 ) -> Result<ChannelRun, Error> {
     let mut driver = Driver::new(settings, Some(workload), site)?;
+    threads.spread(site.name, &mut driver, halt.step_limit.is_some());
     if trace {
         driver.record_trace();
     }

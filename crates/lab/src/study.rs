@@ -31,8 +31,10 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Simulated time of one run, in place of the one in the file.
     pub length: Option<String>,
-    /// Threads; as many as there are processors if absent.
+    /// Runs that are made at the same time; if absent as many as there are processors for their threads.
     pub workers: Option<NonZeroUsize>,
+    /// Threads of one run; if absent what is left of the workers where there are fewer runs.
+    pub threads: Option<NonZeroUsize>,
     /// Fewer runs, for a first look: at most three per point, whatever precision is asked. A band is
     /// then judged only where the interval decides it.
     pub quick: bool,
@@ -85,10 +87,19 @@ impl Options {
         run.seeds.get().clamp(least, most.max(least))
     }
 
-    /// How many threads there are to be.
+    /// How many runs are to be made at the same time.
     pub fn workers(&self) -> usize {
-        let all = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        self.workers.unwrap_or_else(all).get()
+        let all = || {
+            let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            (processors / self.threads.map_or(1, NonZeroUsize::get)).max(1)
+        };
+        self.workers.map_or_else(all, NonZeroUsize::get)
+    }
+
+    /// How many threads each of so many runs may have.
+    pub fn threads_of(&self, runs: usize) -> NonZeroUsize {
+        let left = || NonZeroUsize::new(self.workers() / runs.max(1)).unwrap_or(NonZeroUsize::MIN);
+        self.threads.unwrap_or_else(left)
     }
 }
 

@@ -71,7 +71,7 @@ impl TableSettings {
     pub(super) fn wiring(&self, hosts: u32) -> Result<Wiring, FabricError> {
         self.check_switches()?;
         let switches = self.switches.iter().map(|own| (own.name.clone(), own.ports.get()));
-        let empty = Ways::Tree(Vec::new());
+        let empty = Ways::Tree([].into());
         let mut wiring = Wiring::new(switches.collect(), hosts, empty);
         self.check_ends()?;
         let numbers = self.switches.iter().map(|own| own.name.as_str()).zip(0..).collect();

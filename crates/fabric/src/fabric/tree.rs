@@ -285,7 +285,7 @@ pub(super) fn grow(
         }
         copies *= own_up;
     }
-    let mut wiring = Wiring::new(switches, hosts, Ways::Tree(below));
+    let mut wiring = Wiring::new(switches, hosts, Ways::Tree(below.into()));
     let like_all = CableSettings::default();
     let tier = |tier: usize| links.get(tier).unwrap_or(&like_all);
     for host in 0..hosts {

@@ -1,6 +1,7 @@
 //! Through which ports of a switch a packet comes nearer to its target.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::dragonfly::Groups;
 use super::hyperx::Lattice;
@@ -13,7 +14,7 @@ use super::wiring::{Peer, Wiring};
 #[repr(u8)]
 pub(super) enum Ways {
     /// What lies below each switch of a tree.
-    Tree(Vec<Below>),
+    Tree(Arc<[Below]>),
     /// The ports on the shortest paths from each switch to each switch with hosts.
     Table(ShortestPaths),
     /// Dimension by dimension.
@@ -52,11 +53,11 @@ pub(super) struct Below {
 #[derive(Clone, Debug)]
 pub(super) struct ShortestPaths {
     /// Of each host, the switch it is at and its port there.
-    homes: Vec<(u32, Choice)>,
+    homes: Arc<[(u32, Choice)]>,
     /// Of each pair of switches, from the first to the second.
-    choices: Vec<Choice>,
+    choices: Arc<[Choice]>,
     /// The numbers of the ports of all choices. Equal choices stand here once.
-    ports: Vec<u32>,
+    ports: Arc<[u32]>,
     switches: usize,
 }
 
@@ -222,7 +223,7 @@ impl ShortestPaths {
         });
         let homes = homes.collect();
         let switches = wiring.switches() as usize;
-        ShortestPaths { homes, choices, ports: list.ports, switches }
+        ShortestPaths { homes, choices: choices.into(), ports: list.ports.into(), switches }
     }
 }
 

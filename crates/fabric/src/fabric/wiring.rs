@@ -295,7 +295,7 @@ mod tests {
     fn every_cable_may_be_of_its_own_kind() {
         let count = 70_000;
         let switches = ["a", "b"].map(|name| (name.to_owned(), count));
-        let mut wiring = Wiring::new(switches.into(), 0, Ways::Tree(Vec::new()));
+        let mut wiring = Wiring::new(switches.into(), 0, Ways::Tree([].into()));
         let of = |length: u32| CableSettings {
             length: Some(Length(length.into())),
             ..CableSettings::default()

@@ -176,7 +176,7 @@ impl Graph {
         let own = &mut self.clocked[index as usize];
         let (input, output) = (own.first() + u32::from(grant.input), u32::from(grant.output));
         let output = own.first() + output;
-        let port = &mut self.ports[output as usize];
+        let port = &self.ports[output as usize];
         let link = &self.links[port.link() as usize];
         port.start(now, link.span, self.window);
         let departure = Departure { start: now, arrival: now + link.arrival, place: port.peer() };

@@ -18,6 +18,8 @@ mod port;
 mod repeat;
 mod standing;
 
+use std::sync::Arc;
+
 use weft_kernel::Stream;
 use weft_units::{Bytes, Limit, Rate, Span, Time};
 
@@ -93,9 +95,9 @@ impl SwitchParts {
 /// and 24 a switch; where buffers have limits, some 30 a port and what the switches need.
 #[derive(Debug)]
 pub struct Graph {
-    ports: Vec<Port>,
+    ports: Arc<[Port]>,
     /// The switch of each port of a switch.
-    owners: Vec<u32>,
+    owners: Arc<[u32]>,
     /// How many hosts there are, and in how many planes each has a port.
     hosts: u32,
     planes: u32,
@@ -113,6 +115,15 @@ pub struct Graph {
     is_mixed: bool,
     /// In which time links are noted as busy.
     window: (Time, Time),
+}
+
+/// What keeps the parts of a graph from running side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Together {
+    /// There are buffers of limited size, whose flow control is looked at for the whole.
+    Limits,
+    /// There are switches that decide on all that reaches an output in an instant.
+    Deciding,
 }
 
 /// What all switches have.
@@ -221,6 +232,36 @@ impl Graph {
             graph.limit(Flow::new(&flow, lanes, ports + ends), receive);
         }
         graph
+    }
+
+    /// The same graph for a part of it: both have the same ports, of which each is to be touched by one of them
+    /// alone.
+    ///
+    /// # Errors
+    /// Where more than the ports changes in a run.
+    pub fn share(&self) -> Result<Graph, Together> {
+        if self.has_limits {
+            return Err(Together::Limits);
+        }
+        if self.has_deciding() {
+            return Err(Together::Deciding);
+        }
+        Ok(Graph {
+            ports: Arc::clone(&self.ports),
+            owners: Arc::clone(&self.owners),
+            hosts: self.hosts,
+            planes: self.planes,
+            switches: self.switches.clone(),
+            kinds: self.kinds.clone(),
+            clocked: Vec::new(),
+            deciding: Vec::new(),
+            has_limits: false,
+            flow: Flow::none(),
+            gates: Vec::new(),
+            links: self.links.clone(),
+            is_mixed: self.is_mixed,
+            window: self.window,
+        })
     }
 
     fn add_switch(&mut self, number: u32, parts: SwitchParts, around: &Surroundings<'_>) {
@@ -430,7 +471,7 @@ impl Graph {
 
     #[inline(always)]
     fn depart(&mut self, ready: Time, port: u32) -> Departure {
-        let own = &mut self.ports[port as usize];
+        let own = &self.ports[port as usize];
         let link = self.links[own.link() as usize];
         let start = own.enqueue(ready, link.span, self.window);
         Departure { start, arrival: start + link.arrival, place: own.peer() }

@@ -1,14 +1,21 @@
 //! The sending side of a directed port: a queue before a link.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use weft_units::{Span, Time};
 
 /// Packets leave in the order in which they come, each as soon as the link is free, so that it is
 /// known when a packet starts as soon as it comes.
-#[derive(Clone, Copy, Debug)]
+///
+/// Parts of a graph that run side by side share its ports, of which each is touched by one part alone.
+/// What changes is atomic to that end, and costs what other numbers cost: nothing is ordered by it, as the
+/// parts wait for each other where one thread goes on with what another one did.
+#[derive(Debug)]
 pub(super) struct Port {
-    /// When the last byte of what has come so far is sent.
-    free: Time,
-    busy: Span,
+    /// When the last byte of what has come so far is sent, in picoseconds.
+    free: AtomicU64,
+    /// In picoseconds.
+    busy: AtomicU64,
     /// The place at the far end of the cable.
     peer: u32,
     /// The number of its link.
@@ -31,12 +38,12 @@ impl Port {
     pub const UNUSED: u32 = u32::MAX;
 
     pub fn new(peer: u32, link: u32) -> Port {
-        Port { free: Time::ZERO, busy: Span::ZERO, peer, link }
+        Port { free: AtomicU64::new(0), busy: AtomicU64::new(0), peer, link }
     }
 
     #[inline]
     pub fn free(&self) -> Time {
-        self.free
+        Time(self.free.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -50,36 +57,39 @@ impl Port {
     }
 
     /// How long it was busy within its window.
+    #[inline]
     pub fn busy(&self) -> Span {
-        self.busy
+        Span(self.busy.load(Ordering::Relaxed))
     }
 
     /// It is free so much later, and was busy for so much more.
-    pub fn go_on(&mut self, later: Span, busy: Span) {
-        self.free += later;
-        self.busy += busy;
+    pub fn go_on(&self, later: Span, busy: Span) {
+        self.free.store((self.free() + later).0, Ordering::Relaxed);
+        self.busy.store((self.busy() + busy).0, Ordering::Relaxed);
     }
 
     /// How many packets, which take `span` each, are not sent whole when one more may start.
     #[inline]
     pub fn held(&self, ready: Time, span: Span) -> u32 {
         // Without a gap: the one that leaves then and those behind it.
-        self.free.since(ready).0.div_ceil(span.0).try_into().unwrap_or(u32::MAX)
+        self.free().since(ready).0.div_ceil(span.0).try_into().unwrap_or(u32::MAX)
     }
 
     /// A packet that takes `span` and may start when it is `ready` comes. Returns when it starts.
     #[inline]
-    pub fn enqueue(&mut self, ready: Time, span: Span, window: (Time, Time)) -> Time {
-        let start = self.free.max(ready);
+    pub fn enqueue(&self, ready: Time, span: Span, window: (Time, Time)) -> Time {
+        let start = self.free().max(ready);
         self.start(start, span, window);
         start
     }
 
     /// A packet that takes `span` starts, where it is known that it may.
     #[inline]
-    pub fn start(&mut self, start: Time, span: Span, window: (Time, Time)) {
-        self.free = start + span;
-        self.busy += self.free.min(window.1).since(start.max(window.0));
+    pub fn start(&self, start: Time, span: Span, window: (Time, Time)) {
+        let free = start + span;
+        self.free.store(free.0, Ordering::Relaxed);
+        let busy = self.busy() + free.min(window.1).since(start.max(window.0));
+        self.busy.store(busy.0, Ordering::Relaxed);
     }
 }
 
@@ -89,7 +99,7 @@ mod tests {
 
     #[test]
     fn packets_leave_one_behind_the_other_and_count_within_the_window() {
-        let mut port = Port::new(0, 0);
+        let port = Port::new(0, 0);
         let window = (Time(50), Time(330));
         let starts = [0, 10, 250, 260].map(|ready| port.enqueue(Time(ready), Span(60), window).0);
         assert_eq!(starts, [0, 60, 250, 310]);

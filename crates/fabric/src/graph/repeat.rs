@@ -45,8 +45,8 @@ impl Graph {
     }
 
     /// All ports go on as they have since `before`, `times` times more, each time a `period` later.
-    pub fn repeat(&mut self, before: &[PortUse], period: Span, times: u64) {
-        for (port, before) in self.ports.iter_mut().zip(before) {
+    pub fn repeat(&self, before: &[PortUse], period: Span, times: u64) {
+        for (port, before) in self.ports.iter().zip(before) {
             if port.free() != before.free {
                 let busy = Span(port.busy().0 - before.busy.0);
                 port.go_on(period * times, busy * times);

@@ -1,5 +1,7 @@
 //! Any channel, whatever drives it: static dispatch by the one closed choice.
 
+use std::num::NonZeroUsize;
+
 use weft_fabric::measure::Observations;
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
@@ -7,7 +9,7 @@ use weft_units::Time;
 use super::Driver;
 use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Departure, Message, Notice, RemoteAccess, Ticket};
-use crate::drive::engine::{FastForward, FlowReport, Horizon, Jump, NetworkReport};
+use crate::drive::engine::{Alone, FastForward, FlowReport, Horizon, Jump, NetworkReport};
 use crate::drive::hub::Course;
 use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
@@ -103,6 +105,10 @@ impl Carrier for Driver {
 impl Channel for Driver {
     fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
         on_each!(self, channel => channel.run(until, halt))
+    }
+
+    fn spread(&mut self, threads: NonZeroUsize, even_if_slower: bool) -> Result<(), Alone> {
+        on_each!(self, channel => Channel::spread(&mut **channel, threads, even_if_slower))
     }
 
     fn backlog(&self) -> u64 {

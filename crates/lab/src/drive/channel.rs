@@ -1,11 +1,13 @@
 //! What every driver of a channel offers to whoever runs it and reads what came of it.
 
+use std::num::NonZeroUsize;
+
 use weft_fabric::measure::Observations;
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
 use super::carrier::Carrier;
-use super::engine::{FlowReport, NetworkReport};
+use super::engine::{Alone, FlowReport, NetworkReport};
 use super::hub::Course;
 use super::interface::HandlerReport;
 use super::trace::{TraceEntry, of_passages};
@@ -15,6 +17,16 @@ pub trait Channel: Carrier {
     /// Lets its own traffic run up to and including `until`, or until `halt` stops it; to be called
     /// once. Returns why it stopped early, if it did.
     fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped>;
+
+    /// Divides the channel among so many threads if that is worth it, or `even_if_slower`, for a run of its own
+    /// traffic without a limit on steps: to be called before it runs. Changes nothing that a run shows.
+    ///
+    /// # Errors
+    /// Why it has one thread all the same.
+    fn spread(&mut self, threads: NonZeroUsize, even_if_slower: bool) -> Result<(), Alone> {
+        let _ = (threads, even_if_slower);
+        Err(Alone::Kind)
+    }
 
     /// Packets whose transmission has not begun.
     fn backlog(&self) -> u64;

@@ -22,6 +22,7 @@ mod refusals;
 mod shared_buffer;
 mod shared_memory;
 mod slingshot;
+mod threads;
 mod torus;
 mod unlike;
 

@@ -1,6 +1,8 @@
 //! A run is the same however the graph is divided, whether or not credits are counted as soon as they
 //! are given, and whether or not anybody looks.
 
+use std::num::NonZeroUsize;
+
 use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
 use weft_fabric::graph::{ClockedParts, SwitchParts};
@@ -11,7 +13,7 @@ use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::Carrier as _;
-use weft_lab::drive::engine::{ConnectionParts, Engine, EngineParts};
+use weft_lab::drive::engine::{Alone, ConnectionParts, Engine, EngineParts};
 use weft_lab::{Options, Request};
 use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, PositiveCount, Time};
@@ -132,8 +134,9 @@ const WORKLOADS: [&str; 5] = [
     "load = 0.4\nburst.length.uniform = [1, 9]",
 ];
 
-/// A composition of switches of both kinds, and how many hosts and switches it has.
-fn compositions() -> impl Strategy<Value = (String, u32, usize)> {
+/// A composition of switches of both kinds, or of those with queues at their outputs alone, and how many hosts
+/// and switches it has.
+fn compositions(is_plain: bool) -> impl Strategy<Value = (String, u32, usize)> {
     let length = prop_oneof![0_u32..40, 0_u32..900];
     let wiring = (
         prop::collection::vec((0_usize..100, 1_u32..4, length), 1..9),
@@ -156,9 +159,10 @@ fn compositions() -> impl Strategy<Value = (String, u32, usize)> {
         "{ virtual_channel_credits.channels = 2 }",
         "{ stop_go = { stop = 3, go = 1, reaction = '70 ns' } }",
     ]);
-    let clocked = prop::sample::select(vec![0_u32, 0b101_1010, 0x3ff, 1]);
+    let some = |kinds: Vec<u32>| prop::sample::select(if is_plain { vec![0] } else { kinds });
+    let clocked = some(vec![0_u32, 0b101_1010, 0x3ff, 1]);
     // Which switches have a shared memory, and how packets wait there.
-    let shared = prop::sample::select(vec![0_u32, 0, 0x3ff, 0b11_0110_0110]);
+    let shared = some(vec![0_u32, 0, 0x3ff, 0b11_0110_0110]);
     let memory = prop::sample::select(vec!["per_connection", "per_input", "fifo"]);
     let quench = prop::bool::ANY;
     let queues = (buffers, other, 10_u32..60, flow, clocked, (shared, memory, quench));
@@ -195,7 +199,7 @@ proptest! {
 
     #[test]
     fn any_division_shows_the_same_bytes(
-        (text, hosts, switches) in compositions(),
+        (text, hosts, switches) in compositions(false),
         part in prop::collection::vec(0_u32..4, 10),
         seed in any::<u64>(),
     ) {
@@ -205,11 +209,29 @@ proptest! {
         prop_assert_eq!(whole, divided, "{}", text);
     }
 
+    #[test]
+    fn any_division_among_threads_shows_the_same_bytes(
+        (text, hosts, switches) in compositions(true),
+        part in prop::collection::vec(0_u32..6, 10),
+        threads in 1_usize..5,
+        seed in any::<u64>(),
+    ) {
+        let (whole, delivered, steps) = shown(&text, hosts, seed, |_| {});
+        prop_assert!(delivered > 50, "{delivered} packets");
+        let is_whole = part[..switches].iter().all(|one| *one == part[0]);
+        let (divided, _, sum) = shown(&text, hosts, seed, |engine| {
+            let threads = NonZeroUsize::new(threads).expect("one or more");
+            let expected = if is_whole { Err(Alone::Whole) } else { Ok(()) };
+            assert_eq!(engine.spread_over(&part[..switches], threads), expected);
+        });
+        prop_assert_eq!((whole, steps), (divided, sum), "{}", text);
+    }
+
     /// A credit that nobody can wait for before it is back counts from when it is given. So does no
     /// other one, whichever cables and buffers there are.
     #[test]
     fn credits_that_are_counted_at_once_change_nothing(
-        (text, hosts, _) in compositions(),
+        (text, hosts, _) in compositions(false),
         seed in any::<u64>(),
     ) {
         let (usual, ..) = shown(&text, hosts, seed, |_| {});

@@ -1,10 +1,12 @@
 //! What whoever runs a channel and reads what came of it asks of the engine.
 
+use std::num::NonZeroUsize;
+
 use weft_fabric::measure::Observations;
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
-use super::{Engine, FlowReport, NetworkReport};
+use super::{Alone, Engine, FlowReport, NetworkReport};
 use crate::drive::Channel;
 use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
@@ -38,11 +40,16 @@ impl Channel for Engine {
         if let Some(flows) = &self.flows {
             return flows.held().1 + self.classed.as_ref().map_or(0, |own| own.apart());
         }
-        self.packets.len() as u64 - self.waiting_in_hosts()
+        let beside = self.beside.as_ref().map_or(0, |beside| beside.packets());
+        (self.packets.len() + beside) as u64 - self.waiting_in_hosts()
     }
 
     fn observations_mut(&mut self) -> Option<&mut Observations> {
         Some(&mut self.observations)
+    }
+
+    fn spread(&mut self, threads: NonZeroUsize, even_if_slower: bool) -> Result<(), Alone> {
+        Engine::spread(self, threads, even_if_slower)
     }
 
     fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {

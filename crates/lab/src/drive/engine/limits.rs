@@ -35,7 +35,7 @@ impl Engine {
         } else if let Some(departure) = self.graph.pass_limited(now, switch, output) {
             self.spend((input, output), id);
             let Departure { arrival: time, place, .. } = departure;
-            self.parts.push(Event { time, place, item: id });
+            self.forward(Event { time, place, item: id });
         } else {
             self.drop(now, id);
         }

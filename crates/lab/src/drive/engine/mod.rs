@@ -22,10 +22,12 @@
 //! switches belongs to its *transit*.
 
 mod adapter;
+mod beside;
 mod carrier;
 mod channel;
 mod classed;
 mod clocks;
+mod division;
 mod feed;
 mod flows;
 mod forward;
@@ -49,6 +51,7 @@ use weft_units::{Bytes, Limit, Span, Time};
 
 use super::carrier::MessageId;
 use adapter::Adapters;
+use beside::Beside;
 use classed::Classed;
 use clocks::Clocks;
 use flows::Flows;
@@ -63,6 +66,7 @@ use supply::{Handed, Supply};
 pub use adapter::{
     AdapterParts, Calendar, ControlCounters, Route, ScheduledArrival, ScheduledPacket,
 };
+pub use beside::Alone;
 pub use classed::{CableParts, ClassedParts, PauseRow, Traffic};
 pub use flows::{FlowBin, FlowParts, FlowReport, MILLIONTHS};
 pub use forward::{FastForward, Horizon, Jump};
@@ -161,6 +165,8 @@ pub struct Engine {
     adapters: Adapters,
     /// What looks for periods, where they may be left out.
     forward: Option<Box<Forward>>,
+    /// The parts that run side by side, if the graph is divided so.
+    beside: Option<Box<Beside>>,
 }
 
 impl Engine {
@@ -227,6 +233,7 @@ impl Engine {
             classed,
             flows,
             forward: None,
+            beside: None,
         };
         if engine.adapters.is_on {
             engine.begin_adapters();
@@ -282,6 +289,7 @@ impl Engine {
         mut watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
         let stopped = match self.parts.is_one() {
+            true if self.beside.is_some() => self.run_beside(until, halt, &mut watch),
             true if self.adapters.is_on => self.run_with_adapters(until, halt),
             true if self.classed.is_some() => self.run_classed(until, halt, &mut watch),
             true => self.run_whole(until, halt, &mut watch),
@@ -323,6 +331,15 @@ impl Engine {
             }
         }
         None
+    }
+
+    /// A packet leaves for a place that may be in another part.
+    #[inline(always)]
+    fn forward(&mut self, event: Event) {
+        match self.parts.is_one() {
+            true => self.parts.first().push(event),
+            false => self.forward_to_part(event),
+        }
     }
 
     #[inline(never)]
@@ -440,7 +457,7 @@ impl Engine {
     fn count_handed(&mut self, now: Time, host: u32) {
         match self.parts.is_one() {
             true => self.observations.generate_from(host as usize, now),
-            false => self.parts.handed.push((now, host)),
+            false => self.parts.note_handed(now, host),
         }
     }
 
@@ -497,7 +514,7 @@ impl Engine {
             *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
         }
         let Departure { arrival: time, place, .. } = departure;
-        self.parts.push(Event { time, place, item: id });
+        self.forward(Event { time, place, item: id });
     }
 
     #[cold]
@@ -509,7 +526,7 @@ impl Engine {
         self.packets.remove(id);
         match self.parts.is_one() {
             true => give_up(&mut self.observations, (now, from, Drop::Overflow)),
-            false => self.parts.dropped.push((now, from, Drop::Overflow)),
+            false => self.parts.note_dropped(now, from, Drop::Overflow),
         }
     }
 
@@ -547,7 +564,7 @@ impl Engine {
         if self.parts.is_one() {
             complete(&mut self.observations, &instants, watch);
         } else {
-            self.parts.delivered.push(instants);
+            self.parts.note_delivered(&mut self.observations, instants);
         }
     }
 }

@@ -9,6 +9,8 @@ use weft_fabric::measure::{Drop, Instants, Observations};
 use weft_kernel::{Calendar, Event, Halt, Stopped};
 use weft_units::{Span, Time};
 
+use super::beside::Border;
+use super::division::Division;
 use super::places::Places;
 use super::{Delivery, Engine, complete, give_up};
 
@@ -16,6 +18,8 @@ use super::{Delivery, Engine, complete, give_up};
 #[derive(Debug)]
 pub(super) struct Parts {
     calendars: Vec<Calendar>,
+    /// Whether the graph is not divided.
+    is_one: bool,
     /// Which part each place is in; empty while there is one.
     part_of: Vec<u32>,
     /// From something that happens in one part to what it causes in another, at least.
@@ -25,9 +29,11 @@ pub(super) struct Parts {
     ahead: Span,
     /// What was handed over in the present window and what was dropped, when and of which host, and
     /// what was delivered.
-    pub handed: Vec<(Time, u32)>,
+    handed: Vec<(Time, u32)>,
     pub dropped: Vec<(Time, u32, Drop)>,
     pub delivered: Vec<Instants>,
+    /// Where these are the events of one part that runs beside others: what it tells and sends them.
+    pub border: Option<Box<Border>>,
 }
 
 impl Parts {
@@ -47,6 +53,7 @@ impl Parts {
         let ahead = Span((sum / u128::from(all.max(1))) as u64);
         Parts {
             calendars: vec![Calendar::new(spacing, ahead)],
+            is_one: true,
             part_of: Vec::new(),
             apart: Span::ZERO,
             spacing,
@@ -54,13 +61,36 @@ impl Parts {
             handed: Vec::new(),
             dropped: Vec::new(),
             delivered: Vec::new(),
+            border: None,
+        }
+    }
+
+    /// Those of one of `count` parts that run side by side.
+    pub fn beside(&self, border: Border, count: u32) -> Parts {
+        let spacing = self.spacing * u64::from(count);
+        Parts {
+            calendars: vec![Calendar::new(spacing, self.ahead)],
+            is_one: false,
+            part_of: Vec::new(),
+            apart: Span::ZERO,
+            spacing,
+            ahead: self.ahead,
+            handed: Vec::new(),
+            dropped: Vec::new(),
+            delivered: Vec::new(),
+            border: Some(Box::new(border)),
         }
     }
 
     /// Whether the graph is not divided.
     #[inline]
     pub fn is_one(&self) -> bool {
-        self.part_of.is_empty()
+        self.is_one
+    }
+
+    /// From one event to the next, about, at half of what the graph carries.
+    pub fn spacing(&self) -> Span {
+        self.spacing
     }
 
     /// The events of the first part.
@@ -71,51 +101,43 @@ impl Parts {
 
     #[inline(always)]
     pub fn push(&mut self, event: Event) {
-        let part = match self.is_one() {
+        let part = match self.part_of.is_empty() {
             true => 0,
             false => self.part_of[event.place as usize] as usize,
         };
         self.calendars[part].push(event);
     }
 
+    #[inline(never)]
+    pub fn note_handed(&mut self, now: Time, host: u32) {
+        match &mut self.border {
+            Some(border) => border.told.handed.push((now, host)),
+            None => self.handed.push((now, host)),
+        }
+    }
+
+    pub fn note_dropped(&mut self, now: Time, host: u32, why: Drop) {
+        match &mut self.border {
+            Some(border) => border.told.dropped.push((now, host, why)),
+            None => self.dropped.push((now, host, why)),
+        }
+    }
+
+    #[inline(never)]
+    pub fn note_delivered(&mut self, seen: &mut Observations, one: Instants) {
+        match &mut self.border {
+            Some(border) => border.told.arrived.push(seen.complete_in_part(&one)),
+            None => self.delivered.push(one),
+        }
+    }
+
     /// Divides the graph by the part of each switch.
     pub fn cut(&mut self, graph: &Graph, (places, is_classed): (Places, bool), part: &[u32]) {
-        let of_port = |port: u32| part[graph.switch_of(port) as usize];
-        let ports = || (0..places.hosts).map(of_port);
-        let home = |host| graph.peer(graph.host_port(host)).map_or(0, of_port);
-        let hosts = || (0..graph.hosts()).map(home);
-        let crossing = (0..places.hosts).filter_map(|port| {
-            let peer = graph.peer(port).filter(|peer| *peer < places.hosts)?;
-            // A pause leaves when a packet comes, whatever the latency of the switch.
-            let delay = |port| match is_classed {
-                true => graph.propagation(port),
-                false => graph.least_delay(port),
-            };
-            (of_port(peer) != of_port(port)).then(|| delay(port))
-        });
-        let Some(apart) = crossing.min().filter(|apart| *apart > Span::ZERO) else { return };
+        let own = Division { graph, is_classed, part };
+        let Some(apart) = own.apart().filter(|apart| *apart > Span::ZERO) else { return };
         self.apart = apart;
-        let all = || ports().chain(hosts());
-        // In the order of the places.
-        let mut of = Vec::with_capacity(places.samples as usize + 1);
-        of.extend(all());
-        if places.frees < places.joins {
-            of.extend(all());
-        }
-        of.extend(ports());
-        if places.enters < places.signals {
-            of.extend(ports().chain(all()).chain(part.iter().copied()));
-        }
-        if places.told < places.acts {
-            of.extend(all().chain(hosts()));
-        }
-        of.extend(hosts());
-        if places.wakes < places.sends {
-            of.extend(all());
-        }
-        of.extend(hosts());
-        debug_assert_eq!(of.len(), places.samples as usize, "every place is in a part");
-        self.part_of = of;
+        let of = own.of_places(places);
+        (self.part_of, self.is_one) = (of, false);
         let count = part.iter().max().map_or(1, |last| last + 1);
         let spacing = self.spacing * u64::from(count);
         let fresh = (0..count).map(|_| Calendar::new(spacing, self.ahead)).collect();
@@ -126,7 +148,7 @@ impl Parts {
     }
 
     /// When something happens next in any part.
-    fn earliest(&self) -> Option<Time> {
+    pub fn earliest(&self) -> Option<Time> {
         self.calendars.iter().filter_map(Calendar::earliest).min()
     }
 }

@@ -1,5 +1,7 @@
 //! Where the packets of the hosts come from: their sources, or messages.
 
+use std::sync::Arc;
+
 use weft_fabric::workload::{Feedback, Source};
 use weft_units::{Bytes, Limit, Time};
 
@@ -23,7 +25,24 @@ pub(in crate::drive) struct Handed {
 #[derive(Debug)]
 pub(in crate::drive) enum Supply {
     Sources(Vec<Source>),
+    /// Those of the hosts of one part of a graph.
+    Part(PartSources),
     Messages(Box<Feed>),
+}
+
+/// The sources of the hosts of a part, and where among them that of each host of the graph is.
+#[derive(Debug)]
+pub(in crate::drive) struct PartSources {
+    sources: Vec<Source>,
+    places: Arc<[u32]>,
+}
+
+impl PartSources {
+    // Not inlined, so that the way of a graph that is not divided stays short.
+    #[inline(never)]
+    fn of(&mut self, host: u32) -> &mut Source {
+        &mut self.sources[self.places[host as usize] as usize]
+    }
 }
 
 impl Supply {
@@ -40,8 +59,25 @@ impl Supply {
     pub fn source(&mut self, host: u32) -> Option<&mut Source> {
         match self {
             Supply::Sources(sources) => sources.get_mut(host as usize),
+            Supply::Part(part) => Some(part.of(host)),
             Supply::Messages(_) => None,
         }
+    }
+
+    /// The sources by the part that each host is in, of which there are `count`; what is left has none. `None`
+    /// for messages.
+    pub fn divide(&mut self, of_hosts: &[u32], count: u32) -> Option<Vec<Supply>> {
+        let Supply::Sources(sources) = self else { return None };
+        let mut parts: Vec<Vec<Source>> = (0..count).map(|_| Vec::new()).collect();
+        let mut places = Vec::with_capacity(sources.len());
+        for (source, part) in std::mem::take(sources).into_iter().zip(of_hosts) {
+            let own = &mut parts[*part as usize];
+            places.push(own.len() as u32);
+            own.push(source);
+        }
+        let places: Arc<[u32]> = places.into();
+        let part = |sources| PartSources { sources, places: Arc::clone(&places) };
+        Some(parts.into_iter().map(|own| Supply::Part(part(own))).collect())
     }
 
     /// When each source hands over its first packets: host and time, several of a greedy one, which
@@ -56,7 +92,7 @@ impl Supply {
         };
         match self {
             Supply::Sources(sources) => (0..).zip(sources).flat_map(first).collect(),
-            Supply::Messages(_) => Vec::new(),
+            Supply::Part(_) | Supply::Messages(_) => Vec::new(),
         }
     }
 
@@ -65,20 +101,8 @@ impl Supply {
     #[inline]
     pub fn hand_over(&mut self, now: Time, host: u32, payload: Bytes) -> Handed {
         match self {
-            Supply::Sources(sources) => {
-                let source = &mut sources[host as usize];
-                source.ready(now);
-                let demand = source.take();
-                let (to, next) = (demand.target, source.next_time());
-                Handed {
-                    to,
-                    generated: now,
-                    message: MessageId::NONE,
-                    size: payload,
-                    part: payload,
-                    next,
-                }
-            }
+            Supply::Sources(sources) => take(&mut sources[host as usize], now, payload),
+            Supply::Part(part) => take(part.of(host), now, payload),
             Supply::Messages(feed) => feed.hand_over(now, host as u16),
         }
     }
@@ -89,6 +113,7 @@ impl Supply {
     pub fn has_another(&mut self, host: u32) -> bool {
         match self {
             Supply::Sources(sources) => sources[host as usize].feedback() == Feedback::Ready,
+            Supply::Part(part) => part.of(host).feedback() == Feedback::Ready,
             Supply::Messages(feed) => feed.ask(host as u16),
         }
     }
@@ -99,6 +124,7 @@ impl Supply {
     pub fn arrived(&mut self, now: Time, ends: (u32, u32), message: MessageId) -> Option<Time> {
         match self {
             Supply::Sources(sources) => answer(&mut sources[ends.1 as usize], now, ends.0),
+            Supply::Part(part) => answer(part.of(ends.1), now, ends.0),
             Supply::Messages(feed) => {
                 feed.messages.arrive(now, message);
                 None
@@ -109,7 +135,7 @@ impl Supply {
     /// The messages, if packets are theirs.
     pub fn messages(&mut self) -> Option<&mut Feed> {
         match self {
-            Supply::Sources(_) => None,
+            Supply::Sources(_) | Supply::Part(_) => None,
             Supply::Messages(feed) => Some(feed),
         }
     }
@@ -117,7 +143,7 @@ impl Supply {
     /// Packets of messages that have not been handed over.
     pub fn unfed(&self) -> u64 {
         match self {
-            Supply::Sources(_) => 0,
+            Supply::Sources(_) | Supply::Part(_) => 0,
             Supply::Messages(feed) => feed.waiting(),
         }
     }
@@ -125,10 +151,19 @@ impl Supply {
     /// The time of the oldest notice that has not been taken.
     pub fn next_notice(&self) -> Option<Time> {
         match self {
-            Supply::Sources(_) => None,
+            Supply::Sources(_) | Supply::Part(_) => None,
             Supply::Messages(feed) => feed.messages.next_notice(),
         }
     }
+}
+
+/// What a source hands over.
+#[inline]
+fn take(source: &mut Source, now: Time, payload: Bytes) -> Handed {
+    source.ready(now);
+    let demand = source.take();
+    let (to, next) = (demand.target, source.next_time());
+    Handed { to, generated: now, message: MessageId::NONE, size: payload, part: payload, next }
 }
 
 /// When a source is to be looked at because a packet reached its host.

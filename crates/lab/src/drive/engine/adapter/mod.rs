@@ -160,7 +160,8 @@ impl Adapters {
         }
     }
 
-    fn none() -> Adapters {
+    /// No adapters.
+    pub fn none() -> Adapters {
         Adapters {
             is_on: false,
             control: ControlSettings::Unacknowledged,

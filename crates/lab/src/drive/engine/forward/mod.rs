@@ -187,7 +187,7 @@ impl Engine {
     fn forbids_fast_forward(&self) -> Option<&'static str> {
         let switches = self.graph.switches();
         let (is_fed, draws) = match &self.supply {
-            super::Supply::Sources(_) => (false, false),
+            super::Supply::Sources(_) | super::Supply::Part(_) => (false, false),
             super::Supply::Messages(_) => {
                 (true, self.routes.draws_ways(switches, self.graph.hosts()))
             }

@@ -237,6 +237,46 @@ impl Memories {
         memories
     }
 
+    /// What there is where no switch has one, with the same settings.
+    pub fn without_any(&self) -> Memories {
+        Memories {
+            is_on: false,
+            are_alone: false,
+            control: self.control.clone(),
+            lanes: self.lanes,
+            kinds: Vec::new(),
+            links: Vec::new(),
+            signals: Vec::new(),
+            segmentation: self.segmentation.clone(),
+            cuts_messages: false,
+            endpoints: self.endpoints.clone(),
+            has_endpoints: false,
+            cells: Vec::new(),
+            messages: Vec::new(),
+            free: Vec::new(),
+            ports: Vec::new(),
+            first_queue: Vec::new(),
+            queues: Vec::new(),
+            banks: Vec::new(),
+            has_turns: false,
+            connections: Vec::new(),
+            hops: Vec::new(),
+            monitors: Vec::new(),
+            queue_at: Vec::new(),
+            pairs: Vec::new(),
+            hosts: Vec::new(),
+            fetched: Vec::new(),
+            registries: Vec::new(),
+            faults: Faults::default(),
+            streams: Vec::new(),
+            groups: Vec::new(),
+            unsent: 0,
+            descriptors: self.descriptors,
+            sample: None,
+            report: NetworkReport::default(),
+        }
+    }
+
     /// Whether parts of the graph may run one beside the other: what streams, endpoints and damage
     /// count, and what is noted at intervals, is counted for the whole.
     pub fn may_be_cut(&self) -> bool {

@@ -1,0 +1,456 @@
+//! Parts of the graph that run side by side, on threads.
+//!
+//! Each part has an engine of its own: its events, its packets, the sources of its hosts, and what it adds
+//! up; the ports of the graph are shared, and touched by the part that has their switch. For as long as
+//! nothing can come from one part to another the parts run without a word to each other. At the end of such
+//! a window each leaves the packets that cross to others where these find them, and what happened where the
+//! observer finds it; then all threads wait for the last one. Which thread runs a part is decided window by
+//! window: its own if it comes to that first, or one that has nothing else to do. Since the order of events
+//! follows from time and place alone, none of this shows in a result.
+
+use std::any::Any;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+
+use weft_fabric::graph::{Spent, Together};
+use weft_fabric::measure::{Arrival, Told};
+use weft_kernel::{Event, Halt, Stopped};
+use weft_units::{Span, Time};
+
+use super::clocks::Clocks;
+use super::division::{Division, divide};
+use super::packets::{Packet, Packets, Way};
+use super::planes::PlaneTurns;
+use super::supply::Supply;
+use super::{Delivery, Engine};
+
+/// Parts for each thread: so many more than one that threads end a window at about the same time.
+const PARTS: u32 = 4;
+
+/// Fewer events in a window cost less than that threads wait for each other at its end.
+const LEAST_EVENTS: u64 = 4_000;
+
+/// Why a run has one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Alone {
+    /// Only packets of one size between hosts without adapters cross between parts so far.
+    #[error(
+        "more threads only take packets of one size and class that sources hand over to hosts without \
+         adapters, for output_queued switches"
+    )]
+    Kind,
+    /// Packets wait for buffers of limited size.
+    #[error("packets may wait for room in switches, which more threads do not take")]
+    Limits,
+    /// Switches decide on all that reaches an output in an instant.
+    #[error("switches choose among packets of one instant, which more threads do not take")]
+    Deciding,
+    /// Nothing takes time from one part of the graph to another.
+    #[error("the network cannot be divided into parts with cables between them that take time")]
+    Whole,
+    /// Threads would mostly wait for each other.
+    #[error(
+        "parts of the network are {apart} apart, in which about {events} events happen, and more threads \
+         are worth it from {LEAST_EVENTS} on"
+    )]
+    Short {
+        /// From one part to another.
+        apart: Span,
+        /// How many events there are in that time, about, at half of what links carry.
+        events: u64,
+    },
+    /// A limit on steps is counted event by event.
+    #[error("a limit on steps is counted event by event")]
+    StepLimit,
+}
+
+/// What one part has besides its engine.
+#[derive(Debug)]
+pub(super) struct Border {
+    part: u32,
+    /// The part that each place is in.
+    part_of: Arc<[u32]>,
+    pub told: Told,
+    /// By part, packets on their way there, and when the first of all arrives.
+    leaving: Vec<Leaving>,
+    first: Time,
+}
+
+/// Packets on their way from one part to another.
+#[derive(Debug, Default)]
+struct Leaving {
+    packets: Vec<Crossing>,
+    /// What each has spent, where that depends on its way; empty elsewhere.
+    spent: Vec<Spent>,
+}
+
+/// A packet on its way from one part to another.
+#[derive(Clone, Copy, Debug)]
+struct Crossing {
+    time: Time,
+    place: u32,
+    way: Way,
+    packet: Packet,
+}
+
+/// The parts of a graph.
+#[derive(Debug)]
+pub(super) struct Beside {
+    parts: Vec<Engine>,
+    apart: Span,
+    threads: usize,
+}
+
+impl Beside {
+    /// Packets that have been handed over and not delivered.
+    pub fn packets(&self) -> usize {
+        self.parts.iter().map(|part| part.packets.len()).sum()
+    }
+}
+
+impl Engine {
+    /// Divides the graph into parts that run side by side on so many threads, if that is worth it, or
+    /// `even_if_slower`, and changes nothing that a run shows. For a channel with sources that has not run and is to run without a limit on
+    /// steps.
+    ///
+    /// # Errors
+    /// Why it is to have one thread.
+    pub fn spread(&mut self, threads: NonZeroUsize, even_if_slower: bool) -> Result<(), Alone> {
+        self.may_be_spread()?;
+        let most = PARTS.saturating_mul(threads.get().try_into().unwrap_or(u32::MAX));
+        let (part, apart) =
+            divide(&self.graph, most.min(self.graph.switches())).ok_or(Alone::Whole)?;
+        let events = apart.0 / self.parts.spacing().0;
+        if events < LEAST_EVENTS && !even_if_slower {
+            return Err(Alone::Short { apart, events });
+        }
+        self.spread_over(&part, threads)
+    }
+
+    /// The same with the part of each switch given, whether or not it is worth it.
+    ///
+    /// # Errors
+    /// Why it is to have one thread.
+    pub fn spread_over(&mut self, part: &[u32], threads: NonZeroUsize) -> Result<(), Alone> {
+        self.may_be_spread()?;
+        let division = Division { graph: &self.graph, is_classed: false, part };
+        let apart = division.apart().filter(|apart| *apart > Span::ZERO).ok_or(Alone::Whole)?;
+        let part_of: Arc<[u32]> = division.of_places(self.places).into();
+        let of_hosts: Vec<u32> = division.of_hosts().collect();
+        let count = part.iter().max().map_or(1, |last| last + 1);
+        let supplies = self.supply.divide(&of_hosts, count).ok_or(Alone::Kind)?;
+        let mut parts = Vec::with_capacity(supplies.len());
+        for (number, supply) in (0..).zip(supplies) {
+            let border = Border::new(number, count, Arc::clone(&part_of));
+            parts.push(self.part(supply, border)?);
+        }
+        while let Some(event) = self.parts.first().pop_until(Time::NEVER) {
+            parts[part_of[event.place as usize] as usize].parts.push(event);
+        }
+        self.beside = Some(Box::new(Beside { parts, apart, threads: threads.get() }));
+        Ok(())
+    }
+
+    fn may_be_spread(&self) -> Result<(), Alone> {
+        let is_special = self.adapters.is_on || self.memories.is_on || self.classed.is_some();
+        let is_special = is_special || self.flows.is_some() || self.graph.planes() > 1;
+        if is_special || !self.parts.is_one() || self.beside.is_some() {
+            return Err(Alone::Kind);
+        }
+        self.graph.share().map(|_| ()).map_err(Alone::from)
+    }
+
+    /// The engine of a part.
+    fn part(&self, supply: Supply, border: Border) -> Result<Engine, Alone> {
+        let count = border.leaving.len() as u32;
+        Ok(Engine {
+            graph: self.graph.share()?,
+            routes: self.routes.clone(),
+            supply,
+            packets: Packets::new(self.packets.has_spent(), false),
+            observations: self.observations.of_part(),
+            payload: self.payload,
+            places: self.places,
+            ranges: self.ranges,
+            clocks: Clocks::default(),
+            parts: self.parts.beside(border, count),
+            now: Time::ZERO,
+            steps: 0,
+            next: Time::NEVER,
+            is_cut_off: false,
+            outbox: Default::default(),
+            names: None,
+            overrun: None,
+            memories: self.memories.without_any(),
+            classed: None,
+            flows: None,
+            adapters: super::Adapters::none(),
+            forward: None,
+            plane_turns: PlaneTurns::new(self.graph.hosts(), self.graph.planes()),
+            beside: None,
+        })
+    }
+
+    /// Runs all parts window by window. A run is stopped between two windows only.
+    pub(super) fn run_beside(
+        &mut self,
+        until: Time,
+        halt: &Halt,
+        watch: &mut impl FnMut(Delivery),
+    ) -> Option<Stopped> {
+        let mut beside = self.beside.take()?;
+        for part in &mut beside.parts {
+            // Whether passages are noted is known by now.
+            part.observations = self.observations.of_part();
+        }
+        let Beside { parts, apart, threads } = *beside;
+        let crew = Crew::new(parts, threads, (apart, until));
+        let (seen, now) = (&mut self.observations, &mut self.now);
+        std::thread::scope(|scope| {
+            for member in 1..crew.members {
+                let crew = &crew;
+                scope.spawn(move || crew.work(member, || false, |_, _| {}));
+            }
+            crew.work(
+                0,
+                || halt.is_asked(),
+                |last, window| {
+                    *now = last;
+                    let mut told: Vec<_> = window.told.iter().map(lock).collect();
+                    seen.hear(&told, |arrival| watch(delivery(arrival)));
+                    told.iter_mut().for_each(|one| one.clear());
+                },
+            );
+        });
+        let (parts, is_stopped) = crew.disperse();
+        self.steps = parts.iter().map(|part| part.steps).sum();
+        beside = Box::new(Beside { parts, apart, threads });
+        for part in &mut beside.parts {
+            self.observations.take_part(&mut part.observations);
+        }
+        self.beside = Some(beside);
+        is_stopped.then_some(Stopped::Asked)
+    }
+
+    /// A packet leaves for a place that is in another part or in this one.
+    #[inline(never)]
+    pub(super) fn forward_to_part(&mut self, event: Event) {
+        let Some(border) = &mut self.parts.border else { return self.parts.push(event) };
+        let part = border.part_of[event.place as usize];
+        if part == border.part {
+            return self.parts.push(event);
+        }
+        let Event { time, place, item: id } = event;
+        let (way, packet) = (self.packets.ways[id as usize], self.packets.packets[id as usize]);
+        let leaving = &mut border.leaving[part as usize];
+        leaving.packets.push(Crossing { time, place, way, packet });
+        leaving.spent.extend(self.packets.spent(id).copied());
+        self.packets.remove(id);
+        border.first = border.first.min(time);
+    }
+
+    /// Packets come from another part.
+    fn enter_part(&mut self, leaving: &mut Leaving) {
+        let mut spent = leaving.spent.drain(..);
+        for Crossing { time, place, way, packet } in leaving.packets.drain(..) {
+            let id = self.packets.insert(way, packet);
+            if let (Some(own), Some(spent)) = (self.packets.spent(id), spent.next()) {
+                *own = spent;
+            }
+            self.parts.push(Event { time, place, item: id });
+        }
+    }
+
+    /// Takes the lists of a window in place of its own, or puts them back.
+    fn change_lists(&mut self, window: &Window, part: usize) {
+        let Some(border) = &mut self.parts.border else { return };
+        std::mem::swap(&mut *lock(&window.told[part]), &mut border.told);
+        let count = border.leaving.len();
+        let crossing = &window.crossing[part * count..][..count];
+        for (crossing, leaving) in crossing.iter().zip(&mut border.leaving) {
+            std::mem::swap(&mut *lock(crossing), leaving);
+        }
+    }
+
+    /// When something happens next.
+    fn earliest(&self) -> Time {
+        self.parts.earliest().unwrap_or(Time::NEVER)
+    }
+
+    /// All that happens in a part up to an instant.
+    fn run_part(&mut self, last: Time) {
+        while let Some(event) = self.parts.first().pop_until(last) {
+            self.steps += 1;
+            self.happen(event, &mut |_| {});
+        }
+        self.now = last;
+    }
+}
+
+impl From<Together> for Alone {
+    fn from(why: Together) -> Alone {
+        match why {
+            Together::Limits => Alone::Limits,
+            Together::Deciding => Alone::Deciding,
+        }
+    }
+}
+
+impl Border {
+    fn new(part: u32, count: u32, part_of: Arc<[u32]>) -> Border {
+        let leaving = (0..count).map(|_| Leaving::default()).collect();
+        Border { part, part_of, told: Told::default(), leaving, first: Time::NEVER }
+    }
+}
+
+fn delivery(arrival: &Arrival) -> Delivery {
+    let Arrival { time, to, from, queueing, transit, hops } = *arrival;
+    let start = Time(time.0 - transit.0);
+    Delivery { from, to, generated: Time(start.0 - queueing.0), start, end: time, hops }
+}
+
+/// What all threads of a run share.
+#[derive(Debug)]
+struct Crew {
+    parts: Vec<Mutex<Engine>>,
+    /// For windows with even and with odd numbers: while one is written the other one is read.
+    windows: [Window; 2],
+    /// By part, the number of the last window in which a thread took it up.
+    taken: Vec<AtomicU64>,
+    /// How many threads there are, and where they wait for each other.
+    members: usize,
+    meeting: Barrier,
+    apart: Span,
+    until: Time,
+    /// When something happens first.
+    begin: Time,
+    /// What a thread panicked with.
+    defect: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+/// What is left at the end of a window for whoever goes on with the next one.
+#[derive(Debug)]
+struct Window {
+    /// By part, when something happens next there or because of it.
+    next: Vec<AtomicU64>,
+    /// By part, what happened.
+    told: Vec<Mutex<Told>>,
+    /// By the part that they come from and that they go to.
+    crossing: Vec<Mutex<Leaving>>,
+    /// Whether it is the last one whatever happens next.
+    is_last: AtomicBool,
+}
+
+impl Window {
+    fn new(parts: usize) -> Window {
+        Window {
+            next: (0..parts).map(|_| AtomicU64::new(Time::NEVER.0)).collect(),
+            told: (0..parts).map(|_| Mutex::default()).collect(),
+            crossing: (0..parts * parts).map(|_| Mutex::default()).collect(),
+            is_last: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Crew {
+    fn new(parts: Vec<Engine>, threads: usize, (apart, until): (Span, Time)) -> Crew {
+        let (count, members) = (parts.len(), threads.clamp(1, parts.len().max(1)));
+        let begin = parts.iter().map(Engine::earliest).min().unwrap_or(Time::NEVER);
+        Crew {
+            parts: parts.into_iter().map(Mutex::new).collect(),
+            windows: [Window::new(count), Window::new(count)],
+            taken: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            members,
+            meeting: Barrier::new(members),
+            apart,
+            until,
+            begin,
+            defect: Mutex::default(),
+        }
+    }
+
+    /// What one thread does. `asks` tells whether the run is to end, and `hears` is shown what happened in
+    /// each window, when others have gone on with the next one.
+    fn work(&self, member: usize, asks: impl Fn() -> bool, mut hears: impl FnMut(Time, &Window)) {
+        let count = self.parts.len();
+        let own = member * count / self.members;
+        let (mut begin, mut number) = (self.begin, 0);
+        let mut is_broken = false;
+        while begin <= self.until {
+            let last = Time(begin.0.saturating_add(self.apart.0 - 1)).min(self.until);
+            number += 1;
+            for part in (own..count).chain(0..own) {
+                if self.taken[part].fetch_max(number, Ordering::Relaxed) < number {
+                    is_broken |= !self.keep(|| self.run_through(part, number, last));
+                }
+            }
+            let window = self.window(number);
+            if asks() || is_broken {
+                window.is_last.store(true, Ordering::Relaxed);
+            }
+            // What is written before it is read behind it.
+            self.meeting.wait();
+            is_broken = !self.keep(|| hears(last, window));
+            if window.is_last.load(Ordering::Relaxed) {
+                break;
+            }
+            let next = window.next.iter().map(|next| next.load(Ordering::Relaxed)).min();
+            begin = Time(next.unwrap_or(Time::NEVER.0));
+        }
+    }
+
+    fn window(&self, number: u64) -> &Window {
+        &self.windows[(number % 2) as usize]
+    }
+
+    /// Does something, and keeps what it panics with until all threads are at the end of a window, so that none
+    /// waits for ever. Returns whether it did not.
+    fn keep(&self, work: impl FnOnce()) -> bool {
+        // Whatever it leaves half done is looked at no more.
+        let done = catch_unwind(AssertUnwindSafe(work));
+        done.map_err(|defect| *lock(&self.defect) = Some(defect)).is_ok()
+    }
+
+    fn run_through(&self, part: usize, number: u64, last: Time) {
+        let (before, window) = (self.window(number - 1), self.window(number));
+        let count = self.parts.len();
+        let mut own = lock(&self.parts[part]);
+        for crossing in before.crossing.iter().skip(part).step_by(count) {
+            own.enter_part(&mut lock(crossing));
+        }
+        // What is noted in the window stands in its own lists, of which all are empty by now.
+        own.change_lists(window, part);
+        own.run_part(last);
+        own.change_lists(window, part);
+        let first =
+            own.parts.border.as_mut().map(|own| std::mem::replace(&mut own.first, Time::NEVER));
+        let next = own.earliest().min(first.unwrap_or(Time::NEVER));
+        window.next[part].store(next.0, Ordering::Relaxed);
+    }
+
+    /// Parts, with all packets that are between them, and whether the run was asked to end.
+    fn disperse(self) -> (Vec<Engine>, bool) {
+        if let Some(defect) = self.defect.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            resume_unwind(defect);
+        }
+        let parts = self.parts.into_iter();
+        let mut parts: Vec<Engine> =
+            parts.map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
+        let count = parts.len();
+        let is_stopped = self.windows.iter().any(|window| window.is_last.load(Ordering::Relaxed));
+        for window in &self.windows {
+            for (between, crossing) in window.crossing.iter().enumerate() {
+                let to = &mut parts[between % count];
+                to.enter_part(&mut lock(crossing));
+            }
+        }
+        (parts, is_stopped)
+    }
+}
+
+/// What panicked while it held a lock ends the run, so that nobody relies on what it left.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,156 @@
+//! Runs on several threads are those on one.
+
+use std::num::NonZeroUsize;
+
+use weft_kernel::{Halt, Stopped};
+use weft_lab::{Options, Outcome, Plan, Request, Threads, simulate, simulate_on};
+use weft_units::Span;
+
+use super::{file, voq};
+
+fn threads(count: usize) -> Threads {
+    Threads::at_most(NonZeroUsize::new(count).expect("one or more"))
+}
+
+/// What a request shows on so many threads, even if they are slower, and why it has one if it does.
+fn shown(request: &Request, count: usize) -> (Vec<String>, Vec<String>) {
+    let plan = Plan::new(request).expect("a plan");
+    let threads = threads(count).even_if_slower();
+    let runs = plan.points.iter().map(|point| {
+        let runs = simulate_on(&threads, &point.spec, point.spec.run.seed, &Halt::new());
+        serde_json::to_string(&runs.expect("a run")).expect("text")
+    });
+    (runs.collect(), threads.alone())
+}
+
+fn is_the_same_on_two_and_three(request: &Request, what: &str) {
+    let (one, alone) = shown(request, 1);
+    assert!(alone.is_empty());
+    for count in [2, 3] {
+        let (runs, alone) = shown(request, count);
+        assert!(alone.is_empty(), "{what}: {alone:?}");
+        assert_eq!(runs, one, "{what} on {count} threads");
+    }
+}
+
+#[test]
+fn fabrics_show_the_same_on_any_number_of_threads() {
+    let (tree, torus) = ("k_ary_tree = { arity = 3, levels = 2 }", "torus.dimensions = [3, 3]");
+    let (random, adaptive) = ("routes.per_packet = 'random'", "routes.per_packet = 'adaptive'");
+    let groups = "dragonfly.hosts_per_router = 2";
+    for (hosts, fabric, more, load) in [
+        (9, tree, random, "load = 0.8"),
+        (9, tree, adaptive, "load = 0.9\narrivals = 'constant'"),
+        (9, tree, random, "source = 'greedy'"),
+        (9, torus, "switch.output_queued.buffers = 2", "load = 1.1"),
+        (9, torus, "", "load = 0.7\nburst.length.uniform = [1, 9]"),
+        (72, groups, "routes.per_packet = 'valiant'", "load = 0.3"),
+        (72, groups, "routes.per_packet = 'ugal'", "load = 0.4"),
+    ] {
+        let text = file(hosts, &format!("fabric.{fabric}\n{more}"), load, "1 ms");
+        let text = match load.contains("greedy") {
+            true => text.replace("send_buffers = 'unlimited'", "send_buffers = 2"),
+            false => text,
+        };
+        for looks in ["", "trace = true\n"] {
+            let text = format!("{text}{looks}");
+            is_the_same_on_two_and_three(&Request::of_text("network.toml", &text), &text);
+        }
+    }
+}
+
+/// Those that several threads do not take say why, and show the same all the same.
+#[test]
+fn every_shipped_experiment_shows_the_same() {
+    let mut spread = Vec::new();
+    for name in weft_lab::experiments().expect("the list") {
+        let mut plan = Plan::new(&Request::new(&name.name, None, &[])).expect("a plan");
+        let mut point = plan.points.remove(0);
+        point.spec.run.length = point.spec.run.length.min(Span(200_000_000));
+        let run = |threads: &Threads| {
+            let runs = simulate_on(threads, &point.spec, 1, &Halt::new());
+            runs.map(|runs| serde_json::to_string(&runs).expect("text"))
+                .map_err(|why| why.to_string())
+        };
+        let (one, two) = (Threads::one(), threads(2).even_if_slower());
+        assert_eq!(run(&one), run(&two), "{}", name.name);
+        assert!(one.alone().is_empty());
+        if two.alone().is_empty() {
+            spread.push(name.name);
+        }
+    }
+    // None is a fabric of output-queued switches between hosts without adapters.
+    assert_eq!(spread, Vec::<String>::new());
+}
+
+#[test]
+fn what_has_one_thread_says_why() {
+    let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }\nroutes.per_packet = 'random'";
+    let load = "load = 0.5";
+    let adapters = "control.request_acknowledge = { timeout = '90 us', outstanding = 4, \
+                    acknowledgment = '10 B' }";
+    let deciding = "switch.output_buffered = { latency = '90 ns', buffers = 4, writers = 2 }";
+    let deciding =
+        file(9, tree, load, "300 us").replace("switch.output_queued.latency = '90 ns'", deciding);
+    for (text, why) in [
+        (file(9, "", load, "300 us"), "cannot be divided into parts"),
+        (voq(9, "buffer = 9", tree, load, "300 us"), "may wait for room in switches"),
+        (file(9, &format!("{tree}\n{adapters}"), load, "300 us"), "hosts without adapters"),
+        (deciding, "hosts without adapters"),
+        (format!("{}step_limit = 9\n", file(9, tree, load, "300 us")), "counted event by event"),
+    ] {
+        let (runs, alone) = shown(&Request::of_text("network.toml", &text), 2);
+        assert_eq!(runs, shown(&Request::of_text("network.toml", &text), 1).0);
+        assert!(alone.len() == 1 && alone[0].contains(why), "{text}: {alone:?}");
+    }
+}
+
+/// Who asks for threads hears of it among the notes; nobody else does.
+#[test]
+fn windows_that_are_too_short_are_told() {
+    let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }";
+    let request = Request::of_text("network.toml", &file(9, tree, "load = 0.5", "300 us"));
+    let outcome = |threads: Option<usize>| -> Outcome {
+        let threads = threads.and_then(NonZeroUsize::new);
+        let options = Options { threads, ..Options::default() };
+        weft_lab::run(&request, &options, &mut |_, _| true).expect("a run")
+    };
+    let (usual, asked) = (outcome(None), outcome(Some(2)));
+    assert_eq!(format!("{:?}", usual.tables), format!("{:?}", asked.tables));
+    let notes = |outcome: &Outcome| outcome.meta["notes"].as_array().expect("a list").clone();
+    let expected = "channel c was simulated on one thread: parts of the network are 110 ns apart, in which \
+                    about 2 events happen, and more threads are worth it from 4000 on";
+    assert_eq!(notes(&asked), [notes(&usual), vec![expected.into()]].concat());
+}
+
+#[test]
+fn a_run_on_threads_stops_when_it_is_asked_to() {
+    let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }";
+    let text = file(9, tree, "load = 0.5", "10 s");
+    let plan = Plan::new(&Request::of_text("network.toml", &text)).expect("a plan");
+    let halt = Halt::new();
+    let runs = std::thread::scope(|scope| {
+        let (spec, ends) = (&plan.points[0].spec, &halt);
+        let threads = threads(2).even_if_slower();
+        let run = scope.spawn(move || simulate_on(&threads, spec, 1, ends).expect("a run"));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        halt.ask();
+        run.join().expect("a thread")
+    });
+    assert_eq!(runs[0].stopped, Some(Stopped::Asked));
+}
+
+/// Cables of a microsecond, and 8192 hosts.
+#[test]
+fn a_large_fabric_is_worth_several_threads() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/threads-8192.toml");
+    let plan = Plan::new(&Request::new(file, None, &["run.length=8 us".to_owned()]));
+    let spec = &plan.expect("a plan").points[0].spec;
+    let two = threads(2);
+    let runs = simulate_on(&two, spec, 1, &Halt::new()).expect("a run");
+    assert_eq!(two.alone(), Vec::<String>::new());
+    let one = simulate(spec, 1, &Halt::new()).expect("a run");
+    let text = |runs| serde_json::to_string(runs).expect("text");
+    assert_eq!(text(&runs), text(&one));
+    assert!(one[0].observations.delivered > 8_192);
+}
