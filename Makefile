@@ -107,6 +107,7 @@ bench: ## packets per CPU-second and instructions per packet, one JSON object a 
 	@target/release/weft-bench --trace $(if $(shell command -v valgrind),--instructions)
 	@target/release/weft-bench --sweep
 	@target/release/weft-bench --fast-forward
+	@target/release/weft-bench --threads
 
 bench-run: $(VENV)/.wheel ## what `weft run` costs besides the simulation, one JSON object a case
 	@$(BIN)/python bench/cost.py

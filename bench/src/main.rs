@@ -5,7 +5,8 @@
 //! with valgrind, as the difference between a run and one of twice its length, so that reading
 //! files and building the system do not count. `weft-bench --trace [OPERATIONS]` reads a GOAL text
 //! of about so many operations instead, a million if not given, and runs one. `weft-bench --sweep`
-//! compares one thread with two on the same study; only two idle cores tell something.
+//! compares one thread with two on the same study, and `weft-bench --threads [TURNS]` on one run of each large
+//! fabric; only two idle cores tell something.
 //! `weft-bench --fast-forward` runs the same collective with whole periods left out and without, and
 //! refuses runs that differ.
 
@@ -20,7 +21,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use weft_kernel::Halt;
-use weft_lab::{Error, Options, Plan, Request, simulate};
+use weft_lab::{Error, Options, Plan, Request, Threads, simulate_on};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,8 +35,13 @@ fn main() -> ExitCode {
         ["--read", operations] => trace::read(operations.parse().unwrap_or(1_000_000)),
         ["--sweep"] => sweep(),
         ["--fast-forward"] => forward::compare(),
-        ["--one", file] => run_one(Path::new(file), None),
-        ["--one", file, length] => run_one(Path::new(file), Some(length)),
+        ["--threads"] => return on_threads(3),
+        ["--threads", turns] => return on_threads(turns.parse().unwrap_or(3)),
+        ["--one", file] => run_one(Path::new(file), None, 1),
+        ["--one", file, length] => run_one(Path::new(file), Some(length), 1),
+        ["--one", file, "--threads", count] => {
+            run_one(Path::new(file), None, count.parse().unwrap_or(1))
+        }
         _ => return run_all(&arguments),
     };
     match outcome {
@@ -109,16 +115,34 @@ fn sweep() -> Result<Value, Error> {
     }))
 }
 
-/// Runs one workload in this process. `length` takes the place of the one in the file.
-fn run_one(file: &Path, length: Option<&str>) -> Result<Value, Error> {
+/// Runs of one fabric on one thread and on two in turn, the shortest of so many each.
+fn on_threads(turns: u32) -> ExitCode {
+    let is_one = |file: &PathBuf| {
+        file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("threads-"))
+    };
+    for file in workloads().into_iter().filter(is_one) {
+        match process::compare_threads(&file, turns) {
+            Ok(line) => println!("{line}"),
+            Err(problem) => {
+                eprintln!("{}: {problem}", file.display());
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs one workload in this process on so many threads. `length` takes the place of the one in the file.
+fn run_one(file: &Path, length: Option<&str>, threads: usize) -> Result<Value, Error> {
     let overrides: Vec<String> =
         length.map(|length| format!("run.length={length}")).into_iter().collect();
     let plan = Plan::new(&Request::new(&file.to_string_lossy(), None, &overrides))?;
     let (mut packets, mut steps) = (0, 0);
     let mut channels = Vec::new();
-    let before = process::cpu_seconds();
+    let threads = Threads::at_most(NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN));
+    let (before, begin) = (process::cpu_seconds(), Instant::now());
     for point in &plan.points {
-        for run in simulate(&point.spec, point.spec.run.seed, &Halt::new())? {
+        for run in simulate_on(&threads, &point.spec, point.spec.run.seed, &Halt::new())? {
             packets += run.observations.delivered;
             steps += run.steps;
             channels.push(json!({
@@ -129,13 +153,15 @@ fn run_one(file: &Path, length: Option<&str>) -> Result<Value, Error> {
             }));
         }
     }
-    let seconds = process::cpu_seconds() - before;
+    let (seconds, wall) = (process::cpu_seconds() - before, begin.elapsed().as_secs_f64());
     let first = channels.first().cloned().unwrap_or_default();
     Ok(json!({
         "name": file.file_stem().map(|name| name.to_string_lossy()),
         "length_us": plan.points.first().map(|point| point.spec.run.length.as_us()),
         "packets": packets,
         "packets_per_cpu_s": packets as f64 / seconds,
+        "wall_s": wall,
+        "on_one_thread": threads.alone(),
         "steps_per_packet": steps as f64 / packets as f64,
         "peak_rss_bytes": process::peak_rss_bytes(),
         "mean_wait_slots": first["mean_wait_slots"],

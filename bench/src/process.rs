@@ -27,6 +27,40 @@ pub fn measure(file: &Path, count: bool) -> Result<Value, String> {
     Ok(line)
 }
 
+/// The wall time of a workload on one thread and on two, the shortest of so many turns, each in a process of its
+/// own; and the memory and the processor time that it takes.
+pub fn compare_threads(file: &Path, turns: u32) -> Result<Value, String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut best: [Option<Value>; 2] = [None, None];
+    let wall = |line: &Value| line["wall_s"].as_f64().unwrap_or(f64::INFINITY);
+    for _ in 0..turns.max(1) {
+        for (threads, best) in ["1", "2"].into_iter().zip(&mut best) {
+            let mut command = Command::new(&own);
+            let line = output(command.arg("--one").arg(file).args(["--threads", threads]))?.0;
+            if best.as_ref().is_none_or(|best| wall(&line) < wall(best)) {
+                *best = Some(line);
+            }
+        }
+    }
+    let [Some(one), Some(two)] = best else { return Err("no turn".to_owned()) };
+    Ok(json!({
+        "name": one["name"],
+        "packets": one["packets"],
+        "one_thread_s": wall(&one),
+        "two_threads_s": wall(&two),
+        "times": wall(&one) / wall(&two),
+        "cpu_times": cpu(&two) / cpu(&one),
+        "peak_rss_bytes": [&one["peak_rss_bytes"], &two["peak_rss_bytes"]],
+        "on_one_thread": two["on_one_thread"],
+    }))
+}
+
+/// The processor time that a line tells of.
+fn cpu(line: &Value) -> f64 {
+    let of = |name: &str| line[name].as_f64().unwrap_or_default();
+    of("packets") / of("packets_per_cpu_s")
+}
+
 /// Instructions per packet: the difference between two runs, one twice as long as the other.
 fn instructions(own: &Path, file: &Path, line: &Value) -> Result<Value, String> {
     // Valgrind is some fifty times slower: a hundredth of the length keeps it short. A run that is

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weft._seam import Progress
 
 
-def run(
+def run(  # noqa: PLR0913 (each is an own choice of the caller)
     path: Given,
     set: Mapping[str, object] | None = None,
     preset: str | None = None,
@@ -31,6 +31,7 @@ def run(
     seed: int | None = None,
     length: str | None = None,
     workers: int | None = None,
+    threads: int | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Run one experiment and return its tables.
@@ -46,7 +47,10 @@ def run(
         seeds: how many replications, each with its own seed.
         seed: the first seed; the file's (or 1) if not given. Never random.
         length: simulated time of each replication, with its unit: `"40 ms"`.
-        workers: threads; all cores if not given. Results do not depend on it.
+        workers: runs at the same time; all cores if not given. Results do not depend on it.
+        threads: those of one run of a large fabric, where they make it faster; what cores are left
+            if not given. Results do not depend on it, but for a note where a run had one thread
+            though more were asked for.
         progress: called with (done, total, label); returning False ends the run early, and the
             result then holds what was finished and says `stopped`.
 
@@ -54,7 +58,8 @@ def run(
         WeftError: the file or a setting cannot be used; names the place and what is accepted.
 
     """
-    options = {"seeds": seeds, "seed": seed, "length": length, "workers": workers}
+    options = {"seeds": seeds, "seed": seed, "length": length,
+               "workers": workers, "threads": threads}  # fmt: skip
     return run_overrides(asked_for(path), preset, spell_overrides(set or {}), options, progress)
 
 

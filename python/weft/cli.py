@@ -51,7 +51,14 @@ _set_option = click.option(
 )
 _preset_option = click.option("--preset", metavar="NAME", help="A named preset of the system.")
 _workers_option = click.option(
-    "--workers", type=click.IntRange(min=1), help="Threads; all cores if not given."
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Runs at the same time; all cores if not given.",
+)
+_threads_option = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Threads of one run of a large fabric; what cores are left if not given.",
 )
 _seeds_option = click.option(
     "--seeds", type=click.IntRange(min=1), help="Replications of each point."
@@ -160,6 +167,7 @@ def show(
 @click.option("--seed", type=click.IntRange(min=0), help="The first seed; the others follow it.")
 @click.option("--length", metavar="TIME", help="Simulated time of a replication: '40 ms'.")
 @_workers_option
+@_threads_option
 @click.option("--out", type=click.Path(), help="Results folder [out/NAME].")
 @_timeline_option
 @click.option(
@@ -182,6 +190,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     seed: int | None,
     length: str | None,
     workers: int | None,
+    threads: int | None,
     out: str | None,
     timeline: str | None,
     topology: str | None,
@@ -195,7 +204,8 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     """
     from weft.api import run_overrides  # noqa: PLC0415
 
-    options = {"seeds": seeds, "seed": seed, "length": length, "workers": workers}
+    options = {"seeds": seeds, "seed": seed, "length": length,
+               "workers": workers, "threads": threads}  # fmt: skip
     with complaints(as_json), claimed(out, Path(experiment).stem, as_json) as place:
         overrides = [*_checked(settings), *noting(timeline)]
         if topology is not None:

@@ -77,7 +77,8 @@ def of_study(
     known = [seconds for seconds in costs if seconds is not None]
     if not known:
         return None
-    at_once = min(int(given.get("workers") or os.cpu_count() or 1), pending)
+    cores = (os.cpu_count() or 1) // int(given.get("threads") or 1)
+    at_once = min(int(given.get("workers") or max(cores, 1)), pending)
     rounds = pending / at_once
     return Estimate(rounds * min(known) / _DOUBT, rounds * max(known) * _DOUBT, pending)
 
