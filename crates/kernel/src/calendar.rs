@@ -596,6 +596,25 @@ mod tests {
         assert_eq!(all(&mut calendar, u64::MAX), [(1_000, 2, 2), (1 << 40, 1, 1)]);
     }
 
+    /// Slots of 16 ps.
+    #[test]
+    fn a_slot_that_is_opened_tells_what_is_in_it() {
+        let mut calendar = Calendar::new(Span(1), Span(1));
+        for (time, place) in [(20, 1), (17, 2), (17, 1), (40, 0)] {
+            calendar.push(event(time, place, 0));
+        }
+        let soon = |calendar: &Calendar| -> Vec<(u64, u32)> {
+            calendar.soon().map(|event| (event.time.0, event.place)).collect()
+        };
+        assert!(!calendar.open(Time(15)) && soon(&calendar).is_empty());
+        assert!(calendar.open(Time(20)));
+        assert_eq!(soon(&calendar), [(17, 1), (17, 2), (20, 1)]);
+        assert!(!calendar.open(Time(99)), "it has events left");
+        assert_eq!(all(&mut calendar, 30), [(17, 1, 0), (17, 2, 0), (20, 1, 0)]);
+        assert!(calendar.open(Time(99)));
+        assert_eq!(soon(&calendar), [(40, 0)]);
+    }
+
     #[test]
     fn the_last_instant_has_a_place() {
         let mut calendar = Calendar::new(Span(u64::MAX), Span(1));
