@@ -1,5 +1,4 @@
-//! From the settings of a channel to a channel that runs. The composition decides the driver: a
-//! star that works in slots is driven slot by slot, everything else by events.
+//! From the settings of a channel to a channel that runs. The composition decides the driver.
 
 mod adapter;
 mod bodies;
@@ -12,6 +11,7 @@ mod hosts;
 mod hub;
 mod network;
 mod planes;
+mod slots;
 mod turns;
 
 pub(crate) use bodies::{bodies, check_handlers};
@@ -20,13 +20,10 @@ pub(crate) use failures::refuse_elsewhere as refuse_failures_elsewhere;
 pub use hosts::HostedChannel;
 pub(crate) use hosts::in_front_of;
 pub(crate) use planes::refuse_elsewhere as refuse_planes_elsewhere;
-use weft_fabric::adapter::{Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
-use weft_fabric::scheduler::SchedulerSettings;
-use weft_fabric::switch::InputQueues;
 use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
 use weft_kernel::Streams;
-use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
+use weft_units::{Bytes, Span, Time};
 
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::Channel;
@@ -34,15 +31,12 @@ use crate::drive::cluster::{Cluster, Half};
 use crate::drive::engine::Engine;
 use crate::drive::hub::HubChannel;
 use crate::drive::ring::Ring;
-use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
 /// A channel with its driver.
 #[derive(Debug)]
 pub enum Driver {
-    /// One scheduling pass a slot.
-    Slotted(Box<SlottedChannel>),
     /// Event by event, over a graph of hosts and switches.
     Engine(Box<Engine>),
     /// Event by event, a scheduled channel with the one that carries its signalling, for messages.
@@ -134,23 +128,6 @@ impl ChannelSettings {
             slot_span: self.slot().filter(|_| !self.has_planes()),
         }
     }
-
-    /// The timing of a channel that works in slots.
-    fn slot_timing(&self, lead: Span) -> SlotTiming {
-        let slot = self.slot().unwrap_or_else(|| self.packet_span());
-        SlotTiming {
-            slot,
-            lead,
-            packet: self.packet_span(),
-            wire: self.link.propagation() * 2,
-            switch: self.switch_latency(),
-            release: match self.adapter.release {
-                // The acknowledgment is back by the end of the slot after the transfer's.
-                Some(Release::Acknowledgment) => slot * 2,
-                Some(Release::Transmission) | None => Span::ZERO,
-            },
-        }
-    }
 }
 
 impl Driver {
@@ -183,20 +160,10 @@ impl Driver {
         network::refuse_a_fabric_of_others(settings, site.name)?;
         network::refuse_what_a_star_does_not_read(settings, site.name)?;
         match &settings.switch {
-            SwitchSettings::Scheduled(switch) => {
-                let lead = switch.lead;
-                slotted(settings, &switch.scheduler, lead, sources, site)
-            }
-            SwitchSettings::InputQueued(switch) => {
-                let mut settings = settings.clone();
-                if switch.queues == InputQueues::Fifo {
-                    // Only the packet in the one send buffer is requested: a head of line.
-                    settings.adapter.send_buffers = Limit::AtMost(PositiveCount::ONE);
-                }
-                slotted(&settings, &switch.scheduler, Span::ZERO, sources, site)
-            }
             SwitchSettings::Ring(ring) => hosts::ring(settings, ring, site),
-            SwitchSettings::Crossbar(_)
+            SwitchSettings::Scheduled(_)
+            | SwitchSettings::InputQueued(_)
+            | SwitchSettings::Crossbar(_)
             | SwitchSettings::OutputBuffered(_)
             | SwitchSettings::OutputQueued(_)
             | SwitchSettings::SharedBuffer(_)
@@ -248,57 +215,6 @@ pub(crate) fn sources(
         slot_span: settings.slot().filter(|_| packets == 1 && !settings.has_planes()),
     };
     Ok(workload.build(&channel, site.streams)?)
-}
-
-fn slotted(
-    settings: &ChannelSettings,
-    scheduler: &SchedulerSettings,
-    lead: Span,
-    sources: Vec<Source>,
-    site: Site<'_>,
-) -> Result<Driver, Error> {
-    refuse_what_slots_do_not_read(settings, site.name)?;
-    let ports = site.hosts as usize;
-    let scheduler = scheduler
-        .build(ports)
-        .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
-    let timing = settings.slot_timing(lead);
-    let buffers = (0..ports).map(|_| SendBuffers::new(&settings.adapter, ports)).collect();
-    let random = site.streams.stream(&format!("{}.scheduler", site.name), 0);
-    Ok(Driver::Slotted(Box::new(SlottedChannel::new(
-        timing,
-        settings.payload,
-        sources,
-        buffers,
-        (scheduler, random),
-        site.observations_of_star(),
-    ))))
-}
-
-/// A slotted channel loses nothing and acknowledges nothing on itself: what only an event-driven
-/// channel reads is refused, not ignored.
-pub(crate) fn refuse_what_slots_do_not_read(
-    settings: &ChannelSettings,
-    name: &str,
-) -> Result<(), Error> {
-    let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
-    if settings.control.is_some() {
-        return refuse("control", "given", "no control on a channel that works in slots");
-    }
-    if settings.adapter.acknowledgments != Insertion::Wait {
-        let accepted = "wait, since a channel that works in slots carries no acknowledgments";
-        return refuse("adapter.acknowledgments", "interleave", accepted);
-    }
-    if settings.adapter.throttle.is_some() {
-        return refuse("adapter.throttle", "given", "no throttle on a channel that works in slots");
-    }
-    let faults = settings.faults();
-    let given = faults.first().or(settings.recovery.map(|_| "recovery"));
-    let given = given.or(settings.interface.as_ref().map(|_| "interface"));
-    if let Some(key) = given.filter(|_| !matches!(settings.switch, SwitchSettings::Scheduled(_))) {
-        return refuse(key, "given", "it only on a channel whose packets are acknowledged");
-    }
-    Ok(())
 }
 
 fn refuse(channel: &str, key: &str, value: &str, accepted: &str) -> Result<(), Error> {

@@ -4,7 +4,7 @@
 pub(crate) mod program;
 mod shared_link;
 
-use weft_fabric::adapter::{Feed, Release};
+use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::control::GlobalScheduleSettings;
 use weft_fabric::link::ErrorSettings;
 use weft_fabric::switch::Contention;
@@ -93,10 +93,12 @@ impl ChannelSettings {
         if !self.fabric.is_star() {
             return None;
         }
-        let faulty = self.faults().first().is_some() || self.recovery.is_some();
-        let faulty = faulty || self.interface.is_some() || !switch.lengths.is_empty();
+        let faulty = self.faults().first().is_some() || self.interface.is_some();
+        // Hosts that are told of their packets by a control of their own need none of a schedule.
+        let cares = (trace || faulty) && self.control.is_none() && self.adapter.throttle.is_none();
         let detailed = is_detailed(&switch.signalling, switch.speculation);
-        (trace || faulty || detailed).then_some(switch)
+        let detailed = detailed || self.recovery.is_some() || !switch.lengths.is_empty();
+        (cares || detailed).then_some(switch)
     }
 }
 
@@ -384,11 +386,21 @@ fn check_bulk(
     carrier: Carrier<'_>,
     site: Site<'_>,
 ) -> Result<(), Error> {
-    crate::assemble::refuse_what_slots_do_not_read(settings, site.name)?;
     let refuse = |key: &str, value: String, accepted: &str| {
         let key = format!("channel.{}.{key}", site.name);
         Err(Error::Assembly { key, value, accepted: accepted.to_owned() })
     };
+    let adapter = &settings.adapter;
+    let unread = [
+        ("control", settings.control.is_some()),
+        ("adapter.acknowledgments", adapter.acknowledgments != Insertion::Wait),
+        ("adapter.throttle", adapter.throttle.is_some()),
+    ];
+    if let Some((key, _)) = unread.iter().find(|(_, given)| *given) {
+        let accepted = "it only with ideal signalling, no speculation, no recovery and cables of one \
+                        length: otherwise the schedule tells hosts of their packets";
+        return refuse(key, "given".to_owned(), accepted);
+    }
     let released = settings.adapter.release == Some(Release::Transmission);
     if released && may_fail(settings, carrier) {
         let accepted =

@@ -18,6 +18,7 @@ mod program;
 mod published;
 mod repository;
 mod scilan;
+mod slots;
 mod slotted;
 mod space_time;
 mod spec;

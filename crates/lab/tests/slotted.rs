@@ -1,5 +1,5 @@
-//! The slotted driver: exact picoseconds by hand, closed forms, and the laws of queueing through
-//! the whole stack, from a text to a column.
+//! Slots: exact picoseconds by hand, closed forms, and the laws of queueing through the whole stack,
+//! from a text to a column.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -109,8 +109,9 @@ fn a_buffer_held_until_it_is_acknowledged_is_free_two_slots_later() {
 fn ping_pong_goes_to_and_fro_in_exact_picoseconds() {
     let run = with("[workload.c]\nsource.ping_pong = { pairs = [{ from = 0, to = 1 }] }\n");
     // 0 at time 0: sampled at 0, sent at 0.3, arrives at 1.32; answer sampled at 2, sent at 2.3.
-    // So one packet every 2 us, the first waiting 300 ns and every other 980 ns.
-    assert_eq!(run.observations.generated, 10);
+    // So one packet every 2 us, the first waiting 300 ns and every other 980 ns, of which that of
+    // 19.32 us is left.
+    assert_eq!((run.observations.generated, run.backlog), (11, 1));
     let recorder = run.observations.recorder(Latency::Queueing);
     assert_eq!((recorder.min(), recorder.max()), (Some(Span(300_000)), Some(Span(980_000))));
 }

@@ -173,6 +173,8 @@ pub struct Window<P> {
     by_age: VecDeque<u32>,
     /// The next sequence number by target.
     sequences: Vec<u32>,
+    /// Packets never sent, by target; empty unless somebody asks for them so.
+    fresh: Vec<VecDeque<u32>>,
     /// Packets whose first transmission has started.
     unacknowledged: usize,
     /// Packets that wait to be sent again.
@@ -230,11 +232,18 @@ impl<P: Copy> Window<P> {
             free: Vec::new(),
             by_age: VecDeque::new(),
             sequences: vec![0; targets],
+            fresh: Vec::new(),
             unacknowledged: 0,
             failed: 0,
             overtaken: false,
             attempts: 0,
         }
+    }
+
+    /// The same for a caller who chooses the target of each transmission: see [`Window::wanted`].
+    #[must_use]
+    pub fn by_target(self) -> Window<P> {
+        Window { fresh: vec![VecDeque::new(); self.sequences.len()], ..self }
     }
 
     /// Whether a send buffer is free.
@@ -261,6 +270,9 @@ impl<P: Copy> Window<P> {
             }
         };
         self.by_age.push_back(place);
+        if let Some(fresh) = self.fresh.get_mut(usize::from(target)) {
+            fresh.push_back(place);
+        }
         Slot(place)
     }
 
@@ -315,6 +327,86 @@ impl<P: Copy> Window<P> {
         fallback
     }
 
+    /// The targets, one bit each, for which more packets may be sent than are `promised`, of a window
+    /// that keeps them [by target](Self::by_target), of which there are up to 64.
+    pub fn wanted(&self, promised: impl Fn(u16) -> usize) -> u64 {
+        if self.order == Order::HeadOfLine {
+            let oldest = self.by_age.front().map(|place| &self.entries[*place as usize].held);
+            let oldest = oldest.filter(|held| self.may_be_sent_as_oldest(held));
+            let target = oldest.map(|held| held.target).filter(|target| promised(*target) == 0);
+            return target.map_or(0, |target| 1 << target);
+        }
+        // Of each target what is to be sent again, and the oldest packet under way.
+        let mut unsettled = [(0, None); 64];
+        for held in self.unsettled() {
+            let (failed, oldest) = &mut unsettled[usize::from(held.target) % 64];
+            *failed += usize::from(held.standing == Standing::Failed);
+            *oldest = oldest.or(Some(held.sequence));
+        }
+        let admits = self.outstanding.admits(self.unacknowledged);
+        let mut targets = 0;
+        for ((target, fresh), (failed, oldest)) in (0..).zip(&self.fresh).zip(unsettled) {
+            let may_be_sent = match fresh.front() {
+                Some(place) if admits && self.follows(*place, oldest) => match self.order {
+                    Order::PerPair => 1,
+                    _ => fresh.len(),
+                },
+                _ => 0,
+            };
+            targets |= u64::from(failed + may_be_sent > promised(target)) << target;
+        }
+        targets
+    }
+
+    /// The packet to send next to a target, if one may be sent, of a window that keeps them
+    /// [by target](Self::by_target).
+    pub fn next_to(&self, target: u16) -> Option<Slot> {
+        if self.order == Order::HeadOfLine {
+            let oldest = *self.by_age.front()?;
+            let held = &self.entries[oldest as usize].held;
+            let may_be_sent = held.target == target && self.may_be_sent_as_oldest(held);
+            return may_be_sent.then_some(Slot(oldest));
+        }
+        let to_target = || self.unsettled().filter(|held| held.target == target);
+        let admits = self.outstanding.admits(self.unacknowledged);
+        let oldest = || to_target().next().map(|held| held.sequence);
+        let fresh = self.fresh[usize::from(target)].front();
+        let fresh = fresh.filter(|place| admits && self.follows(**place, oldest()));
+        let fresh = fresh.map(|place| Slot(*place));
+        if self.failed == 0 || (self.retries == Retries::Last && fresh.is_some()) {
+            return fresh;
+        }
+        let is_failed = |place: &&u32| {
+            let held = &self.entries[**place as usize].held;
+            held.target == target && held.standing == Standing::Failed
+        };
+        self.by_age.iter().find(is_failed).map(|place| Slot(*place)).or(fresh)
+    }
+
+    /// Whether the oldest packet of all may be sent.
+    fn may_be_sent_as_oldest(&self, held: &Held<P>) -> bool {
+        match held.standing {
+            Standing::Sent => false,
+            Standing::Failed => true,
+            Standing::Fresh => self.outstanding.admits(self.unacknowledged),
+        }
+    }
+
+    /// Packets that have been sent, oldest first.
+    fn unsettled(&self) -> impl Iterator<Item = &Held<P>> {
+        let all = self.by_age.iter().map(|place| &self.entries[*place as usize].held);
+        all.filter(|held| held.standing != Standing::Fresh).take(self.unacknowledged)
+    }
+
+    /// Whether a packet may be sent for the first time that is the oldest such of its target, while
+    /// the one with the number `oldest` is under way to it.
+    fn follows(&self, place: u32, oldest: Option<u32>) -> bool {
+        let sequence = self.entries[place as usize].held.sequence;
+        oldest.is_none_or(|oldest| {
+            self.order != Order::PerPair && sequence.wrapping_sub(oldest) < REACH
+        })
+    }
+
     /// Whether the order and the target's memory allow a first transmission now.
     #[inline]
     fn in_turn(&self, age: usize, held: &Held<P>) -> bool {
@@ -329,7 +421,7 @@ impl<P: Copy> Window<P> {
         }
     }
 
-    /// Starts a transmission of the packet that [`Window::next`] chose.
+    /// Starts a transmission of the packet that [`Window::next`] chose, or [`Window::next_to`].
     pub fn start(&mut self, slot: Slot) -> Started<P> {
         self.attempts = self.attempts.wrapping_add(1);
         let attempt = Attempt(self.attempts);
@@ -338,6 +430,9 @@ impl<P: Copy> Window<P> {
         if first {
             self.overtaken |= self.by_age.get(self.unacknowledged) != Some(&slot.0);
             self.unacknowledged += 1;
+            if let Some(fresh) = self.fresh.get_mut(usize::from(entry.held.target)) {
+                fresh.pop_front();
+            }
         } else {
             self.failed -= 1;
         }
@@ -490,6 +585,78 @@ mod tests {
         assert_eq!(sent(Order::Resequenced, Retries::First), "bc|ad");
         assert_eq!(sent(Order::PerPair, Retries::First), "c|ad");
         assert_eq!(sent(Order::HeadOfLine, Retries::First), "|a");
+    }
+
+    #[test]
+    fn a_caller_may_choose_the_target() {
+        let mut window = window(5, 3, Order::PerPair, Retries::First).by_target();
+        for (target, packet) in [(0, 'a'), (0, 'b'), (2, 'c'), (3, 'd'), (3, 'e')] {
+            window.admit(target, packet);
+        }
+        let send_to = |window: &mut Window<char>, target| {
+            let slot = window.next_to(target)?;
+            let started = window.start(slot);
+            Some((slot, started.attempt, started.packet))
+        };
+        assert_eq!((window.wanted(|_| 0), window.next_to(1)), (0b1101, None));
+        let (slot, attempt, packet) = send_to(&mut window, 3).expect("d");
+        assert_eq!((packet, window.wanted(|_| 0)), ('d', 0b0101), "e waits for d");
+        assert_eq!(window.wanted(|target| usize::from(target == 2)), 0b0001, "c is promised");
+        assert_eq!(send_to(&mut window, 0).map(|sent| sent.2), Some('a'));
+        assert_eq!(send_to(&mut window, 2).map(|sent| sent.2), Some('c'));
+        assert_eq!((window.wanted(|_| 0), window.next_to(0)), (0, None), "three are under way");
+        window.fail(slot, attempt);
+        assert_eq!(window.wanted(|_| 0), 0b1000);
+        assert_eq!(send_to(&mut window, 3).map(|sent| sent.2), Some('d'), "again");
+        window.release(slot);
+        assert_eq!(window.wanted(|_| 0), 0b1000, "e");
+    }
+
+    /// What may be sent at all may be sent to its target, and nothing else.
+    #[test]
+    fn choosing_the_target_of_the_next_packet_changes_nothing() {
+        let orders = [Order::Unordered, Order::Resequenced, Order::PerPair, Order::HeadOfLine];
+        for (order, retries) in orders
+            .into_iter()
+            .flat_map(|order| [Retries::First, Retries::Last].map(|retries| (order, retries)))
+        {
+            let mut window = window(6, 4, order, retries).by_target();
+            let mut under_way: Vec<(Slot, Attempt)> = Vec::new();
+            let mut number = 1_u32;
+            for _ in 0..2_000 {
+                number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let draw = number >> 16;
+                match draw % 4 {
+                    0 if window.has_space() => {
+                        window.admit((draw >> 4) as u16 % 4, 'x');
+                    }
+                    1 if !under_way.is_empty() => {
+                        let (slot, _) = under_way.swap_remove(draw as usize / 4 % under_way.len());
+                        window.release(slot);
+                    }
+                    2 if !under_way.is_empty() => {
+                        let (slot, attempt) =
+                            under_way.swap_remove(draw as usize / 4 % under_way.len());
+                        window.fail(slot, attempt);
+                    }
+                    _ => {
+                        let next = window.next();
+                        let target = next.map(|slot| window.target(slot));
+                        let wanted = window.wanted(|_| 0);
+                        assert_eq!(wanted == 0, next.is_none(), "{order:?} {retries:?}");
+                        assert_eq!(target.and_then(|target| window.next_to(target)), next);
+                        for other in 0..4 {
+                            let is_wanted = wanted >> other & 1 == 1;
+                            assert_eq!(is_wanted, window.next_to(other).is_some());
+                        }
+                        if let Some(slot) = next {
+                            under_way.push((slot, window.start(slot).attempt));
+                        }
+                    }
+                }
+            }
+            assert!(window.numbered(0) > 50, "{order:?} {retries:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use weft_units::{PositiveCount, Time};
 
-use super::{AdapterSettings, PacketQueue};
+use super::{AdapterSettings, Feed, PacketQueue};
 use crate::workload::Demand;
 
 /// The packets of one host that wait for a slot (Clint 4.1, Figure 7).
@@ -15,7 +15,8 @@ use crate::workload::Demand;
 pub struct SendBuffers {
     /// The buffered packets, by target.
     buffered: Vec<VecDeque<Buffered>>,
-    /// `None` where send buffers are unlimited and nothing ever waits for one.
+    /// `None` where send buffers are unlimited, also those of one target, and nothing ever waits for
+    /// one.
     limited: Option<Limited>,
 }
 
@@ -37,11 +38,11 @@ pub struct Buffered {
 impl SendBuffers {
     /// Empty buffers of one host in a network of `ports` hosts.
     pub fn new(settings: &AdapterSettings, ports: usize) -> SendBuffers {
-        let limited = settings
-            .send_buffers
-            .count()
-            .map(PositiveCount::get)
-            .map(|free| Limited { free, queue: PacketQueue::new(&settings.feed, ports) });
+        let count = settings.send_buffers.count().map(PositiveCount::get);
+        // Those of one target may have a limit where all together have none.
+        let count = count.or((settings.feed != Feed::Fifo).then_some(u32::MAX));
+        let queue = || PacketQueue::new(&settings.feed, ports);
+        let limited = count.map(|free| Limited { free, queue: queue() });
         SendBuffers { buffered: vec![VecDeque::new(); ports], limited }
     }
 
@@ -72,10 +73,11 @@ impl SendBuffers {
         self.limited.is_some()
     }
 
-    /// Whether a send buffer is free; never where they are unlimited, since a source that fills
-    /// what is free would not come to an end.
+    /// Whether a packet handed over now would have a send buffer; never where they are unlimited,
+    /// since a source that fills what is free would not come to an end.
     pub fn has_space(&self) -> bool {
-        self.limited.as_ref().is_some_and(|limited| limited.free > 0)
+        let limited = self.limited.as_ref();
+        limited.is_some_and(|limited| limited.free > 0 && limited.queue.is_empty())
     }
 
     /// Frees the buffer of a packet for `target` at `now` and moves the next waiting packet, if
@@ -117,7 +119,7 @@ impl SendBuffers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapter::{Feed, Insertion, PerTargetSettings};
+    use crate::adapter::{Insertion, PerTargetSettings};
     use weft_units::Limit;
 
     fn buffers(count: u32, feed: Feed) -> SendBuffers {

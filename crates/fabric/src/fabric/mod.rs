@@ -110,6 +110,15 @@ impl FabricSettings {
         *self == FabricSettings::Star
     }
 
+    /// Whether there is one switch, to which all hosts are connected.
+    pub fn has_one_switch(&self) -> bool {
+        match self {
+            FabricSettings::Star => true,
+            FabricSettings::Table(settings) => settings.switches.len() == 1,
+            _ => false,
+        }
+    }
+
     /// How many ports for hosts there are where that follows from numbers: in a table those that no
     /// host is plugged into are named. `rate` is that of the channel's link.
     pub fn room(&self, rate: Rate) -> Option<u64> {

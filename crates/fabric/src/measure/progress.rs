@@ -30,10 +30,27 @@ impl Progress {
 /// events, so what they hold just before the first event at or after an instant is exact.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sampler {
+    #[serde(with = "instant")]
     from: Time,
+    #[serde(with = "instant")]
     until: Time,
+    #[serde(with = "instant")]
     due: Time,
     samples: Vec<Progress>,
+}
+
+/// A time that may be [`Time::NEVER`], which is none that could be read again.
+mod instant {
+    use super::Time;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(time: &Time, s: S) -> Result<S::Ok, S::Error> {
+        Some(*time).filter(|time| *time < Time::NEVER).serialize(s)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Time, D::Error> {
+        Option::<Time>::deserialize(d).map(|time| time.unwrap_or(Time::NEVER))
+    }
 }
 
 impl Default for Sampler {

@@ -33,8 +33,9 @@ impl Standing {
     #[inline]
     pub(super) fn hand_over_all(&mut self, initiator: usize, packets: u64, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator) {
+            // Who counts later than things happen may have noted a younger delivery.
             if own.packets == 0 {
-                own.since = now;
+                own.since = own.since.max(now);
             }
             own.packets += packets;
         }

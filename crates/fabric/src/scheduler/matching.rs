@@ -103,6 +103,13 @@ impl Matching {
         let matched = all(self.ports) & !self.unmatched_initiators;
         Members(matched).map(|initiator| (initiator, self.targets[initiator] as usize))
     }
+
+    /// The same by ascending target.
+    #[inline]
+    pub fn by_target(&self) -> impl Iterator<Item = (usize, usize)> + use<'_> {
+        let matched = all(self.ports) & !self.unmatched_targets;
+        Members(matched).map(|target| (self.initiators[target] as usize, target))
+    }
 }
 
 #[cfg(test)]
@@ -119,6 +126,7 @@ mod tests {
         assert_eq!((matching.target_of(1), matching.initiator_of(2)), (None, None));
         assert_eq!(matching.target_of(3), None);
         assert_eq!(matching.iter().collect::<Vec<_>>(), [(0, 1), (2, 0)]);
+        assert_eq!(matching.by_target().collect::<Vec<_>>(), [(2, 0), (0, 1)]);
         assert_eq!((matching.unmatched_initiators(), matching.unmatched_targets()), (0b010, 0b100));
         matching.clear();
         assert_eq!((matching.len(), matching.target_of(2)), (0, None));

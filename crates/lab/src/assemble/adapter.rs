@@ -1,13 +1,13 @@
 //! The adapters of hosts: whether anything asks for them, and what goes together with what.
 
-use weft_fabric::adapter::{Feed, Insertion, Release};
+use weft_fabric::adapter::{AdapterSettings, Feed, Insertion, Release};
 use weft_fabric::fabric::Wiring;
 use weft_fabric::switch::{AcknowledgmentRule, Contention, CrossbarSettings};
 use weft_fabric::workload::{Feedback, Source};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, Span};
 
-use super::{Site, network, refuse};
+use super::{Site, network, refuse, slots};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::engine::AdapterParts;
@@ -18,6 +18,7 @@ use crate::error::Error;
 pub(super) fn is_needed(settings: &ChannelSettings) -> bool {
     let adapter = &settings.adapter;
     switch_that(settings, decides).is_some()
+        || switch_that(settings, |own| slots::of(settings, own).is_some()).is_some()
         || is_told(settings)
         || adapter.feed != Feed::Fifo
         || adapter.throttle.is_some()
@@ -76,7 +77,8 @@ pub(super) fn build(
     }
     check_disabled(settings, site)?;
     check_acknowledgment(settings, wiring, name)?;
-    check_release(settings, name)?;
+    let own_slots = slots::build(settings, switches[0], wiring, site)?;
+    check_release(settings, own_slots.is_some(), name)?;
     let mut crossbars = switches.iter().filter_map(|own| match own {
         SwitchSettings::Crossbar(own) => Some(own),
         _ => None,
@@ -91,13 +93,17 @@ pub(super) fn build(
         name: name.to_owned(),
         streams: *site.streams,
         packet: settings.packet,
-        settings: settings.adapter.clone(),
+        settings: AdapterSettings {
+            send_buffers: slots::send_buffers(settings, switches[0]),
+            ..settings.adapter.clone()
+        },
         control: settings.control.clone().unwrap_or(ControlSettings::Unacknowledged),
         interface,
         bodies: None,
         faults: settings.faults(),
         interleaves: settings.adapter.acknowledgments == Insertion::Interleave
             && crossbar.is_some_and(|own| own.acknowledgments == AcknowledgmentRule::Interleave),
+        slots: own_slots,
     }))
 }
 
@@ -121,13 +127,14 @@ fn check_acknowledgment(
     refuse(name, key, &size.to_string(), "a size that takes a picosecond or more on every link")
 }
 
-fn check_release(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+fn check_release(settings: &ChannelSettings, in_slots: bool, name: &str) -> Result<(), Error> {
     let (value, accepted) = match (settings.adapter.release, is_told(settings)) {
         (Some(Release::Transmission), true) => (
             "transmission",
             "acknowledgment, since a packet that may be sent again keeps its send buffer",
         ),
-        (Some(Release::Acknowledgment), false) => (
+        // In slots it is known when an acknowledgment would be back.
+        (Some(Release::Acknowledgment), false) if !in_slots => (
             "acknowledgment",
             "transmission, since with control = unacknowledged nothing tells of an arrival",
         ),
@@ -196,7 +203,11 @@ fn check_neighbours(
     if let Some(crossbar) = crossbar {
         check_back_pressure(settings, crossbar, name)?;
     }
-    if !switches.iter().any(|own| matches!(own, SwitchSettings::InputQueued(_))) {
+    check_slots(settings, switches, name)?;
+    let has_buffer = |own: &&SwitchSettings| {
+        matches!(own, SwitchSettings::InputQueued(_)) && slots::of(settings, own).is_none()
+    };
+    if !switches.iter().any(|own| has_buffer(own)) {
         return Ok(());
     }
     if let (true, Some(ControlSettings::RequestAcknowledge(control))) =
@@ -220,6 +231,23 @@ fn check_neighbours(
         return refuse(name, &key, value, accepted);
     }
     Ok(())
+}
+
+/// What is sent in a slot has to fit.
+fn check_slots(
+    settings: &ChannelSettings,
+    switches: &[&SwitchSettings],
+    name: &str,
+) -> Result<(), Error> {
+    let Some(ControlSettings::RequestAcknowledge(control)) = &settings.control else {
+        return Ok(());
+    };
+    let size = control.acknowledgment;
+    if size <= settings.packet || slots::of(settings, switches[0]).is_none() {
+        return Ok(());
+    }
+    let accepted = format!("at most {}, the packet that a slot has room for", settings.packet);
+    refuse(name, "control.request_acknowledge.acknowledgment", &size.to_string(), &accepted)
 }
 
 /// A packet held back must still occupy its sender, or the next one would pass it on the wire.

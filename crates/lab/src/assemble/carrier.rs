@@ -18,7 +18,6 @@ use crate::drive::trace::TraceEntry;
 macro_rules! on_each {
     ($driver:expr, $channel:ident => $call:expr) => {
         match $driver {
-            Driver::Slotted($channel) => $call,
             Driver::Engine($channel) => $call,
             Driver::Cluster($channel) => $call,
             Driver::Half($channel) => $call,
@@ -75,7 +74,6 @@ impl Carrier for Driver {
         let why = match self {
             Driver::Engine(channel) => return Carrier::begin_fast_forward(&mut **channel),
             Driver::Hosted(_) => "hosts with stages, buses or libraries",
-            Driver::Slotted(_) => "a switch that works in slots",
             Driver::Cluster(_) | Driver::Half(_) => "a switch with a schedule",
             Driver::Ring(_) => "a ring",
             Driver::Hub(_) => "mapped windows around a hub",

@@ -292,6 +292,9 @@ fn refuse_what_does_not_fit(
                 "output_buffered",
                 "its outputs count in packets of one size how many may be written at a time",
             ),
+            Kind::Slots(_) => {
+                ("a switch whose hosts send in slots", "a slot has room for packets of one size")
+            }
             Kind::Output(_) | Kind::Buffer(_) => continue,
         };
         let accepted = format!("output_queued or shared_buffer beside shared_buffer: {reason}");

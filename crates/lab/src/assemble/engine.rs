@@ -13,6 +13,7 @@ use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, Span};
 
+use super::slots::{self, Slotting};
 use super::{Driver, Site, adapter, classed, flows, network};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ConnectionParts, Engine, EngineParts};
@@ -28,6 +29,7 @@ pub(super) enum Kind<'a> {
     Buffer(&'a SharedBufferSettings),
     Crossbar(&'a CrossbarSettings),
     Buffered(&'a OutputBufferedSettings),
+    Slots(Slotting<'a>),
 }
 
 /// Where one thing stands in the file: the channel and the key below it.
@@ -170,7 +172,14 @@ fn kind<'a>(
             }
             Ok(Kind::Output(own))
         }
-        SwitchSettings::InputQueued(own) => input_queued(settings, own, wiring, place),
+        SwitchSettings::InputQueued(own) => match slots::of(settings, switch) {
+            Some(_) if own.cell.is_some() => {
+                let accepted = "no cell in a star without `buffer`, where every packet is one";
+                place.refuse("input_queued.cell", "given", accepted)
+            }
+            Some(slots) => Ok(Kind::Slots(slots)),
+            None => input_queued(settings, own, wiring, place),
+        },
         SwitchSettings::SharedMemory(own) => {
             if let Some(FlowControlSettings::VirtualChannelCredits(control)) =
                 &settings.flow_control
@@ -184,7 +193,7 @@ fn kind<'a>(
         SwitchSettings::SharedBuffer(own) => Ok(Kind::Buffer(own)),
         SwitchSettings::Crossbar(own) => Ok(Kind::Crossbar(own)),
         SwitchSettings::OutputBuffered(own) => Ok(Kind::Buffered(own)),
-        other => Err(Error::Assembly {
+        other => slots::of(settings, switch).map(Kind::Slots).ok_or_else(|| Error::Assembly {
             key: format!("channel.{}.{}", place.channel, place.key),
             value: other.name().to_owned(),
             accepted: "output_queued, output_buffered, input_queued or shared_memory beside \
@@ -247,6 +256,11 @@ fn switch(
         Kind::Memory(own) => return Ok(SwitchParts::SharedMemory(own.clone())),
         Kind::Buffer(own) => {
             // Its queues are those of the ports with classes; the graph knows its cables.
+            let (latency, buffers) = (own.latency, Limit::Unlimited);
+            return Ok(SwitchParts::OutputQueued(OutputQueuedSettings { latency, buffers }));
+        }
+        Kind::Slots(own) => {
+            // What hosts send in slots passes without waiting.
             let (latency, buffers) = (own.latency, Limit::Unlimited);
             return Ok(SwitchParts::OutputQueued(OutputQueuedSettings { latency, buffers }));
         }
@@ -317,7 +331,11 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
     let buffers = kinds.iter().filter_map(|kind| match kind {
         Kind::Input(_, _, buffer) => Some(*buffer),
         Kind::Memory(own) => Some(own.buffer.get()),
-        Kind::Output(_) | Kind::Buffer(_) | Kind::Crossbar(_) | Kind::Buffered(_) => None,
+        Kind::Output(_)
+        | Kind::Buffer(_)
+        | Kind::Crossbar(_)
+        | Kind::Buffered(_)
+        | Kind::Slots(_) => None,
     });
     let smallest = buffers.min().unwrap_or(u32::MAX);
     FlowControl::new(&own, smallest).map_err(|(key, value, accepted)| Error::Assembly {
@@ -365,17 +383,17 @@ pub(super) fn refuse_more_hosts_than_others_count(
     })
 }
 
-/// Whether the engine runs a channel. A star of switches with unlimited queues at their inputs works
-/// slot by slot.
+/// Whether the engine runs a channel.
 pub(super) fn runs(settings: &ChannelSettings) -> bool {
     let is_known = match &settings.switch {
         SwitchSettings::OutputQueued(_)
+        | SwitchSettings::InputQueued(_)
         | SwitchSettings::SharedMemory(_)
         | SwitchSettings::SharedBuffer(_)
         | SwitchSettings::Crossbar(_)
         | SwitchSettings::OutputBuffered(_) => true,
-        SwitchSettings::InputQueued(own) => !settings.fabric.is_star() || own.buffer.is_some(),
-        _ => false,
+        SwitchSettings::Scheduled(_) => settings.fabric.has_one_switch(),
+        SwitchSettings::Hub(_) | SwitchSettings::FifoBus(_) | SwitchSettings::Ring(_) => false,
     };
     is_known && settings.turns.is_none()
 }

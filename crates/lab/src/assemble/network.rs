@@ -7,13 +7,12 @@ use weft_fabric::fabric::{
 };
 use weft_fabric::link::{ErrorSettings, Errors, FlowControl, MOST_CHANNELS};
 use weft_fabric::message::SegmentationSettings;
-use weft_fabric::switch::InputQueuedSettings;
 use weft_fabric::switch::shared_buffer::ClassSettings;
 use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount};
 
-use super::{Site, adapter, refuse};
+use super::{Site, adapter, refuse, slots};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::ConnectionParts;
 use crate::error::Error;
@@ -266,19 +265,16 @@ pub(super) fn refuse_what_switches_do_not_read(
     name: &str,
 ) -> Result<(), Error> {
     // One that shares its buffer has flow control of its own, and says so where it is built.
-    let is_buffered = |own: &SwitchSettings| {
-        matches!(
-            own,
-            SwitchSettings::InputQueued(_)
-                | SwitchSettings::SharedBuffer(_)
-                | SwitchSettings::SharedMemory(_)
-        )
+    let is_buffered = |own: &SwitchSettings| match own {
+        SwitchSettings::InputQueued(_) => slots::of(settings, own).is_none(),
+        SwitchSettings::SharedBuffer(_) | SwitchSettings::SharedMemory(_) => true,
+        _ => false,
     };
     let mut all = settings.switches.values().chain([&settings.switch]);
     if settings.flow_control.is_some() && !all.any(is_buffered) {
         let accepted = format!(
             "no flow control with {}, whose packets wait for no buffer of limited size: those of \
-             input_queued and shared_memory do",
+             input_queued with a `buffer` and shared_memory do",
             settings.switch.name()
         );
         return refuse(name, "flow_control", "given", &accepted);
@@ -345,8 +341,7 @@ fn refuse_adapters(
     }
 }
 
-/// A star of switches that work in slots has one way from a host to another, and queues without a
-/// limit.
+/// Around a hub or a ring there is one way from a host to another, and no buffer to be waited for.
 pub(super) fn refuse_what_a_star_does_not_read(
     settings: &ChannelSettings,
     name: &str,
@@ -357,13 +352,6 @@ pub(super) fn refuse_what_a_star_does_not_read(
         }
         ChannelSettings { flow_control: Some(_), .. } => {
             ("flow_control", "no flow control in a star whose queues are unlimited")
-        }
-        ChannelSettings {
-            switch: SwitchSettings::InputQueued(InputQueuedSettings { cell: Some(_), .. }),
-            ..
-        } => {
-            let accepted = "no cell in a star without `buffer`, where every packet is one";
-            ("switch.input_queued.cell", accepted)
         }
         _ => return Ok(()),
     };

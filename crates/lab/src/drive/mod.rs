@@ -10,7 +10,6 @@ pub mod hub;
 pub mod interface;
 pub mod receiver;
 pub mod ring;
-pub mod slotted;
 pub mod trace;
 pub mod traffic;
 pub mod turns;

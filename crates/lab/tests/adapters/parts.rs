@@ -115,6 +115,7 @@ impl Star {
                 interface: None,
                 faults: Faults::default(),
                 interleaves,
+                slots: None,
             }),
         })
     }

@@ -190,13 +190,13 @@ fn an_override_without_an_equals_sign_is_told_the_form() {
 #[test]
 fn a_parameter_that_no_part_reads_is_refused() {
     file(
-        "throttle.toml",
-        "base = \"clint\"\n\n[channel.bulk.adapter.throttle]\nrequests = 2\nper = \"9 us\"\n",
+        "acknowledgments.toml",
+        "base = \"clint\"\n\n[channel.bulk.adapter]\nacknowledgments = \"interleave\"\n",
         expect![[r#"
-            throttle.toml:3:23: channel.bulk.adapter.throttle = given does not fit
-                3 | [channel.bulk.adapter.throttle]
-                  |                       ^^^^^^^^
-                accepted: no throttle on a channel that works in slots"#]],
+            acknowledgments.toml:4:1: channel.bulk.adapter.acknowledgments = interleave does not fit
+                4 | acknowledgments = "interleave"
+                  | ^^^^^^^^^^^^^^^
+                accepted: wait, since only control.request_acknowledge sends acknowledgments"#]],
     );
     clint(
         &[

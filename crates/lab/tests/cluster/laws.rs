@@ -1,4 +1,4 @@
-//! Laws of the coupled channels: equality with the slotted driver, conservation, order.
+//! Laws of the coupled channels: equality with slots by themselves, conservation, order.
 
 use proptest::prelude::*;
 use weft_fabric::measure::{Collision, Drop, Latency};
@@ -13,7 +13,7 @@ fn between_transfers(slots: u64) -> String {
     format!("run.length={} ps", slots * 8_983_158 + 1_880_000 + 8_500_000)
 }
 
-/// The coupled driver makes the schedule of the slotted one: same arrivals, same requests, same
+/// The coupled driver makes the schedule of slots by themselves: same arrivals, same requests, same
 /// grants, transfers in the same picosecond.
 #[test]
 fn without_faults_all_drivers_make_one_schedule() {

@@ -119,10 +119,9 @@ fn a_buffer_that_is_missing_or_too_small_is_the_one_to_blame() {
 }
 
 #[test]
-fn routes_in_a_star_are_refused() {
-    let routes = "routes.per_packet = 'random'";
-    let text = refusal(&voq(4, "queues = 'voq'", routes, "load = 0.1", "1 ms"));
-    assert!(text.contains("channel.c.routes = given does not fit"), "{text}");
+fn routes_around_a_hub_are_refused() {
+    let text = refusal("base = 'memory-channel-2'\nchannel.memory.routes.per_packet = 'random'");
+    assert!(text.contains("channel.memory.routes = given does not fit"), "{text}");
     assert!(text.contains("no routes in a star"), "{text}");
 }
 

@@ -91,7 +91,11 @@ impl Engine {
     /// What was observed, once: for whoever still asks for counters afterwards.
     pub(in crate::drive) fn take_observations(&mut self) -> Observations {
         let waiting = if self.adapters.is_on { 0 } else { self.started_later() };
-        let observations = std::mem::take(&mut self.observations);
+        let mut observations = std::mem::take(&mut self.observations);
+        if self.adapters.sends_in_slots() {
+            // So that what was noted is the same whether or not anything happened after the last step.
+            observations.sample(self.now);
+        }
         let mut observations = observations.with_busy(self.graph.busy());
         // They were counted when their start was known, which lies beyond the end.
         observations.attempts = observations.attempts.saturating_sub(waiting);

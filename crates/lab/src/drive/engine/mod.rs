@@ -64,7 +64,7 @@ use planes::PlaneTurns;
 use supply::{Handed, Supply};
 
 pub use adapter::{
-    AdapterParts, Calendar, ControlCounters, Route, ScheduledArrival, ScheduledPacket,
+    AdapterParts, Calendar, ControlCounters, Route, ScheduledArrival, ScheduledPacket, SlotParts,
 };
 pub use beside::Alone;
 pub use classed::{CableParts, ClassedParts, PauseRow, Traffic};

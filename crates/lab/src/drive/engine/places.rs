@@ -32,7 +32,7 @@ pub(super) struct Places {
     pub wakes: u32,
     /// The last byte of a message has left its initiator.
     pub sends: u32,
-    /// Loads and occupancies are noted.
+    /// Loads and occupancies are noted; where hosts have adapters, something happens in a slot.
     pub samples: u32,
 }
 

@@ -17,6 +17,8 @@ mod parts;
 mod receive;
 mod report;
 mod scheduled;
+mod slots;
+mod slotted;
 mod switch;
 mod transmit;
 
@@ -37,9 +39,11 @@ use crate::drive::trace::TraceEntry;
 use host::{Flight, Host};
 use interface::QuickInterface;
 use scheduled::Scheduled;
+use slots::Slots;
 
 pub use parts::AdapterParts;
 pub use scheduled::{Calendar, Route, ScheduledArrival, ScheduledPacket};
+pub use slots::SlotParts;
 
 /// What the general observations of a channel have no column for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +101,8 @@ pub(super) struct Adapters {
     knows_early: bool,
     /// What keeps to the schedule of another channel.
     scheduled: Scheduled,
+    /// The slots in which hosts send, if they do.
+    slots: Option<Box<Slots>>,
     /// Whether transmissions are noted, in a star, and those that were.
     trace: Option<Vec<TraceEntry>>,
     /// What is handed over as messages; absent while packets come from sources.
@@ -153,6 +159,7 @@ impl Adapters {
                 if own.known_after == KnownAfter::Transmission),
             scheduled: Scheduled::new(&parts, hosts),
             insertion: parts.settings.acknowledgments,
+            slots: parts.slots.map(|own| Box::new(Slots::new(own, parts.settings, hosts))),
             control: parts.control,
             bodies: parts.bodies,
             packet: parts.packet,
@@ -177,6 +184,7 @@ impl Adapters {
             propagation: Span::ZERO,
             knows_early: false,
             scheduled: Scheduled::default(),
+            slots: None,
             trace: None,
             messages: None,
             bodies: None,
@@ -184,6 +192,11 @@ impl Adapters {
             settling: Vec::new(),
             settles_at: Time::ZERO,
         }
+    }
+
+    /// Whether hosts send in common slots.
+    pub fn sends_in_slots(&self) -> bool {
+        self.slots.is_some()
     }
 
     /// Whether a packet is an acknowledgment.
@@ -229,6 +242,9 @@ impl Engine {
     }
 
     pub(super) fn run_with_adapters(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        if self.needs_no_events() {
+            return self.run_in_slots(until, halt);
+        }
         while self.step_with_adapters(until).is_some() {
             let stopped = halt.check(self.steps);
             if stopped.is_some() {
@@ -273,6 +289,8 @@ impl Engine {
             self.reach(now, place, item);
         } else if place < places.frees {
             self.take_in(now, place - places.hosts, item);
+        } else if place >= places.samples {
+            self.happen_in_slot(now, item);
         } else if place >= places.sends {
             self.leave_host(now, place - places.sends);
         } else if place >= places.wakes {

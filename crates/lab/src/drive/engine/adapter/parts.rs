@@ -7,13 +7,13 @@ use weft_kernel::Streams;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::Bytes;
 
-use super::{Host, QuickInterface};
+use super::{Host, QuickInterface, SlotParts};
 use crate::drive::faults::Faults;
 use crate::drive::interface::{Bodies, InterfaceSettings};
 use crate::drive::receiver::Receiver;
 
 /// The adapters of a channel, all alike.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct AdapterParts {
     /// The channel's name, of which the names of its random streams are made.
     pub name: String,
@@ -34,6 +34,8 @@ pub struct AdapterParts {
     pub faults: Faults,
     /// Whether requests go on behind what is inserted into them, on links and in the switch.
     pub interleaves: bool,
+    /// The slots in which hosts send, in a star; without any they send when their links are free.
+    pub slots: Option<SlotParts>,
 }
 
 impl AdapterParts {
@@ -56,7 +58,10 @@ impl AdapterParts {
     /// The adapter of a host among `hosts`.
     pub(super) fn host(&self, host: usize, hosts: usize, source: Option<&Source>) -> Host {
         let random = self.streams.stream(&format!("{}.back_off", self.name), host);
-        let initiator = Initiator::new(&self.settings, &self.control, hosts, random);
+        let mut initiator = Initiator::new(&self.settings, &self.control, hosts, random);
+        if self.slots.is_some() {
+            initiator.window = initiator.window.by_target();
+        }
         let feedback = source.map_or(Feedback::None, Source::feedback);
         let disabled = self.faults.disabled.iter().filter(|own| usize::from(own.host) == host);
         let interface = |(settings, buffers): &(InterfaceSettings, u16)| {

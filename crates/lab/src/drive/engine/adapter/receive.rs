@@ -176,6 +176,7 @@ impl Engine {
         let delayed = if unacknowledged { Stage::SwitchWait } else { Stage::Retry };
         let interface = self.adapters.hosts[usize::from(from)].interface.as_ref();
         let host = interface.map_or(Stage::BufferWait, |_| Stage::InitiatorHost);
+        let in_slots = self.sends_once_in_slots();
         let undisturbed = spent.transmission + spent.wire + spent.switches;
         for (stage, span) in [
             (host, buffered.since(generated)),
@@ -186,7 +187,9 @@ impl Engine {
             (Stage::Switch, spent.switches),
             (Stage::SwitchWait, Span(transit.0.saturating_sub(undisturbed.0))),
         ] {
-            self.observations.spend(stage, now, span);
+            if span > Span::ZERO || stage != Stage::SwitchWait || !in_slots {
+                self.observations.spend(stage, now, span);
+            }
         }
         self.observations.count_hops(now, hops);
         self.observations.pass(Passage { from: from.into(), to: to.into(), start, end: now });

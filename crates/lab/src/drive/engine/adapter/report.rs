@@ -10,6 +10,9 @@ use crate::drive::trace::{TraceEntry, of_passages};
 impl Engine {
     /// Packets handed over to adapters whose first transmission has not started.
     pub(in crate::drive::engine) fn unsent(&self) -> u64 {
+        if let Some((waiting, _)) = self.left_by_slots() {
+            return waiting;
+        }
         let of_host = |host: &Host| {
             let interface = host.interface.as_ref();
             let initiator = &host.initiator;
@@ -23,6 +26,9 @@ impl Engine {
     /// have numbered and the targets have seen, not by counting deliveries. With
     /// [`unsent`](Self::unsent) it accounts for every packet neither delivered nor abandoned.
     pub(in crate::drive::engine) fn undelivered(&self) -> u64 {
+        if let Some((_, under_way)) = self.left_by_slots() {
+            return under_way;
+        }
         let hosts = &self.adapters.hosts;
         if self.adapters.control == ControlSettings::Unacknowledged {
             return self.packets.len() as u64;
@@ -41,7 +47,8 @@ impl Engine {
     /// Notes transmissions from now on: each one in a star, where it is known when it is whole at its
     /// destination, and otherwise what arrives.
     pub(in crate::drive::engine) fn note_transmissions(&mut self) {
-        match self.adapters.is_on && self.graph.switches() == 1 {
+        let is_star = self.adapters.is_on && self.graph.switches() == 1;
+        match is_star && self.adapters.slots.is_none() {
             true => self.adapters.trace = Some(Vec::new()),
             false => self.observations.note_passages(),
         }

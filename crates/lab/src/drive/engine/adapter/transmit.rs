@@ -16,6 +16,9 @@ impl Engine {
     pub(in crate::drive::engine) fn transmit(&mut self, now: Time, host: u32) {
         self.adapters.hosts[host as usize].initiator.feed(now);
         self.ask_source(now, host);
+        if self.adapters.slots.is_some() {
+            return self.ask_for_slot(now, host);
+        }
         if self.adapters.hosts[host as usize].initiator.has_priority()
             && !self.transmit_first(now, host)
         {
@@ -118,9 +121,11 @@ impl Engine {
         self.transmit(now, from.into());
     }
 
-    fn start_request(&mut self, now: Time, host: u32, slot: Slot) {
+    pub(super) fn start_request(&mut self, now: Time, host: u32, slot: Slot) {
         self.leave_host(now, host);
         let (packet, span) = (self.adapters.packet, self.graph.span(self.graph.host_port(host)));
+        let is_only_attempt = self.sends_once_in_slots();
+        let number = self.slot_of(now);
         let state = &mut self.adapters.hosts[host as usize];
         let started = state.initiator.window.start(slot);
         let mut past = started.packet;
@@ -128,9 +133,11 @@ impl Engine {
         if started.first {
             past.first = now;
             state.initiator.window.packet_mut(slot).first = now;
-            self.observations.latency(Latency::FirstAttempt, now, now.since(past.generated));
+            if !is_only_attempt {
+                self.observations.latency(Latency::FirstAttempt, now, now.since(past.generated));
+            }
         }
-        let damages = |errors: &mut Errors| errors.damages_next(None, packet);
+        let damages = |errors: &mut Errors| errors.damages_next(number, packet);
         let flight = Flight {
             damaged: state.errors.as_mut().is_some_and(damages),
             in_company: self.adapters.decides_together,
@@ -165,8 +172,12 @@ impl Engine {
     /// How the adapter learns what became of a request that starts.
     fn expect_outcome(&mut self, now: Time, host: u32, (id, slot): (u32, Slot)) {
         let Flight { to, attempt, .. } = self.adapters.flights[id as usize];
+        let held = self.held_after_start();
         let initiator = &mut self.adapters.hosts[host as usize].initiator;
         match &self.adapters.control {
+            ControlSettings::Unacknowledged if held > Span::ZERO => {
+                self.know_success(now + held, (host as u16, slot));
+            }
             ControlSettings::Unacknowledged => {
                 initiator.window.release(slot);
                 initiator.queue.left_buffer(to);
@@ -181,7 +192,7 @@ impl Engine {
     }
 
     /// Starts the acknowledgment that has waited longest. Returns whether it could.
-    fn start_acknowledgment(&mut self, now: Time, host: u32) -> bool {
+    pub(super) fn start_acknowledgment(&mut self, now: Time, host: u32) -> bool {
         let Some(id) = self.adapters.hosts[host as usize].initiator.acknowledgments.front() else {
             return false;
         };

@@ -1,0 +1,91 @@
+//! Slots: a star whose hosts send as a scheduler lets them, under a global schedule or into the queues of
+//! a cell switch that have no limit and stand before its inputs.
+
+use weft_fabric::adapter::Release;
+use weft_fabric::fabric::Wiring;
+use weft_fabric::scheduler::SchedulerSettings;
+use weft_fabric::switch::InputQueues;
+use weft_units::{Limit, PositiveCount, Span};
+
+use super::{Site, adapter};
+use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::drive::engine::SlotParts;
+use crate::error::Error;
+
+/// A switch that lets hosts send in slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slotting<'a> {
+    /// From an input to an output.
+    pub latency: Span,
+    scheduler: &'a SchedulerSettings,
+    lead: Span,
+    /// Hosts have one queue for all targets.
+    is_fifo: bool,
+}
+
+/// What is in slots of a switch, if it lets hosts send in them where it stands.
+pub(super) fn of<'a>(
+    settings: &ChannelSettings,
+    switch: &'a SwitchSettings,
+) -> Option<Slotting<'a>> {
+    match switch {
+        _ if !settings.fabric.has_one_switch() => None,
+        SwitchSettings::Scheduled(own) => Some(Slotting {
+            latency: own.latency,
+            scheduler: &own.scheduler,
+            lead: own.lead,
+            is_fifo: false,
+        }),
+        SwitchSettings::InputQueued(own) if own.buffer.is_none() => Some(Slotting {
+            latency: own.latency,
+            scheduler: &own.scheduler,
+            lead: Span::ZERO,
+            is_fifo: own.queues == InputQueues::Fifo,
+        }),
+        _ => None,
+    }
+}
+
+/// The slots of a channel whose switch is `switch`, if it has any. A slot has room for a packet on the
+/// slowest cable.
+pub(super) fn build(
+    settings: &ChannelSettings,
+    switch: &SwitchSettings,
+    wiring: &Wiring,
+    site: Site<'_>,
+) -> Result<Option<SlotParts>, Error> {
+    let Some(own) = of(settings, switch) else { return Ok(None) };
+    let spans = wiring.links(&settings.link).into_iter().map(|link| link.span(settings.packet));
+    let packet = spans.max().unwrap_or_else(|| settings.packet_span());
+    let slot = match switch {
+        SwitchSettings::Scheduled(own) => own.slot(packet),
+        _ => packet,
+    };
+    let scheduler = own
+        .scheduler
+        .build(site.hosts as usize)
+        .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
+    Ok(Some(SlotParts {
+        slot,
+        lead: own.lead,
+        release: match settings.adapter.release {
+            // The acknowledgment is back by the end of the slot after the transfer's.
+            Some(Release::Acknowledgment) => slot * 2,
+            Some(Release::Transmission) | None => Span::ZERO,
+        },
+        heads: own.is_fifo && adapter::is_told(settings),
+        scheduler,
+        random: site.streams.stream(&format!("{}.scheduler", site.name), 0),
+    }))
+}
+
+/// How many packets a host holds for a switch: with one queue only its head, which is requested from the
+/// scheduler, unless it keeps what it has sent.
+pub(super) fn send_buffers(settings: &ChannelSettings, switch: &SwitchSettings) -> Limit {
+    match of(settings, switch) {
+        Some(own) if own.is_fifo && !adapter::is_told(settings) => {
+            Limit::AtMost(PositiveCount::ONE)
+        }
+        _ => settings.adapter.send_buffers,
+    }
+}

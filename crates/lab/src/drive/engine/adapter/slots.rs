@@ -1,0 +1,226 @@
+//! Hosts that send in common slots: what waits in their send buffers is requested from a scheduler,
+//! which lets through in each slot no two packets from one host or to one (Clint 3.3). The switch of
+//! such a star has no queues of its own. A globally scheduled channel is so, whose requests are
+//! sampled some time before their transmissions, and a cell switch whose queues for each output
+//! stand before its inputs.
+
+use std::collections::VecDeque;
+
+use weft_fabric::adapter::AdapterSettings;
+use weft_fabric::scheduler::{AnyScheduler, Matching, Requests, Scheduler};
+use weft_kernel::Stream;
+use weft_protocol::retransmit::ControlSettings;
+use weft_units::{Span, Time};
+
+use super::Engine;
+
+/// What slots are made of.
+#[derive(Debug)]
+pub struct SlotParts {
+    /// From one slot to the next, at least as long as a packet takes on any cable.
+    pub slot: Span,
+    /// How long before the transmissions of a slot its requests are sampled.
+    pub lead: Span,
+    /// From the start of a transmission until its send buffer is free again, where nobody tells of
+    /// arrivals.
+    pub release: Span,
+    /// A host requests only for the packet that would be sent first without a scheduler.
+    pub heads: bool,
+    /// Who decides; of as many ports as there are hosts.
+    pub scheduler: AnyScheduler,
+    /// What it draws from.
+    pub random: Stream,
+}
+
+/// The slots of a channel.
+#[derive(Debug)]
+pub(super) struct Slots {
+    pub parts: SlotParts,
+    pub requests: Requests,
+    pub matching: Matching,
+    /// What send buffers are made of.
+    pub adapter: AdapterSettings,
+    /// Every slot is one of events, also where none is needed.
+    pub by_events: bool,
+    /// What waited and what was under way at the end of a run without events.
+    pub left: Option<(u64, u64)>,
+    /// Initiator and target of transmissions that are allowed and have not begun, in their order.
+    granted: VecDeque<(u16, u16)>,
+    /// How many of them there are of each pair.
+    promised: Vec<u16>,
+    /// The first edge at which the scheduler has not decided.
+    edge: u64,
+    /// There is an event at an edge to come.
+    is_armed: bool,
+    /// Kept to be used again: what each host asks for at an edge.
+    rows: Vec<u64>,
+}
+
+/// What happens in slots: at an edge the scheduler decides, after the transmissions that begin in
+/// the same instant. Those are named by how many there are.
+const EDGE: u32 = u32::MAX;
+
+impl Slots {
+    pub fn new(parts: SlotParts, adapter: AdapterSettings, hosts: usize) -> Slots {
+        Slots {
+            requests: Requests::new(hosts),
+            matching: Matching::new(hosts),
+            adapter,
+            by_events: false,
+            left: None,
+            granted: VecDeque::new(),
+            promised: vec![0; hosts * hosts],
+            edge: 0,
+            is_armed: false,
+            rows: vec![0; hosts],
+            parts,
+        }
+    }
+
+    /// The scheduler decides on what is requested.
+    #[inline]
+    pub fn decide(&mut self) {
+        let SlotParts { scheduler, random, .. } = &mut self.parts;
+        scheduler.schedule(&self.requests, random, &mut self.matching);
+    }
+
+    fn pair(&self, host: u32, target: u16) -> usize {
+        host as usize * self.requests.ports() + usize::from(target)
+    }
+
+    /// Decides at an edge, and at all before it at which nobody asked for anything: schedulers take
+    /// turns in empty slots, too. Returns how many transmissions are allowed.
+    fn pass(&mut self, now: Time) -> u32 {
+        let edge = now.0 / self.parts.slot.0;
+        self.requests.clear_all();
+        (self.edge..edge).for_each(|_| self.decide());
+        for (host, row) in self.rows.iter().enumerate() {
+            self.requests.set_row(host, *row);
+        }
+        self.decide();
+        self.edge = edge + 1;
+        for (host, target) in self.matching.by_target() {
+            self.granted.push_back((host as u16, target as u16));
+            self.promised[host * self.requests.ports() + target] += 1;
+        }
+        self.matching.len() as u32
+    }
+}
+
+impl Engine {
+    /// Has every slot be one of events from the beginning, also on a channel that needs none. Changes
+    /// no result, which a test shows.
+    pub fn keep_to_events(&mut self) {
+        if let Some(slots) = &mut self.adapters.slots {
+            slots.by_events = true;
+        }
+    }
+
+    /// A host may have something to be sent in a slot.
+    #[inline(never)]
+    pub(super) fn ask_for_slot(&mut self, now: Time, host: u32) {
+        let Some(slots) = &mut self.adapters.slots else { return };
+        let initiator = &self.adapters.hosts[host as usize].initiator;
+        if slots.is_armed || !(initiator.has_priority() || initiator.window.has_candidates()) {
+            return;
+        }
+        slots.is_armed = true;
+        let slot = slots.parts.slot;
+        let edge = Time(slot.0 * slots.edge.max(now.0.div_ceil(slot.0)));
+        self.schedule(edge, self.places.samples, EDGE);
+    }
+
+    /// An edge, or the beginning of a number of transmissions.
+    #[inline(never)]
+    pub(super) fn happen_in_slot(&mut self, now: Time, item: u32) {
+        if item < EDGE {
+            return self.begin_granted(now, item);
+        }
+        let Some(mut slots) = self.adapters.slots.take() else { return };
+        for host in 0..self.graph.hosts() {
+            slots.rows[host as usize] = self.requests(now, host, &slots);
+        }
+        let granted = slots.pass(now);
+        let lead = slots.parts.lead;
+        slots.is_armed = false;
+        self.adapters.slots = Some(slots);
+        if lead == Span::ZERO {
+            self.begin_granted(now, granted);
+        } else if granted > 0 {
+            self.schedule(now + lead, self.places.samples, granted);
+        }
+        (0..self.graph.hosts()).for_each(|host| self.ask_for_slot(now, host));
+    }
+
+    /// The targets that a host asks for at an edge, one bit each.
+    fn requests(&self, now: Time, host: u32, slots: &Slots) -> u64 {
+        let initiator = &self.adapters.hosts[host as usize].initiator;
+        let promised = |target: u16| usize::from(slots.promised[slots.pair(host, target)]);
+        let to = |id: &u32| self.adapters.flights[*id as usize].to;
+        let throttle = initiator.throttle.as_ref();
+        let may_request = throttle.is_none_or(|own| own.ready_at() <= now + slots.parts.lead);
+        if slots.parts.heads {
+            let is_promised = |target| promised(target) > 0;
+            if (0..slots.requests.ports() as u16).any(is_promised) {
+                return 0;
+            }
+            let request = || initiator.window.next().map(|slot| initiator.window.target(slot));
+            let first = initiator.acknowledgments.front().map(to);
+            let first = first.or_else(|| request().filter(|_| may_request));
+            return first.map_or(0, |target| 1 << target);
+        }
+        let waiting = &initiator.acknowledgments;
+        let answers = |target| waiting.iter().filter(|id| to(id) == target).count();
+        let is_answered = |target: &u16| answers(*target) > promised(*target);
+        let answered = waiting.iter().map(to).filter(is_answered);
+        let answered = answered.fold(0, |targets, target| targets | 1 << target);
+        let more = |target| promised(target).saturating_sub(answers(target));
+        let wanted = if may_request { initiator.window.wanted(more) } else { 0 };
+        answered | wanted
+    }
+
+    /// The transmissions that were allowed first begin. One of which nothing is left to be sent, since
+    /// it has become known meanwhile that the packet had arrived, does not.
+    fn begin_granted(&mut self, now: Time, count: u32) {
+        for _ in 0..count {
+            let Some(slots) = &mut self.adapters.slots else { return };
+            let Some((host, target)) = slots.granted.pop_front() else { return };
+            let pair = slots.pair(host.into(), target);
+            slots.promised[pair] -= 1;
+            let flights = &self.adapters.flights;
+            let initiator = &mut self.adapters.hosts[usize::from(host)].initiator;
+            let waiting = &mut initiator.acknowledgments;
+            let answer = waiting.iter().position(|id| flights[*id as usize].to == target);
+            if let Some(id) = answer.and_then(|place| waiting.remove(place)) {
+                waiting.push_front(id);
+                self.start_acknowledgment(now, host.into());
+            } else if let Some(slot) = initiator.window.next_to(target) {
+                self.start_request(now, host.into(), slot);
+            }
+            self.transmit(now, host.into());
+        }
+    }
+
+    /// For how long the send buffer of a packet is held that is sent in a slot, if nobody tells of its
+    /// arrival.
+    pub(super) fn held_after_start(&self) -> Span {
+        self.adapters.slots.as_ref().map_or(Span::ZERO, |own| own.parts.release)
+    }
+
+    /// The number of the slot in which a transmission begins now: that after the slot of its requests.
+    pub(super) fn slot_of(&self, now: Time) -> Option<u64> {
+        let SlotParts { slot, lead, .. } = self.adapters.slots.as_ref()?.parts;
+        Some((now - lead).0 / slot.0 + 1)
+    }
+
+    /// What waited and what was under way at the end of a run without events.
+    pub(super) fn left_by_slots(&self) -> Option<(u64, u64)> {
+        self.adapters.slots.as_ref()?.left
+    }
+
+    /// Packets are sent in slots and never twice: all that a first transmission tells is known from the
+    /// one that arrives, and no packet waits in the switch.
+    pub(super) fn sends_once_in_slots(&self) -> bool {
+        self.adapters.slots.is_some() && self.adapters.control == ControlSettings::Unacknowledged
+    }
+}

@@ -1,0 +1,253 @@
+//! A fast path: a star in slots whose packets nobody acknowledges is run slot by slot, with one pass of
+//! the scheduler and one look at the sources each, and no event. It does what events would do, to the
+//! picosecond, which a test shows.
+
+use std::collections::VecDeque;
+
+use weft_fabric::adapter::SendBuffers;
+use weft_fabric::graph::Graph;
+use weft_fabric::measure::{Latency, Observations, Passage, Stage};
+use weft_fabric::workload::{Feedback, Source};
+use weft_kernel::{Halt, Stopped};
+use weft_units::{Bytes, Span, Time};
+
+use super::slots::{SlotParts, Slots};
+use super::{Engine, Host};
+use crate::drive::engine::supply::Supply;
+
+/// One run, slot by slot.
+#[derive(Debug)]
+struct Loop<'a> {
+    slots: &'a mut Slots,
+    graph: &'a mut Graph,
+    seen: &'a mut Observations,
+    sources: &'a mut [Source],
+    payload: Bytes,
+    hosts: Vec<SendingHost>,
+    /// When each host hands over a packet next or has a send buffer free again: a dense copy, since
+    /// every slot looks at all.
+    due: Vec<Time>,
+    /// The port of the switch before each host.
+    outputs: Vec<u32>,
+    /// Whether any source answers what it receives.
+    answers: bool,
+    /// Transmissions whose last byte has not arrived. All take the same time, so that they arrive in
+    /// the order in which they began.
+    flying: VecDeque<Flying>,
+    /// From the start of a transmission to its arrival.
+    transit: Span,
+}
+
+/// What one host has to send.
+#[derive(Debug)]
+struct SendingHost {
+    buffers: SendBuffers,
+    /// Send buffers that transmissions hold: when each is free, and of which target.
+    held: VecDeque<(Time, u16)>,
+    /// Its source hands over a packet whenever there is space.
+    is_greedy: bool,
+}
+
+/// A packet on its way.
+#[derive(Clone, Copy, Debug)]
+struct Flying {
+    start: Time,
+    generated: Time,
+    buffered: Time,
+    from: u16,
+    to: u16,
+}
+
+impl Engine {
+    /// Whether all that happens between two edges can be caught up with at the second one.
+    pub(super) fn needs_no_events(&self) -> bool {
+        let is_bare = |host: &Host| {
+            let is_free = host.initiator.throttle.is_none() && host.receiver.is_unlimited();
+            let is_whole = host.errors.is_none() && host.disabled.is_empty();
+            is_free && is_whole && host.interface.is_none()
+        };
+        let slots = self.adapters.slots.as_ref();
+        slots.is_some_and(|slots| !slots.by_events && !slots.parts.heads)
+            && self.sends_once_in_slots()
+            && matches!(self.supply, Supply::Sources(_))
+            && !self.graph.is_mixed()
+            && self.steps == 0
+            && self.adapters.hosts.iter().all(is_bare)
+    }
+
+    /// Runs every slot whose transmissions begin by `until`.
+    pub(super) fn run_in_slots(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        let Engine { adapters, graph, observations, supply, steps, payload, .. } = self;
+        let (Some(slots), Supply::Sources(sources)) = (&mut adapters.slots, supply) else {
+            return None;
+        };
+        let SlotParts { slot, lead, .. } = slots.parts;
+        let mut run = Loop::new((slots, graph), (observations, *payload), sources);
+        loop {
+            let sampled = Time(*steps * slot.0);
+            if sampled + lead > until {
+                run.catch_up(until);
+                run.finish();
+                return None;
+            }
+            run.catch_up(sampled);
+            run.pass(sampled + lead);
+            *steps += 1;
+            let stopped = halt.check(*steps);
+            if stopped.is_some() {
+                run.finish();
+                self.now = sampled;
+                return stopped;
+            }
+        }
+    }
+}
+
+impl<'a> Loop<'a> {
+    fn new(
+        (slots, graph): (&'a mut Slots, &'a mut Graph),
+        (seen, payload): (&'a mut Observations, Bytes),
+        sources: &'a mut [Source],
+    ) -> Loop<'a> {
+        let host = |source: &Source| SendingHost {
+            buffers: SendBuffers::new(&slots.adapter, sources.len()),
+            held: VecDeque::new(),
+            is_greedy: source.feedback() == Feedback::Ready,
+        };
+        let spent = graph.spent_alike(1);
+        let output = |host| graph.peer(graph.host_port(host)).unwrap_or_default();
+        Loop {
+            hosts: sources.iter().map(host).collect(),
+            due: sources.iter().map(Source::next_time).collect(),
+            outputs: (0..graph.hosts()).map(output).collect(),
+            answers: sources.iter().any(|source| source.feedback() == Feedback::Delivered),
+            flying: VecDeque::new(),
+            transit: spent.transmission + spent.wire + spent.switches,
+            slots,
+            graph,
+            seen,
+            sources,
+            payload,
+        }
+    }
+
+    /// Does all that is due by `now`, and what happened before counters were to be noted before they
+    /// are.
+    fn catch_up(&mut self, now: Time) {
+        loop {
+            let noted = self.seen.next_sample();
+            if noted > now {
+                break;
+            }
+            if noted > Time::ZERO {
+                self.advance(Time(noted.0 - 1));
+            }
+            self.seen.sample(noted);
+        }
+        self.advance(now);
+    }
+
+    fn advance(&mut self, now: Time) {
+        while let Some(&one) = self.flying.front()
+            && one.start + self.transit <= now
+        {
+            self.flying.pop_front();
+            self.arrive(one);
+        }
+        for host in 0..self.due.len() {
+            while self.due[host] <= now {
+                self.serve(host);
+            }
+        }
+    }
+
+    /// The last byte of a packet is at its target.
+    #[inline]
+    fn arrive(&mut self, one: Flying) {
+        let Flying { start, generated, buffered, from, to } = one;
+        let end = start + self.transit;
+        let queueing = start.since(generated);
+        let seen = &mut *self.seen;
+        seen.latency(Latency::Queueing, end, queueing);
+        seen.latency(Latency::Transit, end, self.transit);
+        seen.latency(Latency::OneWay, end, queueing + self.transit);
+        seen.spend(Stage::BufferWait, end, buffered.since(generated));
+        seen.spend(Stage::SlotWait, end, start.since(buffered));
+        seen.count_hops(end, 1);
+        seen.deliver_from(from.into(), end, self.payload);
+        seen.pass(Passage { from: from.into(), to: to.into(), start, end });
+        if self.answers {
+            self.sources[usize::from(to)].delivered(end, from.into());
+            self.look_at(to.into());
+        }
+    }
+
+    /// What is due first at a host happens: a send buffer is free, or its source hands over a packet.
+    fn serve(&mut self, host: usize) {
+        let SendingHost { buffers, held, is_greedy } = &mut self.hosts[host];
+        let now = self.due[host];
+        let requested = if let Some(&(free, target)) = held.front()
+            && free == now
+        {
+            held.pop_front();
+            buffers.release(now, target.into())
+        } else {
+            let demand = self.sources[host].take();
+            self.seen.generate_from(host, demand.time);
+            buffers.accept(demand)
+        };
+        if let Some(target) = requested {
+            self.slots.requests.set(host, target);
+        }
+        if *is_greedy && buffers.has_space() {
+            self.sources[host].ready(now);
+        }
+        self.look_at(host);
+    }
+
+    /// Finds out when a host is due.
+    #[inline]
+    fn look_at(&mut self, host: usize) {
+        let free = self.hosts[host].held.front().map_or(Time::NEVER, |(free, _)| *free);
+        self.due[host] = self.sources[host].next_time().min(free);
+    }
+
+    /// The scheduler decides, and what it lets through starts.
+    fn pass(&mut self, start: Time) {
+        self.slots.decide();
+        let Slots { parts, matching, requests, .. } = &mut *self.slots;
+        for (from, to) in matching.by_target() {
+            let SendingHost { buffers, held, .. } = &mut self.hosts[from];
+            let Some((packet, more)) = buffers.take(to) else { continue };
+            if !more {
+                requests.clear(from, to);
+            }
+            if buffers.is_limited() {
+                let free = start + parts.release;
+                held.push_back((free, to as u16));
+                self.due[from] = self.due[from].min(free);
+            }
+            self.seen.attempt(start);
+            let at_switch = self.graph.send(start, from as u32).arrival;
+            self.graph.pass(at_switch, 0, self.outputs[to]);
+            let (generated, buffered) = (packet.generated, packet.since);
+            let (from, to) = (from as u16, to as u16);
+            self.flying.push_back(Flying { start, generated, buffered, from, to });
+        }
+    }
+
+    /// Adds what every packet spent alike, and notes what is left.
+    fn finish(self) {
+        let spent = self.graph.spent_alike(1);
+        let delivered = self.seen.delivered_measured;
+        for (stage, span) in [
+            (Stage::Transmission, spent.transmission),
+            (Stage::Wire, spent.wire),
+            (Stage::Switch, spent.switches),
+        ] {
+            self.seen.budget.add_times(stage, span, delivered);
+        }
+        let waiting = self.hosts.iter().map(|host| host.buffers.backlog()).sum();
+        self.slots.left = Some((waiting, self.flying.len() as u64));
+    }
+}
