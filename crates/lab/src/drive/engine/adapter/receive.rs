@@ -170,13 +170,17 @@ impl Engine {
         let Flight { from, to, past: Past { generated, buffered, first }, start, .. } = flight;
         let (queueing, transit) = (start.since(generated), now.since(start));
         self.observations.latency(Latency::Queueing, now, queueing);
-        self.observations.latency(Latency::Transit, now, transit);
+        // In slots all packets are as long on their way, unless cables differ.
+        let in_slots = self.sends_once_in_slots();
+        if !in_slots || self.graph.is_mixed() {
+            self.observations.latency(Latency::Transit, now, transit);
+            self.observations.count_hops(now, hops);
+        }
         // What is never sent twice and starts later than at first was held on its link.
         let unacknowledged = self.adapters.control == ControlSettings::Unacknowledged;
         let delayed = if unacknowledged { Stage::SwitchWait } else { Stage::Retry };
         let interface = self.adapters.hosts[usize::from(from)].interface.as_ref();
         let host = interface.map_or(Stage::BufferWait, |_| Stage::InitiatorHost);
-        let in_slots = self.sends_once_in_slots();
         let undisturbed = spent.transmission + spent.wire + spent.switches;
         for (stage, span) in [
             (host, buffered.since(generated)),
@@ -191,7 +195,6 @@ impl Engine {
                 self.observations.spend(stage, now, span);
             }
         }
-        self.observations.count_hops(now, hops);
         self.observations.pass(Passage { from: from.into(), to: to.into(), start, end: now });
     }
 

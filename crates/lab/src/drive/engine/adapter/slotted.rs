@@ -169,11 +169,9 @@ impl<'a> Loop<'a> {
         let queueing = start.since(generated);
         let seen = &mut *self.seen;
         seen.latency(Latency::Queueing, end, queueing);
-        seen.latency(Latency::Transit, end, self.transit);
         seen.latency(Latency::OneWay, end, queueing + self.transit);
         seen.spend(Stage::BufferWait, end, buffered.since(generated));
         seen.spend(Stage::SlotWait, end, start.since(buffered));
-        seen.count_hops(end, 1);
         seen.deliver_from(from.into(), end, self.payload);
         seen.pass(Passage { from: from.into(), to: to.into(), start, end });
         if self.answers {
