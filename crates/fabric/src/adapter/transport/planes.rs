@@ -20,7 +20,8 @@ impl Transports {
             planes => {
                 let seed = self.seed(flow);
                 let drawn = (seed ^ seed >> 32).wrapping_mul(SPREAD) >> 32;
-                (drawn * u64::from(planes) >> 32) as u32
+                let wide = drawn * u64::from(planes);
+                (wide >> 32) as u32
             }
         }
     }
