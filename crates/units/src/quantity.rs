@@ -2,6 +2,7 @@
 //! are the largest quantity there is: an instant so far away never comes.
 
 use std::iter::Sum;
+use std::num::NonZeroU64;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 
 use crate::number::Fraction;
@@ -18,13 +19,11 @@ pub struct Span(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
-/// A data rate as an exact ratio: `bits` bits in `per` picoseconds.
+/// A data rate as an exact ratio, which is neither zero nor infinite: bits in picoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// Numerator, in bits. Never zero.
-    pub bits: u64,
-    /// Denominator, in picoseconds. Never zero.
-    pub per: u64,
+    bits: NonZeroU64,
+    per: NonZeroU64,
 }
 
 impl Time {
@@ -61,19 +60,54 @@ impl Span {
 }
 
 impl Rate {
-    /// A rate in bits per second, reduced to lowest terms.
+    /// A rate in bits per second that stands in code.
     ///
     /// # Panics
-    /// Never for a positive argument; the caller has checked that the rate is not zero.
+    /// If it is zero; of a constant the compiler says so.
     pub const fn from_bits_per_second(bits: u64) -> Rate {
         Rate::from_ratio(bits, 1_000_000_000_000)
     }
 
-    /// `bits` bits in `per` picoseconds, reduced to lowest terms.
+    /// `bits` bits in `per` picoseconds, in lowest terms: a rate that stands in code.
+    ///
+    /// # Panics
+    /// If either is zero; of constants the compiler says so.
+    #[expect(clippy::panic, reason = "the rate stands in code, where it is seen not to be zero")]
     pub const fn from_ratio(bits: u64, per: u64) -> Rate {
-        let divisor = gcd(bits, per);
-        let divisor = if divisor == 0 { 1 } else { divisor };
-        Rate { bits: bits / divisor, per: per / divisor }
+        match Rate::checked_ratio(bits, per) {
+            Some(rate) => rate,
+            None => panic!("a rate is neither zero nor infinite"),
+        }
+    }
+
+    /// `bits` bits in `per` picoseconds, in lowest terms; `None` if either is zero.
+    pub const fn checked_ratio(bits: u64, per: u64) -> Option<Rate> {
+        let divisor = if bits == 0 { 1 } else { gcd(bits, per) };
+        match (NonZeroU64::new(bits / divisor), NonZeroU64::new(per / divisor)) {
+            (Some(bits), Some(per)) => Some(Rate { bits, per }),
+            _ => None,
+        }
+    }
+
+    /// The numerator of the ratio, in bits.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.bits.get()
+    }
+
+    /// The denominator of the ratio, in picoseconds.
+    #[inline]
+    pub const fn per(self) -> u64 {
+        self.per.get()
+    }
+
+    /// `times / of` of the rate. It is exact for all rates that a file can name.
+    pub const fn scaled(self, times: NonZeroU64, of: NonZeroU64) -> Rate {
+        // Reduced crosswise, the products fit; no factor of a product becomes zero.
+        let (one, other) = (gcd(self.bits(), of.get()), gcd(times.get(), self.per()));
+        let bits = (self.bits() / one).saturating_mul(times.get() / other);
+        let per = (self.per() / other).saturating_mul(of.get() / one);
+        Rate::from_ratio(bits, per)
     }
 
     /// The time that `size` occupies a link of this rate, rounded to the nearest picosecond, and
@@ -81,38 +115,44 @@ impl Rate {
     pub const fn span(self, size: Bytes) -> Span {
         // Nearly every size is small enough for a division of one word.
         if let Some(bits) = size.0.checked_mul(8)
-            && let Some(numerator) = bits.checked_mul(self.per)
-            && let Some(rounded) = numerator.checked_add(self.bits / 2)
+            && let Some(numerator) = bits.checked_mul(self.per())
+            && let Some(rounded) = numerator.checked_add(self.bits() / 2)
         {
-            return Span(rounded / self.bits);
+            return Span(rounded / self.bits());
         }
         let bits = size.0 as u128 * 8;
-        let numerator = bits.saturating_mul(self.per as u128);
-        let ps = numerator.saturating_add(self.bits as u128 / 2) / self.bits as u128;
+        let numerator = bits.saturating_mul(self.per() as u128);
+        let rate = self.bits() as u128;
+        let ps = numerator.saturating_add(rate / 2) / rate;
         Span(if ps > u64::MAX as u128 { u64::MAX } else { ps as u64 })
     }
 
     /// So much of the rate, to the millionth: of less than a millionth that.
     pub fn share(self, share: Fraction) -> Rate {
-        const WHOLE: u64 = 1_000_000;
-        let millionths = ((share.get() * WHOLE as f64).round() as u64).max(1);
-        let part = Rate::from_ratio(millionths, WHOLE);
-        // Reduced crosswise, the products of all rates that a file can name fit.
-        let (one, other) = (gcd(self.bits, part.per), gcd(part.bits, self.per));
-        let bits = (self.bits / one).saturating_mul(part.bits / other);
-        Rate { bits, per: (self.per / other).saturating_mul(part.per / one) }
+        const WHOLE: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
+        let millionths = (share.get() * WHOLE.get() as f64).round() as u64;
+        let millionths = NonZeroU64::new(millionths).unwrap_or(NonZeroU64::MIN);
+        self.scaled(millionths, WHOLE)
     }
 
-    /// So many times the rate.
+    /// So many times the rate; once for a count of zero.
     #[must_use]
-    pub const fn times(self, count: u32) -> Rate {
-        Rate::from_ratio(self.bits.saturating_mul(count as u64), self.per)
+    pub fn times(self, count: u32) -> Rate {
+        self.scaled(NonZeroU64::new(count.into()).unwrap_or(NonZeroU64::MIN), NonZeroU64::MIN)
     }
 
     /// The rate in bytes per second, for presentation.
     pub fn bytes_per_second(self) -> f64 {
-        self.bits as f64 / 8.0 / (self.per as f64 * 1e-12)
+        self.bits() as f64 / 8.0 / (self.per() as f64 * 1e-12)
     }
+}
+
+/// Times are unsigned, so that a negative one would be the end of time.
+#[cold]
+#[track_caller]
+#[expect(clippy::panic, reason = "going on with a wrong time would give a false number")]
+fn negative() -> ! {
+    panic!("a time before the start of the run, or a negative span: a defect of Weft")
 }
 
 const fn gcd(a: u64, b: u64) -> u64 {
@@ -138,7 +178,10 @@ impl Sub<Span> for Time {
     type Output = Time;
     #[inline]
     fn sub(self, span: Span) -> Time {
-        Time(self.0 - span.0)
+        match self.0.checked_sub(span.0) {
+            Some(time) => Time(time),
+            None => negative(),
+        }
     }
 }
 
@@ -161,14 +204,17 @@ impl Sub for Span {
     type Output = Span;
     #[inline]
     fn sub(self, other: Span) -> Span {
-        Span(self.0 - other.0)
+        match self.0.checked_sub(other.0) {
+            Some(span) => Span(span),
+            None => negative(),
+        }
     }
 }
 
 impl SubAssign for Span {
     #[inline]
     fn sub_assign(&mut self, other: Span) {
-        self.0 -= other.0;
+        *self = *self - other;
     }
 }
 

@@ -444,7 +444,9 @@ impl Rate {
         }
         let divisor = gcd(bits, per).max(1);
         match (u64::try_from(bits / divisor), u64::try_from(per / divisor)) {
-            (Ok(bits), Ok(per)) => Ok(Rate { bits, per }),
+            (Ok(bits), Ok(per)) => {
+                Rate::checked_ratio(bits, per).ok_or_else(|| Rate::out_of_range(text))
+            }
             _ => Err(RATE.refuse(Inexact::TooFine, text.trim())),
         }
     }
@@ -486,8 +488,8 @@ impl Written for Rate {
 
     fn write(&self) -> String {
         // At most 2^64 × 10^12, below 2^104.
-        let bits = u128::from(self.bits) * S;
-        let per = u128::from(self.per);
+        let bits = u128::from(self.bits()) * S;
+        let per = u128::from(self.per());
         RATE.units[..4]
             .iter()
             .rev()
@@ -497,7 +499,7 @@ impl Written for Rate {
                 let number = Decimal::of_ratio(bits, per * unit.steps, 12)?;
                 Some(format!("{number} {}", unit.name))
             })
-            .unwrap_or_else(|| format!("{} bit/{}", self.bits, Span(self.per)))
+            .unwrap_or_else(|| format!("{} bit/{}", self.bits(), Span(self.per())))
     }
 
     fn pattern() -> String {

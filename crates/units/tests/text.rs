@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of a test may fail the test")]
 
 use std::fmt::{Debug, Display};
+use std::num::NonZeroU64;
 use std::str::FromStr;
 
 use expect_test::{Expect, expect};
@@ -304,4 +305,31 @@ fn what_exceeds_a_quantity_is_the_largest() {
     let mut instant = Time(5);
     instant += Span(u64::MAX);
     assert_eq!(instant, Time::NEVER);
+}
+
+/// A rate by ten bits for eight and back is the rate that it was, however large its terms.
+#[test]
+fn a_scaled_rate_keeps_its_ratio() {
+    let (ten, eight) = (NonZeroU64::new(10).unwrap(), NonZeroU64::new(8).unwrap());
+    for rate in [Rate::from_ratio(33, 3_200), Rate::from_ratio(u64::MAX / 16, u64::MAX / 16 - 1)] {
+        assert_eq!(rate.scaled(ten, eight).scaled(eight, ten), rate);
+    }
+    assert_eq!(Rate::from_ratio(2, 1).scaled(ten, eight), Rate::from_ratio(5, 2));
+}
+
+/// Nothing is a rate of no bits, or of no time.
+#[test]
+fn a_rate_is_neither_zero_nor_infinite() {
+    assert_eq!(
+        [(0, 1), (1, 0), (0, 0)].map(|(bits, per)| Rate::checked_ratio(bits, per)),
+        [None; 3]
+    );
+    assert_eq!(Rate::checked_ratio(6, 4), Some(Rate::from_ratio(3, 2)));
+}
+
+/// Times are unsigned; what would be negative is a defect and no instant far away.
+#[test]
+#[should_panic(expected = "before the start of the run")]
+fn an_instant_before_the_start_is_a_defect() {
+    let _ = Time(3) - Span(4);
 }

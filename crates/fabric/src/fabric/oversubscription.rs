@@ -119,7 +119,7 @@ impl Uplinks {
 
 /// Two rates in relation to each other, in lowest terms.
 fn relative([one, other]: [Rate; 2]) -> [u128; 2] {
-    let [one, other] = [one, other].map(|rate| [rate.bits.into(), rate.per.into()]);
+    let [one, other] = [one, other].map(|rate| [rate.bits().into(), rate.per().into()]);
     product(one, [other[1], other[0]])
 }
 
@@ -341,9 +341,9 @@ mod tests {
     /// Terms beyond 128 bits make no number of cables whole.
     #[test]
     fn rates_without_a_common_measure_are_refused() {
-        let rate = |bits| Rate { bits, per: u64::MAX - 58 };
+        let rate = |bits| Rate::from_ratio(bits, u64::MAX - 58);
         let own = |rate| CableSettings { rate: Some(rate), ..CableSettings::default() };
-        let links = [own(rate(u64::MAX - 82)), own(Rate { bits: u64::MAX - 94, per: u64::MAX })];
+        let links = [own(rate(u64::MAX - 82)), own(Rate::from_ratio(u64::MAX - 94, u64::MAX))];
         let asked = Oversubscription { hosts: 999_983, up: 999_979 };
         let uplinks = Uplinks::new(asked, &links, rate(1));
         assert!(uplinks.of_hosts(65_536, "key").is_err());

@@ -1,5 +1,7 @@
 //! Line codes: how many bits are sent for the bits that are meant.
 
+use std::num::NonZeroU64;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::Rate;
@@ -24,20 +26,25 @@ impl LineCode {
     /// The rate of the line for a rate of data, exactly.
     pub const fn line_rate(self, data: Rate) -> Rate {
         let (sent, meant) = self.ratio();
-        Rate::from_ratio(data.bits * sent, data.per * meant)
+        data.scaled(sent, meant)
     }
 
     /// The rate of data on a line of a rate, exactly.
     pub const fn data_rate(self, line: Rate) -> Rate {
         let (sent, meant) = self.ratio();
-        Rate::from_ratio(line.bits * meant, line.per * sent)
+        line.scaled(meant, sent)
     }
 
-    const fn ratio(self) -> (u64, u64) {
+    /// How many bits are sent, and how many they mean.
+    const fn ratio(self) -> (NonZeroU64, NonZeroU64) {
+        const EIGHT: NonZeroU64 = NonZeroU64::new(8).unwrap();
+        const TEN: NonZeroU64 = NonZeroU64::new(10).unwrap();
+        const SIXTY_FOUR: NonZeroU64 = NonZeroU64::new(64).unwrap();
+        const SIXTY_SIX: NonZeroU64 = NonZeroU64::new(66).unwrap();
         match self {
-            LineCode::Plain => (1, 1),
-            LineCode::EightToTen => (10, 8),
-            LineCode::SixtyFourToSixtySix => (66, 64),
+            LineCode::Plain => (NonZeroU64::MIN, NonZeroU64::MIN),
+            LineCode::EightToTen => (TEN, EIGHT),
+            LineCode::SixtyFourToSixtySix => (SIXTY_SIX, SIXTY_FOUR),
         }
     }
 }

@@ -236,8 +236,8 @@ impl TurnSettings {
     /// The spans on a cable of this rate and propagation.
     pub fn timing(&self, rate: Rate, propagation: Span) -> TurnTiming {
         let bits = |bits: u64| {
-            let numerator = u128::from(bits) * u128::from(rate.per);
-            let bits = u128::from(rate.bits);
+            let numerator = u128::from(bits) * u128::from(rate.per());
+            let bits = u128::from(rate.bits());
             Span(((numerator + bits / 2) / bits) as u64)
         };
         TurnTiming {

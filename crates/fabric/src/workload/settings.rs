@@ -175,7 +175,7 @@ impl WorkloadSettings {
             }
             SourceSettings::Paced { rate } => {
                 let bits = channel.packet.0 as f64 * 8.0;
-                let mean = bits * rate.per as f64 / rate.bits as f64;
+                let mean = bits * rate.per() as f64 / rate.bits() as f64;
                 check_mean("source.paced.rate", rate, mean)?;
                 let arrivals = ArrivalsSettings::Constant.build(mean, None)?;
                 self.processes(arrivals, None, channel, streams)

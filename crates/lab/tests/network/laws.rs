@@ -133,7 +133,7 @@ fn inputs(cells: u64, buffer: u32, ports: u32, streams: &Streams) -> SwitchParts
 /// A link on which the 125 B of a packet take what the test wants, to a picosecond.
 fn link(packet: Span) -> LinkSettings {
     LinkSettings {
-        rate: weft_units::Rate { bits: 1_000, per: packet.0 },
+        rate: weft_units::Rate::from_ratio(1_000, packet.0),
         length: Default::default(),
         delay_per_metre: Default::default(),
         reserved: Default::default(),

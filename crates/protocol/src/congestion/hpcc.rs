@@ -73,7 +73,7 @@ impl LinkState {
     /// No link.
     pub const NONE: LinkState = LinkState {
         link: u32::MAX,
-        rate: Rate { bits: 1, per: 1 },
+        rate: Rate::from_ratio(1, 1),
         time: Time::ZERO,
         sent: 0,
         queue: 0,
@@ -160,7 +160,7 @@ impl Hpcc {
             if before.link != link.link || tau == Span::ZERO {
                 continue;
             }
-            let bytes_per_ps = link.rate.bits as f64 / 8.0 / link.rate.per as f64;
+            let bytes_per_ps = link.rate.bits() as f64 / 8.0 / link.rate.per() as f64;
             let sent = link.sent.saturating_sub(before.sent) as f64 / tau.0 as f64;
             let queue = f64::from(link.queue.min(before.queue));
             let own = queue / (bytes_per_ps * self.base.0 as f64) + sent / bytes_per_ps;

@@ -110,8 +110,8 @@ impl Infiniband {
     /// A flow begins at the lowest index.
     pub fn new(settings: &InfinibandSettings, line: Line, now: Time) -> Infiniband {
         let rate = line.bits_per_second();
-        let of_packet = u128::from(line.packet.0.max(1)) * 8 * u128::from(line.rate.per);
-        let delay = u128::from(settings.longest_delay.0) * u128::from(line.rate.bits);
+        let of_packet = u128::from(line.packet.0.max(1)) * 8 * u128::from(line.rate.per());
+        let delay = u128::from(settings.longest_delay.0) * u128::from(line.rate.bits());
         let mut shift = FINEST_SHIFT;
         while (delay << shift) / of_packet > MOST_MULTIPLIER && shift > 0 {
             shift -= 1;

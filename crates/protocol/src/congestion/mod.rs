@@ -143,7 +143,7 @@ pub struct Line {
 impl Line {
     /// The rate in bits per second.
     pub fn bits_per_second(&self) -> f64 {
-        self.rate.bits as f64 / self.rate.per as f64 * 1e12
+        self.rate.bits() as f64 / self.rate.per() as f64 * 1e12
     }
 }
 
