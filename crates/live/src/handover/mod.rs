@@ -1,5 +1,4 @@
-//! From shared memory back to the kernel, and what becomes of bytes that are still unread when a descriptor
-//! goes where the library cannot follow.
+//! Descriptors that go where the library cannot follow, and what becomes of bytes that are still unread then.
 
 mod copy;
 pub mod departure;

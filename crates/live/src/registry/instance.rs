@@ -155,6 +155,7 @@ impl Drop for Stay {
 static MADE: [AtomicPtr<Instance>; INSTANCES] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; INSTANCES];
 
+/// The instance of an index, if there was ever one.
 pub fn instance(index: usize) -> Option<&'static Instance> {
     let memory = MADE.get(index)?.load(Ordering::Acquire);
     // SAFETY: once stored, an instance is never unmapped; all zeroes are a valid one.
@@ -196,6 +197,7 @@ fn made(index: usize) -> Option<&'static Instance> {
     instance(index)
 }
 
+/// In the child of a fork, where all other threads are gone.
 pub fn start_in_child() {
     CONTROL.reset();
     for index in 0..INSTANCES {

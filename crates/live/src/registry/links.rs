@@ -52,6 +52,7 @@ impl Tags {
     }
 
     /// One less, which is known of the instance before it is of the process.
+    /// Takes a link out.
     pub fn remove(&self) {
         let order = Ordering::SeqCst;
         if self.0.fetch_update(order, order, |count| count.checked_sub(1)).is_ok() {
@@ -174,6 +175,7 @@ impl Inner {
         (at < self.count && self.links[at] == link).then_some(at)
     }
 
+    /// Puts a link in, with the word to look at, before which so many bytes had arrived.
     pub fn push(&mut self, link: u32, word: *const AtomicU64, before: u64) {
         let mut watch =
             Watch { word, calm: Watch::ANEW, quiet: 0, heard: 0, before, since: 0, queued: 0 };
@@ -199,6 +201,7 @@ impl Inner {
         (self.watches[at].calm, self.watches[at].quiet) = (Watch::ANEW, 0);
     }
 
+    /// Lets each wait look at a link.
     pub fn make_warm(&mut self, at: usize) {
         self.look_anew(at);
         if at >= self.warm {
@@ -207,6 +210,7 @@ impl Inner {
         }
     }
 
+    /// Lets waits look at a link only once its flag was stimulated.
     pub fn make_cold(&mut self, at: usize) {
         if at < self.warm {
             self.warm -= 1;
@@ -214,6 +218,7 @@ impl Inner {
         }
     }
 
+    /// Takes a link out.
     pub fn remove(&mut self, at: usize) {
         let at = if at < self.warm {
             self.make_cold(at);

@@ -108,6 +108,7 @@ pub const fn link_place(link: u32) -> (usize, usize) {
     (link as usize / REGISTRATIONS, link as usize % REGISTRATIONS)
 }
 
+/// What the kernel is asked for a registration of a followed connection, under the library's datum.
 pub fn tagged(place: usize, which: usize) -> epoll_event {
     let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
     epoll_event { events, u64: TAG | u64::from(link_of(place, which)) }
@@ -209,6 +210,7 @@ pub fn move_event(place: usize, number: c_int, other: c_int) -> bool {
     true
 }
 
+/// Lets an instance follow a connection by one of its registrations. The instance's lock is held.
 pub fn link(inner: &mut Inner, registration: &mut Registration, guard: &Guard, which: usize) {
     let Some(segment) = guard.connection.segment() else { return };
     let role = guard.connection.role();
@@ -225,6 +227,7 @@ pub fn link(inner: &mut Inner, registration: &mut Registration, guard: &Guard, w
     registration.shown = Reported { changes, ..Reported::default() };
 }
 
+/// The end of [`link`]. The instance's lock is held.
 pub fn unlink(inner: &mut Inner, place: usize, which: usize) {
     if let Some(at) = inner.position(link_of(place, which)) {
         inner.remove(at);
