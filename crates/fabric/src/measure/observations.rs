@@ -358,14 +358,6 @@ impl Observations {
         }
     }
 
-    /// Adds spans that every attempt of the measured window spent alike: one addition at the end of
-    /// a run instead of one per packet.
-    pub fn spend_always(&mut self, stages: &[(Stage, Span)]) {
-        for &(stage, span) in stages {
-            self.budget.add_times(stage, span, self.attempts);
-        }
-    }
-
     /// Notes passages from now on.
     pub fn note_passages(&mut self) {
         self.passages = Some(Vec::new());
