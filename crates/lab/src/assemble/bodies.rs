@@ -120,7 +120,7 @@ pub(crate) fn check_handlers(handlers: &ActiveMessageSettings, name: &str) -> Re
         refuse(name, &format!("interface.handlers.table.{UNNAMED}"), "given", accepted)?;
     }
     let memory = handlers.memory;
-    if memory.0 % ActiveMessageSettings::WORD.0 != 0 || memory > MOST_MEMORY {
+    if !memory.0.is_multiple_of(ActiveMessageSettings::WORD.0) || memory > MOST_MEMORY {
         let accepted = format!("a multiple of 4 B, up to {MOST_MEMORY}");
         refuse(name, "interface.handlers.memory", &memory.to_string(), &accepted)?;
     }
