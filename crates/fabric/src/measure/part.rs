@@ -252,10 +252,12 @@ mod tests {
             let mut taken = std::collections::BTreeSet::new();
             for packet in packets {
                 let one = instants(packet);
-                // One packet arrives at a host at an instant.
-                if !taken.insert((one.delivered, one.to)) {
+                // One packet leaves a host, and one arrives there, at an instant.
+                let ends = [(0, one.started, one.from), (1, one.delivered, one.to)];
+                if ends.iter().any(|end| taken.contains(end)) {
                     continue;
                 }
+                taken.extend(ends);
                 events.push((one.generated, 2, one.from, packet));
                 let end = if is_dropped(&packet) { 0 } else { 1 };
                 events.push((one.delivered, end, one.to, packet));
