@@ -37,7 +37,7 @@ pub(crate) fn refuse_elsewhere(settings: &ChannelSettings, name: &str) -> Result
         _ if !settings.has_planes() => return Ok(()),
         _ if !engine::runs(settings) => {
             "1 but for output_queued, shared_buffer, and input_queued switches with a `buffer`: others \
-             serve the one port of each host in slots, turns or an order that is common to all"
+             serve the one port of each host in turns or an order that is common to all"
         }
         _ if network::has_a_memory(settings) => {
             "1 where a switch is shared_memory: a connection is laid along one way, and the buffers of its \
@@ -45,7 +45,7 @@ pub(crate) fn refuse_elsewhere(settings: &ChannelSettings, name: &str) -> Result
         }
         _ if adapter::is_needed(settings) => {
             "1 where adapters hear of their packets or hold them back (control, receiver, interface, errors, \
-             throttle, feed, release; crossbar and output_buffered switches): they keep account of one port"
+             throttle, feed, release, slots; crossbar and output_buffered switches): they keep account of one port"
         }
         _ if settings.failures.is_some() => {
             "1 beside failures: a host would have to learn which planes still lead to which others"

@@ -128,7 +128,7 @@ fn what_has_one_port_by_nature_has_no_planes() {
             "switch.shared_memory = { latency = '90 ns', buffer = 8 }",
             "a connection is laid along one way",
         ),
-        ("switch.input_queued.scheduler = 'islip'", "serve the one port of each host"),
+        ("switch.input_queued.scheduler = 'islip'", "they keep account of one port"),
         (
             "switch.crossbar = { latency = '90 ns', contention = 'back_pressure' }",
             "they keep account of one port",
