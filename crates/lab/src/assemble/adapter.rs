@@ -207,7 +207,7 @@ fn check_neighbours(
     let has_buffer = |own: &&SwitchSettings| {
         matches!(own, SwitchSettings::InputQueued(_)) && slots::of(settings, own).is_none()
     };
-    if !switches.iter().any(|own| has_buffer(own)) {
+    if !switches.iter().any(has_buffer) {
         return Ok(());
     }
     if let (true, Some(ControlSettings::RequestAcknowledge(control))) =

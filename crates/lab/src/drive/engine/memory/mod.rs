@@ -247,7 +247,7 @@ impl Memories {
             kinds: Vec::new(),
             links: Vec::new(),
             signals: Vec::new(),
-            segmentation: self.segmentation.clone(),
+            segmentation: self.segmentation,
             cuts_messages: false,
             endpoints: self.endpoints.clone(),
             has_endpoints: false,
