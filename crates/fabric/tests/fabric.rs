@@ -10,7 +10,7 @@
 
 use proptest::prelude::*;
 use serde::Deserialize;
-use weft_fabric::fabric::{FabricSettings, Heading, Peer, Routes, RoutesSettings, Wiring};
+use weft_fabric::fabric::{FabricSettings, Peer, RouteState, Routes, RoutesSettings, Wiring};
 use weft_fabric::link::LinkSettings;
 use weft_kernel::Streams;
 use weft_units::Rate;
@@ -52,12 +52,12 @@ fn routes(text: &str, wiring: &Wiring, seed: u64) -> Routes {
 
 /// The switches on the way of one packet. Panics if it visits one twice or does not arrive.
 fn path(wiring: &Wiring, routes: &mut Routes, from: u16, to: u16) -> Vec<u32> {
-    let mut heading: Heading = routes.depart(from, to);
+    let mut route_state: RouteState = routes.depart(from, to);
     let mut switch = wiring.switch_of(wiring.host_port(from));
     let mut path = vec![switch];
     loop {
         let hop = path.len() as u8 - 1;
-        let number = routes.port((switch, hop), to, &mut heading, |_| 0);
+        let number = routes.port((switch, hop), to, &mut route_state, |_| 0);
         assert!(number < wiring.ports_of(switch), "{from} to {to}: {path:?}, port {number}");
         match wiring.peer(wiring.port(switch, number)) {
             Peer::Host(host) => {
@@ -348,9 +348,9 @@ fn an_adaptive_packet_takes_the_least_occupied_port() {
     let wiring = wiring(&text, 64);
     let mut routes = routes(&text, &wiring, 1);
     for least in 4..8 {
-        let mut heading = routes.depart(0_u32, 63_u32);
+        let mut route_state = routes.depart(0_u32, 63_u32);
         let occupied = |port| if port == least { 7 } else { 8 };
-        assert_eq!(routes.port((0, 0), 63_u32, &mut heading, occupied), least);
+        assert_eq!(routes.port((0, 0), 63_u32, &mut route_state, occupied), least);
     }
 }
 

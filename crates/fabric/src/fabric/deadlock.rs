@@ -15,8 +15,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::detour::Detour;
-use super::routes::{Heading, Routes};
-use super::ways::{Choice, Ways};
+use super::next_hops::{Choice, NextHops};
+use super::routes::{RouteState, Routes};
 use super::wiring::{Peer, Wiring};
 
 /// What becomes of a channel whose buffers can wait for each other in a circle.
@@ -44,7 +44,7 @@ pub struct CircleBuffer {
     /// The port of a switch whose cable leads to it.
     pub port: u32,
     /// The virtual channel among those that a packet uses one after another.
-    pub lane: u8,
+    pub virtual_channel: u8,
 }
 
 impl Routes {
@@ -52,7 +52,7 @@ impl Routes {
     /// and those of the last for space in the first. It is the shortest through one of its buffers, not
     /// of all that there are. `None` if no traffic can close a circle.
     ///
-    /// `lanes` is how many virtual channels a packet has one after another; `holds` tells whether a
+    /// `virtual_channels` is how many virtual channels a packet has one after another; `holds` tells whether a
     /// switch has buffers of limited size at its inputs, for which whoever sends to it waits.
     ///
     /// Every way that the routes may choose counts. Routes by hash, of which each connection has one,
@@ -60,29 +60,31 @@ impl Routes {
     pub fn circle(
         &self,
         wiring: &Wiring,
-        lanes: u8,
+        virtual_channels: u8,
         holds: impl Fn(u32) -> bool,
     ) -> Option<Vec<CircleBuffer>> {
         // No packet changes its plane.
-        let ways = match self.ways() {
-            Ways::Planes(one, _) => one,
-            ways => ways,
+        let next_hops = match self.next_hops() {
+            NextHops::Planes(one, _) => one,
+            next_hops => next_hops,
         };
-        let is_ordered = match ways {
+        let is_ordered = match next_hops {
             // Up, and down, and never up again: buffers come in the order of the tiers.
-            Ways::Tree(_) | Ways::Rails(_) => true,
+            NextHops::Tree(_) | NextHops::Rails(_) => true,
             // In the order of the dimensions, and along each in that of its row, which two virtual
             // channels cut where it is a ring.
-            Ways::Grid(grid) => !grid.wraps() || lanes > 1,
+            NextHops::Grid(grid) => !grid.wraps() || virtual_channels > 1,
             // In the order of the virtual channels, and of each first those within a group; in that of
             // the dimensions or, where they come in any, of a channel for each.
-            Ways::Dragonfly(_) | Ways::HyperX(_) => lanes >= self.lanes(),
-            Ways::Table(_) | Ways::Planes(..) => false,
+            NextHops::Dragonfly(_) | NextHops::HyperX(_) => {
+                virtual_channels >= self.virtual_channels()
+            }
+            NextHops::Table(_) | NextHops::Planes(..) => false,
         };
         if is_ordered && self.given().next().is_none() {
             return None;
         }
-        Search::new(self, wiring, lanes, holds).run()
+        Search::new(self, wiring, virtual_channels, holds).run()
     }
 }
 
@@ -98,7 +100,7 @@ struct Junction {
 struct Search<'a> {
     routes: &'a Routes,
     wiring: &'a Wiring,
-    lanes: u32,
+    virtual_channels: u32,
     holds: Vec<bool>,
     /// The switch of each port.
     owners: Vec<u32>,
@@ -140,22 +142,22 @@ impl<'a> Search<'a> {
     fn new(
         routes: &'a Routes,
         wiring: &'a Wiring,
-        lanes: u8,
+        virtual_channels: u8,
         holds: impl Fn(u32) -> bool,
     ) -> Search<'a> {
         let switches = wiring.switches();
-        let lanes = u32::from(lanes);
+        let virtual_channels = u32::from(virtual_channels);
         let mut words = vec![0];
         let mut count = 0;
         for switch in 0..switches {
-            count += (wiring.ports_of(switch) * lanes).div_ceil(64);
+            count += (wiring.ports_of(switch) * virtual_channels).div_ceil(64);
             words.push(count);
         }
         let owner = |switch| (0..wiring.ports_of(switch)).map(move |_| switch);
         Search {
             routes,
             wiring,
-            lanes,
+            virtual_channels,
             holds: (0..switches).map(holds).collect(),
             owners: (0..switches).flat_map(owner).collect(),
             words,
@@ -249,7 +251,7 @@ impl<'a> Search<'a> {
     /// Notes what packets do on their way to the group in between of a detour.
     fn visit_groups(&mut self, walk: &mut Walk, everywhere: &[u32]) {
         let routes = self.routes;
-        let Some((groups, plane)) = routes.ways().groups() else { return };
+        let Some((groups, plane)) = routes.next_hops().groups() else { return };
         for group in (0..groups.count()).filter(|_| routes.takes_detours()) {
             let is_outside = |switch: &u32| groups.group(switch % plane) != group;
             let from = everywhere.iter().copied().filter(is_outside);
@@ -260,7 +262,7 @@ impl<'a> Search<'a> {
     /// Notes what packets to `target` do behind the group in between.
     fn visit_from_groups(&mut self, walk: &mut Walk, target: u32) {
         let routes = self.routes;
-        let Some((groups, plane)) = routes.ways().groups() else { return };
+        let Some((groups, plane)) = routes.next_hops().groups() else { return };
         let mut starts = Vec::new();
         for switch in 0..self.wiring.switches() {
             let words =
@@ -276,8 +278,8 @@ impl<'a> Search<'a> {
 
     /// The ports by which packets may leave a switch.
     fn choice(&self, switch: u32, goal: Goal) -> Choice {
-        match (goal, self.routes.ways().groups()) {
-            (Goal::Host(to, _), _) => self.routes.ways().choice(switch, to),
+        match (goal, self.routes.next_hops().groups()) {
+            (Goal::Host(to, _), _) => self.routes.next_hops().choice(switch, to),
             (Goal::Group(to), Some((groups, plane))) if groups.group(switch % plane) != to => {
                 groups.towards_group(switch % plane, to)
             }
@@ -290,15 +292,15 @@ impl<'a> Search<'a> {
     fn behind(&self, switch: u32, number: u32, goal: Goal) -> Option<(u32, u32, u32)> {
         let output = self.wiring.port(switch, number);
         let Peer::Port(input) = self.wiring.peer(output) else { return None };
-        let lane = match goal {
-            Goal::Host(to, detour) if self.lanes > 1 => {
-                u32::from(self.routes.lane((switch, number), to, Heading::after(detour)))
-            }
+        let virtual_channel = match goal {
+            Goal::Host(to, detour) if self.virtual_channels > 1 => u32::from(
+                self.routes.virtual_channel((switch, number), to, RouteState::after(detour)),
+            ),
             Goal::Host(..) | Goal::Group(_) => 0,
         };
         let next = self.owners[input as usize];
-        let bit = (input - self.wiring.port(next, 0)) * self.lanes + lane;
-        Some((output * self.lanes + lane, next, bit))
+        let bit = (input - self.wiring.port(next, 0)) * self.virtual_channels + virtual_channel;
+        Some((output * self.virtual_channels + virtual_channel, next, bit))
     }
 
     /// Notes what packets to a goal may do that come from some switches.
@@ -316,7 +318,7 @@ impl<'a> Search<'a> {
             key.clear();
             key.push(switch);
             let Choice { first, count } = self.choice(switch, goal);
-            for number in (first..first + count).map(|place| self.routes.ways().port(place)) {
+            for number in (first..first + count).map(|place| self.routes.next_hops().port(place)) {
                 let Some((buffer, far, bit)) = self.behind(switch, number, goal) else {
                     continue;
                 };
@@ -403,14 +405,16 @@ impl<'a> Search<'a> {
 
     /// The junctions through which packets in a buffer may go on.
     fn through(&self, buffer: u32) -> impl Iterator<Item = u32> {
-        let (output, lane) = (buffer / self.lanes, buffer % self.lanes);
+        let (output, virtual_channel) =
+            (buffer / self.virtual_channels, buffer % self.virtual_channels);
         let input = match self.wiring.peer(output) {
             Peer::Port(input) => Some(input),
             Peer::Host(_) | Peer::Unused => None,
         };
         input.into_iter().flat_map(move |input| {
             let switch = self.owners[input as usize];
-            let bit = (input - self.wiring.port(switch, 0)) * self.lanes + lane;
+            let bit =
+                (input - self.wiring.port(switch, 0)) * self.virtual_channels + virtual_channel;
             let is_through = move |junction: &&u32| {
                 let first = self.junctions[**junction as usize].ins;
                 self.ins[(first + bit / 64) as usize] >> (bit % 64) & 1 != 0
@@ -452,8 +456,10 @@ impl<'a> Search<'a> {
             own = before.get(&buffer).copied();
         }
         circle[1..].reverse();
-        let named =
-            |buffer| CircleBuffer { port: buffer / self.lanes, lane: (buffer % self.lanes) as u8 };
+        let named = |buffer| CircleBuffer {
+            port: buffer / self.virtual_channels,
+            virtual_channel: (buffer % self.virtual_channels) as u8,
+        };
         circle.into_iter().map(named).collect()
     }
 }
@@ -475,7 +481,7 @@ enum Mark {
 
 impl Marks {
     fn new(search: &Search<'_>) -> Marks {
-        let buffers = search.wiring.ports() * search.lanes;
+        let buffers = search.wiring.ports() * search.virtual_channels;
         Marks { marks: vec![Mark::New; buffers as usize + search.junctions.len()], buffers }
     }
 
@@ -541,26 +547,30 @@ mod tests {
 
     /// What the definition says: each packet is followed along every way, from every host to every
     /// other, and what depends on nothing is taken away until nothing is left.
-    fn has_circle(wiring: &Wiring, routes: &Routes, lanes: bool) -> bool {
+    fn has_circle(wiring: &Wiring, routes: &Routes, virtual_channels: bool) -> bool {
         let mut edges: BTreeMap<(u32, u8), BTreeSet<(u32, u8)>> = BTreeMap::new();
         let hosts = || 0..wiring.hosts();
         for (from, to) in hosts().flat_map(|from| hosts().map(move |to| (from, to))) {
             let mut ends = vec![(None, wiring.host_port(from))];
             while let Some((held, input)) = ends.pop() {
                 let switch = wiring.switch_of(input);
-                for number in routes.ways().each(switch, to) {
+                for number in routes.next_hops().each(switch, to) {
                     let output = wiring.port(switch, number);
                     let Peer::Port(next) = wiring.peer(output) else { continue };
-                    let lane = if lanes {
-                        routes.lane((switch, number), to, Heading::after(Detour::NONE))
+                    let virtual_channel = if virtual_channels {
+                        routes.virtual_channel(
+                            (switch, number),
+                            to,
+                            RouteState::after(Detour::NONE),
+                        )
                     } else {
                         0
                     };
-                    edges.entry((output, lane)).or_default();
+                    edges.entry((output, virtual_channel)).or_default();
                     if let Some(held) = held {
-                        edges.entry(held).or_default().insert((output, lane));
+                        edges.entry(held).or_default().insert((output, virtual_channel));
                     }
-                    ends.push((Some((output, lane)), next));
+                    ends.push((Some((output, virtual_channel)), next));
                 }
             }
         }
@@ -608,11 +618,11 @@ mod tests {
         for &(text, hosts) in FABRICS {
             let (wiring, routes) = built(text, hosts);
             // Fewer than all are used as one.
-            for lanes in BTreeSet::from([1, routes.lanes()]) {
-                let expected = has_circle(&wiring, &routes, lanes > 1);
-                let searched = Search::new(&routes, &wiring, lanes, |_| true).run();
-                assert_eq!(searched.is_some(), expected, "{text}, {lanes} channels");
-                assert_eq!(routes.circle(&wiring, lanes, |_| true), searched, "{text}");
+            for virtual_channels in BTreeSet::from([1, routes.virtual_channels()]) {
+                let expected = has_circle(&wiring, &routes, virtual_channels > 1);
+                let searched = Search::new(&routes, &wiring, virtual_channels, |_| true).run();
+                assert_eq!(searched.is_some(), expected, "{text}, {virtual_channels} channels");
+                assert_eq!(routes.circle(&wiring, virtual_channels, |_| true), searched, "{text}");
                 found += u32::from(expected);
             }
         }
@@ -632,7 +642,7 @@ mod tests {
             let next = &circle[(place + 1) % circle.len()];
             let Peer::Port(far) = wiring.peer(own.port) else { panic!("{own:?}") };
             assert_eq!(wiring.switch_of(far), wiring.switch_of(next.port), "{circle:?}");
-            assert_eq!(own.lane, 0);
+            assert_eq!(own.virtual_channel, 0);
         }
         for open in 0..8 {
             assert_eq!(routes.circle(&wiring, 1, |switch| switch != open), None, "{open}");
@@ -700,7 +710,7 @@ mod tests {
                 );
                 let text = format!("{fabric}\nroutes.per_packet = '{rule}'");
                 let (wiring, routes) = built(&text, hosts);
-                assert_eq!(routes.lanes(), 3, "{text}");
+                assert_eq!(routes.virtual_channels(), 3, "{text}");
                 assert_eq!(Search::new(&routes, &wiring, 3, |_| true).run(), None, "{text}");
                 assert_eq!(routes.circle(&wiring, 3, |_| true), None, "{text}");
                 assert!(routes.circle(&wiring, 1, |_| true).is_some(), "{text}");

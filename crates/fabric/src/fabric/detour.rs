@@ -12,8 +12,8 @@
 //! minimal way one further: three in all.
 
 use super::dragonfly::Groups;
-use super::routes::{Heading, Routes};
-use super::ways::Choice;
+use super::next_hops::Choice;
+use super::routes::{RouteState, Routes};
 
 /// State of a packet's detour: none, undecided or towards a group, or past that group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,20 +91,20 @@ impl Routes {
         &self,
         groups: &Groups,
         (switch, to): (u32, u32),
-        heading: &mut Heading,
+        route_state: &mut RouteState,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
-        let detour = heading.detour;
+        let detour = route_state.detour;
         if let Some(group) = detour.proposed() {
-            heading.detour = decide(groups, (switch, to), group, *heading, occupied);
+            route_state.detour = decide(groups, (switch, to), group, *route_state, occupied);
         }
-        let detour = heading.detour;
+        let detour = route_state.detour;
         match detour.group() {
-            Some(group) if group == groups.group(switch) => heading.detour = Detour::PAST,
-            Some(group) => return take(groups, groups.towards_group(switch, group), heading),
+            Some(group) if group == groups.group(switch) => route_state.detour = Detour::PAST,
+            Some(group) => return take(groups, groups.towards_group(switch, group), route_state),
             None => {}
         }
-        take(groups, groups.choice(switch, to), heading)
+        take(groups, groups.choice(switch, to), route_state)
     }
 }
 
@@ -113,10 +113,10 @@ fn decide(
     groups: &Groups,
     (switch, to): (u32, u32),
     group: u32,
-    heading: Heading,
+    route_state: RouteState,
     occupied: impl Fn(u32) -> u64,
 ) -> Detour {
-    let port = |choice| take(groups, choice, &mut heading.clone());
+    let port = |choice| take(groups, choice, &mut route_state.clone());
     let minimal = occupied(port(groups.choice(switch, to)));
     let other = occupied(port(groups.towards_group(switch, group)));
     let lengths = (groups.cables(switch, to), groups.cables_by(switch, group, to));
@@ -126,8 +126,8 @@ fn decide(
 
 /// One of the ports of a choice, each equally likely.
 #[inline]
-fn take(groups: &Groups, choice: Choice, heading: &mut Heading) -> u32 {
-    groups.port(choice.first + heading.rank(choice.count))
+fn take(groups: &Groups, choice: Choice, route_state: &mut RouteState) -> u32 {
+    groups.port(choice.first + route_state.rank(choice.count))
 }
 
 #[cfg(test)]
@@ -154,17 +154,17 @@ mod tests {
         (from, to): (u32, u32),
         occupied: impl Fn(u32) -> u64,
     ) -> (Vec<u32>, Vec<u8>) {
-        let mut heading = routes.depart(from, to);
+        let mut route_state = routes.depart(from, to);
         let mut switch = wiring.switch_of(wiring.host_port(from));
-        let (mut groups, mut lanes) = (vec![switch / 4], Vec::new());
+        let (mut groups, mut virtual_channels) = (vec![switch / 4], Vec::new());
         loop {
-            let hop = lanes.len() as u8;
-            let port = routes.port((switch, hop), to, &mut heading, &occupied);
+            let hop = virtual_channels.len() as u8;
+            let port = routes.port((switch, hop), to, &mut route_state, &occupied);
             let super::super::Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else {
                 assert_eq!(wiring.port(switch, port), wiring.host_port(to));
-                return (groups, lanes);
+                return (groups, virtual_channels);
             };
-            lanes.push(routes.lane((switch, port), to, heading));
+            virtual_channels.push(routes.virtual_channel((switch, port), to, route_state));
             switch = wiring.switch_of(peer);
             groups.push(switch / 4);
         }
@@ -178,15 +178,23 @@ mod tests {
         let mut built = built("valiant");
         let mut counts = [0_u32; 9];
         for number in 0..7_000 {
-            let (groups, lanes) = way(&mut built, (8 + number % 8, 32 + number / 8 % 8), |_| 0);
+            let (groups, virtual_channels) =
+                way(&mut built, (8 + number % 8, 32 + number / 8 % 8), |_| 0);
             let mut passed = groups.clone();
             passed.dedup();
             assert_eq!((passed.len(), passed[0], passed[2]), (3, 1, 4), "{groups:?}");
             counts[passed[1] as usize] += 1;
-            assert!(lanes.is_sorted() && lanes.len() <= 5, "{lanes:?}");
-            for (lane, ends) in lanes.iter().zip(groups.windows(2)) {
+            assert!(
+                virtual_channels.is_sorted() && virtual_channels.len() <= 5,
+                "{virtual_channels:?}"
+            );
+            for (virtual_channel, ends) in virtual_channels.iter().zip(groups.windows(2)) {
                 let group = passed.iter().position(|own| *own == ends[0]).expect("a group");
-                assert_eq!(usize::from(*lane), group, "{groups:?}: {lanes:?}");
+                assert_eq!(
+                    usize::from(*virtual_channel),
+                    group,
+                    "{groups:?}: {virtual_channels:?}"
+                );
             }
         }
         assert_eq!((counts[1], counts[4]), (0, 0));
@@ -220,14 +228,15 @@ mod tests {
     #[test]
     fn lengths_are_those_of_minimal_ways() {
         let (wiring, mut routes) = built("random");
-        let super::super::ways::Ways::Dragonfly(groups) = wiring.ways().clone() else {
+        let super::super::next_hops::NextHops::Dragonfly(groups) = wiring.next_hops().clone()
+        else {
             panic!("a dragonfly")
         };
         for (from, to) in (0..72).flat_map(|from| (0..72).map(move |to| (from, to))) {
-            let mut heading = routes.depart(from, to);
+            let mut route_state = routes.depart(from, to);
             let (mut switch, mut cables) = (from / 2, 0);
             while switch != to / 2 {
-                let port = routes.port((switch, 0), to, &mut heading, |_| 0);
+                let port = routes.port((switch, 0), to, &mut route_state, |_| 0);
                 let super::super::Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else {
                     panic!("{from} to {to}")
                 };

@@ -13,8 +13,8 @@ use weft_units::PositiveCount;
 
 use super::cable::CableSettings;
 use super::error::FabricError;
+use super::next_hops::{Choice, NextHops};
 use super::tree::check_tiers;
-use super::ways::{Choice, Ways};
 use super::wiring::Wiring;
 use super::{MOST_PORTS, MOST_PORTS_OF_A_SWITCH};
 
@@ -176,7 +176,7 @@ impl Groups {
         let count = each + routers - 1 + globals;
         let name = |router: u32| (format!("{}.{}", router / routers, router % routers), count);
         let all = (0..groups * routers).map(name).collect();
-        let mut wiring = Wiring::new(all, hosts, Ways::Dragonfly(self.clone()));
+        let mut wiring = Wiring::new(all, hosts, NextHops::Dragonfly(self.clone()));
         let like_all = CableSettings::default();
         let tier = |tier: usize| links.get(tier).unwrap_or(&like_all);
         for host in 0..hosts {

@@ -13,9 +13,9 @@ use weft_units::PositiveCount;
 
 use super::cable::CableSettings;
 use super::error::FabricError;
+use super::next_hops::{Choice, NextHops};
 use super::torus::{Extent, MOST_SWITCHES};
 use super::tree::check_tiers;
-use super::ways::{Choice, Ways};
 use super::wiring::Wiring;
 use super::{MOST_PORTS, MOST_PORTS_OF_A_SWITCH};
 
@@ -183,7 +183,7 @@ impl Lattice {
         };
         let switches = self.choices.len() as u32;
         let all = (0..switches).map(name).collect();
-        let mut wiring = Wiring::new(all, hosts, Ways::HyperX(self.clone()));
+        let mut wiring = Wiring::new(all, hosts, NextHops::HyperX(self.clone()));
         let like_all = CableSettings::default();
         let tier = |tier: usize| links.get(tier).unwrap_or(&like_all);
         for host in 0..hosts {
@@ -241,7 +241,7 @@ impl Lattice {
     }
 
     /// How many virtual channels a packet needs, one after another on its way.
-    pub fn lanes(&self) -> u8 {
+    pub fn virtual_channels(&self) -> u8 {
         match self.order {
             DimensionOrder::Listed => 1,
             // A number of switches that is allowed has fewer than 16 dimensions.
@@ -251,7 +251,7 @@ impl Lattice {
 
     /// Which of them it uses behind a switch: the last one if its target is one cable away.
     #[inline]
-    pub fn lane(&self, switch: u32, target: u32) -> u8 {
+    pub fn virtual_channel(&self, switch: u32, target: u32) -> u8 {
         let home = target / self.hosts;
         if self.order == DimensionOrder::Listed || home == switch {
             return 0;
@@ -265,7 +265,7 @@ impl Lattice {
 mod tests {
     use weft_units::Rate;
 
-    use super::super::ways::ShortestPaths;
+    use super::super::next_hops::ShortestPaths;
     use super::super::{FabricSettings, Peer};
     use super::*;
 
@@ -317,14 +317,14 @@ mod tests {
         for (text, hosts, dimensions) in cases {
             let any = built(&format!("{{ {text}, order = 'any' }}"), hosts).unwrap();
             let listed = built(&format!("{{ {text} }}"), hosts).unwrap();
-            let searched = Ways::Table(ShortestPaths::of(&any, &[]));
+            let searched = NextHops::Table(ShortestPaths::of(&any, &[]));
             for (switch, target) in
                 (0..any.switches()).flat_map(|switch| (0..hosts).map(move |to| (switch, to)))
             {
-                let of = |ways: &Ways| ways.each(switch, target).collect::<Vec<_>>();
+                let of = |next_hops: &NextHops| next_hops.each(switch, target).collect::<Vec<_>>();
                 let all = of(&searched);
-                assert_eq!(of(any.ways()), all, "{text}: {switch} to {target}");
-                let first = of(listed.ways());
+                assert_eq!(of(any.next_hops()), all, "{text}: {switch} to {target}");
+                let first = of(listed.next_hops());
                 assert_eq!(first, all[..first.len()], "{text}: {switch} to {target}");
                 let next = |port: u32| match any.peer(any.port(switch, port)) {
                     Peer::Port(peer) => Some(any.switch_of(peer)),
@@ -333,7 +333,11 @@ mod tests {
                 assert!(first.windows(2).all(|pair| next(pair[0]) == next(pair[1])), "{text}");
                 assert!(first.len() == all.len() || next(first[0]) != next(all[first.len()]));
             }
-            assert_eq!((any.ways().lanes(), listed.ways().lanes()), (dimensions, 1), "{text}");
+            assert_eq!(
+                (any.next_hops().virtual_channels(), listed.next_hops().virtual_channels()),
+                (dimensions, 1),
+                "{text}"
+            );
         }
     }
 

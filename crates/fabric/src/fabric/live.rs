@@ -5,24 +5,24 @@
 //! the shortest paths that remain. Only there can a circle of buffers arise that did not exist before. A packet
 //! without any path goes on as before and is lost at the failed cable.
 
+use super::next_hops::{NextHops, ShortestPaths};
 use super::routes::Routes;
-use super::ways::{ShortestPaths, Ways};
 use super::wiring::{Peer, Wiring};
 
 /// Routes around the failed cables.
 #[derive(Clone, Debug)]
-pub struct LiveWays {
-    ways: Ways,
+pub struct LiveNextHops {
+    next_hops: NextHops,
     /// Pairs of switches of which the second has hosts that the first does not reach, in order.
     cut: Vec<(u32, u32)>,
     /// Hosts whose own cable has failed, in order.
     alone: Vec<u32>,
 }
 
-impl LiveWays {
+impl LiveNextHops {
     /// What is left where these ports have cables that have failed, both ends of each; those of hosts are
     /// numbered behind those of switches.
-    pub fn new(wiring: &Wiring, failed: &[u32]) -> LiveWays {
+    pub fn new(wiring: &Wiring, failed: &[u32]) -> LiveNextHops {
         let mut alone: Vec<u32> =
             failed.iter().filter_map(|port| port.checked_sub(wiring.ports())).collect();
         alone.sort_unstable();
@@ -32,10 +32,10 @@ impl LiveWays {
         let is_between =
             |port: &u32| *port < wiring.ports() && matches!(wiring.peer(*port), Peer::Port(_));
         if !failed.iter().any(is_between) {
-            return LiveWays { ways: wiring.ways().clone(), cut: Vec::new(), alone };
+            return LiveNextHops { next_hops: wiring.next_hops().clone(), cut: Vec::new(), alone };
         }
         let (paths, cut) = left(wiring, &is_failed);
-        LiveWays { ways: Ways::Table(paths), cut, alone }
+        LiveNextHops { next_hops: NextHops::Table(paths), cut, alone }
     }
 
     /// Whether a way from one host to another is left.
@@ -49,34 +49,35 @@ impl LiveWays {
 
 impl Routes {
     /// From now on packets take ways that are left.
-    pub fn keep_to(&mut self, live: &LiveWays) {
-        self.set_ways(live.ways.clone());
+    pub fn keep_to(&mut self, live: &LiveNextHops) {
+        self.set_next_hops(live.next_hops.clone());
     }
 
     /// The routes that packets may take while any of these is all that is left, or nothing has failed, if
     /// some of them are no routes of the fabric as a whole.
-    pub fn with_all(&self, wiring: &Wiring, live: &[LiveWays]) -> Option<Routes> {
-        if !matches!(wiring.ways(), Ways::Table(_)) {
+    pub fn with_all(&self, wiring: &Wiring, live: &[LiveNextHops]) -> Option<Routes> {
+        if !matches!(wiring.next_hops(), NextHops::Table(_)) {
             return None;
         }
-        let all: Vec<&Ways> = live.iter().map(|own| &own.ways).chain([wiring.ways()]).collect();
+        let all: Vec<&NextHops> =
+            live.iter().map(|own| &own.next_hops).chain([wiring.next_hops()]).collect();
         let paths = ShortestPaths::from_choices(wiring, |switch, host| {
-            all.iter().flat_map(|ways| ways.each(switch, host)).collect()
+            all.iter().flat_map(|next_hops| next_hops.each(switch, host)).collect()
         });
         let mut routes = self.clone();
-        routes.set_ways(Ways::Table(paths));
+        routes.set_next_hops(NextHops::Table(paths));
         Some(routes)
     }
 }
 
 /// The choices that are left, and which switches do not reach which others with hosts.
 fn left(wiring: &Wiring, is_failed: &[bool]) -> (ShortestPaths, Vec<(u32, u32)>) {
-    let before = wiring.ways();
+    let before = wiring.next_hops();
     let shortest = match before {
-        Ways::Table(_) => Some(Ways::Table(ShortestPaths::of(wiring, is_failed))),
+        NextHops::Table(_) => Some(NextHops::Table(ShortestPaths::of(wiring, is_failed))),
         _ => None,
     };
-    let ways = shortest.as_ref().unwrap_or(before);
+    let next_hops = shortest.as_ref().unwrap_or(before);
     let mut cut = Vec::new();
     let mut reach = Reach { of: u32::MAX, ports: vec![Vec::new(); wiring.switches() as usize] };
     let has_hosts = |switch: u32| {
@@ -84,7 +85,7 @@ fn left(wiring: &Wiring, is_failed: &[bool]) -> (ShortestPaths, Vec<(u32, u32)>)
         ports.into_iter().any(|port| matches!(wiring.peer(port), Peer::Host(_)))
     };
     let paths = ShortestPaths::from_choices(wiring, |switch, host| {
-        reach.look(wiring, (ways, is_failed), host);
+        reach.look(wiring, (next_hops, is_failed), host);
         let ports = &reach.ports[switch as usize];
         if !ports.is_empty() {
             return ports.clone();
@@ -108,7 +109,7 @@ struct Reach {
 
 impl Reach {
     /// Walks from the switch of a host backwards along the choices that packets to it have.
-    fn look(&mut self, wiring: &Wiring, (ways, is_failed): (&Ways, &[bool]), host: u32) {
+    fn look(&mut self, wiring: &Wiring, (next_hops, is_failed): (&NextHops, &[bool]), host: u32) {
         let home = wiring.switch_of(wiring.host_port(host));
         if std::mem::replace(&mut self.of, home) == home {
             return;
@@ -126,7 +127,7 @@ impl Reach {
                 }
                 let other = wiring.switch_of(far);
                 let number = far - wiring.port(other, 0);
-                if other == home || !ways.each(other, host).any(|own| own == number) {
+                if other == home || !next_hops.each(other, host).any(|own| own == number) {
                     continue;
                 }
                 if self.ports[other as usize].is_empty() {
@@ -180,13 +181,13 @@ mod tests {
         failed: &[u32],
         (from, to): (u32, u32),
     ) -> bool {
-        let mut heading = routes.depart(from, to);
+        let mut route_state = routes.depart(from, to);
         if failed.contains(&(wiring.ports() + from)) {
             return false;
         }
         let mut switch = wiring.switch_of(wiring.host_port(from));
         for hop in 0..32 {
-            let number = routes.port((switch, hop), to, &mut heading, |port| port.into());
+            let number = routes.port((switch, hop), to, &mut route_state, |port| port.into());
             let port = wiring.port(switch, number);
             if failed.contains(&port) {
                 return false;
@@ -223,7 +224,7 @@ mod tests {
                     Peer::Unused => {}
                 }
             }
-            let live = LiveWays::new(&wiring, &failed);
+            let live = LiveNextHops::new(&wiring, &failed);
             routes.keep_to(&live);
             for (from, to) in (0..wiring.hosts()).flat_map(|from| (0..wiring.hosts()).map(move |to| (from, to))) {
                 if from != to {
@@ -244,11 +245,11 @@ mod tests {
         let (wiring, mut routes) = built(5, "per_packet = 'random'");
         let [ab, ba, cd, dc] = [("a", 1), ("b", 2), ("c", 1), ("d", 2)]
             .map(|(name, number)| wiring.port(wiring.switch_named(name).expect(name), number));
-        let live = LiveWays::new(&wiring, &[ab, ba]);
+        let live = LiveNextHops::new(&wiring, &[ab, ba]);
         assert!(live.has_way(&wiring, 0, 1));
         routes.keep_to(&live);
         assert!(arrives((&wiring, &mut routes), &[ab, ba], (0, 1)));
-        let live = LiveWays::new(&wiring, &[ab, ba, cd, dc]);
+        let live = LiveNextHops::new(&wiring, &[ab, ba, cd, dc]);
         let pairs = [(0, 1), (0, 2), (0, 3), (1, 2)].map(|(a, b)| live.has_way(&wiring, a, b));
         assert_eq!(pairs, [false, false, true, true]);
     }
@@ -257,10 +258,10 @@ mod tests {
     #[test]
     fn a_host_without_its_cable_is_alone() {
         let (wiring, mut routes) = built(0, "per_packet = 'random'");
-        let live = LiveWays::new(&wiring, &[wiring.host_port(3_u32), wiring.ports() + 3]);
-        let ways = [(0, 3), (3, 2), (0, 2), (2, 7)].map(|(a, b)| live.has_way(&wiring, a, b));
-        assert_eq!(ways, [false, false, true, true]);
+        let live = LiveNextHops::new(&wiring, &[wiring.host_port(3_u32), wiring.ports() + 3]);
+        let next_hops = [(0, 3), (3, 2), (0, 2), (2, 7)].map(|(a, b)| live.has_way(&wiring, a, b));
+        assert_eq!(next_hops, [false, false, true, true]);
         routes.keep_to(&live);
-        assert!(matches!(routes.ways(), Ways::Tree(_)));
+        assert!(matches!(routes.next_hops(), NextHops::Tree(_)));
     }
 }

@@ -14,8 +14,8 @@ pub struct PathHop {
     /// The port by which they leave.
     pub output: u32,
     /// Which of the virtual channels of a packet they came by, and which they leave by: see
-    /// [`Routes::lane`].
-    pub lanes: (u8, u8),
+    /// [`Routes::virtual_channel`].
+    pub virtual_channels: (u8, u8),
 }
 
 impl Routes {
@@ -30,16 +30,17 @@ impl Routes {
         if !self.is_per_connection() {
             return None;
         }
-        let mut heading = self.depart(from, to);
+        let mut route_state = self.depart(from, to);
         let mut input = wiring.host_port(from);
         let mut hops = Vec::new();
         loop {
             let switch = wiring.switch_of(input);
-            let number = self.port((switch, hops.len() as u8), to, &mut heading, |_| 0);
+            let number = self.port((switch, hops.len() as u8), to, &mut route_state, |_| 0);
             let output = wiring.port(switch, number);
-            let came_by = hops.last().map_or(0, |hop: &PathHop| hop.lanes.1);
-            let lanes = (came_by, self.lane((switch, number), to, heading));
-            hops.push(PathHop { switch, input, output, lanes });
+            let came_by = hops.last().map_or(0, |hop: &PathHop| hop.virtual_channels.1);
+            let virtual_channels =
+                (came_by, self.virtual_channel((switch, number), to, route_state));
+            hops.push(PathHop { switch, input, output, virtual_channels });
             match wiring.peer(output) {
                 Peer::Port(next) => input = next,
                 Peer::Host(_) | Peer::Unused => return Some(hops),

@@ -4,8 +4,8 @@
 
 use super::cable::CableSettings;
 use super::error::FabricError;
+use super::next_hops::{Choice, NextHops};
 use super::tree::{LeafSpineSettings, grow};
-use super::ways::{Choice, Ways};
 use super::wiring::Wiring;
 
 /// Leaves whose hosts are those of equal place in their servers. A group of leaves has one for each rail and
@@ -56,7 +56,7 @@ impl LeafSpineSettings {
         let own = Rails { rails, each, leaves, spines };
         let leaf = (0..leaves).map(|leaf| (format!("0.{leaf}"), each + spines));
         let spine = (0..spines).map(|spine| (format!("1.{spine}"), leaves));
-        let mut wiring = Wiring::new(leaf.chain(spine).collect(), hosts, Ways::Rails(own));
+        let mut wiring = Wiring::new(leaf.chain(spine).collect(), hosts, NextHops::Rails(own));
         let like_all = CableSettings::default();
         let tier = |tier: usize| self.links.get(tier).unwrap_or(&like_all);
         for host in 0..hosts {

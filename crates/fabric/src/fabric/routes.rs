@@ -7,7 +7,7 @@ use weft_units::Time;
 
 use super::detour::Detour;
 use super::error::FabricError;
-use super::ways::{Choice, Ways};
+use super::next_hops::{Choice, NextHops};
 use super::wiring::{Peer, Wiring};
 
 /// How a packet chooses among the ways through a fabric. In a tree the ways differ on the way up;
@@ -83,24 +83,24 @@ impl Default for RoutesSettings {
 /// sixteen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(Rust, packed(2))]
-pub struct Heading {
+pub struct RouteState {
     /// What is left of its choices among ports, as a fraction of 2^32. Where routes are given the first
     /// bit tells whether its own is; the others are then its place in the list of ports.
     left: u32,
     pub(super) detour: Detour,
 }
 
-impl Heading {
+impl RouteState {
     /// That of a packet between hosts of one switch, which has nothing to choose.
-    pub const DIRECT: Heading = Heading { left: 0, detour: Detour::NONE };
+    pub const DIRECT: RouteState = RouteState { left: 0, detour: Detour::NONE };
 
-    fn new(left: u32) -> Heading {
-        Heading { left, detour: Detour::NONE }
+    fn new(left: u32) -> RouteState {
+        RouteState { left, detour: Detour::NONE }
     }
 
     /// That of a packet that has no choices left.
-    pub(super) fn after(detour: Detour) -> Heading {
-        Heading { left: 0, detour }
+    pub(super) fn after(detour: Detour) -> RouteState {
+        RouteState { left: 0, detour }
     }
 
     /// Chooses a number below `count`, each equally likely.
@@ -112,13 +112,13 @@ impl Heading {
     }
 }
 
-/// The first bit of a heading whose route is given.
+/// The first bit of a route state whose route is given.
 const OWN: u32 = 1 << 31;
 
 /// The choice of ways, ready to be asked.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    ways: Ways,
+    next_hops: NextHops,
     rule: Rule,
     /// What each host draws the choices of its packets from, if they have any.
     random: Vec<u64>,
@@ -178,15 +178,15 @@ impl Routes {
             Rule::Connection { .. } | Rule::Given => Vec::new(),
             _ => (0..wiring.hosts()).map(|_| random.bits()).collect(),
         };
-        Ok(Routes { ways: wiring.ways().clone(), rule, random, given, ports })
+        Ok(Routes { next_hops: wiring.next_hops().clone(), rule, random, given, ports })
     }
 
-    pub(super) fn ways(&self) -> &Ways {
-        &self.ways
+    pub(super) fn next_hops(&self) -> &NextHops {
+        &self.next_hops
     }
 
-    pub(super) fn set_ways(&mut self, ways: Ways) {
-        self.ways = ways;
+    pub(super) fn set_next_hops(&mut self, next_hops: NextHops) {
+        self.next_hops = next_hops;
     }
 
     /// Whether each packet chooses by itself among the ports that lead to its target, or each connection.
@@ -214,7 +214,7 @@ impl Routes {
 
     /// Whether each packet draws its way among several, in a fabric of so many switches and hosts.
     pub fn draws_ways(&self, switches: u32, hosts: u32) -> bool {
-        let is_open = |switch| (0..hosts).any(|host| self.ways.choice(switch, host).count > 1);
+        let is_open = |switch| (0..hosts).any(|host| self.next_hops.choice(switch, host).count > 1);
         match self.rule {
             Rule::Connection { .. } | Rule::Given => false,
             Rule::Packet | Rule::Adaptive => (0..switches).any(is_open),
@@ -225,18 +225,23 @@ impl Routes {
     /// How many virtual channels a packet needs, one after another on its way, so that buffers that
     /// wait for each other never form a circle: two where dimensions are rings or groups are left, one
     /// for each dimension where these come in any order, and one more where packets take detours.
-    pub fn lanes(&self) -> u8 {
-        self.ways.lanes() + u8::from(self.takes_detours())
+    pub fn virtual_channels(&self) -> u8 {
+        self.next_hops.virtual_channels() + u8::from(self.takes_detours())
     }
 
     /// Which of them it uses behind the port of a switch that it has chosen.
     #[inline]
-    pub fn lane(&self, (switch, port): (u32, u32), to: impl Into<u32>, heading: Heading) -> u8 {
-        let detour = heading.detour;
+    pub fn virtual_channel(
+        &self,
+        (switch, port): (u32, u32),
+        to: impl Into<u32>,
+        route_state: RouteState,
+    ) -> u8 {
+        let detour = route_state.detour;
         if detour.is_towards() {
             return 0;
         }
-        detour.is_past() + self.ways.lane(switch, port, to.into())
+        detour.is_past() + self.next_hops.virtual_channel(switch, port, to.into())
     }
 
     /// Whether packets may go by a group in between.
@@ -261,13 +266,13 @@ impl Routes {
         }
     }
 
-    /// The heading of a packet that departs.
+    /// The route state of a packet that departs.
     #[inline]
-    pub fn depart(&mut self, from: impl Into<u32>, to: impl Into<u32>) -> Heading {
+    pub fn depart(&mut self, from: impl Into<u32>, to: impl Into<u32>) -> RouteState {
         let from = from.into();
         match self.rule {
             Rule::Packet | Rule::Adaptive => {
-                Heading::new((draw(&mut self.random[from as usize]) >> 32) as u32)
+                RouteState::new((draw(&mut self.random[from as usize]) >> 32) as u32)
             }
             _ => self.set_out(from, to.into()),
         }
@@ -277,12 +282,12 @@ impl Routes {
     /// connection of its own, as where switches hash the ports of transports (ECMP); and each value of
     /// `spray`, by which an initiator sprays its packets, another one.
     #[inline]
-    pub fn depart_flow(&mut self, from: u32, to: u32, (flow, spray): (u32, u16)) -> Heading {
+    pub fn depart_flow(&mut self, from: u32, to: u32, (flow, spray): (u32, u16)) -> RouteState {
         match self.rule {
             Rule::Connection { key } => {
                 let name = u64::from(flow) | u64::from(spray) << 32;
                 let own = mix(connection(from, to)) ^ mix(!name);
-                Heading::new(mix(key ^ own) as u32)
+                RouteState::new(mix(key ^ own) as u32)
             }
             _ => self.depart(from, to),
         }
@@ -313,27 +318,27 @@ impl Routes {
 
     /// The same for rules that need more than one random number.
     #[inline(never)]
-    fn set_out(&mut self, from: u32, to: u32) -> Heading {
+    fn set_out(&mut self, from: u32, to: u32) -> RouteState {
         let connection = connection(from, to);
         match self.rule {
             Rule::Packet | Rule::Adaptive | Rule::Valiant | Rule::Ugal => self.detour(from, to),
-            Rule::Connection { key } => Heading::new(mix(key ^ mix(connection)) as u32),
+            Rule::Connection { key } => RouteState::new(mix(key ^ mix(connection)) as u32),
             Rule::Given => match self.given.binary_search_by_key(&(from, to), |route| route.0) {
-                Ok(place) => Heading::new(OWN | self.given[place].1),
-                Err(_) => Heading::new(mix(mix(connection)) as u32 >> 1),
+                Ok(place) => RouteState::new(OWN | self.given[place].1),
+                Err(_) => RouteState::new(mix(mix(connection)) as u32 >> 1),
             },
         }
     }
 
-    /// The heading of a packet that may take a detour.
-    fn detour(&mut self, from: u32, to: u32) -> Heading {
+    /// The route state of a packet that may take a detour.
+    fn detour(&mut self, from: u32, to: u32) -> RouteState {
         let random = &mut self.random[from as usize];
         let (left, drawn) = ((draw(random) >> 32) as u32, draw(random));
-        let detour = match self.ways.groups() {
+        let detour = match self.next_hops.groups() {
             Some((groups, _)) => Detour::of(groups, from, to, drawn, self.rule == Rule::Ugal),
             None => Detour::NONE,
         };
-        Heading { left, detour }
+        RouteState { left, detour }
     }
 
     /// The port by which a packet for `to` leaves `switch`, the `hop`th on its way from 0 on.
@@ -344,17 +349,17 @@ impl Routes {
         &self,
         (switch, hop): (u32, u8),
         to: impl Into<u32>,
-        heading: &mut Heading,
+        route_state: &mut RouteState,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
         let to = to.into();
         if !matches!(self.rule, Rule::Packet | Rule::Connection { .. }) {
-            return self.weighed((switch, hop), to, heading, occupied);
+            return self.weighed((switch, hop), to, route_state, occupied);
         }
-        let choice = self.ways.choice(switch, to);
+        let choice = self.next_hops.choice(switch, to);
         match choice.count {
-            1 => self.ways.port(choice.first),
-            count => self.ways.port(choice.first + heading.rank(count)),
+            1 => self.next_hops.port(choice.first),
+            count => self.next_hops.port(choice.first + route_state.rank(count)),
         }
     }
 
@@ -364,38 +369,38 @@ impl Routes {
         &self,
         (switch, hop): (u32, u8),
         to: u32,
-        heading: &mut Heading,
+        route_state: &mut RouteState,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
-        let left = heading.left;
+        let left = route_state.left;
         if self.rule == Rule::Given && left & OWN != 0 {
             return self.ports[(left ^ OWN) as usize + usize::from(hop)];
         }
         if self.takes_detours()
-            && let Some((groups, plane)) = self.ways.groups()
+            && let Some((groups, plane)) = self.next_hops.groups()
         {
-            return self.detoured(groups, (switch % plane, to), heading, occupied);
+            return self.detoured(groups, (switch % plane, to), route_state, occupied);
         }
-        let choice = self.ways.choice(switch, to);
+        let choice = self.next_hops.choice(switch, to);
         if choice.count == 1 {
-            return self.ways.port(choice.first);
+            return self.next_hops.port(choice.first);
         }
         if self.rule == Rule::Adaptive {
-            let rank = heading.rank(choice.count);
+            let rank = route_state.rank(choice.count);
             return self.least(choice, rank, occupied);
         }
         // The first bit says that the route is not listed.
-        heading.left = left << 1;
-        let rank = heading.rank(choice.count);
-        heading.left >>= 1;
-        self.ways.port(choice.first + rank)
+        route_state.left = left << 1;
+        let rank = route_state.rank(choice.count);
+        route_state.left >>= 1;
+        self.next_hops.port(choice.first + rank)
     }
 
     /// The port that is least occupied; of those equally occupied the one of `rank` or the next
     /// behind it, where the first is behind the last.
     fn least(&self, choice: Choice, rank: u32, occupied: impl Fn(u32) -> u64) -> u32 {
         let ranks = (rank..choice.count).chain(0..rank);
-        let ports = ranks.map(|rank| self.ways.port(choice.first + rank));
+        let ports = ranks.map(|rank| self.next_hops.port(choice.first + rank));
         // The first of equal ones, as `min_by_key` promises.
         ports.min_by_key(|port| occupied(*port)).unwrap_or_default()
     }
@@ -403,7 +408,7 @@ impl Routes {
 
 impl PacketRoutes {
     fn rule(self, wiring: &Wiring) -> Result<Rule, FabricError> {
-        let has_detours = wiring.ways().groups().is_some_and(|(groups, _)| groups.count() > 2);
+        let has_detours = wiring.next_hops().groups().is_some_and(|(groups, _)| groups.count() > 2);
         match self {
             PacketRoutes::Random => Ok(Rule::Packet),
             PacketRoutes::Adaptive => Ok(Rule::Adaptive),

@@ -11,7 +11,7 @@ use weft_units::PositiveCount;
 use super::MOST_PORTS_OF_A_SWITCH;
 use super::cable::CableSettings;
 use super::error::FabricError;
-use super::ways::{ShortestPaths, Ways};
+use super::next_hops::{NextHops, ShortestPaths};
 use super::wiring::{Peer, Wiring};
 
 /// Settings of a fabric that is listed. Packets take the shortest paths.
@@ -71,7 +71,7 @@ impl TableSettings {
     pub(super) fn wiring(&self, hosts: u32) -> Result<Wiring, FabricError> {
         self.check_switches()?;
         let switches = self.switches.iter().map(|own| (own.name.clone(), own.ports.get()));
-        let empty = Ways::Tree([].into());
+        let empty = NextHops::Tree([].into());
         let mut wiring = Wiring::new(switches.collect(), hosts, empty);
         self.check_ends()?;
         let numbers = self.switches.iter().map(|own| own.name.as_str()).zip(0..).collect();
@@ -79,7 +79,7 @@ impl TableSettings {
             self.plug(cable, (hosts, &numbers), &mut wiring)?;
         }
         self.check_ports(hosts, &wiring)?;
-        wiring.set_ways(Ways::Table(ShortestPaths::of(&wiring, &[])));
+        wiring.set_next_hops(NextHops::Table(ShortestPaths::of(&wiring, &[])));
         check_reach(&wiring)?;
         Ok(wiring)
     }
@@ -216,7 +216,8 @@ fn lay(cable: &Cable, port: (u32, u32), wiring: &mut Wiring) {
 /// Every host can be reached from the first one; cables go both ways.
 fn check_reach(wiring: &Wiring) -> Result<(), FabricError> {
     let at = |host: u32| wiring.switch_of(wiring.host_port(host));
-    let unreached = (1..wiring.hosts()).find(|host| wiring.ways().choice(at(0), *host).count == 0);
+    let unreached =
+        (1..wiring.hosts()).find(|host| wiring.next_hops().choice(at(0), *host).count == 0);
     match unreached {
         Some(host) => {
             let place =

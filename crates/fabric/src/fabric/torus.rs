@@ -14,7 +14,7 @@ use weft_units::PositiveCount;
 
 use super::MOST_PORTS_OF_A_SWITCH;
 use super::error::FabricError;
-use super::ways::{Choice, Ways};
+use super::next_hops::{Choice, NextHops};
 use super::wiring::Wiring;
 
 /// Switches of all dimensions together beyond which a number in a file is taken for a mistake.
@@ -136,7 +136,7 @@ impl Grid {
             (places.join("."), each + 2 * dimensions)
         };
         let all = (0..switches).map(name).collect();
-        let mut wiring = Wiring::new(all, hosts, Ways::Grid(self.clone()));
+        let mut wiring = Wiring::new(all, hosts, NextHops::Grid(self.clone()));
         for host in 0..switches * each {
             wiring.attach(host, (host / each, host % each));
         }
@@ -233,14 +233,14 @@ mod tests {
         assert_eq!(next("2.3", 4), "port 5 of switch 2.0");
         let mesh = wiring(&[3, 4], 2, false);
         assert_eq!(mesh.peer(mesh.port(switch("2.0"), 2)), Peer::Unused);
-        assert_eq!((torus.lanes(), mesh.lanes()), (2, 1));
+        assert_eq!((torus.virtual_channels(), mesh.virtual_channels()), (2, 1));
     }
 
     #[test]
     fn half_way_round_both_ways_are_as_long() {
         let ring = wiring(&[6], 1, true);
-        let ways = |to| ring.ways().each(0, to).collect::<Vec<_>>();
+        let next_hops = |to| ring.next_hops().each(0, to).collect::<Vec<_>>();
         let expected = [vec![0], vec![1], vec![1], vec![1, 2], vec![2], vec![2]];
-        assert_eq!([0, 1, 2, 3, 4, 5].map(ways), expected);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(next_hops), expected);
     }
 }

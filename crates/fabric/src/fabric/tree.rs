@@ -6,8 +6,8 @@ use weft_units::{PositiveCount, Rate};
 
 use super::cable::CableSettings;
 use super::error::FabricError;
+use super::next_hops::{Below, Choice, NextHops};
 use super::oversubscription::{Oversubscription, Uplinks};
-use super::ways::{Below, Choice, Ways};
 use super::wiring::Wiring;
 use super::{MOST_PORTS, MOST_PORTS_OF_A_SWITCH};
 
@@ -285,7 +285,7 @@ pub(super) fn grow(
         }
         copies *= own_up;
     }
-    let mut wiring = Wiring::new(switches, hosts, Ways::Tree(below.into()));
+    let mut wiring = Wiring::new(switches, hosts, NextHops::Tree(below.into()));
     let like_all = CableSettings::default();
     let tier = |tier: usize| links.get(tier).unwrap_or(&like_all);
     for host in 0..hosts {
@@ -323,7 +323,7 @@ pub(super) fn folded(hosts: u32) -> Result<Wiring, FabricError> {
         16..32 => Below { first: (switch - 16) / 4 * 16, hosts: 16, per_child: 4, width: 1, up },
         _ => Below { first: 0, hosts: 64, per_child: 16, width: 2, up: Choice::NONE },
     });
-    let mut wiring = Wiring::new(switches, hosts, Ways::Tree(below.collect())).counted_from(1);
+    let mut wiring = Wiring::new(switches, hosts, NextHops::Tree(below.collect())).counted_from(1);
     for host in 0..64 {
         wiring.attach(host, (host / 4, host % 4));
     }

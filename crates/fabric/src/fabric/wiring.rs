@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::cable::CableSettings;
-use super::ways::Ways;
+use super::next_hops::NextHops;
 use crate::link::LinkSettings;
 
 /// What is at the other end of the cable in a port.
@@ -34,7 +34,7 @@ pub struct Wiring {
     /// The port that the cable of each end is in.
     ends: Vec<u32>,
     planes: u32,
-    ways: Ways,
+    next_hops: NextHops,
     /// What cables have otherwise than the link of the channel: first those that have nothing.
     cables: Vec<CableSettings>,
     /// The place of each of them in the list.
@@ -45,7 +45,7 @@ pub struct Wiring {
 
 impl Wiring {
     /// Switches with so many ports each, without a cable.
-    pub(super) fn new(switches: Vec<(String, u32)>, hosts: u32, ways: Ways) -> Wiring {
+    pub(super) fn new(switches: Vec<(String, u32)>, hosts: u32, next_hops: NextHops) -> Wiring {
         let mut first = vec![0];
         let mut names = Vec::with_capacity(switches.len());
         let mut ports = 0;
@@ -64,7 +64,7 @@ impl Wiring {
             cables: vec![CableSettings::default()],
             known: HashMap::new(),
             cable_of: Vec::new(),
-            ways,
+            next_hops,
         }
     }
 
@@ -73,8 +73,8 @@ impl Wiring {
         Wiring { counted_from, ..self }
     }
 
-    pub(super) fn set_ways(&mut self, ways: Ways) {
-        self.ways = ways;
+    pub(super) fn set_next_hops(&mut self, next_hops: NextHops) {
+        self.next_hops = next_hops;
     }
 
     /// Plugs a cable between two ports, each given as switch and number of the port.
@@ -118,7 +118,7 @@ impl Wiring {
             ends: (0..planes).flat_map(ends).collect(),
             planes,
             cable_of: self.cable_of.repeat(planes as usize),
-            ways: Ways::Planes(Box::new(self.ways), switches),
+            next_hops: NextHops::Planes(Box::new(self.next_hops), switches),
             cables: self.cables,
             known: self.known,
         }
@@ -211,13 +211,13 @@ impl Wiring {
     }
 
     /// How packets find their way.
-    pub(super) fn ways(&self) -> &Ways {
-        &self.ways
+    pub(super) fn next_hops(&self) -> &NextHops {
+        &self.next_hops
     }
 
-    /// How many virtual channels a packet needs on its way: see [`super::Routes::lanes`].
-    pub fn lanes(&self) -> u8 {
-        self.ways.lanes()
+    /// How many virtual channels a packet needs on its way: see [`super::Routes::virtual_channels`].
+    pub fn virtual_channels(&self) -> u8 {
+        self.next_hops.virtual_channels()
     }
 
     /// The switch of a name.
@@ -295,7 +295,7 @@ mod tests {
     fn every_cable_may_be_of_its_own_kind() {
         let count = 70_000;
         let switches = ["a", "b"].map(|name| (name.to_owned(), count));
-        let mut wiring = Wiring::new(switches.into(), 0, Ways::Tree([].into()));
+        let mut wiring = Wiring::new(switches.into(), 0, NextHops::Tree([].into()));
         let of = |length: u32| CableSettings {
             length: Some(Length(length.into())),
             ..CableSettings::default()

@@ -9,7 +9,7 @@ use crate::link::FlowControl;
 pub(super) struct Flow {
     channels: u32,
     /// How many virtual channels a packet needs on its way.
-    lanes: u8,
+    virtual_channels: u8,
     /// [`FREE`] where the far end counts none; nothing without any buffer of limited size.
     credits: Vec<u32>,
     /// Which ports lead to a buffer of limited size.
@@ -25,11 +25,11 @@ const FREE: u32 = u32::MAX;
 impl Flow {
     /// The flow control of so many directed ports, of which none leads to a buffer of limited size
     /// so far.
-    pub fn new(control: &FlowControl, lanes: u8, ports: u32) -> Flow {
+    pub fn new(control: &FlowControl, virtual_channels: u8, ports: u32) -> Flow {
         let channels = control.channels;
         Flow {
             channels: channels.into(),
-            lanes: control.lanes(lanes),
+            virtual_channels: control.virtual_channels(virtual_channels),
             credits: vec![FREE; ports as usize * usize::from(channels)],
             limited: vec![false; ports as usize],
             reaction: control.stop_go.map_or(Span::ZERO, |own| own.reaction),
@@ -42,7 +42,7 @@ impl Flow {
         let credits = Vec::new();
         let limited = Vec::new();
         let reaction = Span::ZERO;
-        Flow { channels: 1, lanes: 1, credits, limited, reaction, has_credits: false }
+        Flow { channels: 1, virtual_channels: 1, credits, limited, reaction, has_credits: false }
     }
 
     /// A port leads to a buffer with room for so many packets of each virtual channel.
@@ -79,8 +79,8 @@ impl Flow {
 
     /// How many of them a packet needs on its way.
     #[inline]
-    pub fn lanes(&self) -> u8 {
-        self.lanes
+    pub fn virtual_channels(&self) -> u8 {
+        self.virtual_channels
     }
 
     #[inline]

@@ -54,7 +54,7 @@ pub struct GraphParts<'a> {
     /// What keeps buffers of limited size from being written while they are full.
     pub flow: FlowControl,
     /// How many virtual channels a packet needs on its way.
-    pub lanes: u8,
+    pub virtual_channels: u8,
     /// How many packets each host holds that it has not taken; without a limit if absent.
     pub receive: Option<u32>,
     /// In which time links count as busy.
@@ -179,7 +179,17 @@ pub struct Spent {
 impl Graph {
     /// The graph at time zero.
     pub fn new(parts: GraphParts<'_>) -> Graph {
-        let GraphParts { wiring, link, packet, switches, flow, lanes, receive, window, .. } = parts;
+        let GraphParts {
+            wiring,
+            link,
+            packet,
+            switches,
+            flow,
+            virtual_channels,
+            receive,
+            window,
+            ..
+        } = parts;
         let acknowledgment = parts.acknowledgment;
         let kinds = wiring.links(link);
         let to = |link: &LinkSettings, is_host: bool| {
@@ -229,7 +239,7 @@ impl Graph {
         }
         graph.has_limits = !graph.clocked.is_empty() || graph.has_memories();
         if graph.has_limits {
-            graph.limit(Flow::new(&flow, lanes, ports + ends), receive);
+            graph.limit(Flow::new(&flow, virtual_channels, ports + ends), receive);
         }
         graph
     }
@@ -438,7 +448,7 @@ impl Graph {
     /// Virtual channels of each cable, and how many of them a packet needs on its way.
     #[inline]
     pub fn channels(&self) -> (u8, u8) {
-        (self.flow.channels(), self.flow.lanes())
+        (self.flow.channels(), self.flow.virtual_channels())
     }
 
     /// A host hands a packet to a port of its own, which is no gate.

@@ -47,7 +47,7 @@ pub const MOST_CHANNELS: u32 = 16;
 impl FlowControl {
     /// How many virtual channels a packet uses one after another whose routes need `needed`: that many
     /// if they can all be divided so, and else one.
-    pub fn lanes(&self, needed: u8) -> u8 {
+    pub fn virtual_channels(&self, needed: u8) -> u8 {
         if self.channels.is_multiple_of(needed) { needed } else { 1 }
     }
 

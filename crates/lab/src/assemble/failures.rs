@@ -2,7 +2,7 @@
 //! when.
 
 use weft_fabric::fabric::{
-    ConnectionRoutes, LiveWays, PacketRoutes, Routes, RoutesSettings, Wiring,
+    ConnectionRoutes, LiveNextHops, PacketRoutes, Routes, RoutesSettings, Wiring,
 };
 use weft_units::Time;
 
@@ -51,7 +51,7 @@ pub(super) fn parts(
     let Some(failures) = built else { return Ok(None) };
     let has_pauses = asks.has_pauses;
     if !failures.has_failed() {
-        return Ok(Some(CableParts { failures, ways: Vec::new(), has_pauses }));
+        return Ok(Some(CableParts { failures, next_hops: Vec::new(), has_pauses }));
     }
     if asks.has_credits {
         let accepted = "cables that run at a fraction of their rate where inputs give credits \
@@ -66,8 +66,9 @@ pub(super) fn parts(
     }
     refuse_routes_without_a_choice(settings, routes, site.name)?;
     let known = failures.known().into_iter();
-    let ways = known.map(|(time, failed)| (time, LiveWays::new(wiring, &failed))).collect();
-    Ok(Some(CableParts { failures, ways, has_pauses }))
+    let next_hops =
+        known.map(|(time, failed)| (time, LiveNextHops::new(wiring, &failed))).collect();
+    Ok(Some(CableParts { failures, next_hops, has_pauses }))
 }
 
 /// Routes that are listed and those with detours know of no other way.
@@ -97,7 +98,7 @@ pub(super) fn all_routes(
     parts: Option<&CableParts>,
     (wiring, routes): (&Wiring, &Routes),
 ) -> Option<Routes> {
-    let ways: Vec<LiveWays> =
-        parts?.ways.iter().map(|own: &(Time, LiveWays)| own.1.clone()).collect();
-    if ways.is_empty() { None } else { routes.with_all(wiring, &ways) }
+    let next_hops: Vec<LiveNextHops> =
+        parts?.next_hops.iter().map(|own: &(Time, LiveNextHops)| own.1.clone()).collect();
+    if next_hops.is_empty() { None } else { routes.with_all(wiring, &next_hops) }
 }

@@ -190,15 +190,15 @@ pub(super) fn refuse_a_circle(
     if !settings.deadlock.is_refused() {
         return Ok(());
     }
-    let lanes = flow.lanes(routes.lanes());
-    let Some(circle) = routes.circle(wiring, lanes, &holds) else { return Ok(()) };
+    let virtual_channels = flow.virtual_channels(routes.virtual_channels());
+    let Some(circle) = routes.circle(wiring, virtual_channels, &holds) else { return Ok(()) };
     let value = format!(
         "refused (a circle of buffers, each of which can be full of packets that wait for space in the \
          next: those behind {})",
-        name_circle(wiring, lanes, &circle)
+        name_circle(wiring, virtual_channels, &circle)
     );
-    let channels = match routes.lanes() {
-        needed if needed > lanes => format!(
+    let channels = match routes.virtual_channels() {
+        needed if needed > virtual_channels => format!(
             "a multiple of {needed} virtual channels \
              (flow_control.virtual_channel_credits.channels), "
         ),
@@ -212,10 +212,14 @@ pub(super) fn refuse_a_circle(
 }
 
 /// The cables of a circle in prose.
-pub(super) fn name_circle(wiring: &Wiring, lanes: u8, circle: &[CircleBuffer]) -> String {
-    let buffer = |own: &CircleBuffer| match lanes {
+pub(super) fn name_circle(
+    wiring: &Wiring,
+    virtual_channels: u8,
+    circle: &[CircleBuffer],
+) -> String {
+    let buffer = |own: &CircleBuffer| match virtual_channels {
         1 => wiring.port_name(own.port),
-        _ => format!("{} (virtual channel {})", wiring.port_name(own.port), own.lane),
+        _ => format!("{} (virtual channel {})", wiring.port_name(own.port), own.virtual_channel),
     };
     let mut named: Vec<String> = circle.iter().take(MOST_NAMED).map(buffer).collect();
     if circle.len() > MOST_NAMED {

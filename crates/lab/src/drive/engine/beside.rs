@@ -21,7 +21,7 @@ use weft_units::{Span, Time};
 
 use super::clocks::Clocks;
 use super::division::{Division, divide};
-use super::packets::{Packet, Packets, Way};
+use super::packets::{Forwarding, Packet, Packets};
 use super::planes::PlaneTurns;
 use super::supply::Supply;
 use super::{Delivery, Engine};
@@ -91,7 +91,7 @@ struct Leaving {
 struct Crossing {
     time: Time,
     place: u32,
-    way: Way,
+    forwarding: Forwarding,
     packet: Packet,
 }
 
@@ -243,9 +243,10 @@ impl Engine {
             return self.parts.push(event);
         }
         let Event { time, place, item: id } = event;
-        let (way, packet) = (self.packets.ways[id as usize], self.packets.packets[id as usize]);
+        let (forwarding, packet) =
+            (self.packets.forwarding[id as usize], self.packets.packets[id as usize]);
         let leaving = &mut border.leaving[part as usize];
-        leaving.packets.push(Crossing { time, place, way, packet });
+        leaving.packets.push(Crossing { time, place, forwarding, packet });
         leaving.spent.extend(self.packets.spent(id).copied());
         self.packets.remove(id);
         border.first = border.first.min(time);
@@ -254,8 +255,8 @@ impl Engine {
     /// Packets come from another part.
     fn enter_part(&mut self, leaving: &mut Leaving) {
         let mut spent = leaving.spent.drain(..);
-        for Crossing { time, place, way, packet } in leaving.packets.drain(..) {
-            let id = self.packets.insert(way, packet);
+        for Crossing { time, place, forwarding, packet } in leaving.packets.drain(..) {
+            let id = self.packets.insert(forwarding, packet);
             if let (Some(own), Some(spent)) = (self.packets.spent(id), spent.next()) {
                 *own = spent;
             }

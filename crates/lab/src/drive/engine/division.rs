@@ -212,7 +212,7 @@ mod tests {
             packet: Bytes(64),
             switches: (0..wiring.switches()).map(|_| SwitchParts::OutputQueued(switch())).collect(),
             flow: FlowControl::new(&Default::default(), 1).unwrap(),
-            lanes: 1,
+            virtual_channels: 1,
             receive: None,
             window: (Time::ZERO, Time(1)),
             acknowledgment: None,

@@ -8,7 +8,7 @@ use weft_kernel::Event;
 use weft_units::Time;
 
 use super::clocks::Needs;
-use super::packets::{Packet, Way};
+use super::packets::{Forwarding, Packet};
 use super::{Engine, Handed};
 use crate::drive::carrier::MessageId;
 
@@ -30,7 +30,7 @@ impl Engine {
         } else if self.graph.is_memory(switch) {
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if self.graph.is_gated(output) {
-            self.packets.ways[id as usize].output = output;
+            self.packets.forwarding[id as usize].output = output;
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if let Some(departure) = self.graph.pass_limited(now, switch, output) {
             self.spend((input, output), id);
@@ -47,14 +47,15 @@ impl Engine {
         if self.graph.is_of_memory(input) {
             return self.store(now, id);
         }
-        let output = self.packets.ways[id as usize].output;
+        let output = self.packets.forwarding[id as usize].output;
         if self.graph.is_gate_full(now, output) {
             return self.drop(now, id);
         }
         let switch = self.graph.switch_of(output);
         let number = output - self.graph.first_port(switch);
-        let way = &mut self.packets.ways[id as usize];
-        way.channel = channel_behind(&self.routes, self.graph.channels().1, (switch, number), way);
+        let forwarding = &mut self.packets.forwarding[id as usize];
+        forwarding.channel =
+            channel_behind(&self.routes, self.graph.channels().1, (switch, number), forwarding);
         self.spend((input, output), id);
         if self.graph.enqueue(output, id, &mut self.packets.behind) {
             self.try_gate(now, output);
@@ -78,8 +79,8 @@ impl Engine {
         if self.adapters.is_on && port >= self.graph.switch_ports() {
             return self.look_at_link(now, port - self.graph.switch_ports());
         }
-        let ways = &self.packets.ways;
-        let channel_of = |id: u32| ways[id as usize].channel;
+        let forwarding = &self.packets.forwarding;
+        let channel_of = |id: u32| forwarding[id as usize].channel;
         match self.graph.try_gate(now, port, &self.packets.behind, channel_of) {
             Passage::Leaves(id, departure) => {
                 if port >= self.graph.switch_ports() {
@@ -114,7 +115,7 @@ impl Engine {
     /// A packet is on a cable.
     #[inline]
     pub(super) fn travel(&mut self, now: Time, departure: &Departure, id: u32) {
-        let channel = self.packets.ways[id as usize].channel;
+        let channel = self.packets.forwarding[id as usize].channel;
         match self.graph.expect(departure, id, channel) {
             Some(Wakes::Switch(switch, edge)) => self.attend(now, switch, edge),
             Some(_) => {}
@@ -160,13 +161,19 @@ impl Engine {
 
     /// An edge at which a switch takes part.
     fn edge(&mut self, now: Time, switch: u32) {
-        let (ways, routes, lanes) = (&mut self.packets.ways, &self.routes, self.graph.channels().1);
+        let (forwarding, routes, virtual_channels) =
+            (&mut self.packets.forwarding, &self.routes, self.graph.channels().1);
         let choose = |id: u32, waiting: &[u32]| {
-            let way = &mut ways[id as usize];
+            let forwarding = &mut forwarding[id as usize];
             let occupied = |port: u32| u64::from(waiting[port as usize]);
-            let output = routes.port((switch, way.hops), way.to, &mut way.heading, occupied);
-            way.hops += 1;
-            (output, channel_behind(routes, lanes, (switch, output), way))
+            let output = routes.port(
+                (switch, forwarding.hops),
+                forwarding.to,
+                &mut forwarding.route_state,
+                occupied,
+            );
+            forwarding.hops += 1;
+            (output, channel_behind(routes, virtual_channels, (switch, output), forwarding))
         };
         self.graph.edge(now, switch, (&mut self.packets.behind, &mut self.outbox), choose);
         if !self.outbox.signals.is_empty() {
@@ -200,8 +207,8 @@ impl Engine {
     /// A packet leaves a switch with a clock.
     #[inline]
     fn leave(&mut self, now: Time, switch: u32, grant: &Grant) {
-        let way = &mut self.packets.ways[grant.packet as usize];
-        let came_by = std::mem::replace(&mut way.channel, grant.channel);
+        let forwarding = &mut self.packets.forwarding[grant.packet as usize];
+        let came_by = std::mem::replace(&mut forwarding.channel, grant.channel);
         let Some(left) = self.graph.leave(now, switch, grant, came_by) else { return };
         if let Some((time, port)) = left.credit {
             self.schedule(time, self.places.signals + port, came_by.into());
@@ -248,9 +255,17 @@ impl Engine {
 
 /// The virtual channel by which a packet leaves a port of a switch.
 #[inline]
-fn channel_behind(routes: &Routes, lanes: u8, (switch, port): (u32, u32), way: &Way) -> u8 {
-    match lanes {
-        1 => way.channel,
-        _ => way.channel - way.channel % lanes + routes.lane((switch, port), way.to, way.heading),
+fn channel_behind(
+    routes: &Routes,
+    virtual_channels: u8,
+    (switch, port): (u32, u32),
+    forwarding: &Forwarding,
+) -> u8 {
+    match virtual_channels {
+        1 => forwarding.channel,
+        _ => {
+            forwarding.channel - forwarding.channel % virtual_channels
+                + routes.virtual_channel((switch, port), forwarding.to, forwarding.route_state)
+        }
     }
 }

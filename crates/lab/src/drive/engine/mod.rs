@@ -57,7 +57,7 @@ use clocks::Clocks;
 use flows::Flows;
 use forward::Forward;
 use memory::Memories;
-use packets::{Packet, Packets, Way};
+use packets::{Forwarding, Packet, Packets};
 use parts::Parts;
 use places::Places;
 use planes::PlaneTurns;
@@ -175,14 +175,14 @@ impl Engine {
         let EngineParts { wiring, link, packet, payload, switches, observations, .. } = parts;
         let mut connections = parts.connections;
         let kinds: Vec<Option<SharedQueues>> = switches.iter().map(SwitchParts::queues).collect();
-        let lanes = parts.routes.lanes();
+        let virtual_channels = parts.routes.virtual_channels();
         let graph = Graph::new(GraphParts {
             wiring: &wiring,
             link: &link,
             packet,
             switches,
             flow: parts.flow.clone(),
-            lanes,
+            virtual_channels,
             receive: connections.endpoints.as_ref().map(|own| own.receive_buffer.get()),
             window: (observations.from, parts.until),
             acknowledgment: parts.adapters.as_ref().map(AdapterParts::acknowledgment),
@@ -192,7 +192,7 @@ impl Engine {
         let memories = Memories::new(
             (&wiring, &graph, &link),
             kinds,
-            (parts.flow, lanes),
+            (parts.flow, virtual_channels),
             (packet, payload, parts.send_buffers),
             &mut connections,
         );
@@ -430,12 +430,12 @@ impl Engine {
     #[inline]
     fn insert(&mut self, host: u32, start: Time, handed: &Handed) -> u32 {
         let Handed { to, generated, message, .. } = *handed;
-        let heading = self.routes.depart(host, to);
-        let (channels, lanes) = self.graph.channels();
-        let channel = Routes::class(host, to, channels / lanes) * lanes;
-        let way = Way { to, heading, output: 0, hops: 0, channel };
+        let route_state = self.routes.depart(host, to);
+        let (channels, virtual_channels) = self.graph.channels();
+        let channel = Routes::class(host, to, channels / virtual_channels) * virtual_channels;
+        let forwarding = Forwarding { to, route_state, output: 0, hops: 0, channel };
         let packet = Packet { generated, start, from: host, message };
-        let id = self.packets.insert(way, packet);
+        let id = self.packets.insert(forwarding, packet);
         if let Some(spent) = self.packets.spent(id) {
             *spent = self.graph.spent(self.graph.host_port(host), Span::ZERO);
         }
@@ -468,7 +468,7 @@ impl Engine {
         let first = self.graph.first_port(switch);
         let graph = &self.graph;
         let is_plain = graph.is_plain(switch);
-        let way = &mut self.packets.ways[id as usize];
+        let forwarding = &mut self.packets.forwarding[id as usize];
         let routes = &self.routes;
         // What it needs is copied only where a packet weighs ports.
         let occupied = move |port| {
@@ -478,14 +478,19 @@ impl Engine {
             };
             until.saturating_sub(routes.idle(now))
         };
-        let number = self.routes.port((switch, way.hops), way.to, &mut way.heading, occupied);
+        let number = self.routes.port(
+            (switch, forwarding.hops),
+            forwarding.to,
+            &mut forwarding.route_state,
+            occupied,
+        );
         let output = first + number;
-        way.hops += 1;
+        forwarding.hops += 1;
         if graph.is_mixed() {
             let is_short = self.adapters.is_acknowledgment(id);
             let lag = graph.lag_of(input, output, is_short);
             if lag > Span::ZERO {
-                way.output = output;
+                forwarding.output = output;
                 return self.schedule(now + lag, self.places.joins + input, id);
             }
         }
@@ -498,7 +503,7 @@ impl Engine {
     /// A packet joins late the queue of the output that it has chosen.
     #[inline(never)]
     fn join(&mut self, now: Time, input: u32, id: u32) {
-        let output = self.packets.ways[id as usize].output;
+        let output = self.packets.forwarding[id as usize].output;
         let switch = self.graph.switch_of(output);
         match self.graph.is_plain(switch) {
             true => self.pass(now, switch, (input, output), id),
@@ -536,7 +541,7 @@ impl Engine {
         if self.memories.is_on {
             return self.arrive(now, (end, id), watch);
         }
-        let Way { hops, to: host, .. } = self.packets.ways[id as usize];
+        let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         let spent = match self.packets.spent(id) {
             Some(spent) => *spent,

@@ -1,6 +1,6 @@
 //! The packets of a channel that have been handed over and not delivered.
 
-use weft_fabric::fabric::Heading;
+use weft_fabric::fabric::RouteState;
 use weft_fabric::graph::Spent;
 use weft_units::Time;
 
@@ -8,9 +8,9 @@ use crate::drive::carrier::MessageId;
 
 /// What a switch must know of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct Forwarding {
     pub to: u32,
-    pub heading: Heading,
+    pub route_state: RouteState,
     /// The output whose queue it joins late.
     pub output: u32,
     /// How many switches have sent it on its way.
@@ -33,7 +33,7 @@ pub(super) struct Packet {
 /// packets at once. What is read at every switch stands apart from what is read at the end.
 #[derive(Debug)]
 pub(super) struct Packets {
-    pub ways: Vec<Way>,
+    pub forwarding: Vec<Forwarding>,
     pub packets: Vec<Packet>,
     /// What each has spent so far, where that depends on its way.
     spent: Option<Vec<Spent>>,
@@ -48,32 +48,32 @@ impl Packets {
     /// whether packets may wait for room.
     pub fn new(is_mixed: bool, has_queues: bool) -> Packets {
         let spent = is_mixed.then(Vec::new);
-        let (ways, packets, behind, free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Packets { ways, packets, spent, behind, has_queues, free }
+        let (forwarding, packets, behind, free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Packets { forwarding, packets, spent, behind, has_queues, free }
     }
 
     #[inline]
-    pub fn insert(&mut self, way: Way, packet: Packet) -> u32 {
-        let Some(id) = self.free.pop() else { return self.grow(way, packet) };
-        self.ways[id as usize] = way;
+    pub fn insert(&mut self, forwarding: Forwarding, packet: Packet) -> u32 {
+        let Some(id) = self.free.pop() else { return self.grow(forwarding, packet) };
+        self.forwarding[id as usize] = forwarding;
         self.packets[id as usize] = packet;
         id
     }
 
     /// A packet of which all but its way is noted elsewhere.
     #[inline]
-    pub fn insert_way(&mut self, way: Way) -> u32 {
+    pub fn insert_forwarding(&mut self, forwarding: Forwarding) -> u32 {
         if let Some(id) = self.free.pop() {
-            self.ways[id as usize] = way;
+            self.forwarding[id as usize] = forwarding;
             return id;
         }
         let (generated, start, message) = (Time::NEVER, Time::NEVER, MessageId::NONE);
-        self.grow(way, Packet { generated, start, from: 0, message })
+        self.grow(forwarding, Packet { generated, start, from: 0, message })
     }
 
     #[cold]
-    fn grow(&mut self, way: Way, packet: Packet) -> u32 {
-        self.ways.push(way);
+    fn grow(&mut self, forwarding: Forwarding, packet: Packet) -> u32 {
+        self.forwarding.push(forwarding);
         self.packets.push(packet);
         if let Some(spent) = &mut self.spent {
             spent.push(Spent::default());
@@ -81,7 +81,7 @@ impl Packets {
         if self.has_queues {
             self.behind.push(0);
         }
-        (self.ways.len() - 1) as u32
+        (self.forwarding.len() - 1) as u32
     }
 
     #[inline]
@@ -104,6 +104,6 @@ impl Packets {
 
     /// How many packets there are.
     pub fn len(&self) -> usize {
-        self.ways.len() - self.free.len()
+        self.forwarding.len() - self.free.len()
     }
 }

@@ -57,7 +57,7 @@ impl Engine {
             lines.push(format!("{waiting} packets wait at {name} until {peer} lets it go on"));
         }
         let channels = self.graph.channels().0;
-        let channel_of = |packet: u32| self.packets.ways[packet as usize].channel;
+        let channel_of = |packet: u32| self.packets.forwarding[packet as usize].channel;
         for channel in 0..channels {
             if self.graph.is_wanted(port, channel, channel_of)
                 && self.graph.is_without_credit(port, channel)

@@ -153,7 +153,7 @@ impl TurnChannel {
         if purpose == Use::Data {
             (0..missing).for_each(|_| self.observations.generate_from(usize::from(from), now));
         }
-        let heading = self.routes.depart(from, first);
+        let route_state = self.routes.depart(from, first);
         self.messages.insert(Carried {
             purpose,
             from,
@@ -166,7 +166,7 @@ impl TurnChannel {
             begun: now,
             has_begun: false,
             missing,
-            heading,
+            route_state,
             hops: 0,
             head: now,
             read: now,

@@ -1,6 +1,6 @@
 //! Messages under way, and where their time went.
 
-use weft_fabric::fabric::Heading;
+use weft_fabric::fabric::RouteState;
 use weft_units::{Bytes, Span, Time};
 
 use crate::drive::carrier::{Destination, Ticket};
@@ -34,7 +34,7 @@ pub(super) struct Carried {
     pub has_begun: bool,
     /// How many targets do not have it yet.
     pub missing: u32,
-    pub heading: Heading,
+    pub route_state: RouteState,
     /// How many switches its first packet has passed.
     pub hops: u8,
     /// When its first packet was put where it is.

@@ -1,6 +1,6 @@
 //! Switches: from the receive FIFO of one port into the send FIFOs of others.
 
-use weft_fabric::fabric::{Heading, Peer};
+use weft_fabric::fabric::{Peer, RouteState};
 use weft_fabric::switch::{BarrierCounter, BusController, HeaderQueues, MulticastStart, Transfer};
 use weft_kernel::Id;
 use weft_protocol::turns::CHANNELS;
@@ -135,21 +135,26 @@ impl TurnChannel {
     /// part it is from there on a message for each port.
     fn outputs(&mut self, switch: u32, id: Id<Carried>) -> u64 {
         let message = self.messages[id];
-        let ways: Vec<(u32, Destination, Heading)> = match message.purpose {
+        let ways: Vec<(u32, Destination, RouteState)> = match message.purpose {
             Use::BarrierRequest => return 0,
             Use::BarrierAcknowledgment => {
                 let ports = bits(self.barrier.below(switch));
-                ports.map(|port| (port as u32, message.to, message.heading)).collect()
+                ports.map(|port| (port as u32, message.to, message.route_state)).collect()
             }
             Use::Data | Use::Acknowledgment { .. } => self.ways(switch, &message),
         };
         let parts = ways.len() > 1;
         let mut outputs = 0;
-        for (port, to, heading) in ways {
+        for (port, to, route_state) in ways {
             outputs |= 1 << port;
             let missing = to.hosts().count() as u32;
-            let part =
-                Carried { to, missing, heading, hops: message.hops.saturating_add(1), ..message };
+            let part = Carried {
+                to,
+                missing,
+                route_state,
+                hops: message.hops.saturating_add(1),
+                ..message
+            };
             if parts {
                 let part = self.messages.insert(part);
                 let branch = Branch { whole: id, port, part };
@@ -162,17 +167,17 @@ impl TurnChannel {
     }
 
     /// The ports by which a message leaves a switch, each with the targets behind it.
-    fn ways(&self, switch: u32, message: &Carried) -> Vec<(u32, Destination, Heading)> {
-        let mut ways: Vec<(u32, Destination, Heading)> = Vec::with_capacity(1);
+    fn ways(&self, switch: u32, message: &Carried) -> Vec<(u32, Destination, RouteState)> {
+        let mut ways: Vec<(u32, Destination, RouteState)> = Vec::with_capacity(1);
         for to in message.to.hosts() {
-            let mut heading = message.heading;
-            let port = self.routes.port((switch, message.hops), to, &mut heading, |_| 0);
+            let mut route_state = message.route_state;
+            let port = self.routes.port((switch, message.hops), to, &mut route_state, |_| 0);
             let behind = ways.iter_mut().find(|(own, ..)| *own == port);
             match (message.to, behind) {
-                (Destination::Host(_), _) => ways.push((port, message.to, heading)),
+                (Destination::Host(_), _) => ways.push((port, message.to, route_state)),
                 (_, Some((_, Destination::Hosts(hosts), _))) => *hosts |= 1 << to,
                 (Destination::Hosts(_), _) => {
-                    ways.push((port, Destination::Hosts(1 << to), heading));
+                    ways.push((port, Destination::Hosts(1 << to), route_state));
                 }
             }
         }

@@ -23,7 +23,7 @@ mod switch;
 mod transmit;
 
 use weft_fabric::adapter::Insertion;
-use weft_fabric::fabric::Heading;
+use weft_fabric::fabric::RouteState;
 use weft_fabric::graph::Graph;
 use weft_fabric::switch::{Effect, PacketKind};
 use weft_fabric::workload::{Feedback, Source};
@@ -32,7 +32,7 @@ use weft_protocol::retransmit::{Attempt, ControlSettings, KnownAfter, Slot};
 use weft_units::{Bytes, Span, Time};
 
 use super::Engine;
-use super::packets::Way;
+use super::packets::Forwarding;
 use crate::drive::carrier::Messages;
 use crate::drive::interface::Bodies;
 use crate::drive::trace::TraceEntry;
@@ -387,13 +387,13 @@ impl Engine {
 
     /// The way of a packet from one host to another.
     #[inline]
-    fn way(&mut self, from: u16, to: u16) -> Way {
+    fn forwarding(&mut self, from: u16, to: u16) -> Forwarding {
         let channel = self.channel_of_pair(from, to);
-        let heading = match self.adapters.has_one_way {
-            true => Heading::DIRECT,
+        let route_state = match self.adapters.has_one_way {
+            true => RouteState::DIRECT,
             false => self.routes.depart(from, to),
         };
-        Way { to: to.into(), heading, output: 0, hops: 0, channel }
+        Forwarding { to: to.into(), route_state, output: 0, hops: 0, channel }
     }
 
     /// Something is on its way from now on, or waits for its link.
@@ -401,8 +401,8 @@ impl Engine {
     fn insert_flight(&mut self, flight: Flight) -> u32 {
         // What ends in the switch takes no way through it.
         let to = if flight.to == scheduled::SWITCH { flight.from } else { flight.to };
-        let way = self.way(flight.from, to);
-        let id = self.packets.insert_way(way);
+        let forwarding = self.forwarding(flight.from, to);
+        let id = self.packets.insert_forwarding(forwarding);
         match self.adapters.flights.get_mut(id as usize) {
             Some(place) => *place = flight,
             None => self.adapters.flights.push(flight),

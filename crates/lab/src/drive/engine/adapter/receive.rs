@@ -82,7 +82,7 @@ impl Engine {
                 flight.in_company = self.adapters.decides_together;
                 flight.span = self.graph.span_of(self.graph.host_port(to.into()), true);
                 flight.end = Time::NEVER;
-                self.packets.ways[id as usize] = self.way(to, from);
+                self.packets.forwarding[id as usize] = self.forwarding(to, from);
                 if ready == now {
                     self.acknowledge(now, id);
                 } else {
@@ -162,7 +162,7 @@ impl Engine {
 
     fn record_success(&mut self, now: Time, id: u32) {
         let flight = self.adapters.flights[id as usize];
-        let hops = self.packets.ways[id as usize].hops;
+        let hops = self.packets.forwarding[id as usize].hops;
         let spent = match self.packets.spent(id) {
             Some(spent) => *spent,
             None => self.graph.spent_alike(hops),

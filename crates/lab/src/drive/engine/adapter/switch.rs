@@ -25,14 +25,16 @@ impl Engine {
             return self.pass_of_schedule(now, switch, (input, output), id);
         }
         let is_request = kind == PacketKind::Request;
-        if is_request && self.packets.ways[id as usize].hops == 1 && self.is_disabled(now, from, to)
+        if is_request
+            && self.packets.forwarding[id as usize].hops == 1
+            && self.is_disabled(now, from, to)
         {
             return self.refuse_disabled(now, id);
         }
         if self.graph.is_deciding(switch) {
             self.reach_decider(now, switch, (input, output), id);
         } else if self.graph.is_gated(output) {
-            self.packets.ways[id as usize].output = output;
+            self.packets.forwarding[id as usize].output = output;
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else {
             let span = self.graph.span_of(output, !is_request);
@@ -49,7 +51,7 @@ impl Engine {
         if !self.has_room(now, id) {
             return self.lose(now, id, Loss::ToTransfer);
         }
-        self.packets.ways[id as usize].output = output;
+        self.packets.forwarding[id as usize].output = output;
         self.spend_request((input, output), id);
         let flight = &self.adapters.flights[id as usize];
         let is_short = flight.kind == PacketKind::Acknowledgment;
@@ -117,7 +119,7 @@ impl Engine {
     }
 
     fn forwarded(&mut self, now: Time, id: u32, end: Time) {
-        let output = self.packets.ways[id as usize].output;
+        let output = self.packets.forwarding[id as usize].output;
         let flight = &self.adapters.flights[id as usize];
         let Flight { from, to, kind, span, blocked, .. } = *flight;
         let is_crossbar = self.graph.is_crossbar(self.graph.switch_of(output));
@@ -255,7 +257,7 @@ impl Engine {
 
     /// A packet of a schedule passes.
     fn pass_of_schedule(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
-        self.packets.ways[id as usize].output = output;
+        self.packets.forwarding[id as usize].output = output;
         let input = (input - self.graph.first_port(switch)) as u16;
         let Flight { kind, span, .. } = self.adapters.flights[id as usize];
         let mut effects = std::mem::take(&mut self.adapters.effects);

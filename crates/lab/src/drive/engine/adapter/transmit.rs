@@ -110,8 +110,8 @@ impl Engine {
     /// The virtual channel by which packets from one host to another leave it.
     #[inline]
     pub(super) fn channel_of_pair(&self, from: u16, to: u16) -> u8 {
-        let (channels, lanes) = self.graph.channels();
-        Routes::class(from, to, channels / lanes) * lanes
+        let (channels, virtual_channels) = self.graph.channels();
+        Routes::class(from, to, channels / virtual_channels) * virtual_channels
     }
 
     /// An acknowledgment is ready to be sent.
@@ -254,7 +254,7 @@ impl Engine {
             let is_request = kind == PacketKind::Request;
             *spent = if is_request { self.graph.spent(port, Span::ZERO) } else { Spent::default() };
         }
-        let channel = self.packets.ways[id as usize].channel;
+        let channel = self.packets.forwarding[id as usize].channel;
         let departure = self.graph.send_sized(now, port, (span, channel));
         self.put_on_cable(now, &departure, id);
     }

@@ -4,7 +4,7 @@
 //! the picosecond before. What becomes of a packet is decided when it starts, since it is known by then when
 //! its cable fails, and happens when the cable does.
 
-use weft_fabric::fabric::{CableFailure, Failures, LiveWays, Wiring};
+use weft_fabric::fabric::{CableFailure, Failures, LiveNextHops, Wiring};
 use weft_fabric::measure::Drop;
 use weft_fabric::switch::shared_buffer::Ports;
 use weft_fabric::workload::FlowDemand;
@@ -19,7 +19,7 @@ pub struct CableParts {
     /// The cables that fail or slow down, and when.
     pub failures: Failures,
     /// The ways that routes take from an instant on, in order.
-    pub ways: Vec<(Time, LiveWays)>,
+    pub next_hops: Vec<(Time, LiveNextHops)>,
     /// Whether any switch pauses classes.
     pub has_pauses: bool,
 }
@@ -33,7 +33,7 @@ pub(super) struct Cables {
     outages: Vec<Vec<(Time, Time)>>,
     /// By port: the number of the link that it had at first, where that changes.
     laid: Vec<Option<u32>>,
-    ways: Vec<(Time, LiveWays)>,
+    next_hops: Vec<(Time, LiveNextHops)>,
     holds: bool,
     has_pauses: bool,
     /// When to look next whether messages under way have a way, and since when none of them has.
@@ -55,7 +55,7 @@ enum What {
     Fails([u32; 2]),
     IsBack([u32; 2]),
     /// Routes take other ways, by their number.
-    Ways(u32),
+    NextHops(u32),
 }
 
 /// What becomes of a packet that starts.
@@ -73,7 +73,7 @@ pub(super) const LOSS: u32 = 2;
 impl Cables {
     /// `ports` are those of all switches and hosts.
     pub fn new(parts: CableParts, ports: &mut Ports, count: u32) -> Cables {
-        let CableParts { failures, ways, has_pauses } = parts;
+        let CableParts { failures, next_hops, has_pauses } = parts;
         ports.will_change();
         let (mut outages, mut laid) =
             (vec![Vec::new(); count as usize], vec![None; count as usize]);
@@ -92,7 +92,7 @@ impl Cables {
             begins.push(Change { time: *at, what: begin });
             ends.push(Change { time: *until, what: end });
         }
-        let of_routes = (0..).zip(&ways).map(|(number, own)| (own.0, What::Ways(number)));
+        let of_routes = (0..).zip(&next_hops).map(|(number, own)| (own.0, What::NextHops(number)));
         ends.retain(|own| own.time < Time::NEVER);
         ends.extend(begins);
         ends.extend(of_routes.map(|(time, what)| Change { time, what }));
@@ -101,7 +101,7 @@ impl Cables {
             changes: ends,
             outages,
             laid,
-            ways,
+            next_hops,
             holds: failures.holds,
             has_pauses,
             next_look: Time::ZERO,
@@ -146,10 +146,10 @@ impl Cables {
     /// Since when routes have known no way from one host to another, if they know none at the end of
     /// `now`.
     fn without_a_way(&self, now: Time, wiring: &Wiring, (from, to): (u32, u32)) -> Option<Time> {
-        let known = self.ways.iter().rev().skip_while(|(time, _)| *time > now);
+        let known = self.next_hops.iter().rev().skip_while(|(time, _)| *time > now);
         let mut since = None;
-        for (time, ways) in known {
-            if ways.has_way(wiring, from, to) {
+        for (time, next_hops) in known {
+            if next_hops.has_way(wiring, from, to) {
                 break;
             }
             since = Some(*time);
@@ -190,7 +190,7 @@ impl Engine {
     fn look_for_ways(&mut self, now: Time) {
         let (Some(own), Some(flows)) = (&mut self.classed, &self.flows) else { return };
         let (Some(cables), Some(wiring)) = (&mut own.cables, &self.names) else { return };
-        let is_final = cables.ways.last().is_some_and(|(time, _)| *time <= now);
+        let is_final = cables.next_hops.last().is_some_and(|(time, _)| *time <= now);
         if !is_final || now < cables.next_look || self.supply.messages().is_none() {
             return;
         }
@@ -220,8 +220,8 @@ impl Engine {
         let Change { time: now, what } = cables.changes[item as usize];
         let (holds, tells) = (cables.holds, cables.has_pauses);
         let ends = match what {
-            What::Ways(number) => {
-                return self.routes.keep_to(&cables.ways[number as usize].1);
+            What::NextHops(number) => {
+                return self.routes.keep_to(&cables.next_hops[number as usize].1);
             }
             What::Link(ends, link) => {
                 return ends.iter().for_each(|port| own.ports.use_link(*port, link));

@@ -23,7 +23,7 @@ use weft_fabric::switch::shared_buffer::{
 use weft_kernel::Event;
 use weft_units::{Bytes, Rate, Span, Time};
 
-use super::packets::{Packet, Way};
+use super::packets::{Forwarding, Packet};
 use super::{Delivery, Engine, Handed, complete, give_up};
 use crate::drive::carrier::MessageId;
 
@@ -219,7 +219,7 @@ impl Engine {
         } else if place < places.joins {
             self.has_sent(now, place - places.frees);
         } else if place < places.enters {
-            let port = self.packets.ways[item as usize].output;
+            let port = self.packets.forwarding[item as usize].output;
             self.line_up(now, port, item);
         } else if place < places.signals {
             self.admit(now, place - places.enters, item);
@@ -265,10 +265,10 @@ impl Engine {
     /// A packet with its header is in the adapter of a host, in the queue of its class.
     pub(super) fn submit(&mut self, now: Time, host: u32, (handed, header): (&Handed, Header)) {
         let Handed { to, generated, message, .. } = *handed;
-        let heading = self.routes.depart(host, to);
-        let way = Way { to, heading, output: 0, hops: 0, channel: 0 };
+        let route_state = self.routes.depart(host, to);
+        let forwarding = Forwarding { to, route_state, output: 0, hops: 0, channel: 0 };
         let packet = Packet { generated, start: Time::NEVER, from: host, message };
-        let id = self.packets.insert(way, packet);
+        let id = self.packets.insert(forwarding, packet);
         self.note_header(id, header);
         let end = self.end_for(now, host, to);
         let port = self.graph.host_port(end);
@@ -448,16 +448,21 @@ impl Engine {
         let Some(own) = &mut self.classed else { return };
         let switch = self.graph.switch_of(input);
         let first = self.graph.first_port(switch);
-        let way = &mut self.packets.ways[id as usize];
+        let forwarding = &mut self.packets.forwarding[id as usize];
         let (ports, graph) = (&own.ports, &self.graph);
         let occupied = |number: u32| {
             let port = first + number;
             (graph.free(port).since(now) + ports.until_empty(port)).0
         };
-        let number = self.routes.port((switch, way.hops), way.to, &mut way.heading, occupied);
-        way.hops += 1;
+        let number = self.routes.port(
+            (switch, forwarding.hops),
+            forwarding.to,
+            &mut forwarding.route_state,
+            occupied,
+        );
+        forwarding.hops += 1;
         let output = first + number;
-        way.output = output;
+        forwarding.output = output;
         let header = &mut own.headers[id as usize];
         header.input = input;
         match own.ports.admit(now, output, header) {
@@ -499,7 +504,7 @@ impl Engine {
             return *spent;
         }
         let Some(own) = &self.classed else { return Spent::default() };
-        let (cable, hops) = (self.graph.propagation(0), self.packets.ways[id as usize].hops);
+        let (cable, hops) = (self.graph.propagation(0), self.packets.forwarding[id as usize].hops);
         let (wire, switches, transmission) = own.ports.spent_alike(cable, size, hops);
         Spent { wire, switches, transmission }
     }
@@ -517,7 +522,7 @@ impl Engine {
             return self.give_up_classed(now, (id, why));
         }
         own.apart -= u64::from(header.has(Header::APART));
-        let Way { hops, to: host, .. } = self.packets.ways[id as usize];
+        let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         if now >= self.observations.from {
             own.carried += own.ports.span(self.graph.host_port(from), header.size);

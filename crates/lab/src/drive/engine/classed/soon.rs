@@ -44,7 +44,7 @@ impl Engine {
             let id = item as usize;
             if enters.contains(&place) {
                 prefetch(&own.headers, id);
-                prefetch(&packets.ways, id);
+                prefetch(&packets.forwarding, id);
                 // Elsewhere links are compared.
                 if !is_alike {
                     own.ports.prefetch(place - places.enters);
@@ -54,7 +54,7 @@ impl Engine {
                 graph.prefetch_port(place - places.frees);
             } else if place >= places.hosts && place < places.frees {
                 prefetch(&own.headers, id);
-                prefetch(&packets.ways, id);
+                prefetch(&packets.forwarding, id);
                 prefetch(&packets.packets, id);
                 if let Some(flows) = flows {
                     flows.prefetch(id);

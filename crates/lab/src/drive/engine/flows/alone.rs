@@ -33,20 +33,20 @@ impl Engine {
     /// by; a host has none.
     fn find_way(&mut self, from: u32, to: u32, flow: u32) {
         let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else { return };
-        let mut heading = flows.alone.depart_flow(from, to, (flow, 0));
+        let mut route_state = flows.alone.depart_flow(from, to, (flow, 0));
         let plane = flows.transports.plane(flow);
         let mut port = self.graph.host_port(plane * self.graph.hosts() + from);
-        flows.way.clear();
-        flows.way.push((port, port));
+        flows.path.clear();
+        flows.path.push((port, port));
         for hop in 0..=u8::MAX {
             let (_, input) = own.arrival(Time::ZERO, port, Span::ZERO);
             if input >= self.places.hosts {
                 break;
             }
             let switch = self.graph.switch_of(input);
-            let number = flows.alone.port((switch, hop), to, &mut heading, |_| 0);
+            let number = flows.alone.port((switch, hop), to, &mut route_state, |_| 0);
             port = self.graph.first_port(switch) + number;
-            flows.way.push((input, port));
+            flows.path.push((input, port));
         }
     }
 
@@ -60,7 +60,7 @@ impl Engine {
         let before = u64::from(packets - 1);
         let (mut first_start, mut slowest) = (Time::ZERO, Span::ZERO);
         let (mut first_there, mut last_there) = (Time::ZERO, Time::ZERO);
-        for (input, port) in &flows.way {
+        for (input, port) in &flows.path {
             let span = own.span(*port, full);
             if input != port {
                 first_start = first_there + own.lag((*input, *port), full);

@@ -21,7 +21,7 @@ use weft_protocol::congestion::LinkState;
 use weft_protocol::transport::LossRecovery;
 use weft_units::{Bytes, Rate, Span, Time};
 
-use super::packets::{Packet, Way};
+use super::packets::{Forwarding, Packet};
 use super::{Delivery, Engine, complete};
 use crate::drive::carrier::MessageId;
 
@@ -66,7 +66,7 @@ pub(super) struct Flows {
     bits: u8,
     /// Ways of flows that are alone are drawn apart, so that they change nothing.
     alone: Routes,
-    way: Vec<(u32, u32)>,
+    path: Vec<(u32, u32)>,
 }
 
 impl Flows {
@@ -102,7 +102,7 @@ impl Flows {
             class,
             bits: marks | telemetry | trims,
             alone,
-            way: Vec::new(),
+            path: Vec::new(),
         }
     }
 
@@ -251,14 +251,15 @@ impl Engine {
             bits: if is_data { flows.bits } else { Header::CONTROL },
         };
         let generated = if is_data { flows.transports.flow(segment.flow).start } else { now };
-        let heading = self.routes.depart_flow(host, to, (segment.flow, segment.spray));
-        let way = Way { to, heading, output: 0, hops: 0, channel: 0 };
+        let route_state = self.routes.depart_flow(host, to, (segment.flow, segment.spray));
+        let forwarding = Forwarding { to, route_state, output: 0, hops: 0, channel: 0 };
         // A message is told of the first attempt of each of its packets.
         let message = match out.is_first {
             true => flows.message(segment.flow),
             false => MessageId::NONE,
         };
-        let id = self.packets.insert(way, Packet { generated, start: now, from: host, message });
+        let id =
+            self.packets.insert(forwarding, Packet { generated, start: now, from: host, message });
         flows.note(id, segment);
         self.note_header(id, header);
         id
@@ -275,7 +276,7 @@ impl Engine {
     ) {
         let Some(flows) = &self.flows else { return };
         let segment = flows.segments[id as usize];
-        let Way { hops, to: host, .. } = self.packets.ways[id as usize];
+        let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
         let Packet { generated, start, from, .. } = self.packets.packets[id as usize];
         // Of what hosts say to each other nobody asks what it spent.
         let spent = match segment.content {

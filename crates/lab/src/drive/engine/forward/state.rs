@@ -1,13 +1,13 @@
 //! All that decides what a channel without limits does next, relative to the present.
 
-use weft_fabric::fabric::Heading;
+use weft_fabric::fabric::RouteState;
 use weft_fabric::graph::{PortUse, Spent};
 use weft_units::{Span, Time};
 
 use crate::drive::carrier::MessageId;
 use crate::drive::engine::Engine;
 use crate::drive::engine::feed::Queued;
-use crate::drive::engine::packets::{Packet, Way};
+use crate::drive::engine::packets::{Forwarding, Packet};
 
 /// The state of a channel at an instant at which all has happened that was due.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ enum Item {
 struct UnderWay {
     to: u32,
     /// None where it has nothing to choose.
-    heading: Option<Heading>,
+    route_state: Option<RouteState>,
     output: u32,
     hops: u8,
     channel: u8,
@@ -133,14 +133,15 @@ impl State {
 
 impl UnderWay {
     fn of(channel: &mut Engine, id: u32, has_choice: bool) -> UnderWay {
-        let Way { to, heading, output, hops, channel: lane } = channel.packets.ways[id as usize];
+        let Forwarding { to, route_state, output, hops, channel: virtual_channel } =
+            channel.packets.forwarding[id as usize];
         let Packet { generated, start, from, message } = channel.packets.packets[id as usize];
         UnderWay {
             to,
-            heading: has_choice.then_some(heading),
+            route_state: has_choice.then_some(route_state),
             output,
             hops,
-            channel: lane,
+            channel: virtual_channel,
             generated,
             since_start: channel.now.0.wrapping_sub(start.0),
             from,

@@ -11,7 +11,7 @@ use super::Memories;
 use super::endpoints::EndpointPair;
 use super::port::CellQueue;
 use crate::drive::engine::Engine;
-use crate::drive::engine::packets::Way;
+use crate::drive::engine::packets::Forwarding;
 
 /// A connection, or in the words of ATM a virtual channel.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Connection {
     pub hops: u8,
     /// What its packets carry when they leave their host, the first of the virtual channels of the
     /// cables that they use included.
-    pub way: Way,
+    pub forwarding: Forwarding,
     /// Its stream, if it has one.
     pub stream: Option<u32>,
     pub source: QuenchedSource,
@@ -52,12 +52,12 @@ impl Engine {
         let wiring = self.names.as_deref();
         let path = wiring.and_then(|wiring| self.routes.path(wiring, from, to));
         let path = path.unwrap_or_default();
-        let classes = memories.control.channels / memories.lanes;
+        let classes = memories.control.channels / memories.virtual_channels;
         let class = match &stream {
             Some(_) => (number % u32::from(classes)) as u8,
             None => Routes::class(from, to, classes),
         };
-        let (channel, hops) = (class * memories.lanes, path.len() as u8);
+        let (channel, hops) = (class * memories.virtual_channels, path.len() as u8);
         let first = memories.hops.len() as u32;
         memories.hops.extend(&path);
         memories.monitors.resize(memories.hops.len(), QuenchMonitor::default());
@@ -66,13 +66,13 @@ impl Engine {
             memories.queue_at.push(queue);
         }
         let endpoints = memories.pair(number, to, stream.as_ref().map(|(_, own)| own));
-        let heading = self.routes.depart(from, to);
+        let route_state = self.routes.depart(from, to);
         memories.connections.push(Connection {
             from,
             to,
             first,
             hops,
-            way: Way { to, heading, output: 0, hops: 0, channel },
+            forwarding: Forwarding { to, route_state, output: 0, hops: 0, channel },
             stream: stream.map(|(number, _)| number),
             endpoints,
             source: QuenchedSource::default(),
@@ -105,20 +105,21 @@ impl Memories {
     #[inline]
     pub(super) fn channels(&self, connection: u32, hop: u8) -> (u8, u8) {
         let own = &self.connections[connection as usize];
-        match self.lanes {
-            1 => (own.way.channel, own.way.channel),
+        match self.virtual_channels {
+            1 => (own.forwarding.channel, own.forwarding.channel),
             _ => {
-                let (came_by, leaves_by) = self.hops[(own.first + u32::from(hop)) as usize].lanes;
-                (own.way.channel + came_by, own.way.channel + leaves_by)
+                let (came_by, leaves_by) =
+                    self.hops[(own.first + u32::from(hop)) as usize].virtual_channels;
+                (own.forwarding.channel + came_by, own.forwarding.channel + leaves_by)
             }
         }
     }
 
     /// The queue in which packets of a connection wait at a switch on their way, if that has a memory.
     fn queue_of(&mut self, graph: &weft_fabric::graph::Graph, hop: &PathHop, channel: u8) -> u32 {
-        let (came_by, leaves_by) = match self.lanes {
+        let (came_by, leaves_by) = match self.virtual_channels {
             1 => (channel, channel),
-            _ => (channel + hop.lanes.0, channel + hop.lanes.1),
+            _ => (channel + hop.virtual_channels.0, channel + hop.virtual_channels.1),
         };
         let first = self.first_queue[hop.input as usize];
         match self.kinds[hop.switch as usize] {

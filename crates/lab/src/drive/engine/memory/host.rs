@@ -173,7 +173,7 @@ impl Engine {
         }
         own.is_listed = true;
         let port = self.graph.host_port(own.from);
-        let channel = own.way.channel;
+        let channel = own.forwarding.channel;
         self.memories.ports[port as usize].enlist(channel, connection);
         self.serve(now, port);
     }
@@ -232,7 +232,7 @@ impl Engine {
     ) {
         let Cell { message, connection, is_last, .. } = self.memories.cells[id as usize];
         let spent = self.packets.spent(id).map(|spent| *spent);
-        let channel = self.packets.ways[id as usize].channel;
+        let channel = self.packets.forwarding[id as usize].channel;
         self.packets.remove(id);
         let port = self.graph.host_port(host);
         let is_damaged = self.memories.messages[message as usize].is_damaged;

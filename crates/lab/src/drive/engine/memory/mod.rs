@@ -70,7 +70,7 @@ pub(super) struct Memories {
     are_alone: bool,
     control: FlowControl,
     /// How many virtual channels a packet uses on its way.
-    lanes: u8,
+    virtual_channels: u8,
     /// How packets wait in each switch with a memory.
     kinds: Vec<Option<SharedQueues>>,
     /// By number, as the wiring gives it.
@@ -182,7 +182,7 @@ impl Memories {
     pub fn new(
         (wiring, graph, link): (&Wiring, &Graph, &LinkSettings),
         kinds: Vec<Option<SharedQueues>>,
-        (control, lanes): (FlowControl, u8),
+        (control, virtual_channels): (FlowControl, u8),
         (packet, payload, send_buffers): (Bytes, Bytes, Limit),
         parts: &mut ConnectionParts,
     ) -> Memories {
@@ -198,7 +198,7 @@ impl Memories {
         let mut memories = Memories {
             is_on,
             are_alone: kinds.iter().all(Option::is_some),
-            lanes: control.lanes(lanes),
+            virtual_channels: control.virtual_channels(virtual_channels),
             signals: signals.collect(),
             links,
             cuts_messages: parts.segmentation.is_some(),
@@ -243,7 +243,7 @@ impl Memories {
             is_on: false,
             are_alone: false,
             control: self.control.clone(),
-            lanes: self.lanes,
+            virtual_channels: self.virtual_channels,
             kinds: Vec::new(),
             links: Vec::new(),
             signals: Vec::new(),

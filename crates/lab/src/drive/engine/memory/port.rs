@@ -248,13 +248,18 @@ impl Engine {
     /// `time`: its output is that of its connection, so that it is known when it joins its queue.
     #[inline]
     pub(super) fn approach(&mut self, time: Time, input: u32, id: u32) {
-        let way = &mut self.packets.ways[id as usize];
-        way.hops += 1;
+        let forwarding = &mut self.packets.forwarding[id as usize];
+        forwarding.hops += 1;
         let PathHop { switch, output, .. } =
-            self.memories.hops[self.memories.place(id, way.hops) as usize];
+            self.memories.hops[self.memories.place(id, forwarding.hops) as usize];
         if !self.memories.are_alone {
             // Switches of other kinds ask the routes, which note on the packet what it has chosen.
-            self.routes.port((switch, way.hops - 1), way.to, &mut way.heading, |_| 0);
+            self.routes.port(
+                (switch, forwarding.hops - 1),
+                forwarding.to,
+                &mut forwarding.route_state,
+                |_| 0,
+            );
         }
         let mut joins = time + self.graph.latency(switch);
         if self.graph.is_mixed() {
@@ -269,9 +274,9 @@ impl Engine {
         let own = &mut self.memories.queues[queue as usize];
         let id = own.chain.pop(&self.packets.behind)?;
         let has_more = !own.chain.is_empty();
-        let way = &mut self.packets.ways[id as usize];
-        let came_by = std::mem::replace(&mut way.channel, channel);
-        let hops = way.hops;
+        let forwarding = &mut self.packets.forwarding[id as usize];
+        let came_by = std::mem::replace(&mut forwarding.channel, channel);
+        let hops = forwarding.hops;
         let place = self.memories.place(id, hops);
         let PathHop { switch, input, output, .. } = self.memories.hops[place as usize];
         let is_fifo = self.memories.kinds[switch as usize] == Some(SharedQueues::Fifo);
@@ -294,8 +299,8 @@ impl Engine {
 
     /// A packet is in a switch with a shared memory: it joins its queue.
     pub(in crate::drive::engine) fn store(&mut self, now: Time, id: u32) {
-        let way = &self.packets.ways[id as usize];
-        let (came_by, hops) = (way.channel, way.hops);
+        let forwarding = &self.packets.forwarding[id as usize];
+        let (came_by, hops) = (forwarding.channel, forwarding.hops);
         let place = self.memories.place(id, hops);
         let PathHop { switch, input, output, .. } = self.memories.hops[place as usize];
         self.hold_cell(now, input, came_by);
@@ -340,7 +345,7 @@ impl Engine {
         let own = &mut self.memories.queues[queue as usize];
         own.is_leaving = false;
         let Some(id) = own.chain.oldest() else { return };
-        let hops = self.packets.ways[id as usize].hops;
+        let hops = self.packets.forwarding[id as usize].hops;
         let connection = self.memories.cells[id as usize].connection;
         let output = self.memories.hops[self.memories.place(id, hops) as usize].output;
         let channel = self.memories.channels(connection, hops - 1).1;
@@ -403,7 +408,7 @@ impl Engine {
             return None;
         }
         let message = *own.ready.front()?;
-        let (from, hops, way) = (own.from, own.hops, own.way);
+        let (from, hops, forwarding) = (own.from, own.hops, own.forwarding);
         let note = &mut self.memories.messages[message as usize];
         if note.start == Time::NEVER {
             note.start = now;
@@ -422,12 +427,12 @@ impl Engine {
         }
         if !own.ready.is_empty() {
             own.is_listed = true;
-            self.memories.ports[port as usize].enlist(way.channel, connection);
+            self.memories.ports[port as usize].enlist(forwarding.channel, connection);
         }
         if is_last {
             self.transmitted(now, connection, span);
         }
-        let id = self.packets.insert_way(way);
+        let id = self.packets.insert_forwarding(forwarding);
         let cell = Cell { message, connection, span, short, is_last };
         let cells = &mut self.memories.cells;
         match cells.get_mut(id as usize) {

@@ -41,16 +41,24 @@ impl Engine {
         let first = self.graph.first_port(switch);
         let outputs = (first..self.graph.switch_ports())
             .take_while(|port| self.graph.switch_of(*port) == switch);
-        outputs.filter(|output| self.memories.wants(*output, input, &self.packets.ways)).collect()
+        outputs
+            .filter(|output| self.memories.wants(*output, input, &self.packets.forwarding))
+            .collect()
     }
 }
 
 impl Memories {
     /// Whether the oldest packet of a queue that waits for an output came by an input.
-    fn wants(&self, output: u32, input: u32, ways: &[crate::drive::engine::packets::Way]) -> bool {
+    fn wants(
+        &self,
+        output: u32,
+        input: u32,
+        forwarding: &[crate::drive::engine::packets::Forwarding],
+    ) -> bool {
         let came_by = |queue: u32| {
             let id = self.queues[queue as usize].oldest()?;
-            let PathHop { input, .. } = self.hops[self.place(id, ways[id as usize].hops) as usize];
+            let PathHop { input, .. } =
+                self.hops[self.place(id, forwarding[id as usize].hops) as usize];
             Some(input)
         };
         let own = &self.ports[output as usize];

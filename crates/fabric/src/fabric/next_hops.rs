@@ -12,7 +12,7 @@ use super::wiring::{Peer, Wiring};
 /// The ways through a fabric. The tag is a byte of its own, since every hop looks at it.
 #[derive(Clone, Debug)]
 #[repr(u8)]
-pub(super) enum Ways {
+pub(super) enum NextHops {
     /// What lies below each switch of a tree.
     Tree(Arc<[Below]>),
     /// The ports on the shortest paths from each switch to each switch with hosts.
@@ -26,10 +26,10 @@ pub(super) enum Ways {
     /// Up from one leaf and down to another, where hosts of a server are at different leaves.
     Rails(Rails),
     /// Those of one plane, of so many switches, in each of several.
-    Planes(Box<Ways>, u32),
+    Planes(Box<NextHops>, u32),
 }
 
-/// Ports among which a packet may choose: so many from the first one on, which [`Ways::port`] turns
+/// Ports among which a packet may choose: so many from the first one on, which [`NextHops::port`] turns
 /// into their numbers. Regular fabrics have ports that lead the same way side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
@@ -71,13 +71,13 @@ impl Choice {
     }
 }
 
-impl Ways {
+impl NextHops {
     /// The ports of `switch` through which a packet for `target` may leave; never none in a
     /// wiring that was checked.
     #[inline(always)]
     pub fn choice(&self, switch: u32, target: u32) -> Choice {
         match self {
-            Ways::Tree(below) => below[switch as usize].choice(target),
+            NextHops::Tree(below) => below[switch as usize].choice(target),
             _ => self.choice_elsewhere(switch, target),
         }
     }
@@ -86,13 +86,13 @@ impl Ways {
     #[inline(never)]
     fn choice_elsewhere(&self, switch: u32, target: u32) -> Choice {
         match self {
-            Ways::Tree(_) => Choice::NONE,
-            Ways::Table(paths) => paths.choice(switch, target),
-            Ways::Grid(grid) => grid.choice(switch, target),
-            Ways::Dragonfly(groups) => groups.choice(switch, target),
-            Ways::HyperX(lattice) => lattice.choice(switch, target),
-            Ways::Rails(rails) => rails.choice(switch, target),
-            Ways::Planes(one, switches) => one.choice(switch % switches, target),
+            NextHops::Tree(_) => Choice::NONE,
+            NextHops::Table(paths) => paths.choice(switch, target),
+            NextHops::Grid(grid) => grid.choice(switch, target),
+            NextHops::Dragonfly(groups) => groups.choice(switch, target),
+            NextHops::HyperX(lattice) => lattice.choice(switch, target),
+            NextHops::Rails(rails) => rails.choice(switch, target),
+            NextHops::Planes(one, switches) => one.choice(switch % switches, target),
         }
     }
 
@@ -100,42 +100,42 @@ impl Ways {
     #[inline]
     pub fn port(&self, place: u32) -> u32 {
         match self {
-            Ways::Tree(_) | Ways::Grid(_) | Ways::Rails(_) => place,
-            Ways::Table(paths) => paths.ports[place as usize],
-            Ways::Dragonfly(groups) => groups.port(place),
-            Ways::HyperX(lattice) => lattice.port(place),
-            Ways::Planes(one, _) => one.port(place),
+            NextHops::Tree(_) | NextHops::Grid(_) | NextHops::Rails(_) => place,
+            NextHops::Table(paths) => paths.ports[place as usize],
+            NextHops::Dragonfly(groups) => groups.port(place),
+            NextHops::HyperX(lattice) => lattice.port(place),
+            NextHops::Planes(one, _) => one.port(place),
         }
     }
 
-    /// See [`super::Routes::lanes`].
-    pub fn lanes(&self) -> u8 {
+    /// See [`super::Routes::virtual_channels`].
+    pub fn virtual_channels(&self) -> u8 {
         match self {
-            Ways::Grid(grid) if grid.wraps() => 2,
-            Ways::Dragonfly(_) => 2,
-            Ways::HyperX(lattice) => lattice.lanes(),
-            Ways::Planes(one, _) => one.lanes(),
-            Ways::Grid(_) | Ways::Tree(_) | Ways::Table(_) | Ways::Rails(_) => 1,
+            NextHops::Grid(grid) if grid.wraps() => 2,
+            NextHops::Dragonfly(_) => 2,
+            NextHops::HyperX(lattice) => lattice.virtual_channels(),
+            NextHops::Planes(one, _) => one.virtual_channels(),
+            NextHops::Grid(_) | NextHops::Tree(_) | NextHops::Table(_) | NextHops::Rails(_) => 1,
         }
     }
 
-    /// See [`super::Routes::lane`].
+    /// See [`super::Routes::virtual_channel`].
     #[inline]
-    pub fn lane(&self, switch: u32, port: u32, target: u32) -> u8 {
+    pub fn virtual_channel(&self, switch: u32, port: u32, target: u32) -> u8 {
         match self {
-            Ways::Grid(grid) => u8::from(grid.is_past_dateline(switch, port, target)),
-            Ways::Dragonfly(groups) => u8::from(groups.is_in_last_group(switch, port, target)),
-            Ways::HyperX(lattice) => lattice.lane(switch, target),
-            Ways::Planes(one, switches) => one.lane(switch % switches, port, target),
-            Ways::Tree(_) | Ways::Table(_) | Ways::Rails(_) => 0,
+            NextHops::Grid(grid) => u8::from(grid.is_past_dateline(switch, port, target)),
+            NextHops::Dragonfly(groups) => u8::from(groups.is_in_last_group(switch, port, target)),
+            NextHops::HyperX(lattice) => lattice.virtual_channel(switch, target),
+            NextHops::Planes(one, switches) => one.virtual_channel(switch % switches, port, target),
+            NextHops::Tree(_) | NextHops::Table(_) | NextHops::Rails(_) => 0,
         }
     }
 
     /// The groups of a dragonfly, and how many switches a plane of it has.
     pub fn groups(&self) -> Option<(&Groups, u32)> {
         match self {
-            Ways::Dragonfly(groups) => Some((groups, u32::MAX)),
-            Ways::Planes(one, switches) => one.groups().map(|own| (own.0, *switches)),
+            NextHops::Dragonfly(groups) => Some((groups, u32::MAX)),
+            NextHops::Planes(one, switches) => one.groups().map(|own| (own.0, *switches)),
             _ => None,
         }
     }
