@@ -304,7 +304,7 @@ def test_results_are_put_side_by_side(study: Path) -> None:
     assert f"<code>{ITERATIONS}</code>" in page
     for name in ("one", "four"):
         assert f"<b>{name}</b>" in page
-    assert "<th class=n>mean queueing latency (µs)</th>" in page
+    assert '<th class="n">mean queueing latency (µs)</th>' in page
     refused = subprocess.run(command("report", "out/one", "out/none"), capture_output=True,
                              text=True, check=False)  # fmt: skip
     assert refused.returncode == 2
