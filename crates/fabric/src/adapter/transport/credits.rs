@@ -4,14 +4,14 @@ use weft_units::{Bytes, Span, Time};
 
 use super::{Arrived, Content, Outgoing, PACE, Segment, Transports, Wake};
 
-/// By what a target learns that its initiator asks for credits.
+/// How a target learns that its initiator asks for credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// By a packet of the flow.
     ByData,
     /// By one that was cut on its way.
     ByHeader,
-    /// By nothing else.
+    /// By a request, which the initiator sends after it has waited for credits in vain.
     InVain,
 }
 

@@ -229,14 +229,15 @@ impl Transports {
         let control = self.settings.congestion_control.as_ref();
         let seed = self.seed(number);
         let fresh = CongestionControl::new(control, line, now);
-        let QueuePair { number: queue_pair, control, notifier, before } = self.open(number, fresh);
+        let QueuePair { number: queue_pair, control, notifier, before, ready } =
+            self.open(number, fresh);
         let own = Initiator {
             sender: Sender::new(reliability, packets, self.settings.reordering.get()),
             control,
             queue_pair,
             before,
             spraying: self.settings.spraying.map(|own| Spraying::new(own, seed)),
-            ready: now,
+            ready: now.max(ready),
             progress: now,
             is_queued: false,
             behind: NONE,
@@ -404,10 +405,14 @@ impl Transports {
                 Arrived::default()
             }
             Content::Notification => {
-                if let Some(own) = self.initiators[segment.flow as usize].as_deref_mut() {
-                    own.control.notified(now);
-                    self.counts.notifications += u64::from(now >= self.from);
-                }
+                let is_heard = match self.initiators[segment.flow as usize].as_deref_mut() {
+                    Some(own) => {
+                        own.control.notified(now);
+                        true
+                    }
+                    None => self.notify_kept(now, segment.flow),
+                };
+                self.counts.notifications += u64::from(is_heard && now >= self.from);
                 Arrived::default()
             }
             Content::Grant { up_to } => {

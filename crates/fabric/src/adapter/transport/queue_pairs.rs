@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use weft_protocol::congestion::CongestionControl;
 use weft_protocol::transport::Notifier;
+use weft_units::Time;
 
-use super::Transports;
+use super::{NONE, Transports};
 
 /// The queue pair of a flow.
 #[derive(Debug)]
@@ -16,6 +17,16 @@ pub(super) struct QueuePair {
     pub notifier: Notifier,
     /// Bytes of the flows that it carried before, as they are on the wire.
     pub before: u64,
+    /// When its rate lets it send next.
+    pub ready: Time,
+}
+
+/// What is known at the initiator of a queue pair that no flow uses.
+#[derive(Debug)]
+struct Idle {
+    control: CongestionControl,
+    before: u64,
+    ready: Time,
 }
 
 /// Queue pairs that are kept.
@@ -23,9 +34,13 @@ pub(super) struct QueuePair {
 pub(super) struct Kept {
     /// By initiator, target and class those that no flow uses, the one that was used last at the end.
     idle: HashMap<(u32, u32, u8), Vec<u32>>,
-    /// By number what is known at the initiator of one that no flow uses, and at the target.
-    initiators: Vec<Option<(CongestionControl, u64)>>,
+    /// By number what is known at the initiator of one that no flow uses, the flow that uses one, and what is
+    /// known at the target.
+    initiators: Vec<Option<Idle>>,
+    users: Vec<u32>,
     notifiers: Vec<Notifier>,
+    /// By flow, the number of its queue pair.
+    numbers: Vec<u32>,
 }
 
 impl Transports {
@@ -33,20 +48,47 @@ impl Transports {
     /// congestion control is `fresh`.
     pub(super) fn open(&mut self, flow: u32, fresh: CongestionControl) -> QueuePair {
         let ends = self.ends(flow);
-        let (control, notifier, before) = (fresh, Notifier::default(), 0);
+        let (control, notifier, before, ready) = (fresh, Notifier::default(), 0, Time::ZERO);
         let Some(kept) = &mut self.kept else {
-            return QueuePair { number: 0, control, notifier, before };
+            return QueuePair { number: 0, control, notifier, before, ready };
         };
+        if kept.numbers.len() <= flow as usize {
+            kept.numbers.resize(flow as usize + 1, NONE);
+        }
         if let Some(number) = kept.idle.get_mut(&ends).and_then(Vec::pop)
-            && let Some((control, before)) = kept.initiators[number as usize].take()
+            && let Some(own) = kept.initiators[number as usize].take()
         {
+            (kept.numbers[flow as usize], kept.users[number as usize]) = (number, flow);
+            let Idle { control, before, ready } = own;
             let notifier = kept.notifiers[number as usize];
-            return QueuePair { number, control, notifier, before };
+            return QueuePair { number, control, notifier, before, ready };
         }
         let number = kept.initiators.len() as u32;
+        kept.numbers[flow as usize] = number;
         kept.initiators.push(None);
+        kept.users.push(flow);
         kept.notifiers.push(notifier);
-        QueuePair { number, control, notifier, before }
+        QueuePair { number, control, notifier, before, ready }
+    }
+
+    /// A notification has come for a flow whose initiator is done with it: it is one of the queue pair, if
+    /// that is kept. Returns whether it was heard.
+    pub(super) fn notify_kept(&mut self, now: Time, flow: u32) -> bool {
+        let Some(kept) = &mut self.kept else { return false };
+        let Some(&number) = kept.numbers.get(flow as usize).filter(|number| **number != NONE)
+        else {
+            return false;
+        };
+        let user = kept.users[number as usize];
+        let control = match &mut kept.initiators[number as usize] {
+            Some(own) => &mut own.control,
+            None => match self.initiators.get_mut(user as usize).and_then(Option::as_deref_mut) {
+                Some(own) => &mut own.control,
+                None => return false,
+            },
+        };
+        control.notified(now);
+        true
     }
 
     /// The initiator of a flow knows that all of it is with its target.
@@ -55,7 +97,9 @@ impl Transports {
         let Some(own) = self.initiators[flow as usize].take() else { return };
         if let Some(kept) = &mut self.kept {
             let before = own.before + packets * (self.payload + self.overhead);
-            kept.initiators[own.queue_pair as usize] = Some((own.control, before));
+            let (control, ready) = (own.control, own.ready);
+            kept.initiators[own.queue_pair as usize] = Some(Idle { control, before, ready });
+            kept.users[own.queue_pair as usize] = NONE;
             kept.idle.entry(ends).or_default().push(own.queue_pair);
         }
     }

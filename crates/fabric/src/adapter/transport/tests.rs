@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use weft_kernel::{Stream, Streams};
 use weft_protocol::congestion::{
-    CongestionControlSettings, DcqcnSettings, DctcpSettings, RcccSettings,
+    CongestionControlSettings, DcqcnSettings, DctcpSettings, InfinibandSettings, RcccSettings,
 };
 use weft_protocol::transport::LossRecovery;
 use weft_units::PositiveCount;
@@ -323,6 +323,33 @@ fn a_queue_pair_that_is_kept_goes_on_at_its_rate() {
         let starts: Vec<u64> = pair.starts[40..].iter().map(|start| start.0).collect();
         assert_eq!(starts, [20_000, 20_000 + gap, 20_000 + 2 * gap]);
         assert_eq!(pair.own.counts().notifications, notifications);
+    }
+}
+
+/// Flows of a packet are done before the notification that follows their acknowledgment comes. The first one
+/// lets the queue pair wait 8 us behind each packet, so that the third flow, which begins 3 us behind the
+/// second, sends at 20 + 8.08 us.
+#[test]
+fn a_queue_pair_that_is_kept_hears_and_waits_between_flows_of_a_packet() {
+    let infiniband = InfinibandSettings {
+        index_increase: PositiveCount::new(127).unwrap(),
+        timer: Span::from_ns(1_000_000_000),
+        ..InfinibandSettings::default()
+    };
+    for (queue_pairs, last, notifications) in
+        [(QueuePairs::PerFlow, 23_000, 0), (QueuePairs::Kept, 28_080, 1)]
+    {
+        let congestion_control = CongestionControlSettings::Infiniband(infiniband.clone());
+        let congestion_control = Some(congestion_control);
+        let own = TransportSettings { congestion_control, queue_pairs, ..settings() };
+        let flows = [0, 20_000, 23_000].map(|start| flow(start, (0, 1), 950));
+        let mut pair = Pair::new(own, flows.into());
+        pair.is_marked = true;
+        pair.run(END);
+        let starts: Vec<u64> = pair.starts.iter().map(|start| start.0).collect();
+        assert_eq!(starts, [0, 20_000, last]);
+        assert!(pair.own.counts().notifications >= notifications);
+        assert_eq!(pair.own.counts().notifications == 0, notifications == 0);
     }
 }
 
