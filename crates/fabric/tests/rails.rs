@@ -66,3 +66,22 @@ fn rails_meet_in_servers_that_have_a_switch() {
     assert_eq!(rates, ["4 Gbit/s", "1 Gbit/s", "2 Gbit/s"]);
     assert_eq!(hops(&wiring, 4, [5, 6, 7, 0]), [1, 3, 3, 5]);
 }
+
+/// Where servers join rails of one leaf each there are no spines, so that nothing may be said of them.
+#[test]
+fn what_is_said_of_spines_that_there_are_not_is_refused() {
+    let one_group = "rails = 4, in_server = { rate = '4 Gbit/s' }";
+    let refused = |rest: &str| {
+        let built = fabric(&format!("{one_group}{rest}")).wiring(8_u32, Rate::from_ratio(1, 1000));
+        built.map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(refused(", links = [{ rate = '2 Gbit/s' }]"), Ok(()));
+    for (rest, key) in [
+        (", spines = 2", "fabric.leaf_spine.spines"),
+        (", oversubscription = '3:1'", "fabric.leaf_spine.oversubscription"),
+        (", links = [{}, { rate = '2 Gbit/s' }]", "fabric.leaf_spine.links"),
+    ] {
+        let said = refused(rest).expect_err(rest);
+        assert!(said.contains(key), "{said}");
+    }
+}

@@ -192,6 +192,11 @@ impl LeafSpineSettings {
         let has_nothing_to_join = self.in_server.is_some() && self.rails == Some(self.leaves);
         match (self.spines, uplinks) {
             (None, None) if has_nothing_to_join => Ok(0),
+            (None, Some(_)) if has_nothing_to_join => {
+                let asked = self.oversubscription.map(|own| own.to_string()).unwrap_or_default();
+                let accepted = "none where each rail has one leaf, and servers join the rails";
+                Err(FabricError::new(key, asked, accepted))
+            }
             (Some(spines), _) if has_nothing_to_join => {
                 let accepted = "none where each rail has one leaf, and servers join the rails";
                 Err(FabricError::new("fabric.leaf_spine.spines", spines, accepted))
@@ -215,13 +220,15 @@ impl LeafSpineSettings {
                 format!("a number with which a leaf has at most {most} ports, spines included");
             return Err(FabricError::new("fabric.leaf_spine.hosts_per_leaf", each, accepted));
         }
-        let ports = u64::from(leaves) * (u64::from(each) + 2 * u64::from(spines));
+        // Those of hosts at leaves, both ends of cables to spines, and switches in servers.
+        let in_servers = if self.in_server.is_some() { 2 * u64::from(each) } else { 0 };
+        let ports = u64::from(leaves) * (u64::from(each) + 2 * u64::from(spines) + in_servers);
         if leaves > most || ports > MOST_PORTS {
             let accepted =
                 format!("at most {most}, with which all switches have at most {MOST_PORTS} ports");
             return Err(FabricError::new("fabric.leaf_spine.leaves", leaves, accepted));
         }
-        check_tiers(&self.links, 2, "fabric.leaf_spine.links")?;
+        check_tiers(&self.links, if spines == 0 { 1 } else { 2 }, "fabric.leaf_spine.links")?;
         match (self.rails, &self.in_server) {
             (Some(rails), _) => return self.rails(rails.get(), spines, hosts),
             (None, Some(_)) => {
