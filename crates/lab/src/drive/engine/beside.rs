@@ -12,7 +12,7 @@ use std::any::Any;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weft_fabric::graph::{Spent, Together};
 use weft_fabric::measure::{Arrival, Told};
@@ -29,7 +29,10 @@ use super::{Delivery, Engine};
 /// Parts for each thread: so many more than one that threads end a window at about the same time.
 const PARTS: u32 = 4;
 
-/// Fewer events in a window cost less than that threads wait for each other at its end.
+/// The lists of what crosses grow with the square of the number of parts.
+const MOST_THREADS: NonZeroUsize = NonZeroUsize::new(32).unwrap();
+
+/// With fewer events in a window, synchronising the threads costs more than it saves.
 const LEAST_EVENTS: u64 = 4_000;
 
 /// Why a run has one thread.
@@ -112,14 +115,15 @@ impl Beside {
 
 impl Engine {
     /// Divides the graph into parts that run side by side on so many threads, if that is worth it, or
-    /// `even_if_slower`, and changes nothing that a run shows. For a channel with sources that has not run and is to run without a limit on
-    /// steps.
+    /// `even_if_slower`, and changes nothing that a run shows. For a channel with sources that has not run
+    /// and is to run without a limit on steps.
     ///
     /// # Errors
     /// Why it is to have one thread.
     pub fn spread(&mut self, threads: NonZeroUsize, even_if_slower: bool) -> Result<(), Alone> {
         self.may_be_spread()?;
-        let most = PARTS.saturating_mul(threads.get().try_into().unwrap_or(u32::MAX));
+        let threads = threads.min(MOST_THREADS);
+        let most = PARTS * threads.get() as u32;
         let (part, apart) =
             divide(&self.graph, most.min(self.graph.switches())).ok_or(Alone::Whole)?;
         let events = apart.0 / self.parts.spacing().0;
@@ -209,10 +213,15 @@ impl Engine {
         let crew = Crew::new(parts, threads, (apart, until));
         let (seen, now) = (&mut self.observations, &mut self.now);
         std::thread::scope(|scope| {
-            for member in 1..crew.members {
-                let crew = &crew;
-                scope.spawn(move || crew.work(member, || false, |_, _| {}));
-            }
+            let crew = &crew;
+            let join = |member: &usize| {
+                let member = *member;
+                let work = move || crew.work(member, || false, |_, _| {});
+                std::thread::Builder::new().spawn_scoped(scope, work).is_ok()
+            };
+            // Where the system gives fewer threads, those that are there do the work.
+            let others = (1..crew.members).take_while(join).count();
+            crew.meet(1 + others);
             crew.work(
                 0,
                 || halt.is_asked(),
@@ -320,9 +329,10 @@ struct Crew {
     windows: [Window; 2],
     /// By part, the number of the last window in which a thread took it up.
     taken: Vec<AtomicU64>,
-    /// How many threads there are, and where they wait for each other.
+    /// How many threads there are to be, and where those that there are wait for each other, once it is known
+    /// how many.
     members: usize,
-    meeting: Barrier,
+    meeting: OnceLock<Barrier>,
     apart: Span,
     until: Time,
     /// When something happens first.
@@ -364,12 +374,17 @@ impl Crew {
             windows: [Window::new(count), Window::new(count)],
             taken: (0..count).map(|_| AtomicU64::new(0)).collect(),
             members,
-            meeting: Barrier::new(members),
+            meeting: OnceLock::new(),
             apart,
             until,
             begin,
             defect: Mutex::default(),
         }
+    }
+
+    /// So many threads wait for each other from now on.
+    fn meet(&self, members: usize) {
+        self.meeting.get_or_init(|| Barrier::new(members));
     }
 
     /// What one thread does. `asks` tells whether the run is to end, and `hears` is shown what happened in
@@ -392,7 +407,7 @@ impl Crew {
                 window.is_last.store(true, Ordering::Relaxed);
             }
             // What is written before it is read behind it.
-            self.meeting.wait();
+            self.meeting.wait().wait();
             is_broken = !self.keep(|| hears(last, window));
             if window.is_last.load(Ordering::Relaxed) {
                 break;
@@ -411,7 +426,10 @@ impl Crew {
     fn keep(&self, work: impl FnOnce()) -> bool {
         // Whatever it leaves half done is looked at no more.
         let done = catch_unwind(AssertUnwindSafe(work));
-        done.map_err(|defect| *lock(&self.defect) = Some(defect)).is_ok()
+        let Err(defect) = done else { return true };
+        // Others may follow from the first one.
+        lock(&self.defect).get_or_insert(defect);
+        false
     }
 
     fn run_through(&self, part: usize, number: u64, last: Time) {

@@ -186,6 +186,8 @@ impl Cables {
                 }
             }
         }
+        // A switch without cables has nothing to do, and is left over.
+        part.iter_mut().filter(|own| **own == u32::MAX).for_each(|own| *own = 0);
         part
     }
 }
@@ -248,6 +250,16 @@ mod tests {
                       { from = 'b.2', to = 'c.2', link = { length = '90 m' } }]";
         let (part, apart) = divide(&graph(cables, 4), 4).unwrap();
         assert_eq!((part, apart), (vec![0, 0, 1, 1], Span(64_000 + 450_000)));
+    }
+
+    #[test]
+    fn a_switch_without_cables_is_in_some_part() {
+        let cables = "[table]\nswitches = [{ name = 'a', ports = 2 }, { name = 'b', ports = 2 }, \
+                      { name = 'spare', ports = 1, unused = [0] }]\ncables = [\
+                      { from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'b.0' },\
+                      { from = 'a.1', to = 'b.1' }]";
+        let (part, _) = divide(&graph(cables, 2), 3).unwrap();
+        assert_eq!(part, [0, 1, 0]);
     }
 
     #[test]
