@@ -60,6 +60,13 @@ impl Halt {
         }
         None
     }
+
+    /// The same of a run that has just taken all steps from `before` to `steps`, which may be several.
+    #[inline]
+    pub fn check_since(&self, before: u64, steps: u64) -> Option<Stopped> {
+        let is_due = before >> 12 != steps >> 12;
+        self.check(steps).or((is_due && self.is_asked()).then_some(Stopped::Asked))
+    }
 }
 
 #[cfg(test)]
@@ -74,6 +81,15 @@ mod tests {
         std::thread::spawn(move || halt.ask()).join().unwrap();
         let stop = (10_001..).find_map(|step| run.check(step).map(|why| (step, why)));
         assert_eq!(stop, Some((3 * 4_096, Stopped::Asked)));
+    }
+
+    #[test]
+    fn a_run_that_is_asked_stops_though_it_takes_many_steps_at_once() {
+        let halt = Halt::new();
+        assert_eq!(halt.check_since(1, 9_001), None);
+        halt.ask();
+        assert_eq!(halt.check_since(9_001, 9_002), None);
+        assert_eq!(halt.check_since(4_001, 9_001), Some(Stopped::Asked));
     }
 
     #[test]

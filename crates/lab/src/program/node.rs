@@ -379,8 +379,9 @@ impl<C: Carrier + 'static> Crew<C> {
             if left == 0 {
                 return Ok(shared.machine.now());
             }
+            let before = steps;
             steps += shared.machine.fast_forward(halt.left(steps)) + 1;
-            if let Some(why) = halt.check(steps) {
+            if let Some(why) = halt.check_since(before, steps) {
                 return Err(ProgramError::Stopped { time: shared.machine.now(), why });
             }
             if !shared.machine.step() {

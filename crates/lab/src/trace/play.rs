@@ -145,7 +145,9 @@ impl<C: Carrier> Player<'_, C> {
             steps += self.machine.fast_forward(halt.left(steps)) + 1;
             let is_told = steps / TOLD_EACH > before / TOLD_EACH;
             let is_enough = is_told && !observe(all - self.left, all);
-            if let Some(why) = halt.check(steps).or(is_enough.then_some(Stopped::Asked)) {
+            if let Some(why) =
+                halt.check_since(before, steps).or(is_enough.then_some(Stopped::Asked))
+            {
                 return Err(ProgramError::Stopped { time: self.machine.now(), why });
             }
             if !self.machine.step() {

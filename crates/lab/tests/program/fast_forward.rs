@@ -23,13 +23,15 @@ const LINK: &str = "packet = '125 B'\npayload = '100 B'\nadapter.send_buffers = 
                     switch.output_queued = { latency = '10 ns' }\n";
 
 /// With 8 hosts, ways that do not depend on when packets are sent.
-const FABRICS: [&str; 5] = [
+const FABRICS: [&str; 7] = [
     "",
     "fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 4, spines = 2 }\nroutes.per_connection = 'hashed'\n",
     "fabric.k_ary_tree = { arity = 2, levels = 3 }\nroutes.per_connection = 'random'\n",
     "fabric.torus = { dimensions = [4, 2] }\nroutes.per_connection = 'hashed'\n",
     "fabric.leaf_spine = { hosts_per_leaf = 4, leaves = 2, spines = 1, links = [{}, { rate = '3 Gbit/s', \
      length = '7 m' }] }\n",
+    "planes = 2\n",
+    "planes = 3\nroutes.per_connection = 'hashed'\n",
 ];
 
 fn text(fabric: &str, rest: &str) -> String {

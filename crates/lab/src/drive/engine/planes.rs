@@ -5,7 +5,7 @@ use weft_units::Time;
 use super::Engine;
 
 /// By host, the plane that is looked at first; nothing where there is one plane.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PlaneTurns(Vec<u32>);
 
 impl PlaneTurns {

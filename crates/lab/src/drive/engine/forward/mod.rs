@@ -285,7 +285,7 @@ impl Engine {
         // What is not counted yet is not to be counted again.
         let times = if before.at < self.observations.from { 0 } else { times };
         // Where messages come to their end soon there is nothing to look for until one has.
-        own.is_open = times < by_messages;
+        own.is_open = times < by_messages || by_messages == 0;
         own.search = None;
         if times < FEW {
             // What is in the way may be so again and again.

@@ -8,6 +8,7 @@ use crate::drive::carrier::MessageId;
 use crate::drive::engine::Engine;
 use crate::drive::engine::feed::Queued;
 use crate::drive::engine::packets::{Forwarding, Packet};
+use crate::drive::engine::planes::PlaneTurns;
 
 /// The state of a channel at an instant at which all has happened that was due.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct State {
     /// The numbers of the packets of these events, which decide nothing.
     pub packets: Vec<u32>,
     pub ports: Vec<PortUse>,
+    /// By host, the plane that it looks at first.
+    plane_turns: PlaneTurns,
     /// Messages that wait at their hosts, and how many packets each has that were not handed over.
     waiting: Vec<Queued>,
     pub unfed: Vec<u32>,
@@ -88,6 +91,7 @@ impl State {
             events,
             packets,
             ports: channel.graph.uses(),
+            plane_turns: channel.plane_turns.clone(),
             waiting,
             unfed,
             left,
@@ -103,6 +107,7 @@ impl State {
         let mut ports = self.ports.iter().zip(&before.ports);
         period > Span::ZERO
             && self.events == before.events
+            && self.plane_turns == before.plane_turns
             && self.waiting == before.waiting
             && self.left.len() == before.left.len()
             && ports.all(|(now, then)| now.is_again(*then, before.at, period))
