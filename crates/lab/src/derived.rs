@@ -50,7 +50,7 @@ fn of_channel(name: &str, channel: &ChannelSettings, hosts: u32, all: &mut Vec<D
     all.push(Derived {
         name: format!("{name}.aggregate_rate"),
         unit: "Gbit/s",
-        value: rate.bytes_per_second() * 8e-9 * f64::from(hosts * channel.planes.get()),
+        value: rate.bytes_per_second() * 8e-9 * f64::from(hosts) * f64::from(channel.planes.get()),
         arithmetic: match channel.has_planes() {
             true => format!("{hosts} hosts x {} planes x {rate}", channel.planes),
             false => format!("{hosts} hosts x {rate}"),

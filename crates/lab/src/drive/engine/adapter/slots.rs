@@ -47,7 +47,7 @@ pub(super) struct Slots {
     /// Initiator and target of transmissions that are allowed and have not begun, in their order.
     granted: VecDeque<(u16, u16)>,
     /// How many of them there are of each pair.
-    promised: Vec<u16>,
+    promised: Vec<u32>,
     /// The first edge at which the scheduler has not decided.
     edge: u64,
     /// There is an event at an edge to come.
@@ -155,7 +155,7 @@ impl Engine {
     /// The targets that a host asks for at an edge, one bit each.
     fn requests(&self, now: Time, host: u32, slots: &Slots) -> u64 {
         let initiator = &self.adapters.hosts[host as usize].initiator;
-        let promised = |target: u16| usize::from(slots.promised[slots.pair(host, target)]);
+        let promised = |target: u16| slots.promised[slots.pair(host, target)] as usize;
         let to = |id: &u32| self.adapters.flights[*id as usize].to;
         let throttle = initiator.throttle.as_ref();
         let may_request = throttle.is_none_or(|own| own.ready_at() <= now + slots.parts.lead);
