@@ -1,12 +1,12 @@
 //! The calls that may owe a wake-up: each has perhaps taken an interrupt flag, and not yet carried out
 //! what it owes for that.
 //!
-//! Whoever forbids wake-ups finds no flag armed, and must know whether that is because nobody sleeps, or
-//! because a call that he is about to keep from waking has taken it. All zeroes, nobody owes anything.
+//! Code that disables wake-ups may find no flag armed: either nobody sleeps, or another call has taken the
+//! flag and still has to wake the sleeper. At zero, no call owes a wake-up.
 
 use crate::sync::{AtomicU32, Ordering, observe_fence};
 
-/// How many there are. One that is killed stays counted, and may have left its sleepers asleep.
+/// How many such calls there are. One that is killed stays counted; its sleeper may never have been woken.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Wakers {

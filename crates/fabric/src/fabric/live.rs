@@ -204,8 +204,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Packets take whole ways from wherever there is one under the routes to wherever it leads, and the
-        /// others come to a cable that has failed.
+        /// A packet reaches its target where the routes leave it a path, and runs into a failed cable
+        /// elsewhere.
         #[test]
         fn packets_take_what_is_left(
             fabric in 0..FABRICS.len(),

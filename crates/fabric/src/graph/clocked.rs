@@ -86,9 +86,9 @@ impl Surroundings<'_> {
     }
 }
 
-/// The slots of a switch: the cells of its fastest cable, of which a packet takes so many, where
-/// packets take the spans given. Those are rounded to a picosecond: a slot is as much longer, so that
-/// a packet fits whole cells, and on a slower cable a whole number of times as many slots.
+/// The slot of a switch: the time of a cell on its fastest cable. A packet is `cells` cells and takes
+/// `wholes` on the cables. The slot is rounded up by as much as makes a packet a whole number of slots on
+/// every cable.
 fn slot(wholes: &[Span], cells: u64) -> Span {
     let shortest = wholes.iter().min().copied().unwrap_or_default();
     let slot = shortest.0.div_ceil(cells).max(1);
@@ -100,10 +100,9 @@ fn slot(wholes: &[Span], cells: u64) -> Span {
     Span(longer.max().unwrap_or(slot).max(slot))
 }
 
-/// How many packets and credits of one cable may be under way besides those that an input holds or
-/// expects, from an instant to that at which a credit is back that is given then: packets that are
-/// sent meanwhile, and credits on their way. With a delay of the cable more, by which parts of a graph
-/// may be apart.
+/// The most packets and credits that can be in flight on a cable, besides those that the input holds or
+/// expects, from the moment at which a credit is given until it is back at the sender. It includes one
+/// more delay of the cable, since parts of a graph may run that far apart.
 ///
 /// If the input holds and expects fewer packets than its room less this number, whoever sends to it
 /// has a credit at every instant until then, with this one or without it. So it may count at once.

@@ -41,7 +41,7 @@ impl Graph {
         matches!(self.kinds[switch as usize], Kind::Deciding(_))
     }
 
-    /// Whether any switch does.
+    /// Whether any switch decides at the end of an instant.
     pub fn has_deciding(&self) -> bool {
         !self.deciding.is_empty()
     }

@@ -1,5 +1,5 @@
-//! The adapter of one host with many endpoints, and the program that serves them: which message the
-//! bus fetches and takes when, and when the program has dealt with what came.
+//! The adapter of one host with many endpoints, and the program that serves them: when the bus fetches
+//! each message to be sent and delivers each that has arrived, and when the program has handled it.
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,8 @@ use super::EndpointSettings;
 
 /// One host. `S` names a message to be sent, `R` one that was received.
 ///
-/// Doorbells are answered in the order in which they rang, whichever endpoint they belong to. Each
-/// direction occupies the bus by itself. All receive queues report to one completion queue.
+/// Doorbells are answered in the order in which they rang, whichever endpoint they belong to. Fetches
+/// and deliveries do not delay each other on the bus. All receive queues report to one completion queue.
 #[derive(Clone, Debug)]
 pub struct ViHost<S, R> {
     per_message: Span,

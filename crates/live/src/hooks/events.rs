@@ -334,7 +334,7 @@ unsafe fn wait_apart(
     }
 }
 
-/// The same in an instance that follows connections. `None` leaves it to the kernel.
+/// Waits in an instance that has accelerated connections. `None` leaves it to the kernel.
 ///
 /// # Safety
 ///
@@ -351,7 +351,7 @@ unsafe fn wait(
     if !possible || valid(mask).is_err() {
         return None;
     }
-    // More room than there can be events need not be there.
+    // The program need not have room for more events than there can be.
     if !pointers::is_there(first) {
         return epoll::holds_events(epoll).then(|| fail(libc::EFAULT) as c_int);
     }
@@ -378,7 +378,7 @@ fn way_of_wait(
     (count, timeout): (c_int, c_int),
     mask: *const sigset_t,
 ) -> Way<c_int> {
-    /// Signals are as many bits as these bytes have to the kernel.
+    /// The size of the kernel's mask of signals, in bytes.
     const SIGNALS: usize = 8;
     let arguments = [int(epoll), first as usize, int(count), int(timeout), mask as usize, SIGNALS];
     epoll::way_of_wait(epoll, first, number, arguments)

@@ -141,7 +141,7 @@ pub enum PauseThreshold {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EcnSettings {
-    /// Whose length of the queue counts.
+    /// When the length of the queue is taken.
     pub at: MarkAt,
     /// How the mark depends on it.
     pub law: EcnLaw,

@@ -16,7 +16,7 @@ pub(super) enum Deed {
         takes: Span,
         on_host: bool,
     },
-    /// So long passes, which needs no processor.
+    /// Time passes without occupying a processor.
     Pass(Span),
     Send {
         to: u64,
@@ -41,7 +41,7 @@ pub(super) enum Deed {
 pub(super) const TAGS: u32 = 0x8000_0000;
 
 impl Deed {
-    /// Of a node of so many ranks.
+    /// What a node of the trace of `rank` does.
     pub fn of(node: &Node, rank: u16, roofline: Roofline) -> Result<Deed, TraceError> {
         let recorded = recorded(node)?;
         match NodeType::try_from(node.r#type) {
