@@ -127,13 +127,18 @@ interpose! {
     }
 }
 
+/// Hands over what a program that is about to be started may inherit.
+fn depart_for_spawn() {
+    depart_all(Reason::Exec);
+    departure::depart_duplicated();
+}
+
 interpose! {
     fn posix_spawn(
         process: *mut pid_t, path: *const c_char, actions: *const c_void,
         attributes: *const c_void, arguments: Strings, environment: Strings,
     ) -> c_int = |next| {
-        depart_all(Reason::Exec);
-        departure::depart_duplicated();
+        depart_for_spawn();
         next(process, path, actions, attributes, arguments, environment)
     }
 }
@@ -143,8 +148,7 @@ interpose! {
         process: *mut pid_t, path: *const c_char, actions: *const c_void,
         attributes: *const c_void, arguments: Strings, environment: Strings,
     ) -> c_int = |next| {
-        depart_all(Reason::Exec);
-        departure::depart_duplicated();
+        depart_for_spawn();
         next(process, path, actions, attributes, arguments, environment)
     }
 }
