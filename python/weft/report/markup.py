@@ -61,7 +61,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for one in (together, marked, sentence, published, measured, percent, number):
+    for one in (together, marked, sentence, published, measured, percent):
         environment.filters[one.__name__] = one
     return environment
 
