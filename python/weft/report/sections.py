@@ -345,7 +345,7 @@ _CAVEATS = {
 
 def _note(check: Check, titles: dict[str, str]) -> Markup:
     notes: list[str] = [_CAVEATS[check.kind]] if check.kind in _CAVEATS else []
-    notes += [marked(check.note)] if check.note else []
+    notes += [marked(sentence(check.note.rstrip(".")) + ".")] if check.note else []
     where = ", ".join(_short(titles[name]) for name in check.also if name in titles)
     if check.counted and where:
         notes.append(f"Also in {where}.")
