@@ -229,7 +229,7 @@ def _files(program: str) -> list[tuple[Path, live_elf.Program]]:
 
 
 def own_calls(program: str) -> str | None:
-    """Say which part of a program calls past the C library: then nothing is carried."""
+    """Say which part of a program calls past the C library: then nothing is accelerated."""
     for file, it in _files(program):
         if it.own_calls:
             said = ", ".join(sorted(it.own_calls))
@@ -252,7 +252,7 @@ def cautions(program: str) -> list[str]:
         if users:
             said.append(f"it {what}: {'; '.join(users)}")
     said += [
-        f"{file} uses liburing: once it sets a ring up, nothing is carried"
+        f"{file} uses liburing: once it sets a ring up, nothing is accelerated"
         for file, it in files
         if any(name.startswith("liburing.") for name in it.needed)
     ]

@@ -71,11 +71,11 @@ TRIGGERS = {
     ),
     "duplicates descriptors; a connection that gets number 0, 1 or 2 goes back": "dup2 dup3",
     "may let the kernel move bytes by itself; such a connection goes back": "splice",
-    "may use io_uring; once it sets a ring up, nothing is carried": (
+    "may use io_uring; once it sets a ring up, nothing is accelerated": (
         "io_uring_queue_init io_uring_queue_init_params io_uring_queue_init_mem "
         "io_uring_queue_init_try_nosqarr io_uring_setup"
     ),
-    "may filter its system calls; once it does, nothing is carried": "prctl seccomp_load",
+    "may filter its system calls; once it does, nothing is accelerated": "prctl seccomp_load",
     "makes bare system calls; a connection that one names goes back": "syscall",
     "makes asynchronous requests; a connection that one names goes back": (
         "aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64 io_submit"

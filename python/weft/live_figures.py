@@ -45,7 +45,7 @@ _REASONS = {
     "other_user": "the other end is another user's, without a WEFT_LIVE_DIRECTORY of both",
     "no_segment": "no shared memory could be had",
     "limit": "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
-    "call": "a call that is not carried came before",
+    "call": "a call that cannot be accelerated came before",
     "counters": "the kernel lacks the counters, or they did not agree",
     "epoll": "in an epoll instance that cannot be followed",
     "exec": "a descriptor is kept open over exec",
@@ -85,7 +85,7 @@ class Process:
     moved_back: dict[str, int]
 
     @property
-    def carried(self) -> int:
+    def accelerated(self) -> int:
         """Connections in shared memory now."""
         return self.counts["joined"] - self.counts["closed"]
 
@@ -101,13 +101,13 @@ class Process:
 
     @property
     def kernel_entries(self) -> int:
-        """Times that carried connections entered the kernel."""
+        """Times that accelerated connections entered the kernel."""
         sleeping = self.interrupts + self.counts["sleeps"] + self.counts["looks"]
         return sleeping + self.polling_entries + self.counts["asides"] + self.counts["turns"]
 
     @property
     def polling_entries(self) -> int:
-        """Those of them in which nobody slept, woke, or was looked at that is not carried."""
+        """Those of them in which nobody slept, woke, or was looked at that is not accelerated."""
         return self.counts["questions"]
 
 
@@ -233,7 +233,7 @@ def lines(process: Process) -> Iterator[tuple[str, str]]:
         yield "connections", "none yet"
         return
     ever = f"{counts['joined']:,} of {counts['candidates']:,} so far"
-    yield "connections", f"{process.carried:,} carried now, {ever}"
+    yield "connections", f"{process.accelerated:,} accelerated now, {ever}"
     sent, received = (size(counts[name]) for name in ("bytes_sent", "bytes_received"))
     yield "bytes", f"{sent} sent, {received} received"
     woken = f"{process.interrupts:,} interrupts sent, {process.interrupts_saved:,} saved"

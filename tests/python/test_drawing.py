@@ -49,7 +49,7 @@ def test_pages_are_drawn_in_the_order_in_which_they_are_given(
 
 def test_a_process_that_is_ended_leaves_the_tables(quick: weft.Result, tmp_path: Path) -> None:
     folder = written(quick, tmp_path / "one")
-    # As Python sets it; what replaces this process by a program that is carried sets it back.
+    # As Python sets it; what replaces this process by a program under live sets it back.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     with Drawer() as drawer:
         drawer.add(folder, png=True)

@@ -77,7 +77,7 @@ def test_what_is_to_be_said_is_said_as_ever(words: list[str], more: dict[str, st
 
 
 @pytest.mark.parametrize("kind", ["script", "static"])
-def test_what_may_not_be_carried_is_left_to_python(tmp_path: Path, kind: str) -> None:
+def test_what_may_not_be_accelerated_is_left_to_python(tmp_path: Path, kind: str) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho started\n")
     if kind == "static":

@@ -122,7 +122,7 @@ def test_the_address_sanitizer_is_told_that_a_library_precedes_it(
 
 
 @pytest.mark.parametrize("compiler", [["musl-gcc"], ["gcc", "-fsanitize=address"]])
-def test_programs_that_are_not_carried_start_as_ever(tmp_path: Path, compiler: list[str]) -> None:
+def test_programs_that_are_not_accelerated_start_as_ever(tmp_path: Path, compiler: list[str]) -> None:
     if shutil.which(compiler[0]) is None:
         pytest.skip(f"no {compiler[0]}")
     source, program = tmp_path / "program.c", tmp_path / "program"
@@ -439,7 +439,7 @@ def process(**counts: int) -> live_figures.Process:
     )
 
 
-def test_status_says_what_is_carried_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_says_what_is_accelerated_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = process(
         candidates=1003, joined=1002, closed=2, bytes_sent=25_173_120, bytes_received=999,
         messages_sent=5000, word_wakes=40, doorbells=10, sleeps=30, looks=7, questions=3, asides=6,
@@ -448,7 +448,7 @@ def test_status_says_what_is_carried_and_what_is_not(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(live_figures, "processes", lambda: iter([busy]))
     assert CliRunner().invoke(live.live, ["status"]).output.splitlines() == [
         "4711 server",
-        "  connections     1,000 carried now, 1,002 of 1,003 so far",
+        "  connections     1,000 accelerated now, 1,002 of 1,003 so far",
         "  bytes           25.2 MB sent, 999 B received",
         "  messages        5,000 sent; 50 interrupts sent, 4,950 saved; slept 30 times",
         "  kernel entered  100 times, 0.02 a message sent: 3 while polling,",
@@ -532,4 +532,4 @@ def test_a_process_without_sockets_is_known_by_the_library(
     (folder / "comm").write_text("server\n")
     found = live_figures._without_connections(folder)
     assert (found is not None) == named
-    assert found is None or (found.pid, found.program, found.carried) == (4711, "server", 0)
+    assert found is None or (found.pid, found.program, found.accelerated) == (4711, "server", 0)

@@ -70,7 +70,7 @@ impl Reason {
             }
             Self::NoSegment => "no shared memory could be had",
             Self::Limit => "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
-            Self::Call => "a call that is not carried came before",
+            Self::Call => "a call that cannot be accelerated came before",
             Self::Counters => "the kernel lacks the counters, or they did not agree",
             Self::Epoll => "in an epoll instance that cannot be followed",
             Self::Exec => "a descriptor is kept open over exec",
