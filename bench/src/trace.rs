@@ -86,7 +86,7 @@ pub fn read_and_run(operations: u32, count: bool) -> Result<Value, Error> {
     let request = Request::new("clint", None, &[]);
     let placement = &Placement::Block;
     let ways = Ways { channel: Some("bulk"), route: &[], placement, ranks_per_host: None };
-    let machine = open(&request, ways, (None, 1))?;
+    let machine = open(&request, ways, None, 1)?;
     let before = process::cpu_seconds();
     let played = play(&schedule, machine, &Halt::new(), &mut |_, _| true);
     let played = played.map_err(|error| Error::Program { seed: 1, error })?;

@@ -192,7 +192,7 @@ fn run_program(
             Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
         let packet = spec.channel[&name].demand_span(spec.workload.get(&name));
         let (driver, background) =
-            channel.into_driver((&name, hosts as u16), (packet, offered_until, seed))?;
+            channel.into_driver(&name, hosts as u16, packet, offered_until, seed)?;
         if spec.workload.contains_key(&name) {
             others.to_mut().workload.remove(&name);
         }

@@ -92,7 +92,7 @@ impl Machine {
         let route = rules(route)?;
         let (placement, ranks_per_host) = placed(placement, ranks_per_host)?;
         let ways = Ways { channel, route: &route, placement: &placement, ranks_per_host };
-        let inner = open(&request, ways, (ranks, seed)).map_err(error::raise)?;
+        let inner = open(&request, ways, ranks, seed).map_err(error::raise)?;
         Ok(Machine { inner, done: Vec::new(), seed })
     }
 
@@ -161,7 +161,7 @@ impl Machine {
         value: u64,
         size: u64,
     ) -> usize {
-        self.inner.conditional_write((rank, target), address, value, Bytes(size)).index()
+        self.inner.conditional_write(rank, target, address, value, Bytes(size)).index()
     }
 
     fn departure(&mut self, rank: u16, number: usize) -> usize {
@@ -267,7 +267,7 @@ pub fn trace_run<'py>(
     let mut raised = None;
     let played = py.detach(|| {
         let ways = Ways { channel, route: &route, placement: &placement, ranks_per_host };
-        let machine = open(&request, ways, (None, seed))?;
+        let machine = open(&request, ways, None, seed)?;
         let schedule = trace.schedule_for(machine.ranks())?;
         let played = play(&schedule, machine, &weft_lab::Halt::new(), &mut |done, all| {
             outcome::observe(progress.as_ref(), &mut raised, done, all, "operations")

@@ -85,7 +85,7 @@ fn left(wiring: &Wiring, is_failed: &[bool]) -> (ShortestPaths, Vec<(u32, u32)>)
         ports.into_iter().any(|port| matches!(wiring.peer(port), Peer::Host(_)))
     };
     let paths = ShortestPaths::from_choices(wiring, |switch, host| {
-        reach.look(wiring, (next_hops, is_failed), host);
+        reach.look(wiring, next_hops, is_failed, host);
         let ports = &reach.ports[switch as usize];
         if !ports.is_empty() {
             return ports.clone();
@@ -109,7 +109,7 @@ struct Reach {
 
 impl Reach {
     /// Walks from the switch of a host backwards along the choices that packets to it have.
-    fn look(&mut self, wiring: &Wiring, (next_hops, is_failed): (&NextHops, &[bool]), host: u32) {
+    fn look(&mut self, wiring: &Wiring, next_hops: &NextHops, is_failed: &[bool], host: u32) {
         let home = wiring.switch_of(wiring.host_port(host));
         if std::mem::replace(&mut self.of, home) == home {
             return;

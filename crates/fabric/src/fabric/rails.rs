@@ -48,7 +48,7 @@ impl LeafSpineSettings {
         }
         let fabric = format!("{leaves} leaves with {each} hosts each");
         if let Some(in_server) = &self.in_server {
-            return self.in_servers((rails, spines), in_server, (hosts, &fabric));
+            return self.in_servers(rails, spines, in_server, (hosts, &fabric));
         }
         if u64::from(hosts) > self.room() {
             return Err(FabricError::hosts(hosts, self.room() as usize, &fabric));
@@ -75,7 +75,8 @@ impl LeafSpineSettings {
     /// spines to join.
     fn in_servers(
         &self,
-        (rails, spines): (u32, u32),
+        rails: u32,
+        spines: u32,
         in_server: &CableSettings,
         hosts: (u32, &str),
     ) -> Result<Wiring, FabricError> {

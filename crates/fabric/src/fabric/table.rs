@@ -76,7 +76,7 @@ impl TableSettings {
         self.check_ends()?;
         let numbers = self.switches.iter().map(|own| own.name.as_str()).zip(0..).collect();
         for cable in &self.cables {
-            self.plug(cable, (hosts, &numbers), &mut wiring)?;
+            self.plug(cable, hosts, &numbers, &mut wiring)?;
         }
         self.check_ports(hosts, &wiring)?;
         wiring.set_next_hops(NextHops::Table(ShortestPaths::of(&wiring, &[])));
@@ -126,7 +126,8 @@ impl TableSettings {
     fn plug(
         &self,
         cable: &Cable,
-        (hosts, numbers): (u32, &HashMap<&str, u32>),
+        hosts: u32,
+        numbers: &HashMap<&str, u32>,
         wiring: &mut Wiring,
     ) -> Result<(), FabricError> {
         let place = |end| self.place(end, hosts, numbers);

@@ -41,7 +41,8 @@ impl Station {
     pub fn new(
         settings: &StageSettings,
         resources: &[(&String, &ResourceSettings)],
-        (payload, as_is): (Bytes, bool),
+        payload: Bytes,
+        as_is: bool,
         processor: Option<&String>,
     ) -> Station {
         let number = |name: &String| resources.iter().position(|(other, _)| *other == name);

@@ -143,7 +143,7 @@ impl Host {
         for (way, as_is) in [(&settings.send, false), (&settings.receive, true)] {
             let stages = way.iter().filter_map(|name| settings.stage.get(name));
             stations.extend(
-                stages.map(|stage| Station::new(stage, &resources, (payload, as_is), processor)),
+                stages.map(|stage| Station::new(stage, &resources, payload, as_is, processor)),
             );
         }
         let sends = settings.send.len();

@@ -26,7 +26,7 @@ impl LinkUse {
     /// Something is on a link for `span` from `start` on; what of it lies outside the window that
     /// begins at `from` does not count, nor does a link that is not among them.
     #[inline]
-    pub fn occupy(&mut self, link: usize, from: Time, (start, span): (Time, Span)) {
+    pub fn occupy(&mut self, link: usize, from: Time, start: Time, span: Span) {
         let (start, end) = (start.max(from), (start + span).min(self.until));
         if let Some(busy) = self.busy.get_mut(link)
             && end > start
@@ -50,9 +50,9 @@ mod tests {
         let mut links = LinkUse::among(2, Time(1_000));
         let from = Time(100);
         for start in [0, 50, 100, 500, 950, 1_000, 2_000] {
-            links.occupy(0, from, (Time(start), Span(100)));
+            links.occupy(0, from, Time(start), Span(100));
         }
-        links.occupy(2, from, (Time(500), Span(100)));
+        links.occupy(2, from, Time(500), Span(100));
         assert_eq!(links.busy(), [Span(50 + 100 + 100 + 50), Span::ZERO]);
     }
 }

@@ -273,7 +273,7 @@ impl Observations {
     /// Something is on a link for `span` from `start` on.
     #[inline]
     pub fn occupy(&mut self, link: usize, start: Time, span: Span) {
-        self.links.occupy(link, self.from, (start, span));
+        self.links.occupy(link, self.from, start, span);
     }
 
     /// How long each direction of each cable was busy since `from`; empty where nobody notes it.

@@ -79,8 +79,11 @@ impl ProgramChannel {
     /// offered `until` the end of the program, or of `run.length` if that is earlier.
     pub(crate) fn into_driver(
         self,
-        (name, hosts): (&str, u16),
-        (packet, until, seed): (Span, Time, u64),
+        name: &str,
+        hosts: u16,
+        packet: Span,
+        until: Time,
+        seed: u64,
     ) -> Result<(Driver, Metrics), Error> {
         let traffic = match self {
             ProgramChannel::Alone(driver) => return Ok((driver, Vec::new())),

@@ -187,7 +187,7 @@ impl<C: Carrier> Node<C> {
         value: u64,
         size: Bytes,
     ) -> Operation<C> {
-        self.begin(|machine| machine.conditional_write((self.rank, target), address, value, size))
+        self.begin(|machine| machine.conditional_write(self.rank, target, address, value, size))
     }
 
     /// Waits until this rank is told that another one is gone, which is who it is from: the

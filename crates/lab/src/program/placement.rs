@@ -53,7 +53,8 @@ impl Placement {
     pub(crate) fn places(
         &self,
         ranks: u16,
-        (hosts, on_each): (u16, Option<PositiveCount>),
+        hosts: u16,
+        on_each: Option<PositiveCount>,
         streams: &Streams,
     ) -> Result<Vec<u16>, Misplaced> {
         let most = on_each.map_or(1, PositiveCount::get);
@@ -78,7 +79,7 @@ impl Placement {
                 Ok(all)
             }
             Placement::Hosts(list) => {
-                check(list, ranks, (hosts, on_each))?;
+                check(list, ranks, hosts, on_each)?;
                 Ok(list.clone())
             }
         }
@@ -192,7 +193,8 @@ impl Places {
 fn check(
     list: &[u16],
     ranks: u16,
-    (hosts, on_each): (u16, Option<PositiveCount>),
+    hosts: u16,
+    on_each: Option<PositiveCount>,
 ) -> Result<(), Misplaced> {
     let refuse = |value: String, accepted: String| Err(Misplaced { value, accepted });
     if list.len() != usize::from(ranks) {
@@ -219,7 +221,7 @@ mod tests {
 
     fn places(placement: &Placement, ranks: u16, on_each: u32, seed: u64) -> Vec<u16> {
         let on_each = PositiveCount::new(on_each);
-        placement.places(ranks, (9, on_each), &Streams::new(seed)).unwrap_or_default()
+        placement.places(ranks, 9, on_each, &Streams::new(seed)).unwrap_or_default()
     }
 
     #[test]
@@ -284,7 +286,7 @@ mod tests {
     fn a_list_that_places_nobody_is_refused() {
         let refused = |list: &[u16], on_each| {
             let placement = Placement::Hosts(list.to_vec());
-            let placed = placement.places(2, (3, PositiveCount::new(on_each)), &Streams::new(1));
+            let placed = placement.places(2, 3, PositiveCount::new(on_each), &Streams::new(1));
             placed.map_or_else(|error| error.value, |hosts| format!("{hosts:?}"))
         };
         assert_eq!(refused(&[0], 0), "a list of 1");

@@ -127,7 +127,8 @@ impl Ways<'_> {
     pub fn machine(
         &self,
         spec: &Spec,
-        (ranks, seed): (u16, u64),
+        ranks: u16,
+        seed: u64,
         picture: bool,
     ) -> Result<Machine<ProgramChannel>, Error> {
         let (rules, names) = self.rules(spec)?;
@@ -161,7 +162,7 @@ impl Ways<'_> {
             };
             return Err(refuse("program.ranks", ranks.to_string(), format!("1 to {most}, {why}")));
         }
-        let places = self.placement.places(ranks, (counted, self.ranks_per_host), streams);
+        let places = self.placement.places(ranks, counted, self.ranks_per_host, streams);
         let places =
             places.map_err(|error| refuse("program.placement", error.value, error.accepted))?;
         match first_shared(&places) {
@@ -224,7 +225,8 @@ fn carriers(
 pub fn open(
     request: &Request,
     ways: Ways<'_>,
-    (ranks, seed): (Option<u16>, u64),
+    ranks: Option<u16>,
+    seed: u64,
 ) -> Result<Machine<ProgramChannel>, Error> {
     let mut tree = request.read()?.tree;
     // What a file says of traffic and of a study of its own is not what runs here.
@@ -248,7 +250,7 @@ pub fn open(
             accepted: format!("traffic on channels of the program: {}", names.join(", ")),
         });
     }
-    ways.machine(&spec, (ranks.unwrap_or_else(|| ways.ranks(&spec)), seed), true)
+    ways.machine(&spec, ranks.unwrap_or_else(|| ways.ranks(&spec)), seed, true)
 }
 
 impl ProgramSettings {
@@ -318,13 +320,13 @@ impl ProgramSettings {
         if let Some((key, value, accepted)) = self.run.as_ref().and_then(|run| run.misfit(ranks)) {
             return Err(fault(&format!("program.run.{key}"), value, accepted));
         }
-        self.ways().machine(spec, (ranks, spec.run.seed), false).map(drop)
+        self.ways().machine(spec, ranks, spec.run.seed, false).map(drop)
     }
 
     /// Runs the program with one seed.
     pub fn run(&self, spec: &Spec, seed: u64, halt: &Halt) -> Result<ProgramRun, Error> {
         let ranks = self.ranks(spec);
-        let mut machine = self.ways().machine(spec, (ranks, seed), spec.run.trace)?;
+        let mut machine = self.ways().machine(spec, ranks, seed, spec.run.trace)?;
         if spec.run.fast_forward {
             machine.begin_fast_forward();
         }

@@ -153,7 +153,7 @@ pub(super) fn build(
                     let Some(targets) = targets else { continue };
                     let random = ["arrivals", "targets", "sizes"]
                         .map(|what| streams.stream(&purpose(what), host));
-                    drawn.one_by_one((host as u32, &targets), random, &mut begin);
+                    drawn.one_by_one(host as u32, &targets, random, &mut begin);
                 }
             }
         }
@@ -170,7 +170,7 @@ struct Beginning<'a> {
 }
 
 impl Beginning<'_> {
-    fn push(&mut self, start: Time, (from, to): (u32, u32), size: Bytes) {
+    fn push(&mut self, start: Time, from: u32, to: u32, size: Bytes) {
         let (group, class) = (self.number, self.class);
         self.flows.push(FlowDemand { start, size, from, to, group, class });
     }
@@ -233,7 +233,7 @@ impl FlowGroup {
         for flow in &self.list {
             let start = Time::ZERO + flow.time;
             if start <= until {
-                begin.push(start, (flow.from, flow.to), flow.size);
+                begin.push(start, flow.from, flow.to, flow.size);
             }
         }
     }
@@ -268,7 +268,8 @@ impl FlowGroup {
 impl Drawn {
     fn one_by_one(
         &self,
-        (host, targets): (u32, &Targets),
+        host: u32,
+        targets: &Targets,
         [mut times, mut destinations, mut lengths]: [Stream; 3],
         begin: &mut Beginning<'_>,
     ) {
@@ -279,7 +280,7 @@ impl Drawn {
             let size = self.sizes.draw(&mut lengths);
             // A pattern may name a host as its own target; a flow to oneself takes no way.
             if to != host {
-                begin.push(now, (host, to), size);
+                begin.push(now, host, to, size);
             }
         }
     }
@@ -305,7 +306,7 @@ impl Drawn {
             for place in 0..senders {
                 let rest = (others.len() - place) as u64;
                 others.swap(place, place + random.below(rest) as usize);
-                begin.push(now, (others[place], to), self.sizes.draw(&mut random));
+                begin.push(now, others[place], to, self.sizes.draw(&mut random));
             }
         }
     }

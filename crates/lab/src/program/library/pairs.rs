@@ -1,9 +1,9 @@
 //! Two ranks: round trips, both ways at once, one way.
 
-use weft_units::{Bytes, PositiveCount};
+use weft_units::Bytes;
 
 use super::collective::meet;
-use super::{BarrierBy, ExchangeSettings, Finish, Notes, PairSettings, StreamSettings, node};
+use super::{ExchangeSettings, Finish, Notes, PairSettings, StreamSettings, node};
 use crate::drive::carrier::Carrier;
 use crate::program::node::{Crew, Node};
 
@@ -52,15 +52,17 @@ pub(super) fn ping_pong<C: Carrier + 'static>(
 
 pub(super) fn ping_ping<C: Carrier + 'static>(
     crew: &mut Crew<C>,
-    ExchangeSettings { size, rounds, pair: [first, second], barrier }: ExchangeSettings,
+    settings: ExchangeSettings,
     notes: Notes,
 ) -> Finish {
+    let ExchangeSettings { rounds, pair: [first, second], barrier, .. } = settings;
     async fn exchange<C: Carrier>(
         me: Node<C>,
         other: u16,
-        (size, rounds, barrier): (Bytes, PositiveCount, Option<BarrierBy>),
+        settings: ExchangeSettings,
         notes: Notes,
     ) {
+        let ExchangeSettings { size, rounds, barrier, .. } = settings;
         for _ in 0..rounds.get() {
             if let Some(by) = barrier {
                 meet(&me, by).await;
@@ -73,9 +75,8 @@ pub(super) fn ping_ping<C: Carrier + 'static>(
         }
     }
     if let Some([one, two]) = pair(crew, [first, second]) {
-        let how = (size, rounds, barrier);
-        crew.start(one.clone(), exchange(one, second, how, notes.clone()));
-        crew.start(two.clone(), exchange(two, first, how, notes.clone()));
+        crew.start(one.clone(), exchange(one, second, settings.clone(), notes.clone()));
+        crew.start(two.clone(), exchange(two, first, settings.clone(), notes.clone()));
     }
     // A barrier is one of all ranks, those that do not exchange anything as well.
     if let Some(by) = barrier {

@@ -40,7 +40,8 @@ impl<C: Carrier> Machine<C> {
     /// the adapters where they can; otherwise by round trip, four messages.
     pub fn conditional_write(
         &mut self,
-        (rank, target): (u16, u16),
+        rank: u16,
+        target: u16,
         address: u64,
         value: u64,
         size: Bytes,

@@ -65,7 +65,7 @@ impl<C: Carrier> Machine<C> {
         self.hosts.to_self += 1;
         if self.hosts.memory.is_some() {
             let place = self.insert(Parcel { uses: 2, leaving: 1, ..parcel });
-            return self.copy(from, place, (size, 1));
+            return self.copy(from, place, size, 1);
         }
         let place = self.insert(Parcel { uses: 1, leaving: 0, ..parcel });
         self.messages += 1;
@@ -168,7 +168,7 @@ impl<C: Carrier> Machine<C> {
     }
 
     /// A rank copies a message in the memory of its host.
-    pub(super) fn copy(&mut self, initiator: u16, place: u32, (size, messages): (Bytes, u32)) {
+    pub(super) fn copy(&mut self, initiator: u16, place: u32, size: Bytes, messages: u32) {
         let host = self.host(initiator);
         let Some(memory) = &mut self.hosts.memory else {
             return self.fail(ProgramError::NoMemory { host });

@@ -48,13 +48,13 @@ impl<C: Carrier> Machine<C> {
         if self.places.are_shared() {
             self.gather(rank, channel, op);
         } else {
-            self.enter(rank, (channel, hosts), op);
+            self.enter(rank, channel, hosts, op);
         }
         Some(op)
     }
 
     /// A host comes to the barrier of a channel, by its first rank.
-    fn enter(&mut self, rank: u16, (channel, hosts): (usize, u16), op: OpId) {
+    fn enter(&mut self, rank: u16, channel: usize, hosts: u16, op: OpId) {
         let (cargo, size, to) = (Cargo::Barrier { op, channel }, Bytes(0), Destination::Host(rank));
         let (offered, uses, leaving) = (self.now, 1, 0);
         let parcel =
@@ -79,7 +79,7 @@ impl<C: Carrier> Machine<C> {
         if rank == first {
             self.come(first, channel);
         } else {
-            self.tell_beside((rank, first), Cargo::Comes { channel });
+            self.tell_beside(rank, first, Cargo::Comes { channel });
         }
     }
 
@@ -96,12 +96,12 @@ impl<C: Carrier> Machine<C> {
         if come == all
             && let Some(hosts) = self.places.first_hosts(self.ranks())
         {
-            self.enter(first, (channel, hosts), op);
+            self.enter(first, channel, hosts, op);
         }
     }
 
     /// A word without payload to another rank on the same host.
-    fn tell_beside(&mut self, (from, to): (u16, u16), cargo: Cargo) {
+    fn tell_beside(&mut self, from: u16, to: u16, cargo: Cargo) {
         let to = Destination::Host(to);
         let word = Outgoing { from, to, tag: 0, size: Bytes(0), value: 0, channel: None, nic: 0 };
         self.dispatch(word, Kind::Message, cargo, OpId::NONE);
@@ -133,7 +133,7 @@ impl<C: Carrier> Machine<C> {
         if let Some(own) = own {
             let others = self.gathering.remove(own).waiting;
             for (rank, op) in others.into_iter().filter(|(rank, _)| *rank != first) {
-                self.tell_beside((first, rank), Cargo::Released { op });
+                self.tell_beside(first, rank, Cargo::Released { op });
             }
         }
     }

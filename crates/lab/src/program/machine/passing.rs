@@ -67,7 +67,7 @@ impl<C: Carrier> Machine<C> {
             self.hand_over(Outgoing { to: beyond, ..message }, kind, place);
         }
         if copied > 0 {
-            self.copy(from, place, (size, copied));
+            self.copy(from, place, size, copied);
         }
         if leaving == 0 && op != OpId::NONE {
             self.complete(op, Received::default());

@@ -44,7 +44,7 @@ impl<C: Carrier> Machine<C> {
         let (op, to, offered) = (OpId::NONE, Destination::Host(rank), self.now);
         let (uses, leaving) = (2, 1);
         let place = self.insert(Parcel { from, to, size, cargo, op, offered, uses, leaving });
-        self.copy(rank, place, (size, 1));
+        self.copy(rank, place, size, 1);
     }
 
     /// Leaves a read to the adapters; `false` if they cannot.

@@ -80,10 +80,10 @@ impl<'a> Splicer<'a> {
             let place = match Deed::of(node, rank, self.roofline)? {
                 Deed::Collective { operation, size, root, group } => {
                     let members = self.groups.of(&group, node, rank)?;
-                    let terms = terms(node, (operation, size, root), &members)?;
+                    let terms = terms(node, operation, size, root, &members)?;
                     let number = met.entry(members.clone()).or_default();
                     *number += 1;
-                    self.meet((rank, index), node, terms, (members, *number - 1))?
+                    self.meet((rank, index), node, terms, members, *number - 1)?
                 }
                 deed => {
                     let operation = self.plain(&deed, node, index)?;
@@ -167,7 +167,8 @@ impl<'a> Splicer<'a> {
         first: (u16, usize),
         node: &Node,
         terms: Terms,
-        (members, number): (Vec<u16>, usize),
+        members: Vec<u16>,
+        number: usize,
     ) -> Result<(u32, u32), TraceError> {
         let algorithm = self.algorithms.entry(terms).or_insert_with(|| Algorithm::new(terms));
         let all = self.meetings.entry(members.clone()).or_default();
@@ -193,7 +194,7 @@ impl<'a> Splicer<'a> {
         meeting.reached += 1;
         let (rank, index) = first;
         let script = &mut self.schedule.ranks[usize::from(rank)];
-        Ok(algorithm.splice(script, rank, &members, (meeting.tag, line(index))))
+        Ok(algorithm.splice(script, rank, &members, meeting.tag, line(index)))
     }
 }
 
@@ -216,7 +217,8 @@ impl Algorithm {
         script: &mut Script,
         rank: u16,
         members: &[u16],
-        (tags, line): (u32, u32),
+        tags: u32,
+        line: u32,
     ) -> (u32, u32) {
         let pass = Operation { action: Action::Sleep(Span::ZERO), cpu: ACCELERATOR, nic: 0, line };
         let begin = script.add(pass, &[]);
@@ -255,7 +257,9 @@ impl Algorithm {
 /// What the ranks of a collective must agree on.
 fn terms(
     node: &Node,
-    (operation, size, root): (Collective, Bytes, Option<u64>),
+    operation: Collective,
+    size: Bytes,
+    root: Option<u64>,
     members: &[u16],
 ) -> Result<Terms, TraceError> {
     let place = match root {

@@ -88,7 +88,7 @@ impl Matrix {
             "Triggers" => self.triggers = Some((at, line.number("a number of triggers")?)),
             "trigger" => self.describe(&mut line)?,
             _ => match first.split_once("->") {
-                Some(ends) => self.connect(ends, &mut line)?,
+                Some((from, to)) => self.connect(from, to, &mut line)?,
                 None => return Err(line.wrong(first, FIRST)),
             },
         }
@@ -98,7 +98,7 @@ impl Matrix {
         }
     }
 
-    fn connect(&mut self, (from, to): (&str, &str), line: &mut Line<'_>) -> Result<(), TraceError> {
+    fn connect(&mut self, from: &str, to: &str, line: &mut Line<'_>) -> Result<(), TraceError> {
         let accepted = "`Nodes N`, and `Connections N`, before the flows";
         let nodes = self.nodes.ok_or_else(|| line.wrong(&format!("{from}->{to}"), accepted))?;
         let ends = "`FROM->TO` with numbers of hosts";

@@ -243,7 +243,7 @@ impl Reader {
                 let all = requests.take_all();
                 self.writer.last[place].extend(all);
             }
-            Act::Join(joint, computing) => return self.join((rank, line), *joint, computing),
+            Act::Join(joint, computing) => return self.join(rank, line, *joint, computing),
         }
         Ok(())
     }
@@ -251,7 +251,8 @@ impl Reader {
     /// A rank reaches a collective.
     fn join(
         &mut self,
-        (rank, line): (u16, u32),
+        rank: u16,
+        line: u32,
         joint: Joint,
         computing: Span,
     ) -> Result<(), TraceError> {
