@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use weft_fabric::adapter::AdapterSettings;
-use weft_fabric::control::Speculation;
+use weft_fabric::control::{Alignment, RecoverySettings, SignallingSettings, Speculation};
 use weft_fabric::fabric::{DeadlockSettings, FabricSettings, FailureSettings, RoutesSettings};
 use weft_fabric::host::{HostSettings, MemorySettings};
 use weft_fabric::interface::{EndpointSettings, TransferSettings, WindowSettings};
@@ -24,7 +24,6 @@ use weft_protocol::flow::FlowControlSettings;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Bytes, Fraction, Length, PositiveCount, Span};
 
-use crate::drive::cluster::{Alignment, RecoverySettings, SignallingSettings};
 use crate::drive::faults::DisabledInitiator;
 use crate::drive::interface::InterfaceSettings;
 use crate::drive::receiver::ReceiverSettings;

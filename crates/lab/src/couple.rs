@@ -5,7 +5,10 @@ pub(crate) mod program;
 mod shared_link;
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
-use weft_fabric::control::GlobalScheduleSettings;
+use weft_fabric::control::{
+    CarriedSettings, CarriedTiming, Distances, GlobalScheduleSettings, Pipeline, PipelineTiming,
+    Signalling, SignallingSettings, Speculation,
+};
 use weft_fabric::link::ErrorSettings;
 use weft_fabric::switch::Contention;
 use weft_fabric::workload::{Feedback, Source};
@@ -16,11 +19,7 @@ use crate::assemble::{
     Site, bodies, check_handlers, refuse_failures_elsewhere, refuse_planes_elsewhere, sources,
 };
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
-use crate::drive::cluster::{
-    BulkChannel, BulkParts, CarriedSettings, CarriedTiming, Cluster, Distances, Signalling,
-    SignallingSettings, Timing, is_detailed,
-};
-use crate::drive::engine::Calendar;
+use crate::drive::cluster::{BulkChannel, BulkParts, CarryingChannel, Cluster};
 use crate::drive::faults::Faults;
 use crate::drive::interface::InterfaceSettings;
 use crate::error::Error;
@@ -96,7 +95,8 @@ impl ChannelSettings {
         let faulty = self.faults().first().is_some() || self.interface.is_some();
         // Hosts that are told of their packets by a control of their own need none of a schedule.
         let cares = (trace || faulty) && self.control.is_none() && self.adapter.throttle.is_none();
-        let detailed = is_detailed(&switch.signalling, switch.speculation);
+        let ideal = switch.signalling == SignallingSettings::Ideal;
+        let detailed = !ideal || switch.speculation != Speculation::Off;
         let detailed = detailed || self.recovery.is_some() || !switch.lengths.is_empty();
         (cares || detailed).then_some(switch)
     }
@@ -148,14 +148,17 @@ pub(crate) fn cluster(
     if adapter.release.is_none() && may_fail(settings, carrier) {
         adapter.release = Some(Release::Acknowledgment);
     }
+    let random = site.streams.stream(&format!("{}.scheduler", site.name), 0);
+    let signalling = carrier.zip(timing.carried).map(|((carried, _), of_carried)| {
+        Signalling::new(carried.clone(), of_carried, site.hosts as usize)
+    });
+    let distances = distances(settings, switch, &timing, site)?;
     let parts = BulkParts {
         name: site.name.to_owned(),
         packet: settings.packet,
         payload: settings.payload,
-        timing,
-        distances: distances(settings, switch, &timing, site)?,
+        pipeline: Pipeline::new(timing, distances, (schedule, random), signalling),
         adapter,
-        schedule,
         errors: faults.errors,
         receiver: faults.receiver,
         interface: settings.interface_with_buffers(site.name)?,
@@ -178,8 +181,8 @@ pub(crate) fn cluster(
     let quick_site = Site { name: &carried.by, ..site };
     let traffic = (spec.workload.get(&carried.by), of(&carried.by, quick)?);
     let channel = engine(quick, traffic, quick_site)?;
-    let signalling = Signalling::new(channel, carried.clone(), of_carried, timing.slot);
-    Ok(Cluster::new(bulk, Some(signalling)))
+    let carrying = CarryingChannel::new(channel, &of_carried, timing.slot);
+    Ok(Cluster::new(bulk, Some(carrying)))
 }
 
 /// The channel that carries the signalling of another one, with what it is to carry.
@@ -235,9 +238,9 @@ fn timing(
     settings: &ChannelSettings,
     switch: &ScheduledSettings,
     site: Site<'_>,
-) -> Result<Timing, Error> {
+) -> Result<PipelineTiming, Error> {
     let slot = switch.slot(settings.packet_span());
-    let mut timing = Timing {
+    let mut timing = PipelineTiming {
         slot,
         lead: switch.lead,
         packet: settings.packet_span(),
@@ -269,13 +272,7 @@ fn timing(
         let accepted = "so little that an acknowledgment is back within two slots".to_owned();
         return refuse("signalling.carried.turn_around", carried.turn_around, accepted);
     }
-    let calendar = Calendar {
-        slot,
-        configuration: of_carried.configuration,
-        grant_from: of_carried.granted(),
-        grant: of_carried.grant,
-    };
-    if !calendar.has_room_for(quick.packet_span()) {
+    if !of_carried.calendar(slot).has_room_for(quick.packet_span()) {
         let accepted = format!(
             "smaller packets: a slot of {slot} has to have room for those of channel.{} beside",
             carried.by
@@ -289,7 +286,7 @@ fn timing(
 fn distances(
     settings: &ChannelSettings,
     switch: &ScheduledSettings,
-    timing: &Timing,
+    timing: &PipelineTiming,
     site: Site<'_>,
 ) -> Result<Option<Distances>, Error> {
     let refuse = |key: &str, value: String, accepted: String| {
@@ -338,7 +335,7 @@ fn distances(
 /// How signalling that travels divides the lead.
 fn carried_timing(
     pair: &Pair<'_>,
-    timing: &Timing,
+    timing: &PipelineTiming,
     site: Site<'_>,
 ) -> Result<CarriedTiming, Error> {
     let Pair { carried, quick, .. } = *pair;

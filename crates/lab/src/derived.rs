@@ -2,11 +2,11 @@
 
 mod limits;
 
+use weft_fabric::control::SignallingSettings;
 use weft_protocol::turns::Burst;
 use weft_units::{Bytes, Rate, Span};
 
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
-use crate::drive::cluster::SignallingSettings;
 
 /// A quantity that follows from the composition by arithmetic alone.
 #[derive(Clone, Debug, PartialEq)]

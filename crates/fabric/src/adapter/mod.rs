@@ -1,5 +1,6 @@
 //! Adapters: where packets wait at a host, and what may start next on its link.
 
+mod bulk_sender;
 mod initiator;
 mod packet_queue;
 mod send_buffers;
@@ -10,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::Limit;
 
+pub use bulk_sender::{BulkPacket, BulkSender};
 pub use initiator::{Initiator, Past};
 pub use packet_queue::{Feed, PacketQueue, PerTargetSettings};
 pub use send_buffers::{Buffered, SendBuffers};

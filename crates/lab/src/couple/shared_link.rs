@@ -2,13 +2,13 @@
 //! one link.
 
 use weft_fabric::adapter::Insertion;
+use weft_fabric::control::{CarriedSettings, PipelineTiming};
 use weft_fabric::link::{SharedLinkSettings, SharedLinkTiming};
 use weft_fabric::switch::AcknowledgmentRule;
 use weft_units::Span;
 
 use crate::assemble::Site;
 use crate::composition::{ChannelSettings, ScheduledSettings, SwitchSettings};
-use crate::drive::cluster::{CarriedSettings, Timing};
 use crate::error::Error;
 
 /// The two channels.
@@ -23,7 +23,7 @@ impl Pair<'_> {
     /// How the two share their links, if they do.
     pub fn shared_link(
         &self,
-        timing: &Timing,
+        timing: &PipelineTiming,
         site: Site<'_>,
     ) -> Result<Option<SharedLinkTiming>, Error> {
         let Some(SharedLinkSettings { guard }) = self.carried.shared_link else { return Ok(None) };
@@ -100,7 +100,7 @@ impl Pair<'_> {
     fn check_guard(
         &self,
         shared: &SharedLinkTiming,
-        timing: &Timing,
+        timing: &PipelineTiming,
         site: Site<'_>,
     ) -> Result<(), Error> {
         let one = |accepted: String| {

@@ -1,10 +1,11 @@
 //! Packets that keep to the schedule of another channel, to the picosecond.
 
 use weft_fabric::adapter::Insertion;
+use weft_fabric::control::{Route, ScheduledPacket};
 use weft_fabric::measure::{Collision, Observations};
 use weft_fabric::switch::AcknowledgmentRule;
 use weft_kernel::Streams;
-use weft_lab::drive::engine::{Engine, Route, ScheduledPacket};
+use weft_lab::drive::engine::Engine;
 use weft_units::{Bytes, Span, Time};
 
 use crate::adapters::cycle_counts::quick;

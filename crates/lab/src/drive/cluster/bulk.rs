@@ -4,17 +4,19 @@ mod messages;
 mod offers;
 mod report;
 
-use weft_fabric::adapter::AdapterSettings;
-use weft_fabric::control::{GlobalSchedule, NodeConfiguration, Reception};
+use weft_fabric::adapter::{AdapterSettings, BulkPacket, BulkSender};
+use weft_fabric::control::{
+    Failure, Heard, NodeConfiguration, Pipeline, PipelineTiming, Reception, Recovery,
+    RecoverySettings, ScheduledPacket, Settled, Taken, Transfer, Transfers,
+};
 use weft_fabric::link::{ErrorSettings, Errors, SharedLinks};
 use weft_fabric::measure::{Drop, Latency, Observations, Stage};
 use weft_fabric::workload::{Feedback, Source};
-use weft_kernel::{Arena, Id, Stream, Streams};
-use weft_protocol::adapter::TransmissionError;
+use weft_kernel::{Id, Streams};
 use weft_units::{Bytes, Span, Time};
 
+use super::Event;
 use super::outlet::Outlet;
-use super::{BulkPacket, Distances, Event, OnError, RecoverySettings, Sender, Timing};
 use crate::drive::carrier::Messages;
 use crate::drive::faults::{DisabledInitiator, enable_vector};
 use crate::drive::interface::{Bodies, InterfaceSettings, Letter};
@@ -30,14 +32,10 @@ pub struct BulkParts {
     pub packet: Bytes,
     /// What of it a program handed over.
     pub payload: Bytes,
-    /// When what happens.
-    pub timing: Timing,
-    /// Where the hosts are, if at different distances.
-    pub distances: Option<Distances>,
+    /// The schedule, and what nodes and arbiter say to each other.
+    pub pipeline: Pipeline,
     /// The send buffers.
     pub adapter: AdapterSettings,
-    /// The schedule.
-    pub schedule: GlobalSchedule,
     /// What happens on the links.
     pub errors: ErrorSettings,
     /// The receive buffers of each target; unlimited if absent.
@@ -72,43 +70,20 @@ pub struct ClusterCounters {
     pub lost_acknowledgments: u64,
 }
 
-/// One packet on its way from its initiator to its target, until its outcome is known.
-#[derive(Clone, Copy, Debug)]
-pub struct Transfer {
-    pub(super) initiator: u16,
-    pub(super) packet: BulkPacket,
-    /// The oldest packet of the pair that the initiator has not done with.
-    base: u64,
-    pub(super) start: Time,
-    pub(super) cycle: u64,
-    damaged: bool,
-    pub(super) reception: Option<Reception>,
-    /// The initiator knows what became of it, or sends it again whatever became of it.
-    concluded: bool,
-}
-
 #[derive(Debug)]
 struct Host {
     source: Option<Source>,
     sender: Outlet,
-    /// The transfers whose outcome is not known, oldest first: three at the most.
-    transfers: Vec<Id<Transfer>>,
     receiver: Receiver,
-    /// The next number by initiator.
-    expected: Vec<u64>,
     errors: Option<Errors>,
-    granted: Option<u16>,
 }
 
 /// A bulk channel with the state of all its parts.
 #[derive(Debug)]
 pub struct BulkChannel {
     parts: BulkParts,
-    random: Stream,
     hosts: Vec<Host>,
-    transfers: Arena<Transfer>,
-    /// The cycle whose transfers began last.
-    cycle: u64,
+    transfers: Transfers,
     /// What a program has handed over, where one does.
     messages: Option<Box<Messages>>,
     pub(super) counters: ClusterCounters,
@@ -124,28 +99,23 @@ impl BulkChannel {
         streams: &Streams,
         observations: Observations,
     ) -> BulkChannel {
-        let ports = parts.schedule.ports();
+        let ports = parts.pipeline.ports();
         let mut sources = sources.into_iter();
         let faulty = !parts.errors.is_free_of_errors();
         let hosts = (0..ports as u16).map(|host| Host {
             source: sources.next(),
             sender: match &parts.interface {
-                None => Outlet::Buffers(Sender::new(&parts.adapter, ports)),
+                None => Outlet::Buffers(BulkSender::new(&parts.adapter, ports)),
                 Some((settings, buffers)) => {
                     Outlet::through(settings.build(host, ports as u16, *buffers), host, ports)
                 }
             },
-            transfers: Vec::new(),
             receiver: Receiver::new(parts.receiver.as_ref()),
-            expected: vec![0; ports],
             errors: faulty.then(|| parts.errors.build(streams, &parts.name, host)),
-            granted: None,
         });
         BulkChannel {
             hosts: hosts.collect(),
-            random: streams.stream(&format!("{}.scheduler", parts.name), 0),
-            transfers: Arena::new(),
-            cycle: 0,
+            transfers: Transfers::new(parts.recovery, ports),
             messages: None,
             counters: ClusterCounters::default(),
             observations,
@@ -155,8 +125,12 @@ impl BulkChannel {
     }
 
     /// When what happens.
-    pub fn timing(&self) -> &Timing {
-        &self.parts.timing
+    pub fn timing(&self) -> &PipelineTiming {
+        self.parts.pipeline.timing()
+    }
+
+    pub(super) fn pipeline(&mut self) -> &mut Pipeline {
+        &mut self.parts.pipeline
     }
 
     /// What was counted besides.
@@ -225,7 +199,7 @@ impl BulkChannel {
     }
 
     /// What a node tells the arbiter at `now`.
-    pub(super) fn configuration(&mut self, now: Time, host: u16) -> NodeConfiguration {
+    fn configuration(&mut self, now: Time, host: u16) -> NodeConfiguration {
         let BulkParts { disabled, quick_disabled, .. } = &self.parts;
         NodeConfiguration {
             requests: self.hosts[usize::from(host)].sender.requests(now),
@@ -234,29 +208,31 @@ impl BulkChannel {
         }
     }
 
-    pub(super) fn schedule(&mut self) -> &mut GlobalSchedule {
-        &mut self.parts.schedule
-    }
-
-    pub(super) fn calculate_grants(&mut self) {
-        self.parts.schedule.arbitrate(&mut self.random);
-    }
-
-    pub(super) fn take_grant(&mut self, host: u16, target: Option<u16>) {
-        self.hosts[usize::from(host)].granted = target;
-    }
-
-    /// Requests are known when they are sampled, and grants at once.
-    pub(super) fn arbitrate_at_once(&mut self, now: Time) {
-        self.parts.schedule.begin_cycle();
+    /// The requests of a cycle are sampled: every node says what it asks for, by what `send` is given
+    /// unless that is known at once.
+    pub(super) fn sample(&mut self, now: Time, cycle: u64, mut send: impl FnMut(ScheduledPacket)) {
+        self.parts.pipeline.begin_cycle(cycle);
         for host in 0..self.hosts() {
             let configuration = self.configuration(now, host);
-            self.parts.schedule.configure(host.into(), configuration);
+            if let Some(packet) = self.parts.pipeline.configure(host, configuration) {
+                send(packet);
+            }
         }
-        self.calculate_grants();
-        for host in 0..self.hosts() {
-            let target = self.parts.schedule.grant(host.into()).target;
-            self.take_grant(host, target.map(|target| target as u16));
+    }
+
+    /// What follows from a packet of the signalling, besides what the pipeline knows by it.
+    pub(super) fn heard(
+        &mut self,
+        now: Time,
+        heard: &Heard,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        match *heard {
+            Heard::Configuration { .. } | Heard::Grant { .. } => {}
+            Heard::Acknowledgment(id) => self.acknowledged(now, id, schedule),
+            Heard::LostConfiguration => self.counters.lost_configurations += 1,
+            Heard::LostGrant => self.counters.lost_grants += 1,
+            Heard::LostAcknowledgment => self.counters.lost_acknowledgments += 1,
         }
     }
 
@@ -270,10 +246,9 @@ impl BulkChannel {
         mut links: Option<&mut SharedLinks>,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        self.parts.schedule.begin_slot();
-        self.cycle = cycle;
+        self.parts.pipeline.begin_slot(cycle);
         for index in 0..self.hosts() {
-            match self.start_of(cycle, index).filter(|start| *start > now) {
+            match self.parts.pipeline.start(index).filter(|start| *start > now) {
                 Some(start) => schedule(start, Event::Start(index)),
                 None => self.start_transfer(now, index, links.as_deref_mut(), schedule),
             }
@@ -288,81 +263,44 @@ impl BulkChannel {
         links: Option<&mut SharedLinks>,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        let Some(target) = self.hosts[usize::from(index)].granted.take() else { return };
+        let Some(target) = self.parts.pipeline.take_grant(index) else { return };
         match self.hosts[usize::from(index)].sender.start(now, target) {
             Some(packet) => {
                 if let Some(links) = links {
                     links.begin(now, index, target);
                 }
-                let transfer = self.parts.timing.transfer(self.cycle);
-                if let Some(distances) = &mut self.parts.distances {
-                    distances.note(now, transfer, index.into());
-                }
+                self.parts.pipeline.note_start(now, index);
                 self.start_message(now, index, &packet, schedule);
-                self.send(now, self.cycle, index, packet, schedule);
+                self.send(now, index, packet, schedule);
                 self.serve(now, index, schedule);
             }
             None => self.counters.unused_grants += 1,
         }
     }
 
-    /// When the first transfers of a cycle may begin.
-    pub(super) fn first_transfer(&self, cycle: u64) -> Time {
-        let transfer = self.parts.timing.transfer(cycle);
-        self.parts.distances.as_ref().map_or(transfer, |distances| distances.first(transfer))
-    }
-
-    /// When a host begins its transfer of a cycle, where that is a matter of its distance.
-    fn start_of(&self, cycle: u64, host: u16) -> Option<Time> {
-        let distances = self.parts.distances.as_ref()?;
-        Some(distances.start(self.parts.timing.transfer(cycle), host.into()))
-    }
-
-    /// From the adapter of one host to that of another on cables.
-    fn wire(&self, from: u16, to: u16) -> Span {
-        let of = |distances: &Distances| distances.wire(from.into(), to.into());
-        self.parts.distances.as_ref().map_or(self.parts.timing.wire, of)
-    }
-
     fn send(
         &mut self,
         now: Time,
-        cycle: u64,
         initiator: u16,
         packet: BulkPacket,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        let host = &mut self.hosts[usize::from(initiator)];
-        let size = self.parts.packet;
+        let (size, cycle) = (self.parts.packet, self.parts.pipeline.cycle());
         let slot = cycle + 1;
-        let damaged =
-            host.errors.as_mut().is_some_and(|errors| errors.damages_next(Some(slot), size));
-        let of_pair = host.transfers.iter().map(|id| self.transfers[*id].packet);
-        let unsettled = of_pair.filter(|other| other.target == packet.target);
-        let base = unsettled.map(|other| other.sequence).min().unwrap_or(packet.sequence);
-        let base = base.min(packet.sequence);
+        let errors = &mut self.hosts[usize::from(initiator)].errors;
+        let damaged = errors.as_mut().is_some_and(|errors| errors.damages_next(Some(slot), size));
         self.observations.attempt(now);
-        let (hosts, span) = (self.hosts.len(), self.parts.timing.packet);
+        let PipelineTiming { packet: span, switch, .. } = *self.timing();
         self.observations.occupy(packet.target.into(), now, span);
-        self.observations.occupy(hosts + usize::from(initiator), now, span);
+        self.observations.occupy(self.hosts.len() + usize::from(initiator), now, span);
         if packet.first == Some(now) {
             self.observations.latency(Latency::FirstAttempt, now, now.since(packet.generated));
         }
-        let Timing { packet: span, switch, .. } = self.parts.timing;
-        let until = now + span + self.wire(initiator, packet.target) + switch;
-        let id = self.transfers.insert(Transfer {
-            initiator,
-            packet,
-            base,
-            start: now,
-            cycle,
-            damaged,
-            reception: None,
-            concluded: false,
-        });
-        self.hosts[usize::from(initiator)].transfers.push(id);
+        let wire = self.parts.pipeline.wire(initiator, packet.target);
+        let until = now + span + wire + switch;
+        let id = self.transfers.begin((now, cycle), initiator, packet, damaged);
         schedule(until, Event::Arrive(id));
-        schedule(self.parts.timing.outcome(now), Event::Conclude(id));
+        schedule(self.timing().outcome(now), Event::Conclude(id));
         self.note(|| TraceEntry {
             time: now,
             until,
@@ -389,7 +327,7 @@ impl BulkChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         schedule(until, Event::Arrive(id));
-        let Transfer { initiator, start, .. } = self.transfers[id];
+        let Transfer { initiator, start, .. } = *self.transfers.get(id);
         let is_it = |entry: &&mut TraceEntry| {
             entry.time == start && entry.initiator == Some(initiator.into())
         };
@@ -405,20 +343,18 @@ impl BulkChannel {
         id: Id<Transfer>,
         schedule: &mut impl FnMut(Time, Event),
     ) -> bool {
-        let delivered = self.observations.delivered;
-        let target = self.transfers[id].packet.target;
-        let reception = self.receive(now, id);
+        let target = self.transfers.get(id).packet.target;
+        let taken = self.receive(now, id);
         self.serve(now, target, schedule);
-        if self.observations.delivered > delivered {
+        if taken == Taken::New {
             self.tell_source(now, id, schedule);
         }
-        self.transfers[id].reception = reception;
-        reception.is_some_and(|reception| reception.acknowledgment().is_some())
+        self.transfers.get(id).reception.is_some_and(|seen| seen.acknowledgment().is_some())
     }
 
     /// A source that answers learns of a packet.
     fn tell_source(&mut self, now: Time, id: Id<Transfer>, schedule: &mut impl FnMut(Time, Event)) {
-        let Transfer { initiator, packet, .. } = self.transfers[id];
+        let Transfer { initiator, packet, .. } = *self.transfers.get(id);
         let host = &mut self.hosts[usize::from(packet.target)];
         if let Some(source) = &mut host.source
             && source.feedback() == Feedback::Delivered
@@ -428,40 +364,30 @@ impl BulkChannel {
         }
     }
 
-    fn receive(&mut self, now: Time, id: Id<Transfer>) -> Option<Reception> {
-        let Transfer { initiator, packet, base, start, damaged, .. } = self.transfers[id];
-        if damaged {
-            self.observations.drop(Drop::Corrupted, now);
-            return Some(Reception::Corrupted);
-        }
-        let host = &mut self.hosts[usize::from(packet.target)];
-        let expected = &mut host.expected[usize::from(initiator)];
-        *expected = base.max(*expected);
-        if packet.sequence < *expected {
-            self.counters.duplicates += 1;
-            return Some(Reception::Accepted);
-        }
-        if packet.sequence > *expected {
-            self.observations.drop(Drop::OutOfOrder, now);
-            return None;
-        }
-        let taken = match host.sender.interface_mut() {
-            None => host.receiver.take(now),
-            Some(interface) => {
-                let BulkPacket { target: to, sequence, generated, .. } = packet;
-                interface.arrive(now, Letter { from: initiator, to, generated, sequence })
+    fn receive(&mut self, now: Time, id: Id<Transfer>) -> Taken {
+        let hosts = &mut self.hosts;
+        let taken = self.transfers.arrive(id, |Transfer { initiator, packet, .. }| {
+            let host = &mut hosts[usize::from(packet.target)];
+            let Some(interface) = host.sender.interface_mut() else {
+                return host.receiver.take(now);
+            };
+            let BulkPacket { target: to, sequence, generated, .. } = *packet;
+            interface.arrive(now, Letter { from: *initiator, to, generated, sequence })
+        });
+        let Transfer { initiator, packet, start, .. } = *self.transfers.get(id);
+        match taken {
+            Taken::New => {
+                let wire = self.parts.pipeline.wire(initiator, packet.target);
+                self.record_success(now, &packet, start, wire);
+                self.observations.deliver_from(initiator.into(), now, self.parts.payload);
+                self.arrive_for_message(now, initiator, packet.target);
             }
-        };
-        if !taken {
-            self.observations.drop(Drop::NoReceiveBuffer, now);
-            return Some(Reception::NoReceiveBuffer);
+            Taken::Duplicate => self.counters.duplicates += 1,
+            Taken::OutOfOrder => self.observations.drop(Drop::OutOfOrder, now),
+            Taken::Refused => self.observations.drop(Drop::NoReceiveBuffer, now),
+            Taken::Damaged => self.observations.drop(Drop::Corrupted, now),
         }
-        host.expected[usize::from(initiator)] += 1;
-        let wire = self.wire(initiator, packet.target);
-        self.record_success(now, &packet, start, wire);
-        self.observations.deliver_from(initiator.into(), now, self.parts.payload);
-        self.arrive_for_message(now, initiator, packet.target);
-        Some(Reception::Accepted)
+        taken
     }
 
     /// A packet is taken whose transmission started at `start`.
@@ -471,7 +397,8 @@ impl BulkChannel {
         seen.latency(Latency::Queueing, now, start.since(generated));
         seen.latency(Latency::Transit, now, now.since(start));
         seen.latency(Latency::OneWay, now, now.since(generated));
-        let BulkParts { timing, interface, .. } = &self.parts;
+        let BulkParts { pipeline, interface, .. } = &self.parts;
+        let timing = pipeline.timing();
         let host = interface.as_ref().map_or(Stage::BufferWait, |_| Stage::InitiatorHost);
         let first = first.unwrap_or(start);
         seen.spend(host, now, buffered.since(generated));
@@ -488,24 +415,28 @@ impl BulkChannel {
 
     // Acknowledgment.
 
-    pub(super) fn in_transfer(&self, id: Id<Transfer>) -> &Transfer {
-        &self.transfers[id]
+    /// A transfer whose acknowledgment stage is not over.
+    pub(super) fn transfer_of(&self, id: Id<Transfer>) -> &Transfer {
+        self.transfers.get(id)
+    }
+
+    /// The packet by which the target of a transfer answers, if it does.
+    pub(super) fn acknowledgment(&mut self, id: Id<Transfer>) -> Option<ScheduledPacket> {
+        self.parts.pipeline.acknowledge(id, self.transfers.get(id))
     }
 
     /// An acknowledgment packet is at the initiator.
-    pub(super) fn acknowledged(
+    fn acknowledged(
         &mut self,
         now: Time,
         id: Id<Transfer>,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        let Transfer { initiator, start, reception, concluded, .. } = self.transfers[id];
-        if concluded {
-            return;
+        let Transfer { initiator, start, reception, .. } = *self.transfers.get(id);
+        if self.settle(now, id, reception) {
+            self.observations.latency(Latency::RoundTrip, now, now.since(start));
+            self.serve(now, initiator, schedule);
         }
-        self.observations.latency(Latency::RoundTrip, now, now.since(start));
-        self.settle(now, id, reception);
-        self.serve(now, initiator, schedule);
     }
 
     /// The acknowledgment stage of a transfer is over. With ideal signalling its outcome is known
@@ -516,69 +447,40 @@ impl BulkChannel {
         id: Id<Transfer>,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        let Transfer { initiator, concluded, reception, .. } = self.transfers[id];
-        if !concluded {
-            let carried = self.parts.timing.carried.is_some();
-            self.settle(now, id, reception.filter(|_| !carried));
-        }
-        self.hosts[usize::from(initiator)].transfers.retain(|other| *other != id);
-        self.transfers.remove(id);
+        let Transfer { initiator, reception, .. } = *self.transfers.get(id);
+        let is_carried = self.parts.pipeline.is_carried();
+        self.settle(now, id, reception.filter(|_| !is_carried));
+        self.transfers.end(id);
         self.serve(now, initiator, schedule);
     }
 
-    fn settle(&mut self, now: Time, id: Id<Transfer>, reception: Option<Reception>) {
-        let outcome = match reception {
-            Some(Reception::Accepted) => Ok(()),
-            Some(Reception::NoReceiveBuffer) => Err(TransmissionError::NoReceiveBuffer),
-            Some(Reception::Corrupted) | None => Err(TransmissionError::NoAcknowledgment),
-        };
-        let Transfer { initiator, packet, .. } = self.transfers[id];
-        self.transfers[id].concluded = true;
-        match outcome {
-            Ok(()) => self.hosts[usize::from(initiator)].sender.finish(now, &packet, Ok(())),
-            Err(error) => self.fail(now, initiator, packet, error),
+    /// The outcome of a transfer is known. Returns whether it made a difference.
+    fn settle(&mut self, now: Time, id: Id<Transfer>, answer: Option<Reception>) -> bool {
+        let initiator = self.transfers.get(id).initiator;
+        let settled = self.transfers.settle(id, answer);
+        let sender = &mut self.hosts[usize::from(initiator)].sender;
+        match &settled {
+            None => {}
+            Some(Settled::Delivered(packet)) => sender.finish(now, packet, Ok(())),
+            Some(Settled::Failed(failure)) => self.fail(now, initiator, failure),
         }
+        settled.is_some()
     }
 
     /// A transfer failed: its packet and all later ones of the pair go again, unless it is given
     /// up.
-    fn fail(
-        &mut self,
-        now: Time,
-        initiator: u16,
-        mut packet: BulkPacket,
-        error: TransmissionError,
-    ) {
-        let host = &mut self.hosts[usize::from(initiator)];
-        for other in &host.transfers {
-            let other = &mut self.transfers[*other];
-            let later = other.packet.sequence > packet.sequence;
-            if later && !other.concluded && other.packet.target == packet.target {
-                other.concluded = true;
-                // It had no chance, so the attempt does not count against it.
-                let attempts = other.packet.attempts.saturating_sub(1);
-                host.sender.again(now, BulkPacket { attempts, ..other.packet });
-            }
+    fn fail(&mut self, now: Time, initiator: u16, failure: &Failure) {
+        let Failure { error, voided, packet, recovery } = failure;
+        let sender = &mut self.hosts[usize::from(initiator)].sender;
+        voided.iter().for_each(|later| sender.again(now, *later));
+        self.counters.reported_errors += u64::from(*recovery != Recovery::Retry);
+        if *recovery != Recovery::GiveUp {
+            return sender.again(now, *packet);
         }
-        let RecoverySettings { attempts, on_error } = self.parts.recovery;
-        if attempts.admits(packet.attempts as usize) {
-            return host.sender.again(now, packet);
-        }
-        self.counters.reported_errors += 1;
-        match on_error {
-            OnError::SendAgain => {
-                packet.attempts = 0;
-                host.sender.again(now, packet);
-            }
-            OnError::GiveUp => {
-                host.sender.finish(now, &packet, Err(error));
-                let target = usize::from(packet.target);
-                let arrived = self.hosts[target].expected[usize::from(initiator)];
-                if packet.sequence >= arrived {
-                    self.observations.abandon(now);
-                    self.lose_for_message(now, initiator, &packet);
-                }
-            }
+        sender.finish(now, packet, Err(*error));
+        if self.transfers.is_missing(initiator.into(), packet) {
+            self.observations.abandon(now);
+            self.lose_for_message(now, initiator, packet);
         }
     }
 }

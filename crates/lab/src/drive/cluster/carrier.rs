@@ -5,7 +5,7 @@ use weft_fabric::measure::Observations;
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
-use super::{Cluster, Signalling};
+use super::{CarryingChannel, Cluster};
 use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Message, Notice};
 use crate::drive::trace::TraceEntry;
@@ -92,12 +92,12 @@ impl Cluster {
             Time::ZERO => {}
             _ => self.catch_up(Time(now.0 - 1)),
         }
-        let Cluster { bulk, signalling, queue, .. } = self;
+        let Cluster { bulk, carrying, queue, .. } = self;
         match side {
             Side::Bulk => bulk.offer(now, message, &mut |time, event| queue.push(time, event)),
             Side::Quick => {
-                if let Some(signalling) = signalling {
-                    signalling.offer(now, message);
+                if let Some(carrying) = carrying {
+                    carrying.offer(now, message);
                 }
             }
         }
@@ -106,10 +106,10 @@ impl Cluster {
 
     /// When something happens next that one of the channels has to tell of, or may have.
     pub(super) fn next_time_on(&self, side: Side) -> Time {
-        let quick = self.signalling.as_ref();
+        let quick = self.carrying.as_ref();
         let notice = match side {
             Side::Bulk => self.bulk.next_notice(),
-            Side::Quick => quick.and_then(Signalling::next_notice),
+            Side::Quick => quick.and_then(CarryingChannel::next_notice),
         };
         match notice {
             Some(notice) => notice,
@@ -128,8 +128,8 @@ impl Cluster {
         match side {
             Side::Bulk => self.bulk.take_notices(notices),
             Side::Quick => {
-                if let Some(signalling) = &mut self.signalling {
-                    signalling.take_notices(notices);
+                if let Some(carrying) = &mut self.carrying {
+                    carrying.take_notices(notices);
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Cluster {
     fn carries_messages_on(&self, side: Side) -> bool {
         match side {
             Side::Bulk => self.bulk.carries_messages(),
-            Side::Quick => self.signalling.as_ref().is_some_and(Signalling::carries_messages),
+            Side::Quick => self.carrying.as_ref().is_some_and(CarryingChannel::carries_messages),
         }
     }
 
@@ -161,7 +161,7 @@ impl Cluster {
     /// When does something happen next on either channel?
     fn look_ahead(&mut self) {
         let own = self.queue.next_time().unwrap_or(Time::NEVER);
-        let signalling = self.signalling.as_mut().map_or(Time::NEVER, Signalling::next_time);
-        self.next = own.min(signalling);
+        let carrying = self.carrying.as_mut().map_or(Time::NEVER, CarryingChannel::next_time);
+        self.next = own.min(carrying);
     }
 }

@@ -29,7 +29,7 @@ impl Half {
     /// The scheduled channel of a cluster, and the one that carries its signalling; only the former
     /// if that is ideal.
     pub fn both(cluster: Cluster) -> (Half, Option<Half>) {
-        let is_carried = cluster.signalling.is_some();
+        let is_carried = cluster.carrying.is_some();
         let cluster = Rc::new(RefCell::new(cluster));
         let quick = is_carried.then(|| Half { cluster: Rc::clone(&cluster), side: Side::Quick });
         (Half { cluster, side: Side::Bulk }, quick)
@@ -94,8 +94,8 @@ impl Channel for Half {
 
     fn into_observations(self) -> Observations {
         let mut cluster = self.cluster.borrow_mut();
-        let Cluster { bulk, signalling, .. } = &mut *cluster;
-        match (self.side, signalling) {
+        let Cluster { bulk, carrying, .. } = &mut *cluster;
+        match (self.side, carrying) {
             (Side::Bulk, _) => std::mem::take(&mut bulk.observations),
             (Side::Quick, Some(own)) => own.channel_mut().take_observations(),
             (Side::Quick, None) => Observations::default(),
@@ -116,8 +116,8 @@ impl Channel for Half {
 
     fn record_trace(&mut self) {
         let mut cluster = self.cluster.borrow_mut();
-        let Cluster { bulk, signalling, .. } = &mut *cluster;
-        match (self.side, signalling) {
+        let Cluster { bulk, carrying, .. } = &mut *cluster;
+        match (self.side, carrying) {
             (Side::Bulk, _) => bulk.record_trace(),
             (Side::Quick, Some(own)) => own.record_trace(),
             (Side::Quick, None) => {}
@@ -126,8 +126,8 @@ impl Channel for Half {
 
     fn take_trace(&mut self) -> Vec<TraceEntry> {
         let mut cluster = self.cluster.borrow_mut();
-        let Cluster { bulk, signalling, .. } = &mut *cluster;
-        match (self.side, signalling) {
+        let Cluster { bulk, carrying, .. } = &mut *cluster;
+        match (self.side, carrying) {
             (Side::Bulk, _) => bulk.take_trace(),
             (Side::Quick, Some(own)) => own.take_trace(),
             (Side::Quick, None) => Vec::new(),

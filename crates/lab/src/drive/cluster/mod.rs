@@ -3,32 +3,18 @@
 //! simulation. A scheduled channel with ideal signalling on which packets are lost, refused or
 //! disabled is driven here as well, without a second channel.
 //!
-//! One cycle of the bulk pipeline, counted from the instant at which its requests are sampled:
-//!
-//! | instant | what happens |
-//! |---|---|
-//! | 0 | every adapter samples its send buffers and sends `cfg` |
-//! | `cfg` + cable | the last byte is at the switch: arbitration begins |
-//! | + arbitration | `gnt` enters the output stages of the switch, at all ports together |
-//! | + switch + `gnt` + cable | the grants are at the adapters |
-//! | lead | the granted packets are sent on the bulk channel |
-//! | lead + transit | the last byte is at the target, which answers by `back` or stays silent |
-//! | lead + 2 slots | an initiator without `back` knows that its transfer failed |
-//!
-//! All instants are fixed, so that the adapters know when grants come. The slot of a packet in the
+//! What happens when in a cycle is a part (`weft_fabric::control::Pipeline`), and so is what becomes of
+//! its transfers (`weft_fabric::control::Transfers`); here are the events. The slot of a packet in the
 //! trace is the one of its stage: arbitration in slot `n`, transfer in `n + 1`, acknowledgment in
 //! `n + 2`.
 
 mod bulk;
 mod carrier;
-mod distances;
+mod carrying;
 mod halves;
 mod outlet;
-mod sender;
-mod settings;
-mod signalling;
-mod timing;
 
+use weft_fabric::control::{Heard, ScheduledArrival, Transfer};
 use weft_fabric::link::SharedLinks;
 use weft_kernel::{Halt, Id, Queue, Stopped};
 use weft_units::Time;
@@ -38,15 +24,8 @@ use super::engine::Engine;
 use super::trace::TraceEntry;
 
 pub use bulk::{BulkChannel, BulkParts, ClusterCounters};
-pub use distances::Distances;
+pub use carrying::CarryingChannel;
 pub use halves::Half;
-pub use sender::{BulkPacket, Sender};
-pub(crate) use settings::is_detailed;
-pub use settings::{Alignment, CarriedSettings, OnError, RecoverySettings, SignallingSettings};
-pub use signalling::Signalling;
-pub use timing::{CarriedTiming, Timing};
-
-use bulk::Transfer;
 
 /// Something that happens in a cluster at a certain time.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +60,7 @@ enum Event {
 #[derive(Debug)]
 pub struct Cluster {
     bulk: BulkChannel,
-    signalling: Option<Signalling>,
+    carrying: Option<CarryingChannel>,
     queue: Queue<Event>,
     steps: u64,
     started: bool,
@@ -90,10 +69,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Both channels at time zero. Where `signalling` is absent it is ideal.
-    pub fn new(bulk: BulkChannel, signalling: Option<Signalling>) -> Cluster {
+    /// Both channels at time zero. Where `carrying` is absent the signalling is ideal.
+    pub fn new(bulk: BulkChannel, carrying: Option<CarryingChannel>) -> Cluster {
         let queue = Queue::new();
-        Cluster { bulk, signalling, queue, steps: 0, started: false, next: Time::ZERO }
+        Cluster { bulk, carrying, queue, steps: 0, started: false, next: Time::ZERO }
     }
 
     /// Runs up to and including `until`, or until `halt` stops it. A later call goes on from there.
@@ -119,30 +98,44 @@ impl Cluster {
     /// Lets one event happen on the channel that carries the signalling, if one is due by `until`: what
     /// arrives at an instant is there before the schedule does anything in it. Returns whether it did.
     fn step_signalling(&mut self, until: Time) -> bool {
-        let Cluster { bulk, signalling, queue, .. } = self;
-        let mut schedule = |time, event| queue.push(time, event);
-        signalling.as_mut().is_some_and(|own| own.step(until, bulk, &mut schedule))
+        let Some(carrying) = &mut self.carrying else { return false };
+        let Some(now) = carrying.step(until) else { return false };
+        for arrival in carrying.arrivals() {
+            self.hear(now, arrival);
+        }
+        true
+    }
+
+    /// A packet of the signalling has arrived.
+    fn hear(&mut self, now: Time, arrival: ScheduledArrival) {
+        let Cluster { bulk, carrying: Some(carrying), queue, .. } = self else { return };
+        carrying.note(|| bulk.trace_entry(now, arrival));
+        let Some(heard) = bulk.pipeline().hear(arrival.token, arrival.damaged) else { return };
+        if let Heard::Configuration { host, configuration } = heard {
+            carrying.channel_mut().accept_requests(host, configuration.quick_enable);
+        }
+        bulk.heard(now, &heard, &mut |time, event| queue.push(time, event));
     }
 
     /// Notes every transmission on both channels from now on.
     pub fn record_trace(&mut self) {
         self.bulk.record_trace();
-        if let Some(signalling) = &mut self.signalling {
-            signalling.record_trace();
+        if let Some(carrying) = &mut self.carrying {
+            carrying.record_trace();
         }
     }
 
     /// The transmissions noted so far on the bulk channel, and on the one that carries its
     /// signalling.
     pub fn take_traces(&mut self) -> (Vec<TraceEntry>, Vec<TraceEntry>) {
-        let quick = self.signalling.as_mut().map(Signalling::take_trace).unwrap_or_default();
+        let quick = self.carrying.as_mut().map(CarryingChannel::take_trace).unwrap_or_default();
         (self.bulk.take_trace(), quick)
     }
 
     /// Where two packets met that the schedule keeps apart, or a transfer did not keep to its slot,
     /// if any did.
     pub fn broken_schedule(&self) -> Option<String> {
-        let channel = self.signalling.as_ref()?.channel();
+        let channel = self.carrying.as_ref()?.channel();
         let overrun = channel.shared_links().and_then(SharedLinks::overrun);
         let met = channel.broken_schedule().map(str::to_owned);
         met.or_else(|| overrun.map(|to| format!("a transfer to host {to} ran out of its slot")))
@@ -160,8 +153,7 @@ impl Cluster {
         columns
             .extend(self.bulk.misalignment().map(|span| ("misalignment_ns", span.as_us() * 1e3)));
         columns.extend(self.bulk.interface_columns(until));
-        let Some(signalling) = &self.signalling else { return columns };
-        let quick = signalling.channel();
+        let Some(quick) = self.quick() else { return columns };
         let (up, down) = quick.scheduled_time();
         let links = until.0 as f64 * f64::from(self.bulk.hosts());
         let against = quick.control_counters().acknowledgments_against_schedule;
@@ -178,17 +170,17 @@ impl Cluster {
 
     /// How many events have happened.
     pub fn steps(&self) -> u64 {
-        self.steps + self.signalling.as_ref().map_or(0, |own| own.channel().steps())
+        self.steps + self.quick().map_or(0, Engine::steps)
     }
 
     /// The channel that carries the signalling, if one does.
     fn quick(&self) -> Option<&Engine> {
-        self.signalling.as_ref().map(Signalling::channel)
+        self.carrying.as_ref().map(CarryingChannel::channel)
     }
 
     /// The two channels; ends the cluster.
     pub fn into_channels(self) -> (BulkChannel, Option<Engine>) {
-        (self.bulk, self.signalling.map(Signalling::into_channel))
+        (self.bulk, self.carrying.map(CarryingChannel::into_channel))
     }
 
     fn start(&mut self) {
@@ -199,38 +191,48 @@ impl Cluster {
     }
 
     fn handle(&mut self, now: Time, event: Event) {
-        let Cluster { bulk, signalling, queue, .. } = self;
+        let Cluster { bulk, carrying, queue, .. } = self;
         let mut schedule = |time, event| queue.push(time, event);
         match event {
             Event::Generate(host) => bulk.generate(now, host, &mut schedule),
             Event::Sample(cycle) => {
                 schedule(now, Event::Sampled(cycle));
-                schedule(bulk.first_transfer(cycle), Event::Transfer(cycle));
+                schedule(bulk.pipeline().first_transfer(cycle), Event::Transfer(cycle));
                 schedule(bulk.timing().sampling(cycle + 1), Event::Sample(cycle + 1));
             }
-            Event::Sampled(cycle) => match signalling {
-                Some(signalling) => {
-                    signalling.configure(now, cycle, bulk);
-                    schedule(signalling.configured(now), Event::Arbitrate);
+            Event::Sampled(cycle) => {
+                let mut carrying = carrying.as_mut();
+                bulk.sample(now, cycle, |packet| {
+                    if let Some(carrying) = &mut carrying {
+                        carrying.send(now, packet);
+                    }
+                });
+                match bulk.timing().carried {
+                    Some(carried) => schedule(now + carried.configured(), Event::Arbitrate),
+                    None => bulk.pipeline().arbitrate(),
                 }
-                None => bulk.arbitrate_at_once(now),
-            },
+            }
             Event::Arbitrate => {
-                if let Some(signalling) = signalling {
-                    schedule(signalling.arbitrate(now, bulk), Event::Grant);
+                bulk.pipeline().arbitrate();
+                if let Some(carried) = bulk.timing().carried {
+                    schedule(now + carried.arbitration, Event::Grant);
                 }
             }
             Event::Grant => {
-                if let Some(signalling) = signalling {
-                    signalling.grant(now, bulk);
+                for host in 0..bulk.hosts() {
+                    if let (Some(carrying), Some(packet)) =
+                        (carrying.as_mut(), bulk.pipeline().grant(host))
+                    {
+                        carrying.send(now, packet);
+                    }
                 }
             }
             Event::Transfer(cycle) => {
-                let links = signalling.as_mut().and_then(Signalling::begin_slot);
+                let links = carrying.as_mut().and_then(CarryingChannel::links);
                 bulk.transfer(now, cycle, links, &mut schedule);
             }
             Event::Left(host, message) => {
-                let end = signalling.as_ref().and_then(|signalling| signalling.departure(host));
+                let end = carrying.as_ref().and_then(|carrying| carrying.departure(host));
                 match end.filter(|end| *end > now) {
                     Some(end) => schedule(end, event),
                     None => bulk.leave(now, message),
@@ -238,19 +240,20 @@ impl Cluster {
             }
             Event::Start(host) => bulk.start_transfer(now, host, None, &mut schedule),
             Event::Arrive(id) => {
-                let target = bulk.in_transfer(id).packet.target;
-                let end = signalling.as_ref().and_then(|signalling| signalling.arrival(target));
+                let target = bulk.transfer_of(id).packet.target;
+                let end = carrying.as_ref().and_then(|carrying| carrying.arrival(target));
                 if let Some(end) = end.filter(|end| *end > now) {
                     return bulk.prolong(id, end, &mut schedule);
                 }
                 let answers = bulk.arrive(now, id, &mut schedule);
-                if let Some(signalling) = signalling.as_mut().filter(|_| answers) {
-                    schedule(now + signalling.turn_around(), Event::Acknowledge(id));
+                if let Some(carried) = bulk.timing().carried.filter(|_| answers) {
+                    schedule(now + carried.turn_around, Event::Acknowledge(id));
                 }
             }
             Event::Acknowledge(id) => {
-                if let Some(signalling) = signalling {
-                    signalling.acknowledge(now, id, bulk);
+                if let (Some(carrying), Some(packet)) = (carrying.as_mut(), bulk.acknowledgment(id))
+                {
+                    carrying.send(now, packet);
                 }
             }
             Event::Interface(host) => bulk.serve(now, host, &mut schedule),

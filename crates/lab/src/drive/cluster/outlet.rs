@@ -1,18 +1,18 @@
 //! Where the packets of a host wait for the bulk channel: in plain send buffers, or in the buffers
 //! of an interface.
 
+use weft_fabric::adapter::{BulkPacket, BulkSender};
 use weft_protocol::adapter::TransmissionError;
 use weft_protocol::ring::BufferId;
 use weft_units::Time;
 
-use super::{BulkPacket, Sender};
 use crate::drive::interface::{Bodies, Interface, Letter, Text};
 
 /// The sending side of one host.
 #[derive(Debug)]
 pub(super) enum Outlet {
     /// Send buffers, fed at once.
-    Buffers(Sender),
+    Buffers(BulkSender),
     /// Send buffers of an interface.
     Interface(Box<InterfaceOutlet>),
 }

@@ -63,9 +63,7 @@ use places::Places;
 use planes::PlaneTurns;
 use supply::{Handed, Supply};
 
-pub use adapter::{
-    AdapterParts, Calendar, ControlCounters, Route, ScheduledArrival, ScheduledPacket, SlotParts,
-};
+pub use adapter::{AdapterParts, ControlCounters, SlotParts};
 pub use beside::Alone;
 pub use classed::{CableParts, ClassedParts, PauseRow, Traffic};
 pub use flows::{FlowBin, FlowParts, FlowReport, MILLIONTHS};

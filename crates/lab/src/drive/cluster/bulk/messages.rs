@@ -1,12 +1,13 @@
 //! Messages of a program on a bulk channel. Packets of a pair start for the first time, and are taken, in
 //! order, so that they need not name their messages.
 
+use weft_fabric::adapter::BulkPacket;
 use weft_fabric::measure::Drop;
 use weft_units::Time;
 
 use super::BulkChannel;
 use crate::drive::carrier::{Message, MessageId, Messages, Notice};
-use crate::drive::cluster::{BulkPacket, Event};
+use crate::drive::cluster::Event;
 use crate::drive::interface::Letter;
 
 impl BulkChannel {
@@ -52,7 +53,7 @@ impl BulkChannel {
         if packet.first == Some(now)
             && let Some(message) = messages.start_next(initiator, packet.target)
         {
-            schedule(now + self.parts.timing.packet, Event::Left(initiator, message));
+            schedule(now + self.timing().packet, Event::Left(initiator, message));
         }
     }
 

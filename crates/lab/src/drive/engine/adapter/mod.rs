@@ -42,7 +42,6 @@ use scheduled::Scheduled;
 use slots::Slots;
 
 pub use parts::AdapterParts;
-pub use scheduled::{Calendar, Route, ScheduledArrival, ScheduledPacket};
 pub use slots::SlotParts;
 
 /// What the general observations of a channel have no column for.

@@ -1,112 +1,17 @@
 //! Packets that keep to the global schedule of another channel (Clint 3.3): configurations end in
 //! the switch, grants begin there, acknowledgments of that channel pass through it.
 
+use weft_fabric::control::{Calendar, Route, ScheduledArrival, ScheduledPacket};
 use weft_fabric::link::{Errors, SharedLinks};
 use weft_fabric::switch::PacketKind;
-use weft_units::{Bytes, Span, Time};
+use weft_units::{Span, Time};
 
 use super::host::Flight;
 use super::{AdapterParts, Engine};
 use crate::drive::trace::TraceEntry;
 
-/// Where a scheduled packet comes from and goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// From an adapter to the switch, where it ends.
-    ToSwitch {
-        /// The host of the adapter.
-        from: u16,
-    },
-    /// From the switch, where it begins, to an adapter.
-    FromSwitch {
-        /// The host of the adapter.
-        to: u16,
-    },
-    /// From an adapter through the switch to another one.
-    Through {
-        /// The host that sends it.
-        from: u16,
-        /// The host that receives it.
-        to: u16,
-    },
-}
-
-/// A packet that keeps to the schedule of another channel.
-#[derive(Clone, Copy, Debug)]
-pub struct ScheduledPacket {
-    /// Its way.
-    pub route: Route,
-    /// Its size on the wire, and how long that takes on a link.
-    pub size: Bytes,
-    /// See [`size`](Self::size).
-    pub span: Span,
-    /// The caller's name of it.
-    pub token: u32,
-}
-
-/// A scheduled packet whose last byte is at its destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScheduledArrival {
-    /// The caller's name of it.
-    pub token: u32,
-    /// When its first byte was sent.
-    pub start: Time,
-    /// Its check code is wrong.
-    pub damaged: bool,
-}
-
-/// When the adapters keep their links clear for packets of the schedule. All spans repeat once a
-/// slot, from time zero on.
-///
-/// The paper says so of grants: "Since the initiators know the times when grant packets are sent,
-/// they can avoid collisions by not sending any packets during these times" (Clint 3.3). A
-/// configuration is sampled at its instant, so its own link must be free then as well; that is a
-/// choice here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Calendar {
-    /// From one slot to the next.
-    pub slot: Span,
-    /// How long a configuration occupies the link; it starts at the beginning of the period.
-    pub configuration: Span,
-    /// From the beginning of the period to the first byte of the grants, as if it had come from an
-    /// input of the switch.
-    pub grant_from: Span,
-    /// How long a grant occupies an output.
-    pub grant: Span,
-}
-
 /// What counts as the destination of a packet that ends in the switch.
 pub(super) const SWITCH: u16 = u16::MAX;
-
-impl Calendar {
-    /// The first time from `at` on at which a packet of `span` can start on a link of
-    /// `propagation` and meet neither the configuration of its own adapter nor, at any output, a
-    /// grant. A slot must have room for it beside both, see [`Calendar::has_room_for`].
-    pub fn clear_from(&self, at: Time, span: Span, propagation: Span) -> Time {
-        let mut start = at;
-        loop {
-            let own = self.after(start, span, Span::ZERO, self.configuration);
-            let reached = own + propagation;
-            let clear = self.after(reached, span, self.grant_from, self.grant) - propagation;
-            if clear == start {
-                return clear;
-            }
-            start = clear;
-        }
-    }
-
-    /// Whether a slot has room for a packet of `span` beside the packets of the schedule.
-    pub fn has_room_for(&self, span: Span) -> bool {
-        (span + self.configuration + self.grant) * 2 < self.slot
-    }
-
-    /// `from`, or the end of the window that [from, from + span) meets.
-    fn after(&self, from: Time, span: Span, offset: Span, length: Span) -> Time {
-        let Some(last) = (from + span).0.checked_sub(offset.0 + 1) else { return from };
-        let window = Time(last - last % self.slot.0) + offset;
-        from.max(window + length)
-    }
-}
 
 /// What a channel keeps of the packets that are scheduled elsewhere.
 #[derive(Debug, Default)]
@@ -339,27 +244,5 @@ impl Engine {
             slot: None,
             content: if refused { "no receive buffer".to_owned() } else { String::new() },
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A slot of 1000 with a configuration in 0..20 and grants that reach the outputs in 300..310;
-    /// the link is 5 long and the packet 40.
-    #[test]
-    fn a_packet_starts_where_it_meets_nothing_of_the_schedule() {
-        let calendar = Calendar {
-            slot: Span(1000),
-            configuration: Span(20),
-            grant_from: Span(300),
-            grant: Span(10),
-        };
-        let clear = |at| calendar.clear_from(Time(at), Span(40), Span(5)).0;
-        assert_eq!([0, 19, 20].map(clear), [20, 20, 20], "the configuration");
-        assert_eq!([255, 256, 304, 305].map(clear), [255, 305, 305, 305], "the grant");
-        assert_eq!([960, 961, 1000].map(clear), [960, 1020, 1020], "the next configuration");
-        assert!(calendar.has_room_for(Span(40)) && !calendar.has_room_for(Span(480)));
     }
 }

@@ -5,9 +5,24 @@
 //! earlier by `2 d`. That is what the gap of a slot is for. A host that has measured the round trip of
 //! its link waits for that long, and all packets of a slot come together.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weft_units::{Span, Time};
 
-use super::Alignment;
+/// How hosts at different distances from the switch fall into step (Clint 3.3). The grants, which leave
+/// the switch together, tell them of the slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Alignment {
+    /// By the grants alone: the packet of a host comes to the switch earlier by twice what its cable is
+    /// shorter, and the gap of a slot covers it.
+    #[default]
+    Gap,
+    /// Every host has measured the round trip of its link, and waits for as much longer as its cable is
+    /// shorter: the packets of a slot come to the switch together. The paper names it and did not build
+    /// it; here the measurement is exact.
+    RoundTrips,
+}
 
 /// The cable of each host in time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,15 +1,10 @@
-//! The sending side of a host on the bulk channel: what it asks for, what it sends, what it does
-//! about failures.
-//!
-//! Packets of one pair arrive in order (Clint 3.2) although a failure becomes known only after
-//! later ones may have been sent. How, the paper does not say. Here a target takes no packet before
-//! an older one of its pair, and an initiator that learns of a failure sends everything of the pair
-//! again from there on, which is at most one packet more.
+//! The send buffers of a host on a globally scheduled channel: what it asks for and what it sends.
 
 use std::collections::VecDeque;
 
-use weft_fabric::adapter::{AdapterSettings, PacketQueue, Release};
 use weft_units::Time;
+
+use super::{AdapterSettings, PacketQueue, Release};
 
 /// A packet of the bulk channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +25,7 @@ pub struct BulkPacket {
 
 /// The send buffers of one host, by target.
 #[derive(Debug)]
-pub struct Sender {
+pub struct BulkSender {
     queue: PacketQueue<Time>,
     /// How many buffers are free; `None` where they are unlimited.
     free: Option<u32>,
@@ -40,10 +35,10 @@ pub struct Sender {
     numbers: Vec<u64>,
 }
 
-impl Sender {
+impl BulkSender {
     /// Empty buffers of one host among `hosts`.
-    pub fn new(settings: &AdapterSettings, hosts: usize) -> Sender {
-        Sender {
+    pub fn new(settings: &AdapterSettings, hosts: usize) -> BulkSender {
+        BulkSender {
             queue: PacketQueue::new(&settings.feed, hosts),
             free: settings.send_buffers.count().map(|count| count.get()),
             release: settings.release.unwrap_or(Release::Transmission),
@@ -136,12 +131,12 @@ impl Sender {
 
 #[cfg(test)]
 mod tests {
-    use weft_fabric::adapter::{Feed, Insertion};
     use weft_units::Limit;
 
     use super::*;
+    use crate::adapter::{Feed, Insertion};
 
-    fn sender(release: Release) -> Sender {
+    fn sender(release: Release) -> BulkSender {
         let settings = AdapterSettings {
             send_buffers: Limit::at_most(2).expect("positive"),
             feed: Feed::Fifo,
@@ -150,7 +145,7 @@ mod tests {
             throttle: None,
             transport: None,
         };
-        Sender::new(&settings, 4)
+        BulkSender::new(&settings, 4)
     }
 
     #[test]
