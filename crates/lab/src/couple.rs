@@ -1,5 +1,5 @@
 //! From the settings of channels that act together to a cluster that runs. Which channels do, and
-//! which scheduled channel is driven by events for another reason, follows from the composition.
+//! which scheduled channel itself tells hosts of their packets, follows from the composition.
 
 pub(crate) mod program;
 mod shared_link;
@@ -86,15 +86,15 @@ impl ChannelSettings {
         }
     }
 
-    /// The schedule of the channel, if it is one that has to be driven by events.
-    pub(crate) fn schedule_by_events(&self, trace: bool) -> Option<&ScheduledSettings> {
+    /// The schedule of the channel, if it tells hosts itself of what became of their packets.
+    pub(crate) fn schedule_by_events(&self) -> Option<&ScheduledSettings> {
         let SwitchSettings::Scheduled(switch) = &self.switch else { return None };
         if !self.fabric.is_star() {
             return None;
         }
         let faulty = self.faults().first().is_some() || self.interface.is_some();
         // Hosts that are told of their packets by a control of their own need none of a schedule.
-        let cares = (trace || faulty) && self.control.is_none() && self.adapter.throttle.is_none();
+        let cares = faulty && self.control.is_none() && self.adapter.throttle.is_none();
         let ideal = switch.signalling == SignallingSettings::Ideal;
         let detailed = !ideal || switch.speculation != Speculation::Off;
         let detailed = detailed || self.recovery.is_some() || !switch.lengths.is_empty();

@@ -146,7 +146,7 @@ fn assemble(spec: &Spec, name: &str, channel: &ChannelSettings) -> Result<(), Er
     let (streams, until) = (Streams::new(spec.run.seed), Time::ZERO + spec.run.length);
     let hosts = spec.system.hosts;
     let site = Site { name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
-    match channel.schedule_by_events(spec.run.trace) {
+    match channel.schedule_by_events() {
         Some(switch) => couple::cluster(spec, channel, switch, site).map(drop),
         None => Driver::new(channel, spec.workload.get(name), site).map(drop),
     }

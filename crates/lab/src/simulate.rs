@@ -158,7 +158,7 @@ fn run_channels(
         }
         let (hosts, sample) = (spec.system.hosts, spec.run.sample);
         let site = Site { name, hosts, streams: &streams, from, until, sample };
-        if let Some(switch) = settings.schedule_by_events(spec.run.trace) {
+        if let Some(switch) = settings.schedule_by_events() {
             threads.note(name, Alone::Kind);
             runs.extend(run_cluster(spec, (settings, switch), site, (seed, halt))?);
         } else if let Some(workload) = spec.workload.get(name) {

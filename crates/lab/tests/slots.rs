@@ -10,6 +10,7 @@ use weft_lab::assemble::{Driver, Site};
 use weft_lab::composition::SwitchSettings;
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::Carrier as _;
+use weft_lab::drive::trace::TraceEntry;
 use weft_lab::{ChannelRun, Plan, Request, simulate};
 use weft_units::{Span, Time};
 
@@ -61,7 +62,7 @@ fn shown(
     if events {
         engine.keep_to_events();
     }
-    engine.record_trace();
+    engine.observations_mut().expect("what is seen").note_passages();
     assert_eq!(engine.run(until, &Halt::new()), None);
     let (held, steps) = ((engine.backlog(), engine.in_flight()), engine.steps());
     let progress = engine.observations_mut().map(|seen| seen.progress(until));
@@ -209,6 +210,34 @@ fn an_adapter_and_a_fabric_that_ask_for_nothing_change_nothing() {
             }
         }
     }
+}
+
+/// The two packets are sampled at 1 us, and sent in slot 2 from 1.3 us and in slot 3 from 2.3 us.
+#[test]
+fn a_trace_of_a_schedule_shows_each_transmission_and_changes_nothing() {
+    let of = |rest: &str, trace: bool| {
+        let text = channel(3, 5, &format!("{SCHEDULED}\n{UNLIMITED}\n[workload.c]\n{rest}"));
+        let from_empty = "regime = \"from_empty\"";
+        run(&text.replace(from_empty, &format!("{from_empty}\ntrace = {trace}")))
+    };
+    let listed = ["{ time = '500 ns', from = 0, to = 1 }"; 2].join(", ");
+    let shown = of(&format!("source.list = [{listed}]"), true);
+    let entry = |entry: &TraceEntry| {
+        let ends = (entry.initiator, entry.target, entry.slot);
+        (entry.kind, entry.sequence, entry.time.0, entry.until.0, ends)
+    };
+    let both = [
+        ("breq", 0, 1_300_000, 2_320_000, (Some(0), Some(1), Some(2))),
+        ("breq", 1, 2_300_000, 3_320_000, (Some(0), Some(1), Some(3))),
+    ];
+    assert_eq!(shown.trace.iter().map(entry).collect::<Vec<_>>(), both);
+    let [untraced, traced] = [false, true].map(|trace| of("load = 0.7", trace));
+    assert!(
+        traced.trace.len() as u64 == traced.observations.attempts && traced.steps > untraced.steps
+    );
+    assert_eq!(format!("{:?}", traced.observations), format!("{:?}", untraced.observations));
+    assert_eq!(traced.counters, untraced.counters);
+    assert_eq!((traced.backlog, traced.in_flight), (untraced.backlog, untraced.in_flight));
 }
 
 #[test]

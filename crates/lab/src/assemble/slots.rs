@@ -74,6 +74,10 @@ pub(super) fn build(
             Some(Release::Transmission) | None => Span::ZERO,
         },
         heads: own.is_fifo && adapter::is_told(settings),
+        traced_as: match switch {
+            SwitchSettings::Scheduled(_) if !adapter::is_told(settings) => Some("breq"),
+            _ => None,
+        },
         scheduler,
         random: site.streams.stream(&format!("{}.scheduler", site.name), 0),
     }))

@@ -24,8 +24,7 @@ pub(crate) fn both_in_use<'a>(
     let mut found: Vec<Together<'a>> = Vec::new();
     for (name, settings) in &spec.channel {
         let Some(by) = settings.carrier().filter(|by| *by != name.as_str()) else { continue };
-        let is_driven =
-            settings.schedule_by_events(false).is_some() && spec.channel.contains_key(by);
+        let is_driven = settings.schedule_by_events().is_some() && spec.channel.contains_key(by);
         let is_used = (is_named(name) && sends(by)) || (is_named(by) && sends(name));
         if !is_driven || !is_used {
             continue;
@@ -60,7 +59,7 @@ pub(crate) fn with_partners(names: &[String], together: &[Together<'_>]) -> Vec<
 /// their signalling: hosts stand before them for a program alone.
 pub(crate) fn scheduled_with_carriers(spec: &Spec, names: &[String]) -> Result<Vec<String>, Error> {
     let all = with_partners(names, &both_in_use(spec, names)?);
-    let is_scheduled = |name: &&String| spec.channel[*name].schedule_by_events(false).is_some();
+    let is_scheduled = |name: &&String| spec.channel[*name].schedule_by_events().is_some();
     let scheduled = all.iter().filter(is_scheduled);
     let each = scheduled.flat_map(|name| {
         let by = spec.channel[name].carrier().map(str::to_owned);
@@ -81,7 +80,7 @@ pub(crate) fn halves(
         accepted: accepted.to_owned(),
     };
     let bare = bare(spec);
-    let switch = bare.channel[name].schedule_by_events(false);
+    let switch = bare.channel[name].schedule_by_events();
     let switch = switch.ok_or_else(|| refuse("a scheduled channel"))?;
     let bulk_site = Site { name, ..site };
     let (bulk, quick) = Half::both(cluster(&bare, &bare.channel[name], switch, bulk_site)?);
@@ -99,7 +98,7 @@ pub(crate) fn halves(
 pub(crate) fn alone(spec: &Spec, site: Site<'_>) -> Result<Driver, Error> {
     let bare = bare(spec);
     let settings = &bare.channel[site.name];
-    let driver = match settings.schedule_by_events(false) {
+    let driver = match settings.schedule_by_events() {
         Some(switch) => Driver::Cluster(Box::new(cluster(&bare, settings, switch, site)?)),
         None => return Driver::new(&spec.channel[site.name], None, site),
     };

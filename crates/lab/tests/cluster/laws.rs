@@ -37,7 +37,8 @@ fn without_faults_all_drivers_make_one_schedule() {
         };
         let slotted = of("fitted", &[]);
         assert!(slotted.0.1 > 1000);
-        assert_eq!(of("fitted", &["run.trace=true"]), slotted, "by events");
+        let recovering = ["channel.bulk.recovery={ attempts = 1 }"];
+        assert_eq!(of("fitted", &recovering), slotted, "with ideal signalling and recovery");
         assert_eq!(of("fitted+detailed", &[]), slotted, "with signalling that travels");
         let quick = ["workload.quick.load=0.2"];
         assert_eq!(of("fitted+detailed", &quick), slotted, "beside quick traffic");

@@ -5,6 +5,7 @@ use weft_units::Time;
 
 use super::Engine;
 use super::host::Host;
+use super::slots::Slots;
 use crate::drive::trace::{TraceEntry, of_passages};
 
 impl Engine {
@@ -45,10 +46,11 @@ impl Engine {
     }
 
     /// Notes transmissions from now on: each one in a star, where it is known when it is whole at its
-    /// destination, and otherwise what arrives.
+    /// destination, and otherwise what arrives. In slots that is a matter of the switch.
     pub(in crate::drive::engine) fn note_transmissions(&mut self) {
         let is_star = self.adapters.is_on && self.graph.switches() == 1;
-        match is_star && self.adapters.slots.is_none() {
+        let is_named = |own: &Slots| own.parts.traced_as.is_some() && !self.graph.is_mixed();
+        match is_star && self.adapters.slots.as_deref().is_none_or(is_named) {
             true => self.adapters.trace = Some(Vec::new()),
             false => self.observations.note_passages(),
         }
@@ -57,7 +59,13 @@ impl Engine {
     /// What was noted so far.
     pub(in crate::drive::engine) fn noted_transmissions(&mut self) -> Vec<TraceEntry> {
         match &mut self.adapters.trace {
-            Some(trace) => std::mem::take(trace),
+            Some(trace) => {
+                if self.adapters.slots.is_some() {
+                    // What begins in one slot was noted in the order of targets.
+                    trace.sort_by_key(|entry| (entry.time, entry.initiator));
+                }
+                std::mem::take(trace)
+            }
             None => of_passages("packet", self.observations.take_passages()),
         }
     }

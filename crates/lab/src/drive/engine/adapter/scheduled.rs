@@ -231,6 +231,7 @@ impl Engine {
 
     #[cold]
     fn note_flight(&mut self, now: Time, id: u32, kind: &'static str) {
+        let slot = self.slot_of(now);
         let Some(trace) = &mut self.adapters.trace else { return };
         let flight = &self.adapters.flights[id as usize];
         let Flight { from, to, span, sequence, refused, .. } = *flight;
@@ -241,7 +242,7 @@ impl Engine {
             sequence: sequence.into(),
             initiator: Some(from.into()),
             target: Some(to.into()),
-            slot: None,
+            slot,
             content: if refused { "no receive buffer".to_owned() } else { String::new() },
         });
     }

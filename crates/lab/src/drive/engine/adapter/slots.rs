@@ -26,6 +26,8 @@ pub struct SlotParts {
     pub release: Span,
     /// A host requests only for the packet that would be sent first without a scheduler.
     pub heads: bool,
+    /// What a transmission is called in a trace; where it has no name, arrivals are noted.
+    pub traced_as: Option<&'static str>,
     /// Who decides; of as many ports as there are hosts.
     pub scheduler: AnyScheduler,
     /// What it draws from.
@@ -211,6 +213,11 @@ impl Engine {
     pub(super) fn slot_of(&self, now: Time) -> Option<u64> {
         let SlotParts { slot, lead, .. } = self.adapters.slots.as_ref()?.parts;
         Some((now - lead).0 / slot.0 + 1)
+    }
+
+    /// What a request is called in a trace.
+    pub(super) fn request_in_trace(&self) -> &'static str {
+        self.adapters.slots.as_ref().and_then(|own| own.parts.traced_as).unwrap_or("qreq")
     }
 
     /// What waited and what was under way at the end of a run without events.

@@ -72,6 +72,7 @@ impl Engine {
             && matches!(self.supply, Supply::Sources(_))
             && !self.graph.is_mixed()
             && self.steps == 0
+            && self.adapters.trace.is_none()
             && self.adapters.hosts.iter().all(is_bare)
     }
 

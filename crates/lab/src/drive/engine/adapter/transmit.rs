@@ -165,7 +165,7 @@ impl Engine {
         if let Some(links) = self.shared_links_mut() {
             links.send(now, host as u16, span);
         }
-        self.trace_flight(now, id, "qreq");
+        self.trace_flight(now, id, self.request_in_trace());
         self.depart(now, id);
     }
 
