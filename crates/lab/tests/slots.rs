@@ -301,6 +301,23 @@ fn a_slot_has_room_for_a_packet_on_the_slowest_cable() {
     assert_eq!(greatest(&run, Latency::Transit), Span(2_020_000));
 }
 
+/// Cells of a quarter of a packet: without a limit as with one that is never reached, and not as with
+/// one at which hosts have to wait.
+#[test]
+fn cells_need_no_limit_around_one_switch() {
+    let of = |buffer: &str| {
+        let switch = format!("{{ cell = '250 B', scheduler = 'islip'{buffer} }}");
+        let rest = format!("switch.input_queued = {switch}\n{UNLIMITED}\n[workload.c]\nload = 0.9");
+        let run = run(&channel(4, 5, &rest));
+        assert!(run.observations.delivered > 250);
+        assert_eq!(run.observations.conserve(run.backlog + run.in_flight), Ok(()));
+        format!("{} {} {:?}", run.backlog, run.in_flight, run.observations)
+    };
+    let unlimited = of("");
+    assert_eq!(of(", buffer = 100000"), unlimited);
+    assert_ne!(of(", buffer = 8"), unlimited);
+}
+
 #[test]
 fn a_message_leaves_slot_by_slot() {
     // Two packets, sent from 1.3 us and 2.3 us; the second is there at 3.32 us.

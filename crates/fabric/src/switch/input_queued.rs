@@ -38,8 +38,7 @@ pub struct InputQueuedSettings {
     /// need it; in a star queues are unlimited without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<PositiveCount>,
-    /// Size of a cell on the wire, where there is a `buffer`. A packet takes whole cells; without a
-    /// value it is one.
+    /// Size of a cell on the wire. A packet takes whole cells; without a value it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<Bytes>,
 }

@@ -173,10 +173,6 @@ fn kind<'a>(
             Ok(Kind::Output(own))
         }
         SwitchSettings::InputQueued(own) => match slots::of(settings, switch) {
-            Some(_) if own.cell.is_some() => {
-                let accepted = "no cell in a star without `buffer`, where every packet is one";
-                place.refuse("input_queued.cell", "given", accepted)
-            }
             Some(slots) => Ok(Kind::Slots(slots)),
             None => input_queued(settings, own, wiring, place),
         },
@@ -203,6 +199,9 @@ fn kind<'a>(
     }
 }
 
+/// The cells of an input that holds whatever comes: more than a run ever has under way.
+const UNLIMITED: u32 = u32::MAX;
+
 /// A switch with queues at its inputs.
 fn input_queued<'a>(
     settings: &ChannelSettings,
@@ -211,8 +210,8 @@ fn input_queued<'a>(
     place: Place<'_>,
 ) -> Result<Kind<'a>, Error> {
     if switch.queues == InputQueues::Fifo {
-        let accepted =
-            "voq in a fabric other than star, or switch.shared_memory with queues = fifo";
+        let accepted = "voq in a fabric other than star and with `buffer` or `cell`, or switch.shared_memory \
+             with queues = fifo";
         place.refuse("input_queued.queues", "fifo", accepted)?;
     }
     let cell = switch.cell.unwrap_or(settings.packet);
@@ -225,8 +224,10 @@ fn input_queued<'a>(
         "the cells that an input holds, at least {cells}, those of a packet, in each of its virtual \
          channels"
     );
-    let Some(buffer) = switch.buffer.map(|buffer| buffer.get()) else {
-        return place.refuse("input_queued.buffer", ABSENT, &needed);
+    let buffer = match switch.buffer {
+        Some(buffer) => buffer.get(),
+        None if settings.fabric.has_one_switch() => UNLIMITED,
+        None => return place.refuse("input_queued.buffer", ABSENT, &needed),
     };
     if u64::from(buffer) < cells {
         place.refuse("input_queued.buffer", &buffer.to_string(), &needed)?;

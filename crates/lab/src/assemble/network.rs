@@ -12,7 +12,7 @@ use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount};
 
-use super::{Site, adapter, refuse, slots};
+use super::{Site, adapter, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::ConnectionParts;
 use crate::error::Error;
@@ -270,7 +270,9 @@ pub(super) fn refuse_what_switches_do_not_read(
 ) -> Result<(), Error> {
     // One that shares its buffer has flow control of its own, and says so where it is built.
     let is_buffered = |own: &SwitchSettings| match own {
-        SwitchSettings::InputQueued(_) => slots::of(settings, own).is_none(),
+        SwitchSettings::InputQueued(own) => {
+            own.buffer.is_some() || !settings.fabric.has_one_switch()
+        }
         SwitchSettings::SharedBuffer(_) | SwitchSettings::SharedMemory(_) => true,
         _ => false,
     };

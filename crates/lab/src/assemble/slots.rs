@@ -36,12 +36,14 @@ pub(super) fn of<'a>(
             lead: own.lead,
             is_fifo: false,
         }),
-        SwitchSettings::InputQueued(own) if own.buffer.is_none() => Some(Slotting {
-            latency: own.latency,
-            scheduler: &own.scheduler,
-            lead: Span::ZERO,
-            is_fifo: own.queues == InputQueues::Fifo,
-        }),
+        SwitchSettings::InputQueued(own) if own.buffer.is_none() && own.cell.is_none() => {
+            Some(Slotting {
+                latency: own.latency,
+                scheduler: &own.scheduler,
+                lead: Span::ZERO,
+                is_fifo: own.queues == InputQueues::Fifo,
+            })
+        }
         _ => None,
     }
 }

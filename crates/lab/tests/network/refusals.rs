@@ -158,7 +158,7 @@ fn buffers_that_cannot_be_are_refused() {
         (of(TREE, "cell = '25 B', buffer = 4"), "buffer = 4", "at least 5, those of a packet"),
         (of(TREE, "queues = 'fifo', buffer = 4"), "queues = fifo", "voq in a fabric other"),
         (of("", "queues = 'fifo', buffer = 4"), "queues = fifo", "voq in a fabric other"),
-        (of("", "cell = '25 B'"), "cell = given", "no cell in a star without `buffer`"),
+        (of("", "queues = 'fifo', cell = '25 B'"), "queues = fifo", "with `buffer` or `cell`"),
     ];
     for (text, value, accepted) in cases {
         assert!(text.contains(&format!("channel.c.switch.input_queued.{value}")), "{text}");
@@ -166,8 +166,10 @@ fn buffers_that_cannot_be_are_refused() {
     }
     let none = of(TREE, "");
     assert!(none.contains("missing key `buffer` in channel.c.switch.input_queued"), "{none}");
-    let star = of("flow_control = 'credits'", "");
-    assert!(star.contains("channel.c.flow_control = given does not fit"), "{star}");
+    for switch in ["", "cell = '25 B'"] {
+        let star = of("flow_control = 'credits'", switch);
+        assert!(star.contains("channel.c.flow_control = given does not fit"), "{star}");
+    }
     let unlimited = refused(&format!("{TREE}\nflow_control = 'credits'"));
     assert!(unlimited.contains("no flow control with output_queued"), "{unlimited}");
 }
