@@ -17,6 +17,7 @@ mod memory;
 mod port;
 mod repeat;
 mod standing;
+mod stations;
 
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ pub use gate::Passage;
 pub use port::Departure;
 use port::Port;
 pub use repeat::PortUse;
+pub use stations::{Station, StationPacket, StationParts, StationPlace, TurnCable};
 
 /// What a graph is made of.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 mod bus;
 mod byte_fifo;
 mod endpoints;
+mod movers;
 mod nic;
 mod transfer;
 mod vi;
@@ -13,6 +14,7 @@ mod window_start;
 pub use bus::BusSettings;
 pub use byte_fifo::{ByteFifo, FifoStatus, Forwarding};
 pub use endpoints::EndpointSettings;
+pub use movers::{Cargo, Due, Move, MovedPacket, Movers};
 pub use nic::{Nic, NicCounters, NicSettings};
 pub use transfer::{ManagerSettings, MoverSettings, PioBy, PioSettings};
 pub use transfer::{TransferBus, TransferPath, TransferSettings};

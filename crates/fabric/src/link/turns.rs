@@ -297,6 +297,11 @@ impl TurnLink {
         self.holder
     }
 
+    /// How long everything takes.
+    pub fn timing(&self) -> &TurnTiming {
+        &self.timing
+    }
+
     /// An end: its room and its credits.
     pub fn end(&self, side: usize) -> &End {
         &self.ends[side]

@@ -4,6 +4,7 @@
 //! of one picosecond at an output. Times at the outputs count from the inputs; the latency of the
 //! switch is added where a packet leaves it.
 
+mod barrier_tree;
 mod chain;
 mod crossbar;
 mod fifo_bus;
@@ -15,9 +16,11 @@ mod ring;
 pub mod shared_buffer;
 mod shared_memory;
 mod simultaneous;
+mod switch_box;
 
 use weft_units::{Span, Time};
 
+pub use barrier_tree::{BarrierTree, Counted};
 pub use chain::Chain;
 pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
 pub use fifo_bus::{
@@ -36,6 +39,7 @@ pub use ring::RingSettings;
 pub use shared_buffer::SharedBufferSettings;
 pub use shared_memory::{SharedMemorySettings, SharedQueues};
 pub use simultaneous::Simultaneous;
+pub use switch_box::{BoxPorts, BoxRules, CONTROLLER, Header, SwitchBox, bits};
 
 /// The kinds of packet that a switch tells apart, by falling priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,19 +2,19 @@
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{ConnectionRoutes, Routes, RoutesSettings, Wiring};
-use weft_fabric::interface::{Forwarding, TransferSettings};
-use weft_fabric::link::{ErrorSettings, PhaseSettings, TurnSettings};
-use weft_fabric::switch::{Contention, MulticastStart};
+use weft_fabric::interface::TransferSettings;
+use weft_fabric::link::{ErrorSettings, PhaseSettings, TurnSettings, TurnTiming};
+use weft_fabric::switch::{BoxRules, Contention};
 use weft_fabric::workload::{Feedback, Source};
 use weft_protocol::retransmit::ControlSettings;
 use weft_protocol::turns::{LONGEST_MESSAGE, PACKET};
-use weft_units::{Bytes, Limit, Span, Time};
+use weft_units::{Bytes, Limit, Time};
 
 use super::network::named;
 use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::faults::Faults;
-use crate::drive::turns::{LinkParts, Switching, TurnChannel, TurnParts};
+use crate::drive::turns::{LinkParts, TurnChannel, TurnParts};
 use crate::error::{ABSENT, Error};
 
 /// What is accepted where something needs links with turns.
@@ -52,12 +52,12 @@ pub(super) fn build(
     let wiring = settings.fabric.wiring(site.hosts, settings.link.rate);
     let wiring = wiring.map_err(|error| named(site.name, error))?;
     let routes = routes(settings, &wiring, site)?;
-    let switching = switching(settings, turns, &wiring, site.name)?;
+    let switches = switches(settings, turns, &wiring, site.name)?;
     let parts = TurnParts {
         link: link(settings, turns, &wiring, site)?,
         routes,
         transfer,
-        switching,
+        switches,
         send_buffers: settings.adapter.send_buffers,
         release: settings.adapter.release.unwrap_or(Release::Transmission),
         payload: settings.payload,
@@ -97,9 +97,12 @@ fn link(
         value: error.value,
         accepted: error.accepted,
     };
-    let timing = turns.timing(settings.link.rate, settings.link.propagation());
+    let links = wiring.links(&settings.link);
+    let timings: Vec<TurnTiming> =
+        links.iter().map(|link| turns.timing(link.rate, link.propagation())).collect();
     let mut random = site.streams.stream(&format!("{}.phases", site.name), 0);
-    let period = timing.null_turn().0 * 2;
+    let longest = timings.iter().map(|timing| timing.null_turn().0).max();
+    let period = longest.unwrap_or_default() * 2;
     let mut phase = |cable: usize| match &turns.phase {
         PhaseSettings::Random => Time(random.below(period.max(1))),
         PhaseSettings::Aligned => Time::ZERO,
@@ -122,7 +125,7 @@ fn link(
     Ok(LinkParts {
         rules: turns.rules().map_err(named)?,
         capacity: turns.capacity().map_err(named)?,
-        timing,
+        timings,
         packet: turns.packet(),
         phases: (0..cables).map(&mut phase).collect(),
         errors: errors.map_or(Vec::new(), of_station),
@@ -141,12 +144,13 @@ fn routes(settings: &ChannelSettings, wiring: &Wiring, site: Site<'_>) -> Result
     Routes::new(&routes, wiring, random).map_err(|error| named(site.name, error))
 }
 
-fn switching(
+/// What each switch is like.
+fn switches(
     settings: &ChannelSettings,
     turns: &TurnSettings,
     wiring: &Wiring,
     name: &str,
-) -> Result<Switching, Error> {
+) -> Result<Vec<BoxRules>, Error> {
     let widest = (0..wiring.switches()).map(|switch| wiring.ports_of(switch)).max();
     if widest.is_some_and(|ports| ports > 63) {
         let value = format!("a switch with {} ports", widest.unwrap_or_default());
@@ -155,52 +159,37 @@ fn switching(
     // The ports of a listed route are those to one target.
     let listed =
         matches!(settings.routes, Some(RoutesSettings::PerConnection(ConnectionRoutes::Given(_))));
-    let switching = match &settings.switch {
-        SwitchSettings::FifoBus(bus) => Ok(Switching {
-            analysis: bus.analysis,
-            processor: Some(bus.ports_per_interface.as_usize()),
-            set_up: bus.set_up,
-            packet: bus.rate.span(turns.packet()),
-            shared: true,
-            forwarding: bus.forwarding,
-            multicast: bus.multicast,
-            multicast_start: bus.multicast_start,
-            barrier: bus.barrier,
-        }),
+    let rules = rules(&settings.switch, turns, "switch", name)?;
+    let rules = BoxRules { multicast: rules.multicast && !listed, ..rules };
+    Ok(vec![rules; wiring.switches() as usize])
+}
+
+/// What a switch is like whose settings stand under a key of the channel.
+fn rules(
+    switch: &SwitchSettings,
+    turns: &TurnSettings,
+    key: &str,
+    name: &str,
+) -> Result<BoxRules, Error> {
+    match switch {
+        SwitchSettings::FifoBus(bus) => Ok(BoxRules::of_bus(bus, turns.packet())),
         SwitchSettings::Crossbar(crossbar) if crossbar.contention == Contention::BackPressure => {
-            Ok(crossbar_of(crossbar.latency))
+            Ok(BoxRules::of_crossbar(crossbar.latency))
         }
-        SwitchSettings::OutputQueued(switch) => {
-            if switch.buffers != Limit::Unlimited {
+        SwitchSettings::OutputQueued(own) => {
+            if own.buffers != Limit::Unlimited {
                 let accepted =
                     "unlimited where links have turns: a FIFO that is full stops its link";
-                let key = "switch.output_queued.buffers";
-                return refuse_as(name, key, &switch.buffers.to_string(), accepted);
+                let key = format!("{key}.output_queued.buffers");
+                return refuse_as(name, &key, &own.buffers.to_string(), accepted);
             }
-            Ok(crossbar_of(switch.latency))
+            Ok(BoxRules::of_crossbar(own.latency))
         }
         other => {
             let accepted = "fifo_bus, output_queued, or a crossbar with contention = \
                             \"back_pressure\" where links have turns";
-            refuse_as(name, "switch", other.name(), accepted)
+            refuse_as(name, key, other.name(), accepted)
         }
-    }?;
-    Ok(Switching { multicast: switching.multicast && !listed, ..switching })
-}
-
-/// A switch in which every input knows by itself where its messages go, and has a way of its own to
-/// every output.
-fn crossbar_of(latency: Span) -> Switching {
-    Switching {
-        analysis: latency,
-        processor: None,
-        set_up: Span::ZERO,
-        packet: Span::ZERO,
-        shared: false,
-        forwarding: Forwarding::Packets,
-        multicast: true,
-        multicast_start: MulticastStart::WithRoom,
-        barrier: None,
     }
 }
 

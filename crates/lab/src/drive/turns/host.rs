@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 
 use weft_fabric::adapter::Release;
+use weft_fabric::interface::Movers;
 use weft_fabric::measure::{Latency, Stage};
-use weft_fabric::switch::MulticastStart;
+use weft_fabric::switch::{BoxRules, MulticastStart};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::Id;
 use weft_protocol::turns::CHANNELS;
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::message::{Carried, Spent, Use};
-use super::moving::{Movers, Shared};
 use super::{Event, NO_PAYLOAD, TurnChannel};
 use crate::drive::carrier::{Destination, Message, Notice, Ticket};
 
@@ -35,8 +35,7 @@ pub(super) struct Host {
     pub above: VecDeque<Id<Carried>>,
     /// How many bytes of messages are in the reserved memory.
     reserved: Bytes,
-    pub movers: [Movers; CHANNELS],
-    pub shared: Shared,
+    pub movers: Movers<Id<Carried>>,
     /// When the last packets in each receive FIFO came.
     pub arrivals: [VecDeque<Time>; CHANNELS],
     /// The ticket of the barrier at which it waits.
@@ -72,8 +71,7 @@ impl Host {
             held: 0,
             above: VecDeque::new(),
             reserved: Bytes(0),
-            movers: [Movers::default(), Movers::default()],
-            shared: Shared::default(),
+            movers: Movers::default(),
             arrivals: [VecDeque::new(), VecDeque::new()],
             barrier: Ticket(0),
             answered: Answered::default(),
@@ -89,6 +87,10 @@ impl Host {
         };
         std::iter::repeat_n(next, count)
     }
+}
+
+fn starts_at_once(rules: &BoxRules) -> bool {
+    rules.multicast_start == MulticastStart::AtOnce
 }
 
 impl TurnChannel {
@@ -110,7 +112,8 @@ impl TurnChannel {
 
     /// Takes a message over from above. What the switches cannot copy the adapter does.
     pub(super) fn take_over(&mut self, now: Time, message: Message) {
-        let one_transfer = self.switching.multicast && self.fits_the_tree(message.size);
+        let multicast = self.rules_of_switches.iter().all(|rules| rules.multicast);
+        let one_transfer = multicast && self.fits_the_tree(message.size);
         let copies: Vec<Destination> = match message.to {
             Destination::Hosts(_) if !one_transfer => {
                 message.to.hosts().map(Destination::Host).collect()
@@ -132,7 +135,7 @@ impl TurnChannel {
     /// in a tree where a FIFO holds all of it or nothing waits for room.
     fn fits_the_tree(&self, size: Bytes) -> bool {
         self.wiring.switches() == 1
-            || self.switching.multicast_start == MulticastStart::AtOnce
+            || self.rules_of_switches.iter().all(starts_at_once)
             || self.link.packets(size) <= u32::from(self.link.capacity)
     }
 
@@ -288,7 +291,7 @@ impl TurnChannel {
         }
         if now >= seen.from && !damaged {
             seen.hops.count(message.hops);
-            self.spend(now, arrived, message);
+            self.spend(now, (number, arrived), message);
         }
         // The target sees nothing wrong, and answers.
         if let Some(size) = self.transfer.acknowledgment {
@@ -310,9 +313,10 @@ impl TurnChannel {
     }
 
     /// Adds where the time of a message went: that of its last packet, which ends with it.
-    fn spend(&mut self, now: Time, arrived: Time, message: &Carried) {
+    fn spend(&mut self, now: Time, (number, arrived): (u16, Time), message: &Carried) {
         let Carried { spent, tail, begun, generated, .. } = *message;
-        let timing = &self.link.timing;
+        // The cables of the hosts are the first.
+        let timing = self.cables[usize::from(number)].link.timing();
         let moving = timing.packet + timing.propagation;
         let wait = Span(arrived.since(tail).0.saturating_sub(moving.0));
         let budget = &mut self.observations.budget;

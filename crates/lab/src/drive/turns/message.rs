@@ -1,6 +1,9 @@
 //! Messages under way, and where their time went.
 
 use weft_fabric::fabric::RouteState;
+use weft_fabric::graph::StationPacket;
+use weft_fabric::interface::Cargo;
+use weft_kernel::Id;
 use weft_units::{Bytes, Span, Time};
 
 use crate::drive::carrier::{Destination, Ticket};
@@ -17,6 +20,9 @@ pub(super) enum Use {
     /// All hosts have arrived at the barrier.
     BarrierAcknowledgment,
 }
+
+/// A packet in a FIFO.
+pub(super) type Packet = StationPacket<Id<Carried>>;
 
 /// A message under way.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +64,14 @@ pub(super) struct Spent {
     pub wire: Span,
     pub switch: Span,
     pub switch_wait: Span,
+}
+
+impl Carried {
+    /// What the movers of hosts see of it.
+    pub fn cargo(&self, message: Id<Carried>) -> Cargo<Id<Carried>> {
+        let has_pages = self.purpose == Use::Data;
+        Cargo { message, size: self.size, packets: self.packets, has_pages }
+    }
 }
 
 impl Use {

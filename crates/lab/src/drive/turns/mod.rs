@@ -5,40 +5,37 @@
 //! work at the same time: those of the hosts between memory and FIFO, the links between FIFOs, and
 //! the switches from FIFO to FIFO. An event is one packet moved by one of them.
 
-mod barrier;
 mod host;
 mod message;
 mod moving;
 mod parts;
 mod report;
-mod station;
 mod switching;
 
 use weft_fabric::fabric::{Routes, Wiring};
-use weft_fabric::interface::TransferSettings;
+use weft_fabric::graph::{Station, StationParts, StationPlace, TurnCable};
+use weft_fabric::interface::{Forwarding, Move, TransferSettings};
 use weft_fabric::link::TurnEvent;
 use weft_fabric::measure::Observations;
+use weft_fabric::switch::{BarrierTree, BoxRules};
 use weft_kernel::{Arena, Id, Queue};
 use weft_protocol::turns::{CHANNELS, Kind};
 use weft_units::{Bytes, Span, Time};
 
-use self::barrier::BarrierTree;
 use self::host::{Host, Messages};
-use self::message::{Carried, Leg, Use};
-use self::moving::Move;
-use self::station::{Cable, Place, Station};
+use self::message::{Carried, Leg, Packet, Use};
 use self::switching::Switch;
 use super::carrier::{Carrier, Message, Notice, Ticket};
 use super::trace::TraceEntry;
 
-pub use self::parts::{LinkParts, Switching, TurnParts};
+pub use self::parts::{LinkParts, TurnParts};
 
 /// A channel of links with turns.
 #[derive(Debug)]
 pub struct TurnChannel {
     queue: Queue<Event>,
-    stations: Vec<Station>,
-    cables: Vec<Cable>,
+    stations: Vec<Station<Id<Carried>>>,
+    cables: Vec<TurnCable>,
     hosts: Vec<Host>,
     switches: Vec<Switch>,
     messages: Arena<Carried>,
@@ -46,7 +43,7 @@ pub struct TurnChannel {
     wiring: Wiring,
     routes: Routes,
     transfer: TransferSettings,
-    switching: Switching,
+    rules_of_switches: Vec<BoxRules>,
     link: LinkParts,
     observations: Observations,
     notices: Vec<Notice>,
@@ -108,15 +105,17 @@ const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every ste
 impl TurnChannel {
     /// A channel at time zero.
     pub fn new(parts: TurnParts) -> TurnChannel {
-        let (stations, cables) = station::stations(&parts);
-        let switch = |number| Switch::new(&parts.switching, parts.wiring.ports_of(number));
-        let switches = (0..parts.wiring.switches()).map(switch).collect();
-        let TurnParts { wiring, routes, link, transfer, switching, observations, .. } = parts;
+        let (stations, cables) = laid(&parts);
+        let alone = parts.switches.len() == 1;
+        let switch = |(number, rules)| Switch::new(rules, parts.wiring.ports_of(number), alone);
+        let switches = (0..).zip(&parts.switches).map(switch).collect();
+        let rules_of_switches = parts.switches;
+        let TurnParts { wiring, routes, link, transfer, observations, .. } = parts;
         let links = wiring.ports() as usize + wiring.hosts() as usize;
         let observations = observations.of_links(links);
         let (payload, release) = (parts.payload, parts.release);
         let rules = Messages { payload, buffers: parts.send_buffers, release };
-        let kept = switching.barrier.is_some();
+        let kept = rules_of_switches.iter().all(|rules| rules.barrier.is_some());
         let barrier = if kept { BarrierTree::new(&wiring) } else { BarrierTree::default() };
         let mut queue = Queue::new();
         for (cable, phase) in (0..cables.len() as u32).zip(&link.phases) {
@@ -138,7 +137,7 @@ impl TurnChannel {
             wiring,
             routes,
             transfer,
-            switching,
+            rules_of_switches,
             link,
             observations,
             notices: Vec::new(),
@@ -212,11 +211,12 @@ impl TurnChannel {
 
     /// The last symbol of a frame with packets is at the other end of a cable.
     fn occupy(&mut self, now: Time, number: u32, side: usize) {
-        let Cable { first, stations, .. } = self.cables[number as usize];
+        let TurnCable { ref link, first, stations, .. } = self.cables[number as usize];
+        let propagation = link.timing().propagation;
         let (station, hosts) = (stations[side] as usize, self.wiring.hosts() as usize);
         // The hosts are the first stations, and the last links.
         let link = station.checked_sub(hosts).unwrap_or(self.wiring.ports() as usize + station);
-        let span = Span(now.since(first).0.saturating_sub(self.link.timing.propagation.0));
+        let span = Span(now.since(first).0.saturating_sub(propagation.0));
         self.observations.occupy(link, first, span);
     }
 
@@ -230,24 +230,24 @@ impl TurnChannel {
         self.stations[to as usize].receive[channel].put(packet, packet.last);
         let (sender, receiver) =
             (self.stations[from as usize].place, self.stations[to as usize].place);
-        self.account_for_link(now, (packet, opens), sender, receiver);
+        self.account_for_link(now, (number, packet, opens), sender, receiver);
         match sender {
-            Place::Host(host) => {
+            StationPlace::Host(host) => {
                 self.go(now, host, channel, Move::Fill);
                 if packet.last {
                     self.left(now, host, packet.message);
                 }
             }
-            Place::Port { switch, .. } => self.pass(now, switch),
+            StationPlace::Port { switch, .. } => self.pass(now, switch),
         }
         match receiver {
-            Place::Host(host) => {
+            StationPlace::Host(host) => {
                 if packet.last {
                     self.hosts[usize::from(host)].arrivals[channel].push_back(now);
                 }
                 self.go(now, host, channel, Move::Empty);
             }
-            Place::Port { switch, number } => {
+            StationPlace::Port { switch, number } => {
                 if packet.number == 0 {
                     self.header(now, to, (switch, number), packet.message);
                 }
@@ -274,26 +274,26 @@ impl TurnChannel {
     fn account_for_link(
         &mut self,
         now: Time,
-        (packet, opens): (station::Packet, bool),
-        sender: Place,
-        receiver: Place,
+        (cable, packet, opens): (u32, Packet, bool),
+        sender: StationPlace,
+        receiver: StationPlace,
     ) {
-        let timing = &self.link.timing;
+        let timing = self.cables[cable as usize].link.timing();
         let message = &mut self.messages[packet.message];
         if packet.number == 0 && message.purpose == Use::Data {
             let span = now.since(message.head);
             match (sender, receiver) {
                 _ if !opens => {}
-                (Place::Host(_), _) => self.legs.uplink.add(span),
-                (_, Place::Host(_)) => self.legs.downlink.add(span),
+                (StationPlace::Host(_), _) => self.legs.uplink.add(span),
+                (_, StationPlace::Host(_)) => self.legs.downlink.add(span),
                 _ => {}
             }
-            if matches!(sender, Place::Host(_)) {
+            if matches!(sender, StationPlace::Host(_)) {
                 message.head = now;
             }
         }
         // The copies of a multicast message part at the last link, so that it is not added here.
-        if packet.last && !matches!(receiver, Place::Host(_)) {
+        if packet.last && !matches!(receiver, StationPlace::Host(_)) {
             let moving = timing.packet + timing.propagation;
             let wait = Span(now.since(message.tail).0.saturating_sub(moving.0));
             message.spent.link_wait += wait;
@@ -320,13 +320,28 @@ impl TurnChannel {
     }
 }
 
+/// The stations of a channel and the links between them.
+fn laid(parts: &TurnParts) -> (Vec<Station<Id<Carried>>>, Vec<TurnCable>) {
+    let switches: Vec<Forwarding> = parts.switches.iter().map(|rules| rules.forwarding).collect();
+    let stations = StationParts {
+        wiring: &parts.wiring,
+        rules: parts.link.rules,
+        capacity: parts.link.capacity,
+        packet: parts.link.packet,
+        timings: &parts.link.timings,
+        hosts: parts.transfer.forwarding,
+        switches: &switches,
+    };
+    stations.build()
+}
+
 impl Carrier for TurnChannel {
     fn offer(&mut self, now: Time, message: Message) {
         self.take_over(now, message);
     }
 
     fn keeps_barrier(&self) -> bool {
-        self.switching.barrier.is_some()
+        self.rules_of_switches.iter().all(|rules| rules.barrier.is_some())
     }
 
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {

@@ -2,13 +2,13 @@
 
 use weft_fabric::adapter::Release;
 use weft_fabric::fabric::{Routes, Wiring};
-use weft_fabric::interface::{Forwarding, TransferSettings};
+use weft_fabric::interface::TransferSettings;
 use weft_fabric::link::{Errors, TurnTiming};
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::{BarrierCounter, MulticastStart};
+use weft_fabric::switch::BoxRules;
 use weft_fabric::workload::Source;
 use weft_protocol::turns::{PACKET, Rules, packets_of};
-use weft_units::{Bytes, Limit, Span, Time};
+use weft_units::{Bytes, Limit, Time};
 
 /// What a channel of links with turns is made of.
 #[derive(Debug)]
@@ -17,12 +17,12 @@ pub struct TurnParts {
     pub wiring: Wiring,
     /// Which ways messages take.
     pub routes: Routes,
-    /// What every link is like.
+    /// What the links are like.
     pub link: LinkParts,
     /// The way between the memory of a host and its FIFOs.
     pub transfer: TransferSettings,
-    /// What every switch is like.
-    pub switching: Switching,
+    /// What each switch is like.
+    pub switches: Vec<BoxRules>,
     /// How many messages of its source an adapter holds, and until when.
     pub send_buffers: Limit,
     /// When a message leaves the adapter.
@@ -35,15 +35,15 @@ pub struct TurnParts {
     pub observations: Observations,
 }
 
-/// What every link is like.
+/// What the links are like.
 #[derive(Debug)]
 pub struct LinkParts {
     /// What its ends agree on.
     pub rules: Rules,
     /// How many packets each FIFO holds.
     pub capacity: u16,
-    /// How long everything takes.
-    pub timing: TurnTiming,
+    /// How long everything takes on each kind of cable.
+    pub timings: Vec<TurnTiming>,
     /// What is moved as a whole, a multiple of 16 bytes.
     pub packet: Bytes,
     /// When the first turn begins, for each link: those of the hosts first.
@@ -51,30 +51,6 @@ pub struct LinkParts {
     /// What happens to the packets that each station sends: the hosts, then the ports of switches.
     /// Empty on links free of errors.
     pub errors: Vec<Errors>,
-}
-
-/// What every switch is like.
-#[derive(Clone, Copy, Debug)]
-pub struct Switching {
-    /// From the arrival of a header to the order to move its message.
-    pub analysis: Span,
-    /// How many ports share a queue of headers for the one processor; `None` where every port
-    /// analyses its own.
-    pub processor: Option<usize>,
-    /// What the transfer of a message costs before its first packet.
-    pub set_up: Span,
-    /// What a packet takes from FIFO to FIFO.
-    pub packet: Span,
-    /// Whether one packet at a time does so in the whole switch.
-    pub shared: bool,
-    /// When what has come may be moved on.
-    pub forwarding: Forwarding,
-    /// Whether one transfer serves several outputs.
-    pub multicast: bool,
-    /// What such a transfer waits for where there are several switches.
-    pub multicast_start: MulticastStart,
-    /// Who counts the hosts at a barrier.
-    pub barrier: Option<BarrierCounter>,
 }
 
 impl LinkParts {

@@ -1,13 +1,13 @@
 //! What a channel of links with turns tells at the end of a run.
 
+use weft_fabric::graph::{StationPlace, TurnCable};
 use weft_fabric::measure::{Latency, Observations};
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
+use super::TurnChannel;
 use super::host::{Answered, Host};
 use super::message::{Carried, Use};
-use super::station::Place;
-use super::{Cable, TurnChannel};
 use crate::drive::Channel;
 use crate::drive::trace::TraceEntry;
 
@@ -120,10 +120,10 @@ impl TurnChannel {
     /// A frame is over.
     pub(super) fn note_frame(&mut self, until: Time, number: u32, side: usize) {
         let Some(trace) = &mut self.trace else { return };
-        let Cable { first, packets, credits, stations, .. } = self.cables[number as usize];
+        let TurnCable { first, packets, credits, stations, .. } = self.cables[number as usize];
         let host = |side: usize| match self.stations[stations[side] as usize].place {
-            Place::Host(host) => Some(host),
-            Place::Port { .. } => None,
+            StationPlace::Host(host) => Some(host),
+            StationPlace::Port { .. } => None,
         };
         trace.push(TraceEntry {
             time: first,
@@ -146,7 +146,7 @@ impl TurnChannel {
 
     /// Messages of a host that its source does not keep and of which no byte has been moved.
     fn not_begun<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = &'a Carried> {
-        let outgoing = host.movers[0].outgoing().chain(host.above.iter().copied());
+        let outgoing = host.movers.outgoing(0).chain(host.above.iter().copied());
         let messages = outgoing.map(|id| &self.messages[id]);
         messages.filter(|message| !message.has_begun)
     }
@@ -155,13 +155,13 @@ impl TurnChannel {
     pub(super) fn who_waits(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (switch, own) in (0..).zip(&self.switches) {
-            if own.held() > 0 {
+            if own.inner.held() > 0 {
                 let name = self.wiring.switch_name(switch);
-                lines.push(format!("{name} holds {} messages", own.held()));
+                lines.push(format!("{name} holds {} messages", own.inner.held()));
             }
         }
         for (number, host) in (0_u32..).zip(&self.hosts) {
-            let Some(id) = host.movers[0].outgoing().next() else { continue };
+            let Some(id) = host.movers.outgoing(0).next() else { continue };
             let message = &self.messages[id];
             if message.purpose == Use::Data {
                 let name = self.wiring.host_name(number);

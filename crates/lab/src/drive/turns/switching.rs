@@ -1,27 +1,20 @@
 //! Switches: from the receive FIFO of one port into the send FIFOs of others.
 
 use weft_fabric::fabric::{Peer, RouteState};
-use weft_fabric::switch::{BarrierCounter, BusController, HeaderQueues, MulticastStart, Transfer};
-use weft_kernel::Id;
-use weft_protocol::turns::CHANNELS;
+use weft_fabric::graph::Station;
+use weft_fabric::switch::bits;
+use weft_fabric::switch::{BoxPorts, BoxRules, CONTROLLER, Counted, Header, SwitchBox, Transfer};
+use weft_kernel::{Arena, Id};
 use weft_units::{Span, Time};
 
-use super::barrier::Counted;
-use super::message::{Carried, Use};
-use super::parts::Switching;
-use super::station::Packet;
+use super::message::{Carried, Packet, Use};
 use super::{Event, NO_PAYLOAD, TurnChannel};
 use crate::drive::carrier::{Destination, Message, Ticket};
 
-/// A switch with its processor and its controller.
+/// A switch, and the messages in it whose ways part.
 #[derive(Debug)]
 pub(super) struct Switch {
-    /// Headers that wait for the processor: the station that they are at, and the message.
-    headers: HeaderQueues<(u32, Id<Carried>)>,
-    analysing: bool,
-    pub controller: BusController<Id<Carried>>,
-    /// Inputs of which a packet is on the bus, by channel.
-    moving: [u64; CHANNELS],
+    pub inner: SwitchBox<Id<Carried>>,
     /// Where the ways of a message part: for each port that it leaves by, what it is from there on.
     parted: Vec<Branch>,
 }
@@ -34,24 +27,29 @@ struct Branch {
     part: Id<Carried>,
 }
 
-/// The input of what the controller says itself: there is no such port.
-const CONTROLLER: u32 = 63;
+/// The FIFOs at the ports of one switch.
+struct Ports<'a> {
+    stations: &'a [Station<Id<Carried>>],
+    messages: &'a Arena<Carried>,
+}
 
-impl Switch {
-    pub fn new(settings: &Switching, ports: u32) -> Switch {
-        let per_interface = settings.processor.unwrap_or(1).max(1);
-        Switch {
-            headers: HeaderQueues::new((ports as usize).div_ceil(per_interface)),
-            analysing: false,
-            controller: BusController::new(CHANNELS),
-            moving: [0; CHANNELS],
-            parted: Vec::new(),
-        }
+impl BoxPorts<Id<Carried>> for Ports<'_> {
+    fn front(&self, port: u32, channel: usize) -> Option<Id<Carried>> {
+        self.stations[port as usize].receive[channel].front().map(|packet| packet.message)
     }
 
-    /// Messages and headers that have not passed.
-    pub fn held(&self) -> usize {
-        self.headers.len() + self.controller.active().len() + self.controller.waiting().count()
+    fn room(&self, port: u32, channel: usize) -> usize {
+        self.stations[port as usize].send[channel].room()
+    }
+
+    fn packets(&self, message: Id<Carried>) -> usize {
+        self.messages[message].packets as usize
+    }
+}
+
+impl Switch {
+    pub fn new(rules: &BoxRules, ports: u32, alone: bool) -> Switch {
+        Switch { inner: SwitchBox::new(rules, ports, alone), parted: Vec::new() }
     }
 }
 
@@ -65,32 +63,20 @@ impl TurnChannel {
         message: Id<Carried>,
     ) {
         let purpose = self.messages[message].purpose;
-        let counted = matches!(purpose, Use::BarrierRequest | Use::BarrierAcknowledgment)
-            && self.switching.barrier == Some(BarrierCounter::Controller);
-        let Some(per_interface) = self.switching.processor else {
-            self.messages[message].read = now;
-            let event = Event::Analysed { station, message };
-            return self.queue.push(now + self.switching.analysis, event);
-        };
-        if counted {
-            return self.order(now, station, message);
+        let of_barrier = matches!(purpose, Use::BarrierRequest | Use::BarrierAcknowledgment);
+        match self.switches[switch as usize].inner.header(number, message, of_barrier) {
+            Header::Known => self.order(now, station, message),
+            Header::Read => self.read(now, switch, (number, message)),
+            Header::Waits => {}
         }
-        let own = &mut self.switches[switch as usize];
-        own.headers.push(number as usize / per_interface.max(1), (station, message));
-        self.analyse(now, switch);
     }
 
-    /// The processor reads the next header, if it is free.
-    fn analyse(&mut self, now: Time, switch: u32) {
-        let own = &mut self.switches[switch as usize];
-        if own.analysing {
-            return;
-        }
-        let Some((station, message)) = own.headers.take() else { return };
-        own.analysing = true;
+    /// A header is read from now on.
+    fn read(&mut self, now: Time, switch: u32, (number, message): (u32, Id<Carried>)) {
         self.messages[message].read = now;
+        let station = self.station_of(switch, number) as u32;
         let event = Event::Analysed { station, message };
-        self.queue.push(now + self.switching.analysis, event);
+        self.queue.push(now + self.rules_of_switches[switch as usize].analysis, event);
     }
 
     /// A switch knows where a message goes.
@@ -100,21 +86,20 @@ impl TurnChannel {
             self.legs.analysis.add(now.since(read));
         }
         self.order(now, station, message);
-        if self.switching.processor.is_some() {
-            let switch = self.switch_at(station);
-            self.switches[switch as usize].analysing = false;
-            self.analyse(now, switch);
+        let switch = self.switch_at(station);
+        if let Some(next) = self.switches[switch as usize].inner.analysed() {
+            self.read(now, switch, next);
         }
     }
 
-    /// The controller is ordered to move a message.
+    /// The switch is ordered to move a message.
     fn order(&mut self, now: Time, station: u32, message: Id<Carried>) {
         let switch = self.switch_at(station);
         let outputs = self.outputs(switch, message);
         let channel = self.messages[message].channel;
         let input = self.number_of(station);
         let transfer = Transfer { message, input, channel, outputs, set_up: false };
-        self.switches[switch as usize].controller.order(transfer);
+        self.switches[switch as usize].inner.order(transfer);
         self.pass(now, switch);
     }
 
@@ -139,7 +124,7 @@ impl TurnChannel {
             Use::BarrierRequest => return 0,
             Use::BarrierAcknowledgment => {
                 let ports = bits(self.barrier.below(switch));
-                ports.map(|port| (port as u32, message.to, message.route_state)).collect()
+                ports.map(|port| (port, message.to, message.route_state)).collect()
             }
             Use::Data | Use::Acknowledgment { .. } => self.ways(switch, &message),
         };
@@ -184,41 +169,22 @@ impl TurnChannel {
         ways
     }
 
-    /// Lets the controller of a switch begin what can begin, and the bus move what it can.
+    /// Lets a switch begin what can begin, and move the packets that it can.
     pub(super) fn pass(&mut self, now: Time, switch: u32) {
-        let first = self.wiring.port(switch, 0) as usize + self.wiring.hosts() as usize;
-        let own = &mut self.switches[switch as usize];
-        let (stations, messages) = (&self.stations, &self.messages);
-        let needs_room = self.wiring.switches() > 1
-            && self.switching.multicast_start == MulticastStart::WithRoom;
-        let is_first = |transfer: &Transfer<Id<Carried>>| {
-            let front =
-                || stations[first + transfer.input as usize].receive[transfer.channel].front();
-            transfer.input == CONTROLLER
-                || front().is_some_and(|packet: &Packet| packet.message == transfer.message)
-        };
-        let has_room = |transfer: &Transfer<Id<Carried>>| {
-            let packets = messages[transfer.message].packets as usize;
-            let room = |port: usize| stations[first + port].send[transfer.channel].room();
-            let alone = transfer.outputs.count_ones() < 2;
-            alone || !needs_room || bits(transfer.outputs).all(|port| room(port) >= packets)
-        };
-        own.controller.begin(is_first, has_room);
+        let first = self.station_of(switch, 0);
+        let ports = Ports { stations: &self.stations[first..], messages: &self.messages };
+        self.switches[switch as usize].inner.begin(&ports);
         self.keep(now, switch);
         self.grant(now, switch);
     }
 
     /// Takes the barrier requests that are first in their FIFO out of it.
     fn keep(&mut self, now: Time, switch: u32) {
-        let own = &self.switches[switch as usize].controller;
-        let requests = own.active().iter().filter(|transfer| transfer.outputs == 0);
-        let requests: Vec<Transfer<Id<Carried>>> = requests.copied().collect();
-        for transfer in requests {
-            let station = self.station_of(switch, transfer.input);
-            self.switches[switch as usize].controller.finish(transfer.message);
-            self.stations[station].receive[transfer.channel].take();
-            self.drained(station as u32, transfer.channel);
-            self.messages.remove(transfer.message);
+        while let Some(kept) = self.switches[switch as usize].inner.keep() {
+            let station = self.station_of(switch, kept.input);
+            self.stations[station].receive[kept.channel].take();
+            self.drained(station as u32, kept.channel);
+            self.messages.remove(kept.message);
             self.count_arrival(now, switch);
         }
     }
@@ -242,53 +208,33 @@ impl TurnChannel {
         };
         let channel = self.messages[id].channel;
         let transfer = Transfer { message: id, input: CONTROLLER, channel, outputs, set_up: false };
-        self.switches[switch as usize].controller.order(transfer);
+        self.switches[switch as usize].inner.order(transfer);
         self.pass(now, switch);
     }
 
-    /// Puts packets on the bus while there is one that can go.
+    /// Lets packets pass while there is one that can.
     fn grant(&mut self, now: Time, switch: u32) {
-        let first = self.wiring.port(switch, 0) as usize + self.wiring.hosts() as usize;
+        let first = self.station_of(switch, 0);
         loop {
-            let shared = self.switching.shared;
-            let own = &mut self.switches[switch as usize];
-            let (stations, moving) = (&self.stations, own.moving);
-            let granted = own.controller.grant(|transfer| {
-                let Transfer { input, channel, outputs, message, .. } = *transfer;
-                let busy = if shared {
-                    moving != [0; CHANNELS]
-                } else {
-                    moving[channel] >> input & 1 != 0
-                };
-                let has = || {
-                    let front = stations[first + input as usize].receive[channel].front();
-                    front.is_some_and(|packet| packet.message == message)
-                };
-                let mut ports = bits(outputs);
-                !busy
-                    && (input == CONTROLLER || has())
-                    && ports.all(|port| stations[first + port].send[channel].has_room())
-            });
-            let Some(Transfer { input, channel, outputs, set_up, message }) = granted else {
-                return;
-            };
+            let ports = Ports { stations: &self.stations[first..], messages: &self.messages };
+            let granted = self.switches[switch as usize].inner.grant(&ports);
+            let Some((transfer, span)) = granted else { return };
+            let Transfer { input, channel, outputs, set_up, message } = transfer;
             if !set_up {
                 self.messages[message].invoked = now;
             }
-            own.moving[channel] |= 1 << input;
-            bits(outputs).for_each(|port| self.stations[first + port].send[channel].reserve());
-            let before = if set_up { Span::ZERO } else { self.switching.set_up };
+            for port in bits(outputs) {
+                self.stations[first + port as usize].send[channel].reserve();
+            }
             let event = Event::Passed { switch, input, channel: channel as u8 };
-            self.queue.push(now + before + self.switching.packet, event);
+            self.queue.push(now + span, event);
         }
     }
 
     /// A packet has passed a switch.
     pub(super) fn passed(&mut self, now: Time, switch: u32, input: u32, channel: usize) {
-        let own = &mut self.switches[switch as usize];
-        own.moving[channel] &= !(1 << input);
-        let is_it = |own: &&Transfer<_>| own.input == input && own.channel == channel;
-        let Some(transfer) = own.controller.active().iter().find(is_it).copied() else { return };
+        let passed = self.switches[switch as usize].inner.passed(input, channel);
+        let Some(transfer) = passed else { return };
         let station = self.station_of(switch, input);
         let packet = if input == CONTROLLER {
             Some(Packet { message: transfer.message, number: 0, last: true })
@@ -300,7 +246,7 @@ impl TurnChannel {
         let Some(packet) = packet else { return };
         let whole = packet.message;
         for port in bits(transfer.outputs) {
-            let message = self.part(switch, whole, port as u32);
+            let message = self.part(switch, whole, port);
             let packet = Packet { message, ..packet };
             if message != whole && packet.last {
                 let Carried { tail, spent, damaged, .. } = self.messages[whole];
@@ -308,8 +254,8 @@ impl TurnChannel {
                 (part.tail, part.spent) = (tail, spent);
                 part.damaged |= damaged;
             }
-            self.account_for_switch(now, (switch, port as u32), packet);
-            let output = self.station_of(switch, port as u32);
+            self.account_for_switch(now, (switch, port), packet);
+            let output = self.station_of(switch, port);
             self.stations[output].send[channel].put(packet, packet.last);
             self.wake(now, output as u32);
         }
@@ -319,7 +265,7 @@ impl TurnChannel {
                 self.legs.transfer.add(now.since(invoked));
             }
             let own = &mut self.switches[switch as usize];
-            own.controller.finish(whole);
+            own.inner.finish(whole);
             own.parted.retain(|branch| branch.whole != whole);
             if transfer.outputs.count_ones() > 1 {
                 self.messages.remove(whole);
@@ -336,7 +282,8 @@ impl TurnChannel {
     }
 
     fn account_for_switch(&mut self, now: Time, (switch, port): (u32, u32), packet: Packet) {
-        let Switching { analysis, set_up, packet: moving, .. } = self.switching;
+        let rules = &self.rules_of_switches[switch as usize];
+        let BoxRules { analysis, set_up, packet: moving, .. } = *rules;
         let to_host = matches!(self.wiring.peer(self.wiring.port(switch, port)), Peer::Host(_));
         let message = &mut self.messages[packet.message];
         if packet.number == 0 && to_host && message.purpose == Use::Data {
@@ -352,13 +299,4 @@ impl TurnChannel {
             message.tail = now;
         }
     }
-}
-
-/// The numbers of the bits that are set.
-fn bits(mut set: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let lowest = set.trailing_zeros();
-        set &= set.wrapping_sub(1);
-        (lowest < u64::BITS).then_some(lowest as usize)
-    })
 }

@@ -3,11 +3,13 @@
 //! (Maestro 3.3: the controller counts "a barrier request from each node" and broadcasts; for the
 //! "hierarchical tree network" of the same section nothing more is said).
 
-use weft_fabric::fabric::{Peer, Wiring};
+use std::collections::VecDeque;
+
+use crate::fabric::{Peer, Wiring};
 
 /// Which cables the barrier uses: a tree over the switches, and how far each switch has counted.
 #[derive(Debug, Default)]
-pub(super) struct BarrierTree {
+pub struct BarrierTree {
     nodes: Vec<Node>,
     /// The switch and the number of the port that each host is at.
     hosts: Vec<(u32, u32)>,
@@ -29,7 +31,7 @@ struct Node {
 
 /// What follows from a request that a switch has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
+pub enum Counted {
     /// Others are missing.
     Waits,
     /// All below this switch have come: a request leaves by this port.
@@ -90,7 +92,7 @@ fn grown_from(wiring: &Wiring, top: u32) -> Vec<Node> {
     let mut nodes = vec![Node::default(); wiring.switches() as usize];
     let mut reached = vec![false; nodes.len()];
     reached[top as usize] = true;
-    let mut queue = std::collections::VecDeque::from([top]);
+    let mut queue = VecDeque::from([top]);
     while let Some(switch) = queue.pop_front() {
         for number in 0..wiring.ports_of(switch) {
             let Peer::Port(peer) = wiring.peer(wiring.port(switch, number)) else { continue };
@@ -108,4 +110,64 @@ fn grown_from(wiring: &Wiring, top: u32) -> Vec<Node> {
         }
     }
     nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_units::Rate;
+
+    use super::*;
+    use crate::fabric::FabricSettings;
+
+    const LEFT: u32 = 0;
+    const RIGHT: u32 = 1;
+    const ROOT: u32 = 2;
+
+    /// Two boxes below a third, which has them at its ports 0 and 1; each has its hosts at ports 0 and
+    /// 1, and the root at port 2.
+    fn tree() -> Wiring {
+        let text = "[table]\nswitches = [{ name = 'left', ports = 3 }, { name = 'right', ports = 3 }, \
+                    { name = 'root', ports = 2 }]\ncables = [\
+                    { from = 'host 0', to = 'left.0' }, { from = 'host 1', to = 'left.1' }, \
+                    { from = 'host 2', to = 'right.0' }, { from = 'host 3', to = 'right.1' }, \
+                    { from = 'left.2', to = 'root.0' }, { from = 'right.2', to = 'root.1' }]\n";
+        let fabric: FabricSettings = toml::from_str(text).unwrap();
+        fabric.wiring(4_u32, Rate::from_bits_per_second(200_000_000)).unwrap()
+    }
+
+    #[test]
+    fn requests_meet_at_the_switch_in_the_middle() {
+        let mut barrier = BarrierTree::new(&tree());
+        barrier.meet(4);
+        let asked = [LEFT, RIGHT, LEFT, ROOT, RIGHT, ROOT].map(|switch| barrier.count(switch));
+        let [waits, up] = [Counted::Waits, Counted::Up(2)];
+        assert_eq!(asked, [waits, waits, up, waits, up, Counted::Complete]);
+        let below = [LEFT, RIGHT, ROOT].map(|switch| barrier.below(switch));
+        assert_eq!(below, [0b011, 0b011, 0b011]);
+    }
+
+    /// One host alone: the root hears of the left side only, and answers it.
+    #[test]
+    fn only_those_who_meet_are_waited_for_and_answered() {
+        let mut barrier = BarrierTree::new(&tree());
+        barrier.meet(1);
+        let asked = [LEFT, ROOT].map(|switch| barrier.count(switch));
+        assert_eq!(asked, [Counted::Up(2), Counted::Complete]);
+        assert_eq!([LEFT, RIGHT, ROOT].map(|switch| barrier.below(switch)), [1, 0, 1]);
+    }
+
+    /// What was counted is forgotten when other hosts are to meet, and a barrier that was complete
+    /// counts from zero.
+    #[test]
+    fn a_barrier_counts_from_zero_again() {
+        let mut barrier = BarrierTree::new(&tree());
+        barrier.meet(4);
+        assert_eq!(barrier.count(RIGHT), Counted::Waits);
+        barrier.meet(3);
+        for _ in 0..2 {
+            let asked = [RIGHT, LEFT, LEFT, ROOT, ROOT].map(|switch| barrier.count(switch));
+            let [waits, up] = [Counted::Waits, Counted::Up(2)];
+            assert_eq!(asked, [up, waits, up, waits, Counted::Complete]);
+        }
+    }
 }
