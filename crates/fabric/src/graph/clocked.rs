@@ -124,24 +124,29 @@ impl Graph {
     /// From one edge of the clock of a switch to the next, if it has one.
     pub fn slot(&self, switch: u32) -> Option<Span> {
         match self.kinds[switch as usize] {
-            Kind::Clocked(index) => Some(self.clocked[index as usize].slot()),
+            Kind::Clocked(index) => self.clocked.get(index as usize).map(InputQueued::slot),
             Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } | Kind::Deciding(_) => None,
         }
     }
 
     #[inline]
-    fn clocked(&mut self, switch: u32) -> Option<&mut InputQueued> {
+    pub(super) fn clocked(&mut self, switch: u32) -> Option<&mut InputQueued> {
         match self.kinds[switch as usize] {
-            Kind::Clocked(index) => Some(&mut self.clocked[index as usize]),
+            Kind::Clocked(index) => self.clocked.get_mut(index as usize),
             Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } | Kind::Deciding(_) => None,
         }
     }
 
-    /// A packet is on its way out of a port, by a virtual channel. If it goes to a clocked switch, this
-    /// one expects it from now on: returns what there is to do. Otherwise it arrives by itself.
+    /// A packet is on its way by a virtual channel, until it arrives at a place. If that is one of a clocked
+    /// switch of this part of the graph, this one expects it from now on: returns what there is to do. Otherwise
+    /// it arrives by itself.
     #[inline]
-    pub fn expect(&mut self, departure: &Departure, packet: u32, channel: u8) -> Option<Wakes> {
-        let Departure { arrival, place, .. } = *departure;
+    pub fn expect(
+        &mut self,
+        (arrival, place): (Time, u32),
+        packet: u32,
+        channel: u8,
+    ) -> Option<Wakes> {
         let switch = *self.owners.get(place as usize)?;
         let own = self.clocked(switch)?;
         let edge = own.expect(arrival, packet, (place - own.first(), channel));
@@ -172,7 +177,7 @@ impl Graph {
     #[inline]
     pub fn leave(&mut self, now: Time, switch: u32, grant: &Grant, came_by: u8) -> Option<Leave> {
         let Kind::Clocked(index) = self.kinds[switch as usize] else { return None };
-        let own = &mut self.clocked[index as usize];
+        let own = self.clocked.get_mut(index as usize)?;
         let (input, output) = (own.first() + u32::from(grant.input), u32::from(grant.output));
         let output = own.first() + output;
         let port = &self.ports[output as usize];

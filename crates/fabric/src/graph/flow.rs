@@ -1,19 +1,23 @@
 //! The near end of the flow control of every cable that leads to a buffer of limited size.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use weft_units::Span;
 
 use crate::link::FlowControl;
 
-/// Credits by port and virtual channel.
+/// Credits by port and virtual channel. Clones share them, as parts of a graph that run side by side share
+/// [ports](super::Port).
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     channels: u32,
     /// How many virtual channels a packet needs on its way.
     virtual_channels: u8,
     /// [`FREE`] where the far end counts none; nothing without any buffer of limited size.
-    credits: Vec<u32>,
+    credits: Arc<[AtomicU32]>,
     /// Which ports lead to a buffer of limited size.
-    limited: Vec<bool>,
+    limited: Arc<[bool]>,
     /// How long after it was brought about a stop is heard, besides the cable.
     reaction: Span,
     has_credits: bool,
@@ -23,15 +27,19 @@ pub(super) struct Flow {
 const FREE: u32 = u32::MAX;
 
 impl Flow {
-    /// The flow control of so many directed ports, of which none leads to a buffer of limited size
-    /// so far.
-    pub fn new(control: &FlowControl, virtual_channels: u8, ports: u32) -> Flow {
-        let channels = control.channels;
+    /// The flow control of directed ports, of which each leads to a buffer with room for so many packets of
+    /// each virtual channel, or to none of limited size.
+    pub fn new(control: &FlowControl, virtual_channels: u8, rooms: &[Option<u32>]) -> Flow {
+        let channels = usize::from(control.channels);
+        let credits = rooms.iter().flat_map(|room| {
+            let credits = room.filter(|_| control.has_credits).unwrap_or(FREE);
+            std::iter::repeat_with(move || AtomicU32::new(credits)).take(channels)
+        });
         Flow {
-            channels: channels.into(),
+            channels: control.channels.into(),
             virtual_channels: control.virtual_channels(virtual_channels),
-            credits: vec![FREE; ports as usize * usize::from(channels)],
-            limited: vec![false; ports as usize],
+            credits: credits.collect(),
+            limited: rooms.iter().map(Option::is_some).collect(),
             reaction: control.stop_go.map_or(Span::ZERO, |own| own.reaction),
             has_credits: control.has_credits,
         }
@@ -39,19 +47,9 @@ impl Flow {
 
     /// Nothing has a limit.
     pub fn none() -> Flow {
-        let credits = Vec::new();
-        let limited = Vec::new();
+        let (credits, limited) = (Arc::default(), Arc::default());
         let reaction = Span::ZERO;
         Flow { channels: 1, virtual_channels: 1, credits, limited, reaction, has_credits: false }
-    }
-
-    /// A port leads to a buffer with room for so many packets of each virtual channel.
-    pub fn limit(&mut self, port: u32, room: u32) {
-        self.limited[port as usize] = true;
-        if self.has_credits {
-            let first = (port * self.channels) as usize;
-            self.credits[first..first + self.channels as usize].fill(room);
-        }
     }
 
     /// Whether a port leads to a buffer of limited size.
@@ -91,28 +89,28 @@ impl Flow {
     /// Whether a packet may be sent.
     #[inline]
     pub fn may_send(&self, port: u32, channel: u8) -> bool {
-        self.credits[self.place(port, channel)] > 0
+        self.credits[self.place(port, channel)].load(Ordering::Relaxed) > 0
     }
 
     /// A packet is sent. Returns whether that was the last credit.
     #[inline]
-    pub fn spend(&mut self, port: u32, channel: u8) -> bool {
-        let place = self.place(port, channel);
-        let credits = &mut self.credits[place];
-        debug_assert!(*credits > 0, "a packet was sent to a full buffer");
-        if *credits == FREE {
+    pub fn spend(&self, port: u32, channel: u8) -> bool {
+        let credits = &self.credits[self.place(port, channel)];
+        let before = credits.load(Ordering::Relaxed);
+        debug_assert!(before > 0, "a packet was sent to a full buffer");
+        if before == FREE {
             return false;
         }
-        *credits -= 1;
-        *credits == 0
+        credits.store(before - 1, Ordering::Relaxed);
+        before == 1
     }
 
     /// A credit is back. Returns whether there was none.
     #[inline]
-    pub fn restore(&mut self, port: u32, channel: u8) -> bool {
-        let place = self.place(port, channel);
-        let credits = &mut self.credits[place];
-        *credits = credits.saturating_add(1);
-        *credits == 1
+    pub fn restore(&self, port: u32, channel: u8) -> bool {
+        let credits = &self.credits[self.place(port, channel)];
+        let before = credits.load(Ordering::Relaxed);
+        credits.store(before.saturating_add(1), Ordering::Relaxed);
+        before == 0
     }
 }

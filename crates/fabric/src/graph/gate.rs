@@ -2,19 +2,23 @@
 //! hosts or of switches with queues at their outputs. Packets leave in the order in which they came,
 //! each when the link is free and the far end has given a credit, or does not stop the link.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
 use weft_units::Time;
 
 use super::{Departure, Graph};
 use crate::switch::Chain;
 
-/// The queue before a link that may have to wait for its far end.
-#[derive(Clone, Copy, Debug)]
+/// The queue before a link that may have to wait for its far end. Parts of a graph that run side by side
+/// share them as they share [ports](super::Port).
+#[derive(Debug)]
 pub(super) struct Gate {
-    chain: Chain,
-    waiting: u32,
-    is_stopped: bool,
-    /// The earliest instant at which it is looked at whether a packet may leave.
-    due: Time,
+    /// The packets, as [`Chain::bits`].
+    chain: AtomicU64,
+    /// The earliest instant at which it is looked at whether a packet may leave, in picoseconds.
+    due: AtomicU64,
+    waiting: AtomicU32,
+    is_stopped: AtomicBool,
 }
 
 /// What a gate does.
@@ -29,22 +33,73 @@ pub enum Passage {
 }
 
 impl Gate {
-    pub const EMPTY: Gate =
-        Gate { chain: Chain::EMPTY, waiting: 0, is_stopped: false, due: Time::NEVER };
+    pub fn empty() -> Gate {
+        Gate {
+            chain: AtomicU64::new(Chain::EMPTY.bits()),
+            due: AtomicU64::new(Time::NEVER.0),
+            waiting: AtomicU32::new(0),
+            is_stopped: AtomicBool::new(false),
+        }
+    }
+
+    #[inline]
+    fn chain(&self) -> Chain {
+        Chain::of_bits(self.chain.load(Ordering::Relaxed))
+    }
 
     /// How many packets wait.
+    #[inline]
     pub fn waiting(&self) -> u32 {
-        self.waiting
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// The packet that leaves next.
+    #[inline]
     pub fn oldest(&self) -> Option<u32> {
-        self.chain.oldest()
+        self.chain().oldest()
     }
 
     /// Whether the far end has stopped it.
+    #[inline]
     pub fn is_stopped(&self) -> bool {
-        self.is_stopped
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// A packet waits behind all others. Returns whether there were none.
+    #[inline]
+    fn push(&self, packet: u32, behind: &mut [u32]) -> bool {
+        let mut chain = self.chain();
+        let is_first = chain.push(packet, behind);
+        self.chain.store(chain.bits(), Ordering::Relaxed);
+        self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
+        is_first
+    }
+
+    /// The oldest packet leaves.
+    #[inline]
+    fn pop(&self, behind: &[u32]) {
+        let mut chain = self.chain();
+        chain.pop(behind);
+        self.chain.store(chain.bits(), Ordering::Relaxed);
+        self.waiting.store(self.waiting() - 1, Ordering::Relaxed);
+    }
+
+    /// It will be looked at. Returns whether that is sooner than was known.
+    #[inline]
+    fn attend(&self, time: Time) -> bool {
+        let is_sooner = time.0 < self.due.load(Ordering::Relaxed);
+        if is_sooner {
+            self.due.store(time.0, Ordering::Relaxed);
+        }
+        is_sooner
+    }
+
+    /// It is looked at.
+    #[inline]
+    fn look(&self, now: Time) {
+        if self.due.load(Ordering::Relaxed) <= now.0 {
+            self.due.store(Time::NEVER.0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -58,22 +113,20 @@ impl Graph {
     /// Whether packets wait at a gated port.
     #[inline]
     pub fn has_waiting(&self, port: u32) -> bool {
-        self.gates[port as usize].waiting > 0
+        self.gates[port as usize].waiting() > 0
     }
 
     /// A packet joins the queue of a gated port. Returns whether it is the only one there.
     #[inline]
     pub fn enqueue(&mut self, port: u32, packet: u32, behind: &mut [u32]) -> bool {
-        let gate = &mut self.gates[port as usize];
-        gate.waiting += 1;
-        gate.chain.push(packet, behind)
+        self.gates[port as usize].push(packet, behind)
     }
 
     /// Whether a gated port of a switch that limits its queues has no room for another packet.
     pub fn is_gate_full(&self, now: Time, port: u32) -> bool {
         let most = self.most(self.switch_of(port));
         let leaving = u32::from(self.free(port) > now);
-        most < u32::MAX && self.gates[port as usize].waiting + leaving >= most
+        most < u32::MAX && self.gates[port as usize].waiting() + leaving >= most
     }
 
     /// Lets the oldest packet of a gated port leave if it may. `channel_of` tells its virtual
@@ -87,11 +140,9 @@ impl Graph {
         channel_of: impl Fn(u32) -> u8,
     ) -> Passage {
         let free = self.free(port);
-        let gate = &mut self.gates[port as usize];
-        if gate.due <= now {
-            gate.due = Time::NEVER;
-        }
-        let Some(packet) = gate.chain.oldest().filter(|_| !gate.is_stopped) else {
+        let gate = &self.gates[port as usize];
+        gate.look(now);
+        let Some(packet) = gate.oldest().filter(|_| !gate.is_stopped()) else {
             return Passage::Waits;
         };
         let channel = channel_of(packet);
@@ -99,24 +150,21 @@ impl Graph {
             return Passage::Waits;
         }
         if free > now {
-            let is_sooner = free < gate.due;
-            gate.due = gate.due.min(free);
-            return if is_sooner { Passage::Later(free) } else { Passage::Waits };
+            return if gate.attend(free) { Passage::Later(free) } else { Passage::Waits };
         }
-        gate.chain.pop(behind);
-        gate.waiting -= 1;
+        gate.pop(behind);
         self.flow.spend(port, channel);
         Passage::Leaves(packet, self.depart(now, port))
     }
 
     /// The far end stops a gated port, or lets it go on.
     pub fn stop_gate(&mut self, port: u32, stops: bool) {
-        self.gates[port as usize].is_stopped = stops;
+        self.gates[port as usize].is_stopped.store(stops, Ordering::Relaxed);
     }
 
     /// Packets that wait in gated ports of hosts.
     pub fn waiting_in_hosts(&self) -> u64 {
         let hosts = self.gates.get(self.owners.len()..).unwrap_or_default();
-        hosts.iter().map(|gate| u64::from(gate.waiting)).sum()
+        hosts.iter().map(|gate| u64::from(gate.waiting())).sum()
     }
 }

@@ -11,6 +11,7 @@
 
 mod clocked;
 mod deciding;
+mod division;
 mod flow;
 mod gate;
 mod memory;
@@ -34,6 +35,7 @@ use crate::switch::{
 use clocked::Surroundings;
 pub use clocked::{ClockedParts, Leave, Wakes};
 use deciding::Deciding;
+pub use division::Together;
 use flow::Flow;
 use gate::Gate;
 pub use gate::Passage;
@@ -111,21 +113,12 @@ pub struct Graph {
     has_limits: bool,
     flow: Flow,
     /// By port; none where no buffer has a limit.
-    gates: Vec<Gate>,
+    gates: Arc<[Gate]>,
     links: Vec<Link>,
     /// Whether links or switches differ.
     is_mixed: bool,
     /// In which time links are noted as busy.
     window: (Time, Time),
-}
-
-/// What keeps the parts of a graph from running side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Together {
-    /// There are buffers of limited size, whose flow control is looked at for the whole.
-    Limits,
-    /// There are switches that decide on all that reaches an output in an instant.
-    Deciding,
 }
 
 /// What all switches have.
@@ -147,7 +140,8 @@ enum Kind {
     /// At its outputs, which hold so many packets, those that leave included; the largest number if
     /// that is unlimited.
     Queued { most: u32 },
-    /// At its inputs: its place among the switches with a clock.
+    /// At its inputs: its place among the switches with a clock, behind all of them if it is in another part
+    /// of the graph.
     Clocked(u32),
     /// In a shared memory, which holds so many packets of each input, and of all of them together.
     Memory { buffer: u32, pool: Limit, bandwidth: Option<Rate> },
@@ -228,7 +222,7 @@ impl Graph {
             deciding: Vec::new(),
             has_limits: false,
             flow: Flow::none(),
-            gates: Vec::new(),
+            gates: Arc::default(),
             links,
             window,
         };
@@ -241,39 +235,9 @@ impl Graph {
         }
         graph.has_limits = !graph.clocked.is_empty() || graph.has_memories();
         if graph.has_limits {
-            graph.limit(Flow::new(&flow, virtual_channels, ports + ends), receive);
+            graph.limit((&flow, virtual_channels), receive);
         }
         graph
-    }
-
-    /// The same graph for a part of it: both have the same ports, of which each is to be touched by one of them
-    /// alone.
-    ///
-    /// # Errors
-    /// Where more than the ports changes in a run.
-    pub fn share(&self) -> Result<Graph, Together> {
-        if self.has_limits {
-            return Err(Together::Limits);
-        }
-        if self.has_deciding() {
-            return Err(Together::Deciding);
-        }
-        Ok(Graph {
-            ports: Arc::clone(&self.ports),
-            owners: Arc::clone(&self.owners),
-            hosts: self.hosts,
-            planes: self.planes,
-            switches: self.switches.clone(),
-            kinds: self.kinds.clone(),
-            clocked: Vec::new(),
-            deciding: Vec::new(),
-            has_limits: false,
-            flow: Flow::none(),
-            gates: Vec::new(),
-            links: self.links.clone(),
-            is_mixed: self.is_mixed,
-            window: self.window,
-        })
     }
 
     fn add_switch(&mut self, number: u32, parts: SwitchParts, around: &Surroundings<'_>) {
@@ -307,18 +271,17 @@ impl Graph {
     }
 
     /// Tells each port whether its cable leads to a buffer of limited size.
-    fn limit(&mut self, flow: Flow, receive: Option<u32>) {
-        self.flow = flow;
-        self.gates = vec![Gate::EMPTY; self.ports.len()];
-        for port in 0..self.ports.len() as u32 {
-            let Some(room) = self.peer(port).and_then(|peer| self.room(peer, receive)) else {
-                continue;
-            };
-            self.flow.limit(port, room);
-            if let Some(&switch) = self.owners.get(port as usize) {
+    fn limit(&mut self, (flow, virtual_channels): (&FlowControl, u8), receive: Option<u32>) {
+        let channels = flow.channels.into();
+        let room = |port| self.room(self.peer(port)?, channels, receive);
+        let rooms: Vec<Option<u32>> = (0..self.ports.len() as u32).map(room).collect();
+        for (port, room) in rooms.iter().enumerate() {
+            if let (Some(_), Some(&switch)) = (room, self.owners.get(port)) {
                 self.is_not_plain(switch);
             }
         }
+        self.flow = Flow::new(flow, virtual_channels, &rooms);
+        self.gates = rooms.iter().map(|_| Gate::empty()).collect();
     }
 
     /// What comes to a switch may have to be looked at more closely.
@@ -332,8 +295,7 @@ impl Graph {
 
     /// How many packets of each virtual channel there is room for where a cable ends; `None` if
     /// that has no limit. A host has room for `receive`.
-    fn room(&self, place: u32, receive: Option<u32>) -> Option<u32> {
-        let channels = u32::from(self.flow.channels());
+    fn room(&self, place: u32, channels: u32, receive: Option<u32>) -> Option<u32> {
         let share = |cells: u32| (cells / channels).max(1);
         let Some(&switch) = self.owners.get(place as usize) else { return receive.map(share) };
         match self.kinds[switch as usize] {

@@ -4,12 +4,13 @@ use super::{Graph, Kind};
 use crate::switch::InputQueued;
 
 impl Graph {
-    /// The clocked switch that has a port, and the number of the port there.
+    /// The clocked switch of this part of the graph that has a port, and the number of the port there.
     pub(super) fn input_queued(&self, port: u32) -> Option<(&InputQueued, u32)> {
         let switch = *self.owners.get(port as usize)?;
         match self.kinds[switch as usize] {
             Kind::Clocked(index) => {
-                Some((&self.clocked[index as usize], port - self.first_port(switch)))
+                let own = self.clocked.get(index as usize)?;
+                Some((own, port - self.first_port(switch)))
             }
             Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } | Kind::Deciding(_) => None,
         }

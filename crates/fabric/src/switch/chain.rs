@@ -15,6 +15,18 @@ impl Chain {
     /// Nobody waits.
     pub const EMPTY: Chain = Chain { oldest: NOBODY, youngest: NOBODY };
 
+    /// Both ends as one number, for who keeps them where threads can see them.
+    #[inline]
+    pub fn bits(self) -> u64 {
+        u64::from(self.oldest) | u64::from(self.youngest) << 32
+    }
+
+    /// The chain with such a number.
+    #[inline]
+    pub fn of_bits(bits: u64) -> Chain {
+        Chain { oldest: bits as u32, youngest: (bits >> 32) as u32 }
+    }
+
     /// Whether nobody waits.
     #[inline]
     pub fn is_empty(self) -> bool {
@@ -75,5 +87,16 @@ mod tests {
             [Some(0), Some(5), Some(5)]
         );
         assert!(one.is_empty() && other.is_empty());
+    }
+
+    #[test]
+    fn a_chain_is_kept_as_one_number() {
+        let mut behind = [0; 9];
+        let mut chain = Chain::EMPTY;
+        assert_eq!(Chain::of_bits(chain.bits()), chain);
+        chain.push(7, &mut behind);
+        chain.push(1 << 31, &mut behind[..]);
+        assert_eq!(chain.bits(), 7 | 1 << 63);
+        assert_eq!(Chain::of_bits(chain.bits()), chain);
     }
 }

@@ -539,6 +539,11 @@ impl InputQueued {
         self.inputs.report_every_credit();
     }
 
+    /// The same for one input.
+    pub fn report_credits_of(&mut self, input: u32) {
+        self.inputs.report_credits_of(input);
+    }
+
     /// From the beginning of a packet at an output to the end of its last slot.
     #[inline]
     pub fn occupation(&self, output: u8) -> Span {

@@ -58,6 +58,11 @@ impl Inputs {
         self.spare.fill(0);
     }
 
+    /// From now on [`release`](Self::release) returns false for packets of an input.
+    pub fn report_credits_of(&mut self, input: u32) {
+        self.spare[input as usize] = 0;
+    }
+
     /// How many packets of each virtual channel an input holds.
     pub fn room(&self) -> u32 {
         self.room

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use weft_fabric::graph::{Spent, Together};
+use weft_fabric::graph::{Graph, Spent, Together, Wakes};
 use weft_fabric::measure::{Arrival, Told};
 use weft_kernel::{Event, Halt, Stopped};
 use weft_units::{Span, Time};
@@ -41,12 +41,12 @@ pub enum Alone {
     /// Only packets of one size between hosts without adapters cross between parts so far.
     #[error(
         "more threads only take packets of one size and class that sources hand over to hosts without \
-         adapters, for output_queued switches"
+         adapters, for output_queued switches and for input_queued ones with a buffer"
     )]
     Kind,
-    /// Packets wait for buffers of limited size.
-    #[error("packets may wait for room in switches, which more threads do not take")]
-    Limits,
+    /// Packets belong to connections, which share the memories of switches.
+    #[error("connections share the memories of switches, which more threads do not take")]
+    Memories,
     /// Switches decide on all that reaches an output in an instant.
     #[error("switches choose among packets of one instant, which more threads do not take")]
     Deciding,
@@ -87,6 +87,8 @@ struct Leaving {
     packets: Vec<Crossing>,
     /// What each has spent, where that depends on its way; empty elsewhere.
     spent: Vec<Spent>,
+    /// What far ends of cables say to ports.
+    said: Vec<Event>,
 }
 
 /// A packet on its way from one part to another.
@@ -102,6 +104,8 @@ struct Crossing {
 #[derive(Debug)]
 pub(super) struct Beside {
     parts: Vec<Engine>,
+    /// The part that each place is in.
+    part_of: Arc<[u32]>,
     apart: Span,
     threads: usize,
 }
@@ -114,6 +118,12 @@ impl Beside {
 }
 
 impl Engine {
+    /// What a port sees of the packets and switches around it: the part that has it, if the graph is divided.
+    pub(super) fn at_port(&self, port: u32) -> &Engine {
+        let beside = self.beside.as_ref();
+        beside.map_or(self, |own| &own.parts[own.part_of[port as usize] as usize])
+    }
+
     /// Divides the graph into parts that run side by side on so many threads, if that is worth it, or
     /// `even_if_slower`, and changes nothing that a run shows. For a channel with sources that has not run
     /// and is to run without a limit on steps.
@@ -145,47 +155,49 @@ impl Engine {
         let of_hosts: Vec<u32> = division.of_hosts().collect();
         let count = part.iter().max().map_or(1, |last| last + 1);
         let supplies = self.supply.divide(&of_hosts, count).ok_or(Alone::Kind)?;
-        let mut parts = Vec::with_capacity(supplies.len());
-        for (number, supply) in (0..).zip(supplies) {
+        let graphs = self.graph.divide(part, count);
+        let mut parts: Vec<Engine> = Vec::with_capacity(supplies.len());
+        for (number, (graph, supply)) in (0..).zip(graphs.into_iter().zip(supplies)) {
             let border = Border::new(number, count, Arc::clone(&part_of));
-            parts.push(self.part(supply, border)?);
+            parts.push(self.part(graph, supply, border));
         }
         while let Some(event) = self.parts.first().pop_until(Time::NEVER) {
             parts[part_of[event.place as usize] as usize].parts.push(event);
         }
-        self.beside = Some(Box::new(Beside { parts, apart, threads: threads.get() }));
+        self.beside = Some(Box::new(Beside { parts, part_of, apart, threads: threads.get() }));
         Ok(())
     }
 
     fn may_be_spread(&self) -> Result<(), Alone> {
+        self.graph.may_be_divided()?;
         let is_special = self.adapters.is_on || self.memories.is_on || self.classed.is_some();
         let is_special = is_special || self.flows.is_some() || self.graph.planes() > 1;
         if is_special || !self.parts.is_one() || self.beside.is_some() {
             return Err(Alone::Kind);
         }
-        self.graph.share().map(|_| ()).map_err(Alone::from)
+        Ok(())
     }
 
     /// The engine of a part.
-    fn part(&self, supply: Supply, border: Border) -> Result<Engine, Alone> {
+    fn part(&self, graph: Graph, supply: Supply, border: Border) -> Engine {
         let count = border.leaving.len() as u32;
-        Ok(Engine {
-            graph: self.graph.share()?,
+        Engine {
             routes: self.routes.clone(),
             supply,
-            packets: Packets::new(self.packets.has_spent(), false),
+            packets: Packets::new(self.packets.has_spent(), graph.has_limits()),
+            clocks: Clocks::new(&graph, None),
+            graph,
             observations: self.observations.of_part(),
             payload: self.payload,
             places: self.places,
             ranges: self.ranges,
-            clocks: Clocks::default(),
             parts: self.parts.beside(border, count),
             now: Time::ZERO,
             steps: 0,
             next: Time::NEVER,
             is_cut_off: false,
             outbox: Default::default(),
-            names: None,
+            names: self.names.clone(),
             overrun: None,
             memories: self.memories.without_any(),
             classed: None,
@@ -194,7 +206,7 @@ impl Engine {
             forward: None,
             plane_turns: PlaneTurns::new(self.graph.hosts(), self.graph.planes()),
             beside: None,
-        })
+        }
     }
 
     /// Runs all parts window by window. A run is stopped between two windows only.
@@ -209,7 +221,7 @@ impl Engine {
             // Whether passages are noted is known by now.
             part.observations = self.observations.of_part();
         }
-        let Beside { parts, apart, threads } = *beside;
+        let Beside { parts, part_of, apart, threads } = *beside;
         let crew = Crew::new(parts, threads, (apart, until));
         let (seen, now) = (&mut self.observations, &mut self.now);
         std::thread::scope(|scope| {
@@ -235,15 +247,18 @@ impl Engine {
         });
         let (parts, is_stopped) = crew.disperse();
         self.steps = parts.iter().map(|part| part.steps).sum();
-        beside = Box::new(Beside { parts, apart, threads });
+        beside = Box::new(Beside { parts, part_of, apart, threads });
         for part in &mut beside.parts {
             self.observations.take_part(&mut part.observations);
         }
+        let overruns = beside.parts.iter_mut().filter_map(|part| part.overrun.take());
+        self.overrun = overruns.min_by_key(|own| (own.time, own.place));
         self.beside = Some(beside);
         is_stopped.then_some(Stopped::Asked)
     }
 
-    /// A packet leaves for a place that is in another part or in this one.
+    /// A packet, or what the far end of a cable says, leaves for a place that is in another part or in this
+    /// one.
     #[inline(never)]
     pub(super) fn forward_to_part(&mut self, event: Event) {
         let Some(border) = &mut self.parts.border else { return self.parts.push(event) };
@@ -252,16 +267,19 @@ impl Engine {
             return self.parts.push(event);
         }
         let Event { time, place, item: id } = event;
+        border.first = border.first.min(time);
+        if place >= self.places.signals {
+            return border.leaving[part as usize].said.push(event);
+        }
         let (forwarding, packet) =
             (self.packets.forwarding[id as usize], self.packets.packets[id as usize]);
         let leaving = &mut border.leaving[part as usize];
         leaving.packets.push(Crossing { time, place, forwarding, packet });
         leaving.spent.extend(self.packets.spent(id).copied());
         self.packets.remove(id);
-        border.first = border.first.min(time);
     }
 
-    /// Packets come from another part.
+    /// Packets and what is said come from another part, before anything of it happens.
     fn enter_part(&mut self, leaving: &mut Leaving) {
         let mut spent = leaving.spent.drain(..);
         for Crossing { time, place, forwarding, packet } in leaving.packets.drain(..) {
@@ -269,7 +287,23 @@ impl Engine {
             if let (Some(own), Some(spent)) = (self.packets.spent(id), spent.next()) {
                 *own = spent;
             }
-            self.parts.push(Event { time, place, item: id });
+            self.come_in(time, place, id);
+        }
+        leaving.said.drain(..).for_each(|event| self.parts.push(event));
+    }
+
+    /// A packet comes to a place, or to a switch with a clock, which is to expect it.
+    #[inline]
+    fn come_in(&mut self, time: Time, place: u32, id: u32) {
+        let channel = self.packets.forwarding[id as usize].channel;
+        let wakes = match self.graph.has_limits() {
+            true => self.graph.expect((time, place), id, channel),
+            false => None,
+        };
+        match wakes {
+            Some(Wakes::Switch(switch, edge)) => self.attend(self.now, switch, edge),
+            Some(_) => {}
+            None => self.parts.push(Event { time, place, item: id }),
         }
     }
 
@@ -302,7 +336,7 @@ impl Engine {
 impl From<Together> for Alone {
     fn from(why: Together) -> Alone {
         match why {
-            Together::Limits => Alone::Limits,
+            Together::Memories => Alone::Memories,
             Together::Deciding => Alone::Deciding,
         }
     }

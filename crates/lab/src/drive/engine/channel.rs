@@ -79,7 +79,7 @@ impl Channel for Engine {
     }
 
     fn overrun(&self) -> Option<&str> {
-        self.overrun.as_deref()
+        self.overrun.as_ref().map(|own| own.said.as_str())
     }
 
     fn into_observations(mut self) -> Observations {

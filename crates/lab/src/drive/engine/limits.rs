@@ -116,7 +116,7 @@ impl Engine {
     #[inline]
     pub(super) fn travel(&mut self, now: Time, departure: &Departure, id: u32) {
         let channel = self.packets.forwarding[id as usize].channel;
-        match self.graph.expect(departure, id, channel) {
+        match self.graph.expect((departure.arrival, departure.place), id, channel) {
             Some(Wakes::Switch(switch, edge)) => self.attend(now, switch, edge),
             Some(_) => {}
             None if self.adapters.is_on => self.go(now, departure, id),
@@ -134,7 +134,7 @@ impl Engine {
 
     /// A switch is to take part at an edge.
     #[inline]
-    fn attend(&mut self, now: Time, switch: u32, edge: Time) {
+    pub(super) fn attend(&mut self, now: Time, switch: u32, edge: Time) {
         match self.clocks.attend(now, switch, edge) {
             Needs::Nothing => {}
             Needs::Clock(place) => self.schedule(edge, self.places.edges + place, ALL),
@@ -199,7 +199,7 @@ impl Engine {
         for (input, stops) in signals.drain(..) {
             let (time, port) = self.graph.heard(now, switch, input);
             let said = if stops { STOP } else { GO };
-            self.schedule(time, self.places.signals + port, said);
+            self.say(time, port, said);
         }
         self.outbox.signals = signals;
     }
@@ -211,7 +211,7 @@ impl Engine {
         let came_by = std::mem::replace(&mut forwarding.channel, grant.channel);
         let Some(left) = self.graph.leave(now, switch, grant, came_by) else { return };
         if let Some((time, port)) = left.credit {
-            self.schedule(time, self.places.signals + port, came_by.into());
+            self.say(time, port, came_by.into());
         }
         if self.graph.is_mixed() {
             let first = self.graph.first_port(switch);
@@ -219,6 +219,12 @@ impl Engine {
             self.spend(ends, grant.packet);
         }
         self.travel(now, &left.departure, grant.packet);
+    }
+
+    /// A port will hear what the far end of its cable says, which may be in another part.
+    #[inline]
+    fn say(&mut self, time: Time, port: u32, item: u32) {
+        self.forward(Event { time, place: self.places.signals + port, item });
     }
 
     /// A port hears what the far end of its cable says.
@@ -240,16 +246,36 @@ impl Engine {
 
     #[cold]
     pub(super) fn note_overrun(&mut self, now: Time, port: u32, space: u32) {
-        let (Some(wiring), None) = (&self.names, &self.overrun) else { return };
+        let before = self.overrun.as_ref().filter(|own| own.is_before(now, port));
+        let (Some(wiring), None) = (&self.names, before) else { return };
         let name = match port < wiring.ports() {
             true => wiring.port_name(port),
             false => wiring.end_name(port - wiring.ports()),
         };
-        self.overrun = Some(format!(
+        let said = format!(
             "at {} a cell came to {name}, whose buffer of {space} cells was full; a lossless channel \
              needs a larger buffer, or has to stop earlier",
             now.since(Time::ZERO),
-        ));
+        );
+        self.overrun = Some(Overrun { time: now, place: port, said });
+    }
+}
+
+/// A buffer that was written while it was full.
+#[derive(Clone, Debug)]
+pub(super) struct Overrun {
+    pub time: Time,
+    /// The port behind which it is, or the switch that has it.
+    pub place: u32,
+    /// What there is to say about it.
+    pub said: String,
+}
+
+impl Overrun {
+    /// Whether it is the one to be told of, rather than another one: the first one, and of those of one
+    /// instant that of the first place, so that it does not depend on how the graph is divided.
+    pub fn is_before(&self, time: Time, place: u32) -> bool {
+        (self.time, self.place) <= (time, place)
     }
 }
 

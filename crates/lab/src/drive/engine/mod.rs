@@ -40,6 +40,8 @@ mod planes;
 mod supply;
 mod waiting;
 
+use std::sync::Arc;
+
 use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::graph::{Departure, Graph, GraphParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
@@ -56,6 +58,7 @@ use classed::Classed;
 use clocks::Clocks;
 use flows::Flows;
 use forward::Forward;
+use limits::Overrun;
 use memory::Memories;
 use packets::{Forwarding, Packet, Packets};
 use parts::Parts;
@@ -151,9 +154,9 @@ pub struct Engine {
     /// What an edge brings about; empty between two events.
     outbox: Outbox,
     /// Ports in prose, where packets may wait for each other.
-    names: Option<Box<Wiring>>,
+    names: Option<Arc<Wiring>>,
     /// The first buffer that was written while it was full.
-    overrun: Option<String>,
+    overrun: Option<Overrun>,
     /// Switches with a shared memory, and connections.
     memories: Memories,
     /// Ports and headers where packets have sizes and classes of their own.
@@ -212,7 +215,7 @@ impl Engine {
             parts: Parts::one(&graph, adapters.is_on),
             clocks: Clocks::new(&graph, None),
             plane_turns: PlaneTurns::new(graph.hosts(), graph.planes()),
-            names: has_queues.then(|| Box::new(wiring)),
+            names: has_queues.then(|| Arc::new(wiring)),
             graph,
             routes: parts.routes,
             observations,

@@ -48,7 +48,8 @@ impl Engine {
         if self.is_served(port) {
             return self.served_waits(port, (name, &peer));
         }
-        let (waiting, is_stopped) = self.graph.held_at(port);
+        let own = self.at_port(port);
+        let (waiting, is_stopped) = own.graph.held_at(port);
         if waiting == 0 {
             return Vec::new();
         }
@@ -57,10 +58,11 @@ impl Engine {
             lines.push(format!("{waiting} packets wait at {name} until {peer} lets it go on"));
         }
         let channels = self.graph.channels().0;
-        let channel_of = |packet: u32| self.packets.forwarding[packet as usize].channel;
+        let channel_of = |packet: u32| own.packets.forwarding[packet as usize].channel;
+        let far = self.graph.peer(port).map(|peer| &self.at_port(peer).graph);
         for channel in 0..channels {
-            if self.graph.is_wanted(port, channel, channel_of)
-                && self.graph.is_without_credit(port, channel)
+            if own.graph.is_wanted(port, channel, channel_of)
+                && far.is_some_and(|far| far.is_without_credit(port, channel))
             {
                 let buffer = match channels {
                     1 => format!("the buffer of {peer}"),
@@ -77,9 +79,10 @@ impl Engine {
         if self.classed.is_some() {
             return self.paused_behind(port);
         }
-        match self.graph.peer(port).filter(|peer| self.graph.is_of_memory(*peer)) {
-            Some(input) => self.wanted_in_memory(input),
-            None => self.graph.wanted_behind(port),
+        match self.graph.peer(port) {
+            Some(input) if self.graph.is_of_memory(input) => self.wanted_in_memory(input),
+            Some(input) => self.at_port(input).graph.wanted_behind(port),
+            None => Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@ use weft_units::{Bytes, Limit, Span, Time};
 
 use super::Memories;
 use crate::drive::engine::Engine;
+use crate::drive::engine::limits::Overrun;
 
 /// The memory of one switch.
 #[derive(Clone, Copy, Debug)]
@@ -60,13 +61,14 @@ impl Engine {
     /// A packet is in a switch whose memory has no room for it.
     pub(super) fn note_full_memory(&mut self, now: Time, switch: u32) {
         let (Some(wiring), None) = (&self.names, &self.overrun) else { return };
-        self.overrun = Some(format!(
+        let said = format!(
             "at {} a cell came to {}, whose memory of {} cells was full; a lossless channel needs a \
              larger pool, or has to stop earlier",
             now.since(Time::ZERO),
             wiring.switch_name(switch),
             self.memories.banks[switch as usize].space,
-        ));
+        );
+        self.overrun = Some(Overrun { time: now, place: switch, said });
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use weft_fabric::fabric::{PathHop, Wiring};
 use weft_fabric::graph::{Departure, Graph};
 use weft_fabric::switch::{Chain, SharedQueues};
+use weft_kernel::Event;
 use weft_protocol::flow::{Crossing, Hysteresis, Marks, Quenching};
 use weft_units::{Bytes, Span, Time};
 
@@ -448,7 +449,7 @@ impl Engine {
         let Departure { arrival: time, place, .. } = *departure;
         match self.graph.is_of_memory(place) {
             true => self.approach(time, place, id),
-            false => self.schedule(time, place, id),
+            false => self.forward(Event { time, place, item: id }),
         }
     }
 }
