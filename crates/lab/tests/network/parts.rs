@@ -2,6 +2,7 @@
 //! are given, and whether or not anybody looks.
 
 use std::num::NonZeroUsize;
+use std::thread::Builder;
 
 use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
@@ -291,6 +292,36 @@ fn most_credits_are_counted_at_once_where_buffers_are_large() {
     let (said, _, many) = shown(&text, hosts, 1, Engine::report_every_credit);
     assert_eq!(usual, said);
     assert!(many > few + 2 * delivered as u64, "{few} events, {many} with those of credits");
+}
+
+/// Threads that the system refuses, as it does those with stacks larger than all memory, are missed by nobody:
+/// the others do their work, in the end the one that is there already.
+#[test]
+fn threads_that_are_refused_change_nothing() {
+    let (table, hosts) = random_table(&[(0, 1, 4), (1, 2, 4), (2, 1, 40)], &[]);
+    let text = format!(
+        "routes.per_packet = 'random'\nswitch = {{ latency = '90 ns', buffers = 'unlimited' }}\n\
+         other = {{ buffer = 60, scheduler.islip = {{}} }}\nclocked = 5\n\
+         memory = {{ latency = '70 ns', buffer = 8 }}\nshared = 0\nflow_control = 'credits'\n\
+         link = {{ rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n\
+         {table}\n[workload]\nload = 0.6\n"
+    );
+    let refused = || Builder::new().stack_size(1 << 60);
+    assert!(std::thread::scope(|scope| refused().spawn_scoped(scope, || ()).is_err()));
+    let (whole, ..) = shown(&text, hosts, 1, |_| {});
+    let starts: [fn(usize) -> Builder; 3] = [
+        |_| Builder::new(),
+        |member| if member == 1 { Builder::new() } else { Builder::new().stack_size(1 << 60) },
+        |_| Builder::new().stack_size(1 << 60),
+    ];
+    for starts in starts {
+        let (divided, ..) = shown(&text, hosts, 1, |engine| {
+            let threads = NonZeroUsize::new(4).expect("four");
+            assert_eq!(engine.spread_over(&[0, 1, 2, 3], threads), Ok(()));
+            engine.start_threads_by(starts);
+        });
+        assert_eq!(whole, divided);
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Builder;
 
 use weft_fabric::graph::{Graph, Spent, Together, Wakes};
 use weft_fabric::measure::{Arrival, Told};
@@ -108,6 +109,8 @@ pub(super) struct Beside {
     part_of: Arc<[u32]>,
     apart: Span,
     threads: usize,
+    /// What starts each thread but the first, which is there.
+    starts: fn(usize) -> Builder,
 }
 
 impl Beside {
@@ -164,8 +167,17 @@ impl Engine {
         while let Some(event) = self.parts.first().pop_until(Time::NEVER) {
             parts[part_of[event.place as usize] as usize].parts.push(event);
         }
-        self.beside = Some(Box::new(Beside { parts, part_of, apart, threads: threads.get() }));
+        let (threads, starts) = (threads.get(), |_| Builder::new());
+        self.beside = Some(Box::new(Beside { parts, part_of, apart, threads, starts }));
         Ok(())
+    }
+
+    /// Starts each thread but the first by what `starts` makes for its number, so that a test can have some
+    /// refused: for a graph that has been divided. Changes no result.
+    pub fn start_threads_by(&mut self, starts: fn(usize) -> Builder) {
+        if let Some(beside) = &mut self.beside {
+            beside.starts = starts;
+        }
     }
 
     fn may_be_spread(&self) -> Result<(), Alone> {
@@ -221,7 +233,7 @@ impl Engine {
             // Whether passages are noted is known by now.
             part.observations = self.observations.of_part();
         }
-        let Beside { parts, part_of, apart, threads } = *beside;
+        let Beside { parts, part_of, apart, threads, starts } = *beside;
         let crew = Crew::new(parts, threads, (apart, until));
         let (seen, now) = (&mut self.observations, &mut self.now);
         std::thread::scope(|scope| {
@@ -229,7 +241,7 @@ impl Engine {
             let join = |member: &usize| {
                 let member = *member;
                 let work = move || crew.work(member, || false, |_, _| {});
-                std::thread::Builder::new().spawn_scoped(scope, work).is_ok()
+                starts(member).spawn_scoped(scope, work).is_ok()
             };
             // Where the system gives fewer threads, those that are there do the work.
             let others = (1..crew.members).take_while(join).count();
@@ -247,7 +259,7 @@ impl Engine {
         });
         let (parts, is_stopped) = crew.disperse();
         self.steps = parts.iter().map(|part| part.steps).sum();
-        beside = Box::new(Beside { parts, part_of, apart, threads });
+        beside = Box::new(Beside { parts, part_of, apart, threads, starts });
         for part in &mut beside.parts {
             self.observations.take_part(&mut part.observations);
         }
