@@ -21,7 +21,7 @@ use crate::table::attaching;
 use crate::table::guard::NumberApart;
 use crate::table::lost::LostTo;
 use crate::table::taken::{self, Taken};
-use crate::table::{self, Entry, Guard, end, phase};
+use crate::table::{self, Entry, Guard, Phase, end};
 use crate::tracking;
 
 /// To be called before the kernel closes a descriptor; until it has, other threads wait with calls by the
@@ -75,7 +75,7 @@ pub fn disconnect(fd: c_int) -> Taken {
         };
         // The kernel has the registrations of one that is not carried, and keeps them.
         attach::give_up_unless_candidate(&guard, Reason::Call);
-        if guard.connection.phase() != phase::JOINED {
+        if guard.connection.phase() != Phase::JOINED {
             return Taken::NOTHING;
         }
         registry::release(&guard);
@@ -123,7 +123,7 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         registry::release(&guard);
     }
     // What is the kernel's anyway needs nobody to wait.
-    let others_wait = guard.connection.phase() == phase::JOINED && !table::is_single_threaded();
+    let others_wait = guard.connection.phase() == Phase::JOINED && !table::is_single_threaded();
     let (unseen, taken, goes_on, last_here) = {
         // A child that another thread is just making counts among the holders, which it is not if its
         // copy lacks the descriptor: then neither would be the last.
@@ -137,7 +137,7 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         let goes_on = guard.keeps_socket_for_others();
         let last_here = guard.local().loses_descriptor();
         let is_others = !last_here || guard.connection.holders.load(Ordering::SeqCst) > 1;
-        if to == LostTo::Itself && is_others && guard.connection.phase() == phase::JOINED {
+        if to == LostTo::Itself && is_others && guard.connection.phase() == Phase::JOINED {
             // Calls by other numbers, here or elsewhere, are of what the kernel makes of it.
             end_by_itself(&guard);
             ending::is_kernels_now(guard.connection);
@@ -185,10 +185,10 @@ fn let_others_sleep_on(guard: &Guard) {
 pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     let guard = table::enter(fd)?;
     let connection = guard.connection;
-    if connection.phase() < phase::JOINED {
+    if connection.phase().may_join() {
         attach::give_up(connection, Reason::Call);
     }
-    if connection.phase() != phase::JOINED {
+    if connection.phase() != Phase::JOINED {
         return None;
     }
     if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
@@ -215,7 +215,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     }
     if how != libc::SHUT_RD && !finish(&guard, &segment) {
         // Without its kernel's direction this end could wake nobody: both stay with the kernel.
-        let revoked = attach::revoke(&guard, &segment);
+        let revoked = attach::revoke(&guard);
         let result = sys::try_shutdown(guard.socket(), how);
         if revoked {
             // From now on the kernel tells the instances of `epoll`, also of a `shutdown` that changes nothing.
@@ -277,7 +277,7 @@ fn refuse_more(guard: &Guard, segment: &Segment) {
 /// Whether this is a connection that the kernel would no longer call one.
 pub fn has_no_peer(fd: c_int) -> bool {
     let Some(guard) = table::enter_placed(fd) else { return false };
-    let joined = guard.connection.phase() == phase::JOINED;
+    let joined = guard.connection.phase() == Phase::JOINED;
     let segment = guard.connection.segment().filter(|_| joined);
     segment.is_some_and(|segment| !segment.has_ended() && is_over(&guard, &segment))
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use libc::c_int;
 use weft_protocol::detour::{Begun, Inlet};
 
-use crate::joining::{attach, rendezvous, worth};
+use crate::joining::{rendezvous, worth};
 use crate::migration::{answering, direction};
 use crate::options;
 use crate::peer::doorbell;
@@ -14,7 +14,7 @@ use crate::segment::{Segment, closed};
 use crate::sys;
 use crate::table::figures;
 use crate::table::holders::{self, Looked};
-use crate::table::{Connection, Guard, phase};
+use crate::table::{Connection, Event, Guard, Phase};
 
 /// How long a closing end waits for a doorbell that was announced, in nanoseconds: its ringer has lost
 /// its processor, or the kernel has yet to deliver it.
@@ -23,7 +23,7 @@ const LAST_DOORBELL: u64 = 1_000_000_000;
 /// Tells the other end how this one closes, now that nobody in this process is in a call on it.
 pub fn say_how(guard: &Guard) {
     let connection = guard.connection;
-    if connection.phase() >= phase::JOINED {
+    if connection.phase() >= Phase::JOINED {
         figures::say(connection);
     }
     if connection.is_disconnected() {
@@ -34,7 +34,7 @@ pub fn say_how(guard: &Guard) {
     let is_others = guard.local().let_go.load(Ordering::SeqCst);
     if !last || is_others {
         // The others may be gone already, killed: then one that lies there would make a reset of the end.
-        if connection.phase() == phase::JOINED
+        if connection.phase() == Phase::JOINED
             && let Some(segment) = connection.segment()
         {
             answer_last_doorbells(guard, &segment);
@@ -43,7 +43,7 @@ pub fn say_how(guard: &Guard) {
     }
     rendezvous::leave(connection);
     worth::learn(connection);
-    if connection.phase() == phase::JOINED
+    if connection.phase() == Phase::JOINED
         && let Some(segment) = connection.segment()
     {
         if segment.has_ended() {
@@ -51,7 +51,8 @@ pub fn say_how(guard: &Guard) {
         }
         say_goodbye(guard, &segment);
     } else {
-        attach::give_up_quietly(connection);
+        // There is nothing to count.
+        connection.on(Event::Closed);
     }
 }
 
@@ -118,8 +119,7 @@ pub fn reset_at_end(guard: &Guard, segment: &Segment) -> bool {
 
 /// Leaves a joined connection to the kernel, which ends it.
 pub fn is_kernels_now(connection: &Connection) {
-    let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
-    if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
+    if connection.returns() {
         figures::closed(connection);
     }
 }
@@ -127,7 +127,7 @@ pub fn is_kernels_now(connection: &Connection) {
 /// Takes the last doorbells out of the kernel's stream before a process ends that alone knows of them.
 pub fn end_doorbells_of(guard: &Guard) {
     let segment = guard.connection.segment();
-    if let Some(segment) = segment.filter(|_| guard.connection.phase() == phase::JOINED) {
+    if let Some(segment) = segment.filter(|_| guard.connection.phase() == Phase::JOINED) {
         end_doorbells(guard, &segment);
     }
 }

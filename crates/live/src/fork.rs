@@ -18,7 +18,7 @@ use crate::sys;
 use crate::table::attaching::{self, Attaching};
 use crate::table::guard::close_numbers_apart;
 use crate::table::holders;
-use crate::table::{self, Connection, Local, phase};
+use crate::table::{self, Connection, Local, Phase};
 use crate::tracking;
 
 /// Counts this process's forks, for each of which connections are marked as counted.
@@ -72,9 +72,9 @@ pub extern "C" fn before_fork() {
         local.counted.store(false, Ordering::SeqCst);
     }
     for_each_held(|connection, local| {
-        if connection.phase() < phase::JOINED {
+        if connection.phase().may_join() {
             // An offer is one process's.
-            if connection.phase() == phase::CANDIDATE {
+            if connection.phase() == Phase::CANDIDATE {
                 rendezvous::leave(connection);
             } else {
                 attach::give_up_held(connection, Reason::Call);

@@ -11,7 +11,7 @@ use crate::peer::death;
 use crate::segment::{Segment, closed};
 use crate::spin::Where;
 use crate::sys;
-use crate::table::{self, Connection, Entry, Guard, end, phase, taken};
+use crate::table::{self, Connection, Entry, Guard, Phase, end, taken};
 use crate::waiting::wait;
 
 pub const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
@@ -24,7 +24,7 @@ pub fn is_joined(fd: c_int) -> bool {
         Entry::Unplaced => return taken::await_end(fd) && is_joined(fd),
         _ => return false,
     };
-    table::connection(place).is_some_and(|it| it.phase() == phase::JOINED)
+    table::connection(place).is_some_and(|it| it.phase() == Phase::JOINED)
 }
 
 /// All events that the connection has now.

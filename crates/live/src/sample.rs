@@ -7,12 +7,28 @@ use std::sync::atomic::Ordering;
 
 use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, Writer};
+use weft_protocol::migration::{Agreement, Migration};
 
 use crate::descriptors;
 use crate::segment::{Role, Segment};
 use crate::sys;
-use crate::table::{self, Guard, phase};
+use crate::table::{self, Connection, Event, Guard, Phase};
 use crate::tracking;
+
+/// Lets a client's end join, as if it had met a server elsewhere: in its segment nothing is agreed, so
+/// that neither direction switches by itself.
+pub fn join(connection: &Connection) {
+    let (server, word) = (Migration::default(), Agreement::default());
+    server.begin();
+    for event in [Event::Listens, Event::Shared, Event::Prepared] {
+        server.on(Role::Server, Some(&word), event);
+    }
+    connection.migration.begin();
+    for event in [Event::Shared, Event::Called, Event::Prepared, Event::Learned] {
+        connection.migration.on(Role::Client, Some(&word), event);
+    }
+    assert_eq!(connection.phase(), Phase::JOINED);
+}
 
 /// A process that has ended and was waited for.
 pub fn ended() -> u32 {
@@ -52,7 +68,7 @@ impl Sample {
         guard.attach(segment, descriptors::event().unwrap(), descriptors::event().unwrap());
         connection.switched_in.store(true, Ordering::Relaxed);
         connection.switched_out.store(true, Ordering::Relaxed);
-        connection.phase.store(phase::JOINED, Ordering::SeqCst);
+        join(connection);
         Self { fd: ends[0], other: ends[1] }
     }
 

@@ -12,6 +12,7 @@ pub mod endpoint;
 pub mod flow;
 pub mod interrupt_flag;
 pub mod lending;
+pub mod migration;
 pub mod order;
 pub mod packet;
 pub mod record_ring;

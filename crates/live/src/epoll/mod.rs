@@ -34,7 +34,7 @@ use crate::registry::{
 use crate::report::stats::Reason;
 use crate::sys;
 use crate::table::attaching;
-use crate::table::{self, Entry, Guard, Registration, Reported, phase};
+use crate::table::{self, Entry, Guard, Phase, Registration, Reported};
 use crate::tracking;
 
 /// Whether an instance cannot follow a connection that is joined already.
@@ -100,7 +100,7 @@ fn control_connection(
         return control_other(epoll, operation, kernel);
     };
     if operation == libc::EPOLL_CTL_ADD
-        && guard.connection.phase() == phase::JOINED
+        && guard.connection.phase() == Phase::JOINED
         && cannot_follow(&guard, instance, event)
     {
         departure::depart_connection(&guard, Reason::Epoll);
@@ -113,7 +113,7 @@ fn control_connection(
     // What came before this call is an edge under the old event mask.
     nesting::show(instance, false);
     // One that is not joined may have to stay with the kernel.
-    let joined = guard.connection.phase() == phase::JOINED;
+    let joined = guard.connection.phase() == Phase::JOINED;
     let attaching = (!joined).then(|| attaching::ATTACHING.lock());
     let (Some(controlling), Some(held)) = (CONTROL.lock(), instance.lock.lock()) else {
         return control_other(epoll, operation, kernel);
@@ -162,7 +162,7 @@ fn add(
     event: epoll_event,
     kernel: impl Fn() -> c_int,
 ) -> c_int {
-    let joined = guard.connection.phase() == phase::JOINED;
+    let joined = guard.connection.phase() == Phase::JOINED;
     match find(guard, index) {
         Some((which, registration)) if joined && is_parked(registration) => {
             put_back(guard, instance, which, registration, event);

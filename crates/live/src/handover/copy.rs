@@ -10,7 +10,7 @@ use crate::migration::direction;
 use crate::peer::death;
 use crate::stream::{self, Rest};
 use crate::sys::{self, Errno};
-use crate::table::{Guard, phase};
+use crate::table::{Guard, Phase};
 
 /// How often a quiet connection is looked at, in nanoseconds.
 const LOOK_EVERY: u64 = 50_000_000;
@@ -266,7 +266,7 @@ impl Copying<'_> {
 
 /// Whether the sending direction is the kernel's again.
 fn is_sent_by_kernel(guard: &Guard) -> bool {
-    let joined = guard.connection.phase() == phase::JOINED;
+    let joined = guard.connection.phase() == Phase::JOINED;
     let segment = guard.connection.segment().filter(|_| joined);
     segment.is_none_or(|segment| {
         direction::settle(guard, &segment);
@@ -288,7 +288,7 @@ mod tests {
     /// A connection that is the kernel's, and one that stands for it: the program's end and the far one.
     fn ends() -> (Sample, c_int, c_int) {
         let sample = Sample::new();
-        sample.enter().0.connection.phase.store(phase::PLAIN, Ordering::SeqCst);
+        assert!(sample.enter().0.connection.returns());
         let [near, far] = descriptors::connection_pair(sample.fd).unwrap();
         (sample, near, far)
     }

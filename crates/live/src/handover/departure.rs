@@ -21,7 +21,7 @@ use crate::table::forbidden;
 use crate::table::guard::Visit;
 use crate::table::holders::{self, Looked};
 use crate::table::local::VISIT;
-use crate::table::{self, Entry, Guard, phase};
+use crate::table::{self, Entry, Event, Guard, Phase};
 use crate::tracking;
 
 /// Whether this process is about to become another program.
@@ -51,13 +51,13 @@ pub fn depart(fd: c_int, reason: Reason) {
 pub fn depart_connection(guard: &Guard, reason: Reason) {
     // Another thread may be joining it, and has not told the instances of `epoll` yet.
     attaching::await_joiner();
-    if guard.connection.phase() < phase::JOINED {
+    if guard.connection.phase().may_join() {
         attach::give_up(guard.connection, reason);
     }
     if table::is_owner() && !leaves_registrations(guard) {
         registry::leave(guard);
     }
-    if guard.connection.phase() != phase::JOINED {
+    if guard.connection.phase() != Phase::JOINED {
         return;
     }
     // The child of a vfork is one of its parent's threads, all of which it is about to leave.
@@ -186,9 +186,9 @@ fn give_up_unknown() {
     let _attaching = Attaching::begin();
     table::leave_newcomers();
     for (_, connection) in table::held() {
-        if connection.cookie.load(Ordering::Relaxed) == 0 {
-            let (candidate, plain, order) = (phase::CANDIDATE, phase::PLAIN, Ordering::SeqCst);
-            let _ = connection.phase.compare_exchange(candidate, plain, order, order);
+        let is_known = connection.cookie.load(Ordering::Relaxed) != 0;
+        if !is_known && connection.phase() == Phase::CANDIDATE {
+            connection.on(Event::Refused);
         }
     }
 }
@@ -247,7 +247,7 @@ pub fn let_go(ends: bool) {
         if !holders::leave_to_others(connection) {
             holders::keep(connection);
             local.let_go.store(false, order);
-            alone |= connection.phase() == phase::JOINED;
+            alone |= connection.phase() == Phase::JOINED;
         }
     }
     if alone {
@@ -265,7 +265,7 @@ fn say_end_is_near(ends: bool) {
         }
         let Some(guard) = table::enter_placed(fd) else { continue };
         let connection = guard.connection;
-        if connection.phase() == phase::JOINED
+        if connection.phase() == Phase::JOINED
             && connection.holders.load(Ordering::SeqCst) == 1
             && let Some(segment) = connection.segment()
         {

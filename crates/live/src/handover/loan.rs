@@ -29,7 +29,7 @@ use crate::stream::{self, Rest};
 use crate::sys::{self, Errno};
 use crate::table::connection::Half;
 use crate::table::holders::{self, Looked};
-use crate::table::{Connection, Guard, Receiving, phase};
+use crate::table::{Connection, Guard, Phase, Receiving};
 
 /// So much is given at a time: a new connection of the kernel takes it at once.
 const PIECE: usize = 1 << 15;
@@ -78,7 +78,7 @@ enum Why {
 /// the kernel's, which has told of every error that it has to tell of, and nobody has another for it.
 pub fn begin(connection: &Connection) -> bool {
     let Some(_receiving) = connection.receiving() else { return false };
-    let is_plain = connection.phase() != phase::JOINED
+    let is_plain = connection.phase() != Phase::JOINED
         || connection.is_back() && !connection.lending.is_lent() && !connection.owes_error();
     if !is_plain {
         connection.lending.begin();
@@ -602,14 +602,14 @@ mod tests {
         for way in [&connection.returned_in, &connection.returned_out] {
             way.store(true, Ordering::SeqCst);
         }
-        assert!(direction::settle(&guard, &segment) && connection.phase() == phase::JOINED);
+        assert!(direction::settle(&guard, &segment) && connection.phase() == Phase::JOINED);
         assert!(!connection.lending.is_lent_again());
         assert!(begin(connection), "somebody has it on loan already");
         assert!(connection.lending.is_lent_again());
         connection.lending.withdraw();
         connection.lending.withdraw();
         assert!(!begin(connection) && !connection.lending.is_lent());
-        assert!(direction::settle(&guard, &segment) && connection.phase() == phase::PLAIN);
+        assert!(direction::settle(&guard, &segment) && connection.phase() == Phase::PLAIN);
         assert!(!begin(connection));
     }
 }

@@ -18,7 +18,7 @@ use crate::signals::cancel;
 use crate::stream::fail;
 use crate::sys::{self, Errno};
 use crate::table::forbidden;
-use crate::table::{self, Entry, phase};
+use crate::table::{self, Entry};
 
 fn answer(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(|why| fail(why) as c_int)
@@ -72,7 +72,7 @@ fn watch(fd: c_int) -> bool {
 /// would wake it.
 fn leave_to_kernel(fd: c_int) {
     if let Some(guard) = table::enter(fd)
-        && guard.connection.phase() < phase::JOINED
+        && guard.connection.phase().may_join()
     {
         attach::give_up(guard.connection, Reason::Call);
     }

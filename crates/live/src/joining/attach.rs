@@ -1,4 +1,5 @@
-//! From a connection of the kernel to one in shared memory.
+//! From a connection of the kernel to one in shared memory: what `weft_protocol::migration` says that an end
+//! is to do, done by system calls.
 //!
 //! After a few operations each end looks for the other, at its own pace and never waiting. Then
 //! both say in the segment that they look for what the other announces there, and only then does
@@ -13,6 +14,7 @@ use weft_protocol::break_even::BreakEven;
 use weft_protocol::byte_ring::Capacity;
 use weft_protocol::detour::Outlet;
 use weft_protocol::interrupt_flag::Sleep;
+use weft_protocol::migration::{self, Action, Switch};
 
 use crate::config;
 use crate::descriptors;
@@ -24,13 +26,13 @@ use crate::options;
 use crate::registry;
 use crate::report::log;
 use crate::report::stats::{self, Reason};
-use crate::segment::{Role, Segment, handshake};
+use crate::segment::{Role, Segment};
 use crate::sys;
 use crate::table::attaching::{self, Attaching};
 use crate::table::figures;
 use crate::table::forbidden;
 use crate::table::numbers::leaves_others;
-use crate::table::{self, Connection, Guard, Sending, phase};
+use crate::table::{self, Connection, Event, Guard, Phase, Sending};
 
 /// After so many operations nobody will come any more, unless they took no time: the other end of
 /// a stream may read rarely, and much at a time.
@@ -53,7 +55,7 @@ pub fn tick(guard: &Guard) {
     // Two threads at once may count one for two: the count only sets the pace.
     let operations = connection.operations.load(Ordering::Relaxed) + 1;
     connection.operations.store(operations, Ordering::Relaxed);
-    let offered = connection.phase.load(Ordering::Relaxed) == phase::OFFERED;
+    let offered = connection.phase() == Phase::OFFERED;
     let next = connection.next_attempt.load(Ordering::Relaxed);
     if offered || operations >= next {
         attempt(guard, operations);
@@ -67,7 +69,7 @@ pub fn tick(guard: &Guard) {
 fn pass_on(guard: &Guard, left: u32) {
     // It only changes a word.
     let Some(_attaching) = attaching::ATTACHING.try_lock() else { return };
-    if matches!(guard.connection.phase(), phase::CANDIDATE | phase::LISTENING) {
+    if matches!(guard.connection.phase(), Phase::CANDIDATE | Phase::LISTENING) {
         guard.hush(left - 1);
     }
 }
@@ -83,25 +85,38 @@ fn attempt(guard: &Guard, operations: u32) {
     if !alone || !guard.is_alone() || !table::is_owner() {
         return;
     }
-    let result = match (forbidden::reason(), connection.phase()) {
-        (Some(reason), _) => Err(reason),
-        (None, phase::CANDIDATE) => begin(guard, operations),
-        (None, phase::LISTENING) => look_for_offer(guard),
-        (None, phase::OFFERED) if connection.role() == Role::Client => look_for_answer(guard),
-        (None, phase::OFFERED) => accept(guard),
-        _ => Ok(()),
-    };
+    let result = forbidden::reason().map_or_else(|| advance(guard, operations), Err);
     let over = operations > LAST_ATTEMPT
-        && connection.phase() <= phase::LISTENING
+        && connection.phase() <= Phase::LISTENING
         && (connection.role() == Role::Server || has_long_sought(connection));
     let reason = if over { Err(Reason::PeerPlain) } else { result };
     if let Err(reason) = reason {
         learn(connection);
         give_up_held(connection, reason);
     }
-    if matches!(connection.phase(), phase::CANDIDATE | phase::LISTENING) {
+    if matches!(connection.phase(), Phase::CANDIDATE | Phase::LISTENING) {
         let next = connection.next_attempt.load(Ordering::Relaxed);
         guard.hush(next.saturating_sub(operations + 1));
+    }
+}
+
+/// Lets this end's machine take its steps, as far as they go in this call. With the right to join held.
+fn advance(guard: &Guard, operations: u32) -> Result<(), Reason> {
+    let connection = guard.connection;
+    let mut action = connection.on(Event::Called);
+    loop {
+        let event = match action {
+            Action::Offer | Action::Listen => begin(guard, operations)?,
+            Action::Take => look_for_offer(guard)?,
+            Action::AskForRefusal => refused_there(connection)?,
+            Action::Prepare => Some(prepare(guard)?),
+            Action::Learn => Some(learn_socket(guard)),
+            Action::Follow => follow(guard),
+            Action::GiveUp => return Err(Reason::Withdrawn),
+            Action::Rest | Action::Leave => None,
+        };
+        let Some(event) = event else { return Ok(()) };
+        action = connection.on(event);
     }
 }
 
@@ -124,7 +139,7 @@ pub fn meet_server(guard: &Guard, port: u16) {
     let _errno = sys::KeepErrno::new();
     let Some(_attaching) = Attaching::begin() else { return };
     let same = connection.kind.load(Ordering::Relaxed) == kind;
-    if same || connection.phase() != phase::CANDIDATE {
+    if same || connection.phase() != Phase::CANDIDATE {
         return;
     }
     connection.kind.store(kind, Ordering::Relaxed);
@@ -139,7 +154,7 @@ pub fn meet_server(guard: &Guard, port: u16) {
 /// Whether a socket is remembered that is not connected yet.
 pub fn is_early(guard: &Guard) -> bool {
     let _errno = sys::KeepErrno::new();
-    guard.connection.phase() == phase::CANDIDATE
+    guard.connection.phase() == Phase::CANDIDATE
         && sys::tcp_counts(guard.fd).is_ok_and(|counts| !counts.established)
 }
 
@@ -147,8 +162,8 @@ pub fn is_early(guard: &Guard) -> bool {
 /// joining it, and ends that first.
 pub fn give_up(connection: &Connection, reason: Reason) {
     match connection.phase() {
-        phase::PLAIN => {}
-        phase::CANDIDATE => {
+        Phase::PLAIN => {}
+        Phase::CANDIDATE => {
             // Most connections that end are such, for which the kernel is entered no more than needed.
             // Without the right, this thread has it already.
             let _attaching = attaching::ATTACHING.lock();
@@ -164,18 +179,12 @@ pub fn give_up(connection: &Connection, reason: Reason) {
 /// The same with the right to join held.
 pub fn give_up_held(connection: &Connection, reason: Reason) {
     let now = connection.phase();
-    if now == phase::FREE || now >= phase::JOINED {
+    if now == Phase::FREE || !now.may_join() {
         return;
     }
     rendezvous::leave(connection);
-    if let Some(segment) = connection.segment() {
-        revoke_offer(&segment);
-        let word = &segment.words().handshake;
-        let order = Ordering::SeqCst;
-        let _ = word.compare_exchange(handshake::SERVER_READY, handshake::REVOKED, order, order);
-    }
-    connection.phase.store(phase::PLAIN, Ordering::SeqCst);
-    if is_tcp(connection, connection.first_fd.load(Ordering::Relaxed)) {
+    let leaves = connection.on(Event::Refused) == Action::Leave;
+    if leaves && is_tcp(connection, connection.first_fd.load(Ordering::Relaxed)) {
         figures::fell_through(connection, reason);
     }
 }
@@ -184,7 +193,7 @@ pub fn give_up_held(connection: &Connection, reason: Reason) {
 /// another.
 pub fn give_up_unless_candidate(guard: &Guard, reason: Reason) {
     let Some(_attaching) = Attaching::begin() else { return };
-    if guard.connection.phase() != phase::CANDIDATE {
+    if guard.connection.phase() != Phase::CANDIDATE {
         give_up_held(guard.connection, reason);
     }
 }
@@ -206,38 +215,24 @@ fn is_tcp(connection: &Connection, fd: c_int) -> bool {
     true
 }
 
-/// The same for a connection that is being closed: there is nothing to count.
-pub fn give_up_quietly(connection: &Connection) {
-    if let Some(segment) = connection.segment() {
-        revoke_offer(&segment);
-    }
-}
-
-/// Says that nobody will join any more, unless somebody has.
-fn revoke_offer(segment: &Segment) {
-    let order = Ordering::SeqCst;
-    let word = &segment.words().handshake;
-    let _ = word.compare_exchange(handshake::OFFERED, handshake::REVOKED, order, order);
-}
-
 /// Whether the C library's streams may read and write a number, past this library.
 pub fn is_of_stdio(fd: c_int) -> bool {
     (0..=2).contains(&fd)
 }
 
-fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
+/// Goes to the meeting place, if it is time and the connection is one that may be carried.
+fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
     let fd = guard.fd;
     let role = guard.connection.role();
     if !is_worth_it(guard.connection, operations) {
-        return Ok(());
+        return Ok(None);
     }
     if !is_tcp(guard.connection, fd) {
-        guard.connection.phase.store(phase::PLAIN, Ordering::SeqCst);
-        return Ok(());
+        return Ok(Some(Event::Refused));
     }
     let counts = sys::tcp_counts(fd).map_err(|_| Reason::Counters)?;
     if !counts.established {
-        return Ok(());
+        return Ok(None);
     }
     let is_client = role == Role::Client;
     // A client asks again once its server is there.
@@ -249,8 +244,7 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
         return offer(guard, &place, counts.sends() >= SENDS);
     }
     rendezvous::wait(guard.connection, &place).map_err(no_meeting)?;
-    guard.connection.phase.store(phase::LISTENING, Ordering::SeqCst);
-    Ok(())
+    Ok(Some(Event::Listens))
 }
 
 /// Whether anything at this end leaves a connection to the kernel.
@@ -270,11 +264,11 @@ fn refused_here(fd: c_int) -> Result<(), Reason> {
 }
 
 /// The client's part: hand a segment over, if the server is there. One that is `late` will not come.
-fn offer(guard: &Guard, place: &Place, late: bool) -> Result<(), Reason> {
+fn offer(guard: &Guard, place: &Place, late: bool) -> Result<Option<Event>, Reason> {
     let caller = match place.call() {
         Ok(caller) => caller,
         Err(libc::ECONNREFUSED | libc::ENOENT) if late => return Err(Reason::PeerPlain),
-        Err(libc::ECONNREFUSED | libc::ENOENT) => return Ok(()),
+        Err(libc::ECONNREFUSED | libc::ENOENT) => return Ok(None),
         Err(why) => return Err(no_meeting(why)),
     };
     if let Err(reason) = refused_here(guard.fd) {
@@ -295,8 +289,7 @@ fn offer(guard: &Guard, place: &Place, late: bool) -> Result<(), Reason> {
     }
     let (segment, [own, peer]) = handed?;
     guard.attach(segment, own, peer);
-    guard.connection.phase.store(phase::OFFERED, Ordering::SeqCst);
-    Ok(())
+    Ok(Some(Event::Shared))
 }
 
 /// Why the ends cannot meet, by what the kernel says of their socket.
@@ -355,12 +348,12 @@ fn within_limit() -> Result<(), Reason> {
 }
 
 /// The server's part: take the segment, if the client has brought one.
-fn look_for_offer(guard: &Guard) -> Result<(), Reason> {
+fn look_for_offer(guard: &Guard) -> Result<Option<Event>, Reason> {
     let connection = guard.connection;
     let listener = connection.meeting.load(Ordering::Relaxed) as c_int;
     let caller = match meeting::take_caller(listener) {
         Ok(caller) => caller,
-        Err(libc::EAGAIN) => return Ok(()),
+        Err(libc::EAGAIN) => return Ok(None),
         Err(why) => return Err(no_meeting(why)),
     };
     let taken = take_segment(guard, caller);
@@ -368,18 +361,7 @@ fn look_for_offer(guard: &Guard) -> Result<(), Reason> {
     rendezvous::leave(connection);
     let (segment, [own, peer]) = taken?;
     guard.attach(segment, own, peer);
-    connection.phase.store(phase::OFFERED, Ordering::SeqCst);
-    accept(guard)
-}
-
-/// The server's part once it has the segment.
-fn accept(guard: &Guard) -> Result<(), Reason> {
-    let ready = |segment: &Segment| {
-        let order = Ordering::SeqCst;
-        let word = &segment.words().handshake;
-        word.compare_exchange(handshake::OFFERED, handshake::SERVER_READY, order, order).is_ok()
-    };
-    join(guard, ready)
+    Ok(Some(Event::Shared))
 }
 
 fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
@@ -406,8 +388,7 @@ fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
     let taken = segment.and_then(|segment| match with_events(guard, events) {
         Ok(events) => Ok((segment, events)),
         Err(reason) => {
-            // The client would look for an answer for ever.
-            revoke_offer(&segment);
+            segment.words().agreement.decline();
             // SAFETY: the segment was mapped above and nobody else in this process knows it.
             unsafe { segment.unmap() };
             Err(reason)
@@ -432,69 +413,62 @@ fn with_events(
     }
 }
 
-/// The client's part again: has the server joined?
-fn look_for_answer(guard: &Guard) -> Result<(), Reason> {
-    let Some(segment) = guard.connection.segment() else { return Err(Reason::NoSegment) };
-    match segment.words().handshake.load(Ordering::SeqCst) {
-        handshake::OFFERED => match rendezvous::refusal(guard.connection) {
-            Some(Refusal::OtherUser) => Err(Reason::OtherUser),
-            Some(Refusal::Withdrawn) => Err(Reason::Withdrawn),
-            None => Ok(()),
-        },
-        handshake::SERVER_READY => join(guard, |segment| {
-            let order = Ordering::SeqCst;
-            let (from, to) = (handshake::SERVER_READY, handshake::BOTH_READY);
-            segment.words().handshake.compare_exchange(from, to, order, order).is_ok()
-        }),
-        _ => Err(Reason::Withdrawn),
+/// The client's part again, as long as the server is not ready: has it refused the segment?
+fn refused_there(connection: &Connection) -> Result<Option<Event>, Reason> {
+    match rendezvous::refusal(connection) {
+        Some(Refusal::OtherUser) => Err(Reason::OtherUser),
+        Some(Refusal::Withdrawn) => Err(Reason::Withdrawn),
+        None => Ok(None),
     }
 }
 
-/// Looks into the segment from now on, and says so.
-fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> {
-    let connection = guard.connection;
-    let segment = connection.segment().ok_or(Reason::NoSegment)?;
-    connection.phase.store(phase::JOINING, Ordering::SeqCst);
+/// Keeps other calls out, and counts what was taken out of the kernel's stream.
+fn prepare(guard: &Guard) -> Result<Event, Reason> {
     if !guard.is_alone() {
         // Whoever came in meanwhile saw the phase, or is in the kernel: at the next operation.
-        connection.phase.store(phase::OFFERED, Ordering::SeqCst);
-        return Ok(());
+        return Ok(Event::Busy);
     }
     let taken = sys::bytes_read(guard.fd).map_err(|why| match why {
         libc::ENOTCONN => Reason::Peer,
         _ => Reason::Counters,
     })?;
-    connection.taken.store(taken, Ordering::Relaxed);
-    if !say_so(&segment) {
-        return Err(Reason::Withdrawn);
-    }
+    guard.connection.taken.store(taken, Ordering::Relaxed);
+    Ok(Event::Prepared)
+}
+
+/// Learns what the program has set the socket to.
+fn learn_socket(guard: &Guard) -> Event {
+    let connection = guard.connection;
     let nonblocking = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_NONBLOCK != 0;
     connection.nonblocking.store(nonblocking, Ordering::Relaxed);
     options::learn(guard.fd, connection);
     options::learn_delays(guard.fd, connection);
     connection.keeper.store(table::owner(), Ordering::Relaxed);
-    connection.phase.store(phase::JOINED, Ordering::SeqCst);
+    Event::Learned
+}
+
+/// Tells all who wait for the connection that this end looks into the segment.
+fn follow(guard: &Guard) -> Option<Event> {
+    let connection = guard.connection;
     rendezvous::leave(connection);
-    if let Some(mut sending) = connection.sending() {
+    if let (Some(segment), Some(mut sending)) = (connection.segment(), connection.sending()) {
         switch(guard, &segment, &mut sending);
     }
     registry::follow(guard);
     stats::count(|stats| &stats.joined, 1);
     log::line(guard.fd, guard.fd, format_args!("carried over shared memory"));
-    Ok(())
+    None
 }
 
 /// Takes back this end's word that it looks into the segment, if the other has not heard it. Whether it did.
-pub fn revoke(guard: &Guard, segment: &Segment) -> bool {
-    let (connection, order) = (guard.connection, Ordering::SeqCst);
-    let (from, to) = (handshake::SERVER_READY, handshake::REVOKED);
-    let revoked = segment.words().handshake.compare_exchange(from, to, order, order).is_ok();
+pub fn revoke(guard: &Guard) -> bool {
+    let connection = guard.connection;
+    let revoked = connection.on(Event::Shut) == Action::Leave;
     if revoked {
-        if connection.read_shut.load(order) {
+        if connection.read_shut.load(Ordering::SeqCst) {
             // From now on the kernel is asked, which has not been told.
             sys::shutdown(guard.socket(), libc::SHUT_RD);
         }
-        connection.phase.store(phase::PLAIN, order);
         figures::fell_through(connection, Reason::Call);
     }
     revoked
@@ -503,18 +477,17 @@ pub fn revoke(guard: &Guard, segment: &Segment) -> bool {
 /// Switches the sending direction, if both ends look into the segment. Called with the sending half
 /// held, without which nobody sends through the kernel once joined.
 pub fn switch(guard: &Guard, segment: &Segment, sending: &mut Sending) {
-    if sending.sender.outlet() != Outlet::Before {
-        return;
-    }
-    let _errno = sys::KeepErrno::new();
     let connection = guard.connection;
     let detour = &segment.way(connection.role()).detour;
-    if detour.has_ended() {
-        sending.sender.begin(detour, 0);
-    } else if segment.words().handshake.load(Ordering::Acquire) == handshake::BOTH_READY {
-        match sys::tcp_counts(guard.socket()) {
-            Ok(counts) if counts.established => sending.sender.begin(detour, counts.put_in),
-            _ => {}
+    match migration::switch(&sending.sender, detour, &segment.words().agreement) {
+        Switch::Stay => return,
+        Switch::Skip => sending.sender.begin(detour, 0),
+        Switch::Begin => {
+            let _errno = sys::KeepErrno::new();
+            match sys::tcp_counts(guard.socket()) {
+                Ok(counts) if counts.established => sending.sender.begin(detour, counts.put_in),
+                _ => {}
+            }
         }
     }
     match sending.sender.outlet() {

@@ -10,7 +10,7 @@ use crate::descriptors;
 use crate::joining::meeting::{self, Place, Refusal};
 use crate::sys::{self, Errno};
 use crate::table::attaching::Attaching;
-use crate::table::{self, Connection, phase};
+use crate::table::{self, Connection, Event, Phase};
 
 /// How many there are.
 static SOCKETS: AtomicU32 = AtomicU32::new(0);
@@ -50,7 +50,7 @@ pub fn moves(connection: &Connection, number: c_int, other: c_int) -> bool {
 /// Leaves nothing behind of the rendezvous socket, which goes with the process.
 pub fn clear(connection: &Connection) {
     let meeting = connection.meeting.load(Ordering::Relaxed);
-    if meeting != u32::MAX && connection.phase() == phase::LISTENING {
+    if meeting != u32::MAX && connection.phase() == Phase::LISTENING {
         meeting::clear(meeting as c_int);
     }
 }
@@ -93,7 +93,7 @@ fn withdraw_all() -> bool {
 fn withdraw(connection: &Connection) -> bool {
     let order = Ordering::SeqCst;
     let meeting = connection.meeting.load(order);
-    if connection.phase() != phase::LISTENING || meeting == u32::MAX {
+    if connection.phase() != Phase::LISTENING || meeting == u32::MAX {
         return false;
     }
     // Whoever has come is joined by the next call on the connection. Who comes at this very moment
@@ -104,8 +104,7 @@ fn withdraw(connection: &Connection) -> bool {
     // Another thread may be closing the connection.
     let mine = connection.meeting.compare_exchange(meeting, u32::MAX, order, order).is_ok();
     if mine {
-        let (from, to) = (phase::LISTENING, phase::CANDIDATE);
-        let _ = connection.phase.compare_exchange(from, to, order, order);
+        connection.on(Event::Left);
         close(meeting as c_int);
     }
     mine

@@ -24,7 +24,7 @@ use crate::segment::{Role, Segment, Way, closed};
 use crate::sys::{self, Errno};
 use crate::table::connection::Half;
 use crate::table::figures;
-use crate::table::{Connection, Guard, Receiving, Sending, end, phase};
+use crate::table::{Connection, Guard, Phase, Receiving, Sending, end};
 
 /// How long a descriptor that leaves waits for the other end to hear of it, in nanoseconds.
 const PATIENCE: u64 = 300_000_000;
@@ -346,8 +346,7 @@ fn become_plain(connection: &Connection) {
         return;
     }
     let Some(_receiving) = connection.receiving().filter(|_| !is_lent()) else { return };
-    let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
-    if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
+    if connection.returns() {
         figures::closed(connection);
     }
 }
@@ -369,9 +368,9 @@ fn settle_sending(guard: &Guard, segment: &Segment) -> bool {
 /// kernel, and what is left in the ring is read first.
 pub fn back(guard: &Guard, reason: Reason) {
     let connection = guard.connection;
-    if connection.phase() < phase::JOINED {
+    if connection.phase().may_join() {
         attach::give_up(connection, reason);
-    } else if connection.phase() == phase::JOINED
+    } else if connection.phase() == Phase::JOINED
         && let Some(segment) = connection.segment()
     {
         // Once the detours have ended the kernel's stream says by itself how it ends, and knows of no ring.
@@ -388,10 +387,10 @@ pub fn back(guard: &Guard, reason: Reason) {
 #[must_use = "if it could not leave, the rest must get to whoever takes the descriptor"]
 pub fn leave(guard: &Guard, reason: Reason, is_alone: &mut dyn FnMut() -> bool) -> bool {
     let connection = guard.connection;
-    if connection.phase() < phase::JOINED {
+    if connection.phase().may_join() {
         attach::give_up(connection, reason);
     }
-    let (joined, segment) = (connection.phase() == phase::JOINED, connection.segment());
+    let (joined, segment) = (connection.phase() == Phase::JOINED, connection.segment());
     let Some(segment) = segment.filter(|_| joined) else { return true };
     let _errno = sys::KeepErrno::new();
     // Before the detours end, as in `back`.

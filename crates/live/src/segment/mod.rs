@@ -14,6 +14,8 @@ use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, RingPointers, Spans};
 use weft_protocol::detour::Detour;
 use weft_protocol::interrupt_flag::InterruptFlag;
+use weft_protocol::migration::Agreement;
+pub use weft_protocol::migration::Role;
 
 use copying::{copy, expect_reading, expect_writing};
 
@@ -36,37 +38,6 @@ const FETCHED_WHOLE: usize = 2048;
 #[inline(always)]
 fn lines(length: usize) -> impl Iterator<Item = usize> {
     (0..if length <= FETCHED_WHOLE { length } else { 1 }).step_by(LINE)
-}
-
-/// Which end of the connection: also the index of its words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Role {
-    /// The end that called `connect`; it makes the segment.
-    Client = 0,
-    /// The end that `accept` returned.
-    Server = 1,
-}
-
-impl Role {
-    pub const fn peer(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
-        }
-    }
-}
-
-/// How far the two ends have come in agreeing to share the segment.
-pub mod handshake {
-    /// The client has offered it.
-    pub const OFFERED: u32 = 0;
-    /// The server looks for what the client announces in it.
-    pub const SERVER_READY: u32 = 1;
-    /// So does the client: from now on each may switch.
-    pub const BOTH_READY: u32 = 2;
-    /// One of them stays with the kernel, and so both do.
-    pub const REVOKED: u32 = 3;
 }
 
 /// How an end has closed.
@@ -116,7 +87,8 @@ pub struct Words {
     magic: AtomicU64,
     version: AtomicU32,
     ring: AtomicU32,
-    pub handshake: AtomicU32,
+    /// Who looks into it.
+    pub agreement: Agreement,
     pub sides: [Side; 2],
     pub ways: [Way; 2],
     postmarks: [Postmarks; 2],

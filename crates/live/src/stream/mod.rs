@@ -22,7 +22,7 @@ use crate::sys::{self, Errno};
 use crate::table::attaching;
 use crate::table::lost::LostTo;
 use crate::table::numbers::passed_by;
-use crate::table::{self, Guard, end, phase};
+use crate::table::{self, Guard, Phase, end};
 use crate::waiting::call::Call;
 
 /// Sets `errno` and returns what a failed call returns.
@@ -41,23 +41,23 @@ pub fn length(vector: &[iovec]) -> usize {
 /// as it lasts the guard keeps others from joining.
 #[inline(always)]
 pub fn is_carried(guard: &Guard) -> bool {
-    guard.connection.phase() == phase::JOINED || may_be_carried(guard)
+    guard.connection.phase() == Phase::JOINED || may_be_carried(guard)
 }
 
 #[inline(never)]
 fn may_be_carried(guard: &Guard) -> bool {
     let connection = guard.connection;
-    if connection.phase() < phase::JOINED {
+    if connection.phase().may_join() {
         attach::tick(guard);
     }
     loop {
         match connection.phase() {
-            phase::JOINED => return true,
-            phase::PLAIN | phase::FREE => {
+            Phase::JOINED => return true,
+            Phase::PLAIN | Phase::FREE => {
                 registry::let_pass(guard);
                 return false;
             }
-            phase::JOINING => attaching::await_joiner(),
+            phase if phase.is_joining() => attaching::await_joiner(),
             _ => return false,
         }
     }

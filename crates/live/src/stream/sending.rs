@@ -21,7 +21,7 @@ use crate::signals::asleep::{Asleep, How};
 use crate::signals::cancel;
 use crate::signals::ending::is_interrupting;
 use crate::sys::{self, Errno};
-use crate::table::{self, Connection, Guard, Sending, end, phase};
+use crate::table::{self, Connection, Guard, Phase, Sending, end};
 use crate::waiting::call::Call;
 use crate::waiting::wait;
 
@@ -106,7 +106,7 @@ fn sent_beside_loan(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
 /// an event again, of which the library tells as long as it follows the connection.
 #[cold]
 fn note_full(guard: &Guard) {
-    if guard.connection.phase() == phase::JOINED {
+    if guard.connection.phase() == Phase::JOINED {
         let _errno = sys::KeepErrno::new();
         guard.connection.filled.fetch_add(1, Ordering::Relaxed);
         registry::full(guard);

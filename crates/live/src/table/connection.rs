@@ -7,6 +7,7 @@ use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, Reader, Writer};
 use weft_protocol::detour::{Receiver, Sender};
 use weft_protocol::lending::{Answerer, Lending};
+use weft_protocol::migration::{Action, Agreement, Event, Migration, Phase};
 use weft_protocol::wakers::Wakers;
 
 use crate::report::stats::Unsaid;
@@ -15,24 +16,6 @@ use crate::sharing::lock::{self, Held, Lock};
 use crate::spin::SpinPolicy;
 use crate::table::holders::Sharers;
 use crate::table::is_single_threaded;
-
-/// How far a connection has come.
-pub mod phase {
-    /// The place is free.
-    pub const FREE: u32 = 0;
-    /// A connection that may be carried; nobody has asked yet.
-    pub const CANDIDATE: u32 = 1;
-    /// The server waits for the client's offer.
-    pub const LISTENING: u32 = 2;
-    /// The client has offered a segment, or the server has taken it.
-    pub const OFFERED: u32 = 3;
-    /// On the way from one of these to joined.
-    pub const JOINING: u32 = 4;
-    /// This end looks for what the other announces in the segment.
-    pub const JOINED: u32 = 5;
-    /// Left to the kernel for good.
-    pub const PLAIN: u32 = 6;
-}
 
 /// What became of the other end.
 pub mod end {
@@ -71,7 +54,8 @@ pub struct Sending {
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Connection {
-    pub phase: AtomicU32,
+    /// How far it has come from the kernel to shared memory, and back.
+    pub migration: Migration,
     /// Processes of the family that hold a descriptor.
     pub holders: AtomicU32,
     pub role: AtomicU32,
@@ -211,8 +195,21 @@ impl Connection {
         }
     }
 
-    pub fn phase(&self) -> u32 {
-        self.phase.load(Ordering::SeqCst)
+    #[inline(always)]
+    pub fn phase(&self) -> Phase {
+        self.migration.phase()
+    }
+
+    /// Tells this end's machine of an event; what it is to do.
+    pub fn on(&self, event: Event) -> Action {
+        let segment = self.segment();
+        let agreement: Option<&Agreement> = segment.as_ref().map(|it| &it.words().agreement);
+        self.migration.on(self.role(), agreement, event)
+    }
+
+    /// The connection is the kernel's again, or over. Whether it was carried until now.
+    pub fn returns(&self) -> bool {
+        self.on(Event::Returned) == Action::Leave
     }
 
     /// Holds the lock of a half. Only a process that shares the connection with none and has one
@@ -369,7 +366,7 @@ impl Connection {
             self.freshen();
         }
         // Others learn of the place by the descriptor's word, which is stored after this.
-        self.phase.store(phase::CANDIDATE, Ordering::Release);
+        self.migration.begin();
     }
 
     /// Forgets what a life with a segment has left.

@@ -10,9 +10,10 @@ use crate::segment::Segment;
 use crate::sharing::lock;
 use crate::signals::inside::Inside;
 use crate::sys;
+use crate::table::Phase;
 use crate::table::above;
 use crate::table::attaching::Attaching;
-use crate::table::connection::{Connection, phase};
+use crate::table::connection::Connection;
 use crate::table::holders::{free, leave_to_others};
 use crate::table::local::{Local, RETIRED, RETIRING};
 use crate::table::lost::{self, LostTo};
@@ -442,7 +443,7 @@ pub fn release(place: usize, fd: c_int, connection: &'static Connection, local: 
 fn say_how_as_last(guard: &Guard) {
     let connection = guard.connection;
     let cookie = connection.cookie.load(Ordering::Relaxed);
-    if connection.phase() == phase::JOINED {
+    if connection.phase() == Phase::JOINED {
         let _errno = sys::KeepErrno::new();
         if sys::cookie(guard.socket()) == Some(cookie) {
             above::say_how(guard);
@@ -533,7 +534,7 @@ mod tests {
         assert!(!leave_to_others(connection));
         say_how_as_last(&guard);
         assert_eq!(side.closed.load(Ordering::SeqCst), closed::ORDERLY);
-        assert_eq!(connection.phase(), phase::PLAIN);
+        assert_eq!(connection.phase(), Phase::PLAIN);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::descriptors::Process;
 use crate::table;
-use crate::table::connection::{Connection, phase};
+use crate::table::Phase;
+use crate::table::connection::Connection;
 use crate::table::figures;
 use crate::table::local::Local;
 
@@ -89,7 +90,7 @@ pub fn one_less(connection: &Connection) -> bool {
 /// itself out of its holders: another thread may just be ending the process.
 pub fn share(connection: &Connection, local: &Local) {
     let has_let_go = || local.let_go.load(Ordering::SeqCst);
-    if connection.phase() == phase::JOINED && !has_let_go() {
+    if connection.phase() == Phase::JOINED && !has_let_go() {
         connection.sharers.add();
         if has_let_go() {
             connection.sharers.remove();
@@ -124,14 +125,14 @@ pub fn hold_no_more(connection: &Connection) {
 
 /// Leaves the place to whoever takes it next, by the last that holds it.
 pub fn free(connection: &Connection) {
-    if connection.phase() == phase::JOINED {
+    if connection.phase() == Phase::JOINED {
         // It was copied, or is another's number by now.
         figures::closed(connection);
     }
     if !connection.segment.swap(std::ptr::null_mut(), Ordering::AcqRel).is_null() {
         connection.sharers.reset();
     }
-    connection.phase.store(phase::FREE, Ordering::Release);
+    connection.migration.free();
     connection.holders.store(0, Ordering::Release);
 }
 

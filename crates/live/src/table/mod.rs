@@ -33,9 +33,7 @@ use crate::sharing::family;
 use crate::sys;
 use crate::table::above::Above;
 use crate::table::attaching::Attaching;
-pub use crate::table::connection::{
-    Connection, Receiving, Registration, Reported, Sending, end, phase,
-};
+pub use crate::table::connection::{Connection, Receiving, Registration, Reported, Sending, end};
 pub use crate::table::guard::{Guard, borrowed, come_in, enter, enter_placed, followed, let_pass};
 use crate::table::guard::{first_word, release};
 use crate::table::holders::hold_no_more;
@@ -50,6 +48,7 @@ pub use crate::table::word::Entry;
 use crate::table::word::Word;
 use libc::c_int;
 use weft_protocol::break_even::BreakEven;
+pub use weft_protocol::migration::{Event, Phase};
 
 /// Connections beyond these are left to the kernel.
 pub const CONNECTIONS: usize = 1 << 13;
@@ -338,7 +337,7 @@ pub fn held() -> impl Iterator<Item = (usize, &'static Connection)> {
     used().filter_map(|place| {
         let holds = local(place)?.has_descriptors();
         let connection = connection(place)?;
-        (holds && connection.phase() != phase::FREE).then_some((place, connection))
+        (holds && connection.phase() != Phase::FREE).then_some((place, connection))
     })
 }
 

@@ -9,9 +9,8 @@ use libc::c_int;
 use weft_protocol::break_even::BreakEven;
 
 use crate::sys;
-use crate::table::connection::phase;
 use crate::table::holders::{self, Looked, hold_no_more};
-use crate::table::{self, CONNECTIONS, connection, local};
+use crate::table::{self, CONNECTIONS, Phase, connection, local};
 
 /// Where the search for a free place begins.
 static LOWEST_FREE: AtomicU32 = AtomicU32::new(0);
@@ -29,7 +28,7 @@ pub fn take(fd: c_int, kind: u32, first: BreakEven) -> Option<usize> {
 fn take_from(lowest: u32, fd: c_int, kind: u32, first: BreakEven) -> Option<usize> {
     for place in lowest as usize..CONNECTIONS {
         let (connection, local) = (connection(place)?, local(place)?);
-        let free = connection.phase.load(Ordering::Acquire) == phase::FREE && !local.is_used();
+        let free = connection.phase() == Phase::FREE && !local.is_used();
         let mine = || {
             let order = Ordering::Acquire;
             connection.holders.compare_exchange(0, 1, order, Ordering::Relaxed).is_ok()
@@ -111,13 +110,13 @@ mod tests {
         it.holders.store(2, Ordering::SeqCst);
         assert_eq!(look(), 2, "another has it too");
         it.holders.store(1, Ordering::SeqCst);
-        assert_eq!(it.phase(), phase::JOINED);
+        assert_eq!(it.phase(), Phase::JOINED);
         let segment = it.segment().unwrap();
         assert_eq!(look(), 0);
-        assert_eq!((it.phase(), it.segment().is_none()), (phase::FREE, true));
+        assert_eq!((it.phase(), it.segment().is_none()), (Phase::FREE, true));
         // The sample gives back what it made.
         it.holders.store(1, Ordering::SeqCst);
-        it.phase.store(phase::JOINED, Ordering::SeqCst);
+        crate::sample::join(it);
         it.segment.store(segment.address(), Ordering::SeqCst);
     }
 }

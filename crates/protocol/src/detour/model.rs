@@ -5,12 +5,12 @@ use crate::byte_ring::{Capacity, Unpublished};
 use crate::explore::explore;
 
 impl Detour {
-    fn with(words: [u64; 4]) -> Self {
+    pub(crate) fn with(words: [u64; 4]) -> Self {
         let [begun, doorbells, rest, over] = words.map(AtomicU64::new);
         Self { begun, doorbells, rest, over }
     }
 
-    fn words(&self) -> [u64; 4] {
+    pub(crate) fn words(&self) -> [u64; 4] {
         [&self.begun, &self.doorbells, &self.rest, &self.over]
             .map(|word| word.load(Ordering::Relaxed))
     }

@@ -10,7 +10,7 @@ use crate::migration::direction;
 use crate::peer::death;
 use crate::segment::Segment;
 use crate::sys;
-use crate::table::{Guard, Receiving, phase};
+use crate::table::{Guard, Phase, Receiving};
 
 /// What a look for the bytes of a connection that goes back to the kernel found.
 pub enum Rest {
@@ -39,7 +39,7 @@ pub fn rest_held(
     flags: c_int,
 ) -> Rest {
     let connection = guard.connection;
-    let segment = connection.segment().filter(|_| connection.phase() == phase::JOINED);
+    let segment = connection.segment().filter(|_| connection.phase() == Phase::JOINED);
     let Some(segment) = segment else { return Rest::Kernel };
     let to = [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }];
     match step_held(guard, &segment, receiving, &to, 0, flags | libc::MSG_DONTWAIT) {
