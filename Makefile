@@ -125,6 +125,7 @@ test-live: ## real programs over the live library; those that are not installed 
 	$(PYTHON) tests/live/families.py --library target/release/libweft_live.so --seed 80000
 	$(PYTHON) tests/live/namespaces.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/users.py --library target/release/libweft_live.so
+	$(PYTHON) tests/live/users_apart.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/instructions.py --library target/release/libweft_live.so --hold
 	$(PYTHON) tests/live/idle.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/refused.py --library target/release/libweft_live.so

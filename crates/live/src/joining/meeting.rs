@@ -18,6 +18,7 @@ use libc::c_int;
 
 use crate::config;
 use crate::descriptors;
+use crate::joining::opened::{is_opening, let_all_call};
 use crate::segment::{Role, VERSION};
 use crate::sys::{self, Endpoint, Errno, Which, endpoint};
 
@@ -98,6 +99,9 @@ impl Place {
         let fd = socket()?;
         // SAFETY: the address has this length.
         let bound = unsafe { sys::bare!(libc::SYS_bind, fd, self.raw(), self.length) } == 0;
+        if bound && self.is_file() {
+            let_all_call(self.address.sun_path.as_ptr());
+        }
         // SAFETY: takes no memory.
         if bound && unsafe { sys::bare!(libc::SYS_listen, fd, 1) } == 0 {
             return Ok(fd);
@@ -125,7 +129,10 @@ impl Place {
         }
         let why = sys::errno();
         sys::close(fd);
-        Err(why)
+        // Whoever has made the file is about to let others call, and to answer.
+        let opens = why == libc::EACCES && self.is_file();
+        let is_early = opens && is_opening(self.address.sun_path.as_ptr());
+        Err(if is_early { libc::ECONNREFUSED } else { why })
     }
 }
 

@@ -4,5 +4,6 @@
 pub mod attach;
 pub mod bare_calls;
 pub mod meeting;
+mod opened;
 pub mod rendezvous;
 pub mod worth;

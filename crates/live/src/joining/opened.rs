@@ -1,0 +1,101 @@
+//! The rights of a meeting place that is a file: every user who may go into its directory may call there. Who
+//! calls is asked who it is; what a process's `umask` takes away of a file's rights would keep out others.
+
+use std::fmt::Write;
+
+use libc::c_char;
+
+use crate::report::log::Line;
+use crate::sys;
+
+/// What all may do who may go into the directory: to call is to write.
+const ALL: libc::mode_t = 0o666;
+
+/// Lets all call at a socket's file, which nobody answers at before. `path` is a C string.
+pub fn let_all_call(path: *const c_char) {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: the path ends with a zero.
+    let file = unsafe { sys::bare!(libc::SYS_openat, libc::AT_FDCWD, path, flags) } as i32;
+    if file < 0 {
+        return;
+    }
+    // Who may write to the directory may have put something else there, which is not to be changed.
+    if describe(file, c"".as_ptr(), libc::AT_EMPTY_PATH).is_some_and(|it| is_own_socket(&it)) {
+        let mut name = Line::new();
+        if write!(name, "/proc/self/fd/{file}\0").is_ok() {
+            let name = name.as_bytes().as_ptr();
+            // SAFETY: the name ends with a zero.
+            unsafe { sys::bare!(libc::SYS_fchmodat, libc::AT_FDCWD, name, ALL) };
+        }
+    }
+    sys::close(file);
+}
+
+/// Whether others may not yet call at a socket's file: its server has just made it. `path` is a C string.
+pub fn is_opening(path: *const c_char) -> bool {
+    let described = describe(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW);
+    described.is_some_and(|it| is_socket(&it) && it.st_mode & libc::S_IWOTH == 0)
+}
+
+fn is_socket(described: &libc::stat) -> bool {
+    described.st_mode & libc::S_IFMT == libc::S_IFSOCK
+}
+
+/// Whether it is a socket of this user's, which has no other name.
+fn is_own_socket(described: &libc::stat) -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    is_socket(described) && described.st_uid == own && described.st_nlink == 1
+}
+
+/// What a file is, by its folder and its name, a C string.
+fn describe(folder: i32, name: *const c_char, flags: i32) -> Option<libc::stat> {
+    // SAFETY: all zeroes is a valid description, and a valid place for the result.
+    let mut described: libc::stat = unsafe { std::mem::zeroed() };
+    let place = &raw mut described;
+    // SAFETY: the name ends with a zero.
+    let asked = unsafe { sys::bare!(libc::SYS_newfstatat, folder, name, place, flags) };
+    (asked == 0).then_some(described)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+
+    use super::*;
+
+    fn rights(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn all_may_call_at_a_socket_and_nothing_else_is_opened_in_its_place() {
+        let folder = std::env::temp_dir().join(format!("weft-live-opened-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let [socket, other, link, file] =
+            ["socket", "other", "link", "file"].map(|name| folder.join(name));
+        let written = |path: &Path| CString::new(path.to_str().unwrap()).unwrap();
+        let _listeners = [&socket, &other].map(|path| UnixListener::bind(path).unwrap());
+        fs::write(&file, "").unwrap();
+        for path in [&socket, &other, &file] {
+            fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+        }
+        assert!(is_opening(written(&socket).as_ptr()) && !is_opening(written(&file).as_ptr()));
+        let_all_call(written(&socket).as_ptr());
+        assert_eq!((rights(&socket), is_opening(written(&socket).as_ptr())), (0o666, false));
+        symlink(&other, &link).unwrap();
+        for path in [&link, &file] {
+            let_all_call(written(path).as_ptr());
+        }
+        fs::remove_file(&link).unwrap();
+        fs::hard_link(&other, &link).unwrap();
+        let_all_call(written(&link).as_ptr());
+        assert_eq!([&other, &file].map(|path| rights(path)), [0o600; 2]);
+        let_all_call(written(&folder.join("nothing")).as_ptr());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
