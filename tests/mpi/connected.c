@@ -5,6 +5,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +112,35 @@ static struct fid_ep *connected(const char *name, struct fid_ep **early) {
   return ep;
 }
 
+/* Sends that come before their receives wait for them, and both sides complete in order; a receive is cancelled. */
+static void in_order(struct fid_ep *ep) {
+  size_t lengths[] = {8, LONG, 5};
+  char *places[] = {in, window, in + 64};
+  static long contexts[4];
+  if (!is_child) {
+    for (int at = 0; at < 3; at++) CHECK(fi_send(ep, out, lengths[at], NULL, 0, &contexts[at]));
+    REQUIRE(completion().op_context == &contexts[0]);
+    struct fi_cq_data_entry entry;
+    for (int at = 0; at < 100; at++) REQUIRE(fi_cq_read(cq, &entry, 1) == -FI_EAGAIN);
+    meet();
+    for (int at = 1; at < 3; at++) REQUIRE(completion().op_context == &contexts[at]);
+  } else {
+    CHECK(fi_cancel(&ep->fid, NULL));
+    REQUIRE(failure() == FI_ECANCELED);
+    REQUIRE(fi_trecv(ep, in, 8, NULL, 0, 1, 0, NULL) == -FI_ENOSYS);
+    CHECK(fi_recv(ep, in, 4, NULL, 0, &contexts[0]));
+    REQUIRE(failure() == FI_ETRUNC);
+    meet();
+    for (int at = 1; at < 3; at++) CHECK(fi_recv(ep, places[at], lengths[at], NULL, 0, &contexts[at]));
+    for (int at = 1; at < 3; at++) {
+      struct fi_cq_data_entry entry = completion();
+      REQUIRE(entry.op_context == &contexts[at] && entry.len == lengths[at] && !memcmp(places[at], out, lengths[at]));
+    }
+    CHECK(fi_recv(ep, in, LONG, NULL, 0, NULL));
+  }
+  meet();
+}
+
 static void messages(struct fid_ep *ep) {
   for (int at = 0; at < LONG; at++) out[at] = at % 251;
   size_t lengths[] = {1, 8, 8192, LONG};
@@ -203,6 +233,7 @@ int main(void) {
   /* A connection, whose end the other is told of, with what was under way. */
   struct fid_ep *ep = connected(name, &ep);
   messages(ep);
+  in_order(ep);
   if (!is_child) {
     CHECK(fi_shutdown(ep, 0));
     REQUIRE(fi_send(ep, out, 1, NULL, 0, NULL) == -FI_ENOTCONN);

@@ -444,31 +444,6 @@ fn a_receive_from_one_that_never_came_and_has_gone_fails() {
     assert_eq!(other.outcome(1), Some(Err(libc::ECONNRESET)));
 }
 
-/// The end of a connection takes messages of its other end alone; until it has one, they wait.
-#[test]
-fn an_endpoint_with_a_connection_admits_its_peer_alone() {
-    let place = Place::new("admits");
-    let (mut one, mut stranger, mut other) = (End::new(&place), End::new(&place), End::new(&place));
-    other.endpoint.admit_nobody();
-    let (to, from) = (one.knows(other.endpoint.name()), other.knows(one.endpoint.name()));
-    let stranger_to = stranger.knows(other.endpoint.name());
-    one.post(to, 1, 1, b"peer").unwrap();
-    stranger.post(stranger_to, 1, 1, b"else").unwrap();
-    let (mut first, mut second) = ([0; 4], [0; 4]);
-    other.receive(None, 1, ANY, &mut first);
-    other.receive(None, 2, ANY, &mut second);
-    let looks = |other: &mut End| (0..100).for_each(|_| other.progress());
-    looks(&mut other);
-    assert!(other.events.is_empty(), "it has no connection yet");
-    other.endpoint.admit(from);
-    until(&mut [&mut other], |ends| ends[0].outcome(1).is_some());
-    looks(&mut other);
-    assert_eq!((other.outcome(1), &first, other.outcome(2)), (Some(Ok(4)), b"peer", None));
-    drop(one);
-    until(&mut [&mut other], |ends| ends[0].outcome(2).is_some());
-    assert_eq!(other.outcome(2), Some(Err(libc::ECONNRESET)), "no other message can come");
-}
-
 /// So many rounds, or as many times more as `make test-hostile TIMES=...` says.
 fn rounds(few: usize) -> usize {
     let times = std::env::var("WEFT_TEST_TIMES").ok().and_then(|value| value.parse().ok());

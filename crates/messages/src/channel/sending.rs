@@ -8,7 +8,7 @@ use weft_protocol::record_ring::{HEAD, Reader, SLOT, Writer};
 
 use super::remote::{self, Operation, Request};
 use super::{Broken, Envelope, HAS_DATA, HEADER, IS_TAGGED, KIND, answer, kind};
-use crate::parts::Parts;
+use crate::parts::{MOST, Parts};
 use crate::rendezvous::Peer;
 use crate::segment::{ANSWERS, Segment, Side};
 use crate::sys::{self, Errno};
@@ -52,6 +52,13 @@ pub struct Held {
     pub is_reported: bool,
     /// What it is.
     pub purpose: Purpose,
+}
+
+impl Held {
+    /// Whether it is a message.
+    pub const fn is_message(&self) -> bool {
+        matches!(self.purpose, Purpose::Message { .. })
+    }
 }
 
 /// The highest error number that a receiver may answer.
@@ -142,6 +149,20 @@ impl Sending {
         })?;
         self.was_full |= !sent;
         Ok(sent)
+    }
+
+    /// Whether a message can be written now; `is_held` if it stays in its buffers, see [`Sending::hold`].
+    ///
+    /// # Errors
+    ///
+    /// If the peer violated the protocol.
+    pub fn has_room_for(&mut self, length: usize, is_held: bool) -> Result<bool, Broken> {
+        let bytes = if is_held { 16 + 16 * MOST } else { length };
+        let ring = self.segment.ring(Side::Sender);
+        let has_room = !(is_held && self.count == MOST_HELD)
+            && self.writer.reserve(&ring, ring.read(), HEADER + bytes as u64)?.is_some();
+        self.was_full |= !has_room;
+        Ok(has_room)
     }
 
     /// Announces a long message, whose buffers must stay valid until it is fetched; false if there is no room.

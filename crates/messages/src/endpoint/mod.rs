@@ -4,6 +4,7 @@
 //! Progress is made only inside calls: nothing here owns a thread. Results are reported through [`Events`].
 
 mod atomic;
+mod connected;
 mod emulated;
 mod progress;
 mod queue;
@@ -14,6 +15,8 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 pub use atomic::{is_offered as is_atomic_offered, size_of_datatype};
+use connected::Connected;
+pub use connected::MOST_DESCRIPTORS;
 use emulated::Emulation;
 use queue::{Queue, Stored, Unexpected};
 pub use queue::{Receive, Wanted};
@@ -202,6 +205,8 @@ pub struct Endpoint {
     admits: Admits,
     tagged: Queue,
     untagged: Queue,
+    /// The virtual interface of an endpoint with a connection, which takes the place of both queues.
+    connected: Option<Box<Connected>>,
     pulling: HashMap<(u32, u32), Pulling>,
     /// What requests of peers return, and has not been sent yet; by peer.
     replies: BTreeMap<usize, remote::Replies>,
@@ -240,6 +245,7 @@ impl Endpoint {
             admits: Admits::All,
             tagged: Queue::default(),
             untagged: Queue::default(),
+            connected: None,
             pulling: HashMap::new(),
             replies: BTreeMap::new(),
             held: 0,
@@ -265,21 +271,6 @@ impl Endpoint {
     /// Its counters.
     pub const fn figures(&self) -> &Figures {
         &self.figures
-    }
-
-    /// Accepts no channels until it has a connection.
-    pub const fn admit_nobody(&mut self) {
-        self.admits = Admits::NoneYet;
-    }
-
-    /// Accepts the channels of one peer alone: it is the other end of its connection.
-    pub const fn admit(&mut self, peer: PeerId) {
-        self.admits = Admits::One(peer);
-    }
-
-    /// Ends the connection: whatever is under way with the peer fails.
-    pub fn disconnect(&mut self, peer: PeerId, events: &mut impl Events) {
-        self.drop_peer(peer, Broken::Closed, events);
     }
 
     /// Pulls long messages through the ring from now on, as where the kernel forbids reading another process's
@@ -313,21 +304,45 @@ impl Endpoint {
         message: &Message,
         events: &mut impl Events,
     ) -> Result<(), Errno> {
+        let Message { context, envelope, is_reported, .. } = *message;
+        // SAFETY: the caller's promise.
+        if unsafe { self.transmit(peers, to, message, &envelope, context, events)? } {
+            let is_tagged = envelope.is_tagged;
+            events.on_event(Event::Sent { context, is_tagged, is_reported });
+        }
+        Ok(())
+    }
+
+    /// Writes a message to its channel, with this envelope and, if it is held, under this context. Returns whether
+    /// its buffers may be reused already.
+    ///
+    /// # Safety
+    ///
+    /// As [`Endpoint::send`].
+    #[inline(always)]
+    unsafe fn transmit(
+        &mut self,
+        peers: &Peers,
+        to: PeerId,
+        message: &Message,
+        envelope: &Envelope,
+        context: usize,
+        events: &mut impl Events,
+    ) -> Result<bool, Errno> {
         let length = message.parts.length();
         let is_short = Sending::is_short(length) && !message.must_arrive;
         if self.emulation.is_some() {
             self.announce(peers, to, length as u64, events)?;
         }
         let way = self.outgoing_channel(peers, to)?;
-        let Message { context, envelope, ref parts, is_reported, .. } = *message;
-        let is_tagged = envelope.is_tagged;
+        let Message { ref parts, is_reported, .. } = *message;
         let sent = if is_short {
             // SAFETY: the caller's promise.
-            unsafe { way.send(&envelope, parts) }
+            unsafe { way.send(envelope, parts) }
         } else {
             let parts = parts.clone();
-            let purpose = Purpose::Message { is_tagged };
-            way.hold(&envelope, Held { context, parts, is_reported, purpose })
+            let purpose = Purpose::Message { is_tagged: envelope.is_tagged };
+            way.hold(envelope, Held { context, parts, is_reported, purpose })
         };
         if sent != Ok(true) {
             return Err(self.not_written(to, sent.err(), events));
@@ -340,12 +355,8 @@ impl Endpoint {
         if self.emulation.is_some() {
             self.finish_announced(to, is_short);
         }
-        if is_short {
-            events.on_event(Event::Sent { context, is_tagged, is_reported });
-        } else {
-            self.held += 1;
-        }
-        Ok(())
+        self.held += usize::from(!is_short);
+        Ok(is_short)
     }
 
     /// The error for a record that was not written: `EAGAIN` if the ring was full, otherwise that of the broken channel,
@@ -501,7 +512,7 @@ impl Endpoint {
                 return true;
             }
         }
-        false
+        self.cancel_connected(context, events)
     }
 
     fn incoming_channel(&mut self, channel: u32) -> Option<&mut Incoming> {

@@ -136,6 +136,10 @@ impl Endpoint {
             Arrival::Message(envelope, body) => {
                 match self.queue(envelope.is_tagged).receive_for(source, envelope.tag) {
                     Some(receive) => self.put(channel, source, envelope, body, &receive, events),
+                    // The queues of an endpoint with a connection are always empty.
+                    None if self.connected.is_some() => {
+                        self.arrive_connected(channel, source, envelope, body, events);
+                    }
                     None => self.keep(channel, source, envelope, body),
                 }
             }
@@ -154,7 +158,7 @@ impl Endpoint {
 
     /// Delivers a message into the buffers of its receive.
     #[inline(always)]
-    fn put(
+    pub(super) fn put(
         &mut self,
         channel: u32,
         source: PeerId,
@@ -180,6 +184,18 @@ impl Endpoint {
 
     /// Stores an unexpected message.
     fn keep(&mut self, channel: u32, source: PeerId, envelope: Envelope, body: Body) {
+        let message = self.unexpected(channel, source, envelope, body);
+        self.queue(envelope.is_tagged).keep(message);
+    }
+
+    /// A message that has arrived before its receive.
+    pub(super) fn unexpected(
+        &self,
+        channel: u32,
+        source: PeerId,
+        envelope: Envelope,
+        body: Body,
+    ) -> Unexpected {
         let stored = match body {
             Body::Here(bytes, length) => {
                 let mut copy = Box::<[u8]>::new_uninit_slice(length);
@@ -193,7 +209,7 @@ impl Endpoint {
             Body::There(remote) => Stored::Remote(channel, remote),
         };
         self.figures.counts().unexpected.add(1);
-        self.queue(envelope.is_tagged).keep(Unexpected { source, envelope, stored });
+        Unexpected { source, envelope, stored }
     }
 
     /// Fetches a message that is still in its sender's memory.
@@ -218,6 +234,9 @@ impl Endpoint {
             }
             Ok(Some(number)) => {
                 self.pulling.insert((channel, number), Pulling::Receive(received));
+                if let Some(connected) = &mut self.connected {
+                    connected.begin_pull();
+                }
             }
             Err(why) => {
                 let error = why.errno();
@@ -244,11 +263,16 @@ impl Endpoint {
 
     /// Handles the answers of one receiver.
     fn handle_answers(&mut self, peer: PeerId, events: &mut impl Events) -> bool {
-        let Some(Outgoing::Open(way)) = self.outgoing.get_mut(peer.index()) else { return false };
-        let count = &mut self.held;
+        let Self { outgoing, held: count, connected, .. } = self;
+        let Some(Outgoing::Open(way)) = outgoing.get_mut(peer.index()) else { return false };
         let heard = way.progress(|held, error| {
             *count -= 1;
-            events.on_event(ended(&held, error));
+            match connected {
+                Some(connected) if held.is_message() => {
+                    connected.has_left(held.context, error, events);
+                }
+                _ => events.on_event(ended(&held, error)),
+            }
         });
         heard.unwrap_or_else(|why| {
             self.drop_peer(peer, why, events);
@@ -360,7 +384,10 @@ impl Endpoint {
         if let Outgoing::Open(mut way) = way {
             for held in way.abandon() {
                 self.held -= 1;
-                events.on_event(ended(&held, error));
+                // The messages of a connection are descriptors, which come back below.
+                if self.connected.is_none() || !held.is_message() {
+                    events.on_event(ended(&held, error));
+                }
             }
             self.watch.remove(&way.peer);
         }
@@ -376,10 +403,14 @@ impl Endpoint {
             self.watch.remove(&from.receiving.peer);
         }
         for is_tagged in [true, false] {
-            let is_only = self.admits == Admits::One(peer);
-            for receive in self.queue(is_tagged).abandon(peer, is_only) {
+            for receive in self.queue(is_tagged).abandon(peer) {
                 events.on_event(failed(&receive, is_tagged, error));
             }
+        }
+        if self.admits == Admits::One(peer)
+            && let Some(connected) = &mut self.connected
+        {
+            connected.break_off(error, events);
         }
     }
 

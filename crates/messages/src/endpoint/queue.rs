@@ -134,9 +134,9 @@ impl Queue {
         self.posted.remove(index).map(|(_, receive)| receive)
     }
 
-    /// Removes the receives that match this source only, since it is lost; all if there is no other.
-    pub fn abandon(&mut self, source: PeerId, is_only: bool) -> Vec<Receive> {
-        let is_lost = |wanted: &Wanted| is_only || wanted.source == Some(source);
+    /// Removes the receives that match this source only, since it is lost.
+    pub fn abandon(&mut self, source: PeerId) -> Vec<Receive> {
+        let is_lost = |wanted: &Wanted| wanted.source == Some(source);
         let lost = self.posted.iter().filter(|(wanted, _)| is_lost(wanted)).map(|it| it.1.clone());
         let lost = lost.collect();
         self.posted.retain(|(wanted, _)| !is_lost(wanted));
@@ -199,7 +199,7 @@ mod tests {
         for (context, source) in [Some(A), None, Some(B), Some(A)].into_iter().enumerate() {
             queue.post(Wanted { source, tag: 0, ignore: 0 }, receive(context));
         }
-        let lost = queue.abandon(A, false).iter().map(|it| it.context).collect::<Vec<_>>();
+        let lost = queue.abandon(A).iter().map(|it| it.context).collect::<Vec<_>>();
         assert_eq!(lost, [0, 3]);
         assert_eq!(queue.sources().collect::<Vec<_>>(), [B]);
         assert!(queue.cancel(2).is_some() && queue.cancel(2).is_none());

@@ -261,7 +261,9 @@ impl Endpoint {
         peer: PeerId,
         events: &mut impl Events,
     ) {
-        let error = match self.pulling.remove(&(channel, number)) {
+        let pulled = self.pulling.remove(&(channel, number));
+        let is_message = matches!(pulled, Some(Pulling::Receive(_)));
+        let error = match pulled {
             None => return,
             Some(Pulling::Receive(received)) => {
                 self.complete(received, events);
@@ -281,6 +283,9 @@ impl Endpoint {
         };
         if let Err(why) = self.answer_request(channel, number, error) {
             self.drop_peer(peer, why, events);
+        }
+        if is_message {
+            self.end_pull(events);
         }
     }
 

@@ -87,8 +87,8 @@ impl Active {
         let mut state = self.shared.lock();
         let number = state.peers.number(peer);
         if let Ok(bound) = state.endpoints.get(self.number) {
-            bound.endpoint.admit(number);
-            bound.peer = Some(number);
+            // An endpoint that had a connection gets no other, and is as one that has lost its peer.
+            bound.peer = bound.endpoint.admit(number).ok().map(|()| number);
         }
     }
 }

@@ -16,7 +16,7 @@ use super::abi::{
     fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
 };
 use crate::channel::MOST_RANGES;
-use crate::endpoint::{LONGEST_INJECTED, MOST_LONG};
+use crate::endpoint::{LONGEST_INJECTED, MOST_DESCRIPTORS, MOST_LONG};
 use crate::parts;
 use crate::rendezvous::Name;
 
@@ -49,8 +49,9 @@ pub const SEND_FLAGS: u64 = FI_COMPLETION
 pub const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MORE;
 /// The longest message: more than an address space has.
 pub const LONGEST: usize = 1 << 47;
-/// How many receives may be posted; memory alone limits them.
-const RECEIVES: usize = 1 << 16;
+/// How many receives may be posted: the depth of a virtual interface's queue. Without a connection memory alone limits
+/// them.
+const RECEIVES: usize = MOST_DESCRIPTORS as usize;
 /// How many objects of a kind a domain may have; memory alone limits them.
 const OBJECTS: usize = 1 << 16;
 const TAGS: u64 = 0xaaaa_aaaa_aaaa_aaaa;

@@ -3,9 +3,9 @@
 use libc::{c_void, iovec, size_t, ssize_t};
 
 use super::abi::{
-    FI_CLAIM, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DISCARD, FI_EBADFLAGS, FI_EOPBADSTATE,
-    FI_INJECT, FI_MATCH_COMPLETE, FI_PEEK, FI_REMOTE_CQ_DATA, fi_msg, fi_msg_tagged, fi_ops_msg,
-    fi_ops_tagged, fid_ep,
+    FI_CLAIM, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DISCARD, FI_EBADFLAGS, FI_ENOSYS,
+    FI_EOPBADSTATE, FI_INJECT, FI_MATCH_COMPLETE, FI_PEEK, FI_REMOTE_CQ_DATA, fi_msg,
+    fi_msg_tagged, fi_ops_msg, fi_ops_tagged, fid_ep,
 };
 use super::ep::Ep;
 use super::info::{ANY_SOURCE, LONGEST, RECEIVE_FLAGS, SEND_FLAGS};
@@ -92,6 +92,9 @@ unsafe fn post_send(
     if !bound.is_enabled {
         return Err(FI_EOPBADSTATE);
     }
+    if bound.is_connected_type && tag.is_some() {
+        return Err(FI_ENOSYS);
+    }
     let parts = parts.filter(|it| it.length() <= LONGEST).ok_or(libc::EMSGSIZE)?;
     let asked = flags.of(&bound.sends);
     if asked & FI_INJECT != 0 && parts.length() > LONGEST_INJECTED {
@@ -112,7 +115,13 @@ unsafe fn post_send(
         record.begin_send();
     }
     // SAFETY: the caller keeps the places readable until the completion.
-    let sent = unsafe { bound.endpoint.send(peers, to, &message, &mut reporter) };
+    let sent = unsafe {
+        if bound.is_connected_type {
+            bound.endpoint.send_connected(peers, to, &message, &mut reporter)
+        } else {
+            bound.endpoint.send(peers, to, &message, &mut reporter)
+        }
+    };
     if let Some(record) = &mut reporter.record {
         let length = message.parts.length();
         let is_held = message.must_arrive || length > LONGEST_INJECTED;
@@ -144,6 +153,9 @@ unsafe fn post_receive(
         return Err(FI_EOPBADSTATE);
     }
     let is_tagged = tag.is_some();
+    if bound.is_connected_type && is_tagged {
+        return Err(FI_ENOSYS);
+    }
     let (tag, ignore) = tag.unwrap_or((0, u64::MAX));
     let source = match from {
         _ if !bound.is_directed => None,
@@ -160,11 +172,18 @@ unsafe fn post_receive(
             record.post(receive.context);
         }
         // SAFETY: the caller keeps the places writable until the completion.
-        unsafe { bound.endpoint.receive(is_tagged, wanted, receive, &mut reporter) };
+        let posted = unsafe {
+            if bound.is_connected_type {
+                bound.endpoint.receive_connected(receive, &mut reporter)
+            } else {
+                bound.endpoint.receive(is_tagged, wanted, receive, &mut reporter);
+                Ok(())
+            }
+        };
         if let Some(record) = &mut reporter.record {
             record.leave();
         }
-        return Ok(());
+        return posted;
     }
     let (endpoint, number) = (&mut bound.endpoint, receive.context);
     let is_peek = asked & FI_PEEK != 0;
