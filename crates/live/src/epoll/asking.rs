@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, epoll_event, sigset_t};
 
-use super::looking::{hand_back, resolve};
+use super::looking::{Resolved, hand_back, resolve};
 use super::nesting;
 use super::order;
 use super::waiting::silence;
@@ -117,7 +117,7 @@ fn warm(instance: &Instance, link: u32) {
     let (place, _) = link_place(link);
     for which in 0..REGISTRATIONS {
         let link = link_of(place, which);
-        if let Some((registration, ..)) = resolve(link)
+        if let Some(Resolved { registration, .. }) = resolve(link)
             && let Some(at) = inner.position(link)
         {
             registration.cold = false;
@@ -153,7 +153,7 @@ fn answer(instance: &Instance, link: u32, events: u32) {
     const LEFT_LYING: u32 = 32;
     let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
     let Some(_held) = instance.lock.lock() else { return };
-    let Some((registration, guard, segment)) = resolve(link) else { return };
+    let Some(Resolved { registration, guard, segment }) = resolve(link) else { return };
     if !guard.connection.switched_in.load(Ordering::Acquire) || has_more_behind(&guard, &segment) {
         // Bytes of the kernel's stream, which stand before the ring or behind its rest, may arrive
         // late: a new edge.

@@ -25,7 +25,11 @@ const ALWAYS_WARM: usize = 64;
 const QUIET: u32 = 32;
 
 /// The registration behind a link, its connection and segment.
-pub type Resolved = (&'static mut Registration, ManuallyDrop<Guard>, Segment);
+pub struct Resolved {
+    pub registration: &'static mut Registration,
+    pub guard: ManuallyDrop<Guard>,
+    pub segment: Segment,
+}
 
 /// The registration behind a link, its connection and segment. The instance's lock is held.
 pub fn resolve(link: u32) -> Option<Resolved> {
@@ -35,7 +39,7 @@ pub fn resolve(link: u32) -> Option<Resolved> {
     let registration = unsafe { &mut *registration };
     let guard = table::followed(place, registration.fd)?;
     let segment = guard.connection.segment()?;
-    registration.linked.then_some((registration, guard, segment))
+    registration.linked.then_some(Resolved { registration, guard, segment })
 }
 
 /// Looks at the warm connections: at the `whole` of each, or where something has arrived. Returns
@@ -80,7 +84,7 @@ fn find(inner: &mut Inner, whole: bool, before: u64, back: &mut bool) -> usize {
         }
         if watch.is_calm() && !whole {
             watch.quiet = watch.quiet.saturating_add(1);
-        } else if let Some((registration, guard, segment)) = resolve(link)
+        } else if let Some(Resolved { registration, guard, segment }) = resolve(link)
             && let Some(news) = examine(registration, &guard, &segment, watch, back)
         {
             inner.found[found] = Found { link, nth: found as u32, key: 0, registration, news };
@@ -137,7 +141,7 @@ fn cool(inner: &mut Inner) {
             continue;
         }
         inner.watches[at].quiet = 0;
-        let Some((registration, guard, segment)) = resolve(inner.links[at]) else {
+        let Some(Resolved { registration, guard, segment }) = resolve(inner.links[at]) else {
             at += 1;
             continue;
         };
@@ -180,7 +184,7 @@ pub fn any_ready(inner: &Inner, whole: bool) -> Option<u32> {
     let warm = inner.links[..inner.warm].iter().zip(&inner.watches);
     let mut looked_at = warm.filter(|(_, watch)| whole || !watch.is_calm()).map(|(link, _)| *link);
     looked_at.find(|link| {
-        resolve(*link).is_some_and(|(registration, guard, segment)| {
+        resolve(*link).is_some_and(|Resolved { registration, guard, segment }| {
             // The bytes are on their way while the program is told and comes for them.
             segment.expect_emptying(guard.connection.role().peer());
             is_ready(registration, &guard, &segment)
@@ -195,7 +199,7 @@ pub fn hand_back(instance: &Instance, inner: &mut Inner) {
     let mut at = 0;
     while at < inner.count {
         match resolve(inner.links[at]) {
-            Some((registration, guard, _))
+            Some(Resolved { registration, guard, .. })
                 if guard.connection.is_told_by_kernel() && !registration.disabled =>
             {
                 let mut event = epoll_event { events: registration.events, u64: registration.data };

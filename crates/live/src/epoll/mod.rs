@@ -68,7 +68,8 @@ pub fn control(
             control_connection((epoll, index), operation, fd, event, kernel)
         }
         (outer, Entry::Epoll(inner)) => {
-            nesting::control((epoll, outer), operation, (fd, inner), event, kernel)
+            let nested = nesting::Control { epoll, outer, operation, fd, inner, event };
+            nesting::control(&nested, kernel)
         }
         // In an instance that the library does not know it may stay.
         (_, Entry::Connection(_) | Entry::Unplaced) if table::is_plain(fd) => kernel(),

@@ -16,7 +16,7 @@ use weft_protocol::interrupt_flag::Sleep;
 use super::asking::drain_relay;
 use super::edges::{is_edge, state};
 use super::exposing::expose;
-use super::looking::{examine, hand_back, resolve};
+use super::looking::{Resolved, examine, hand_back, resolve};
 use super::waiting;
 use crate::ready;
 use crate::registry::instance::{Instance, instance};
@@ -87,7 +87,9 @@ fn look(it: &Instance, is_armed: bool) -> Look {
     let inner = unsafe { &mut *it.inner.get() };
     let mut back = false;
     for at in 0..inner.count {
-        let Some((registration, guard, segment)) = resolve(inner.links[at]) else { continue };
+        let Some(Resolved { registration, guard, segment }) = resolve(inner.links[at]) else {
+            continue;
+        };
         let listens = listens(registration, &guard, &segment);
         let is_announced = registration.listens;
         let news = examine(registration, &guard, &segment, &mut inner.watches[at], &mut back);
@@ -272,14 +274,21 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// `epoll_ctl` by which an instance is put into another, changed there or taken out.
-pub fn control(
-    (epoll, outer): (c_int, Entry),
-    operation: c_int,
-    (fd, index): (c_int, usize),
-    event: *const epoll_event,
-    kernel: impl Fn() -> c_int + Copy,
-) -> c_int {
+/// An `epoll_ctl` by which an instance is put into another, changed there or taken out.
+pub struct Control {
+    pub epoll: c_int,
+    /// What the library knows of the outer instance.
+    pub outer: Entry,
+    pub operation: c_int,
+    pub fd: c_int,
+    /// The index of the inner instance.
+    pub inner: usize,
+    pub event: *const epoll_event,
+}
+
+/// Makes such a call.
+pub fn control(call: &Control, kernel: impl Fn() -> c_int + Copy) -> c_int {
+    let Control { epoll, outer, operation, fd, inner: index, event } = *call;
     let outer = match outer {
         Entry::Epoll(outer) => instance(outer).filter(|it| !it.inherited.load(Ordering::SeqCst)),
         _ => None,

@@ -6,7 +6,7 @@
 
 use libc::epoll_event;
 
-use super::looking::{self, examine, resolve};
+use super::looking::{self, Resolved, examine, resolve};
 use crate::registry::SPACE;
 use crate::registry::links::{Inner, News, Watch};
 use crate::sys;
@@ -44,7 +44,7 @@ pub fn tell_left(inner: &mut Inner, events: &mut [epoll_event], back: &mut bool)
 /// Tells what the connection behind a link has now, if it has something.
 pub fn event_at(inner: &mut Inner, link: u32, back: &mut bool) -> Option<epoll_event> {
     let at = inner.position(link)?;
-    let (registration, guard, segment) = resolve(link)?;
+    let Resolved { registration, guard, segment } = resolve(link)?;
     let watch = &mut inner.watches[at];
     let news = examine(registration, &guard, &segment, watch, back)?;
     watch.queued = sys::ticks();
@@ -74,7 +74,7 @@ fn sort(inner: &mut Inner, found: usize) {
 /// When the first of what is told came, if that is known; of what had arrived before the connection was put in, when that
 /// was. Room was there before all else.
 fn came(link: u32, watch: &Watch, news: &News, now: u64) -> Option<u64> {
-    let (_, guard, segment) = resolve(link)?;
+    let Resolved { guard, segment, .. } = resolve(link)?;
     let writer = guard.connection.role().peer();
     let pointers = &segment.way(writer).pointers;
     let first = pointers.read().max(news.from);

@@ -8,7 +8,7 @@ use weft_protocol::interrupt_flag::Sleep;
 
 use super::asking::{self, Carried, from_kernel};
 use super::exposing::expose;
-use super::looking::{WHOLE_LOOK, any_ready, look, resolve, wanted};
+use super::looking::{Resolved, WHOLE_LOOK, any_ready, look, resolve, wanted};
 use super::nesting::{self, Below};
 use crate::interpose::{Way, system_calls};
 use crate::peer::death;
@@ -308,7 +308,7 @@ pub fn sweep(instance: &Instance) -> Option<u64> {
     inner.swept = now;
     inner.has_pages = links.iter().fold(false, |any, link| {
         let found = resolve(*link)
-            .is_some_and(|(_, guard, segment)| idle::sweep(guard.connection, &segment));
+            .is_some_and(|Resolved { guard, segment, .. }| idle::sweep(guard.connection, &segment));
         any | found
     });
     inner.has_pages.then_some(idle::IDLE)
@@ -356,7 +356,9 @@ fn leave_to_others(instance: &Instance) {
     let Some(_held) = instance.lock.lock() else { return };
     // SAFETY: the lock is held.
     let ready = any_ready(unsafe { &*instance.inner.get() }, true);
-    if let Some((link, (registration, ..))) = ready.and_then(|link| Some((link, resolve(link)?))) {
+    if let Some((link, Resolved { registration, .. })) =
+        ready.and_then(|link| Some((link, resolve(link)?)))
+    {
         let (place, which) = link_place(link);
         registry::rouse(instance, registration, place, which);
     }
@@ -440,7 +442,7 @@ pub fn arm(instance: &Instance) -> bool {
     let inner = unsafe { &*instance.inner.get() };
     let mut untold = false;
     for link in &inner.links[..inner.warm] {
-        if let Some((registration, guard, segment)) = resolve(*link)
+        if let Some(Resolved { registration, guard, segment }) = resolve(*link)
             && !registration.disabled
         {
             let wanted = wanted(registration, &guard, &segment);
@@ -486,7 +488,7 @@ pub fn disarm(instance: &Instance) {
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
     for link in &inner.links[..inner.warm] {
-        let Some((registration, guard, segment)) = resolve(*link) else { continue };
+        let Some(Resolved { registration, guard, segment }) = resolve(*link) else { continue };
         let alone = registration.by_event
             && guard.connection.holders.load(Ordering::SeqCst) == 1
             && registry::is_followed_once(guard.place);
@@ -506,7 +508,7 @@ pub fn place_of_peers(instance: &Instance) -> Where {
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
     let places = inner.links[..inner.warm].iter().filter_map(|link| {
-        let (_, guard, segment) = resolve(*link)?;
+        let Resolved { guard, segment, .. } = resolve(*link)?;
         Some(((), wait::place_of_peer(guard.connection, &segment)))
     });
     ready::nearest(places).map_or(Where::Unknown, |(_, place)| place)
@@ -541,7 +543,7 @@ fn for_each(instance: &Instance, act: impl Fn(&mut Registration)) {
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
     for link in &inner.links[..inner.count] {
-        if let Some((registration, ..)) = resolve(*link) {
+        if let Some(Resolved { registration, .. }) = resolve(*link) {
             act(registration);
         }
     }

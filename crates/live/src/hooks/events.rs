@@ -323,7 +323,8 @@ unsafe fn wait_apart(
     epoll: c_int,
     first: *mut epoll_event,
     count: c_int,
-    (timeout, mask): (Option<u64>, *const sigset_t),
+    timeout: Option<u64>,
+    mask: *const sigset_t,
     kernel: impl Fn() -> c_int + Copy,
 ) -> c_int {
     // SAFETY: by the contract of this function.
@@ -375,7 +376,8 @@ fn way_of_wait(
     number: c_long,
     epoll: c_int,
     first: *mut epoll_event,
-    (count, timeout): (c_int, c_int),
+    count: c_int,
+    timeout: c_int,
     mask: *const sigset_t,
 ) -> Way<c_int> {
     /// The size of the kernel's mask of signals, in bytes.
@@ -388,14 +390,14 @@ interpose! {
     fn epoll_wait(
         epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int,
     ) -> c_int
-    = way_of_wait(WAIT, epoll, first, (count, timeout), std::ptr::null()), else |next| {
+    = way_of_wait(WAIT, epoll, first, count, timeout, std::ptr::null()), else |next| {
         let kernel = move || next(epoll, first, count, timeout);
         // SAFETY: the program says that there is room for so many events.
         if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {
             return found;
         }
         // SAFETY: as above.
-        unsafe { wait_apart(epoll, first, count, (milliseconds(timeout), std::ptr::null()), kernel) }
+        unsafe { wait_apart(epoll, first, count, milliseconds(timeout), std::ptr::null(), kernel) }
     }
 }
 
@@ -403,14 +405,14 @@ interpose! {
     fn epoll_pwait(
         epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t,
     ) -> c_int
-    = way_of_wait(libc::SYS_epoll_pwait, epoll, first, (count, timeout), mask), else |next| {
+    = way_of_wait(libc::SYS_epoll_pwait, epoll, first, count, timeout, mask), else |next| {
         let kernel = move || next(epoll, first, count, timeout, mask);
         // SAFETY: as for `epoll_wait`.
         if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {
             return found;
         }
         // SAFETY: as for `epoll_wait`.
-        unsafe { wait_apart(epoll, first, count, (milliseconds(timeout), mask), kernel) }
+        unsafe { wait_apart(epoll, first, count, milliseconds(timeout), mask, kernel) }
     }
 }
 
@@ -427,6 +429,6 @@ interpose! {
         // SAFETY: the program says that the time is null or valid.
         let Ok(span) = (unsafe { span(timeout) }) else { return kernel() };
         // SAFETY: as for `epoll_wait`.
-        unsafe { wait_apart(epoll, first, count, (span, mask), kernel) }
+        unsafe { wait_apart(epoll, first, count, span, mask, kernel) }
     }
 }

@@ -27,7 +27,7 @@ unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -
         // Whether it may be read at all is asked first.
         return fail(sys::send_nothing_of(from, to, 0).err().unwrap_or(libc::EINVAL));
     }
-    let done = match pool::with(|room| copy_by(room, to, (from, at), count.min(MOST))) {
+    let done = match pool::with(|room| copy_by(room, to, from, at, count.min(MOST))) {
         Ok(done) => done,
         Err(why) => return fail(why),
     };
@@ -46,7 +46,8 @@ unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -
 fn copy_by(
     room: &mut [u8],
     to: c_int,
-    (from, start): (c_int, off_t),
+    from: c_int,
+    start: off_t,
     count: usize,
 ) -> Result<usize, Errno> {
     let (buffer, room) = (room.as_mut_ptr(), room.len());

@@ -442,7 +442,8 @@ fn read_vector(
     fd: c_int,
     vector: *const iovec,
     count: c_int,
-    (offset, flags): (off_t, c_int),
+    offset: off_t,
+    flags: c_int,
     kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
     if !at_stream(offset, flags) {
@@ -465,7 +466,8 @@ fn write_vector(
     fd: c_int,
     vector: *const iovec,
     count: c_int,
-    (offset, flags): (off_t, c_int),
+    offset: off_t,
+    flags: c_int,
     kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
     if !at_stream(offset, flags) {
@@ -480,7 +482,7 @@ interpose! {
         fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
     ) -> ssize_t = |next| {
         let kernel = move || next(fd, vector, count, offset, flags);
-        read_vector(fd, vector, count, (offset, flags), kernel)
+        read_vector(fd, vector, count, offset, flags, kernel)
     }
 }
 
@@ -489,7 +491,7 @@ interpose! {
         fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
     ) -> ssize_t = |next| {
         let kernel = move || next(fd, vector, count, offset, flags);
-        read_vector(fd, vector, count, (offset, flags), kernel)
+        read_vector(fd, vector, count, offset, flags, kernel)
     }
 }
 
@@ -498,7 +500,7 @@ interpose! {
         fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
     ) -> ssize_t = |next| {
         let kernel = move || next(fd, vector, count, offset, flags);
-        write_vector(fd, vector, count, (offset, flags), kernel)
+        write_vector(fd, vector, count, offset, flags, kernel)
     }
 }
 
@@ -507,7 +509,7 @@ interpose! {
         fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
     ) -> ssize_t = |next| {
         let kernel = move || next(fd, vector, count, offset, flags);
-        write_vector(fd, vector, count, (offset, flags), kernel)
+        write_vector(fd, vector, count, offset, flags, kernel)
     }
 }
 

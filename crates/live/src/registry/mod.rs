@@ -61,15 +61,23 @@ pub fn registrations(place: usize) -> impl Iterator<Item = *mut Registration> {
     })
 }
 
-/// The registrations of a connection that are in use, each with its number and its instance. With the
+/// A registration of a connection that is in use.
+pub struct Registered {
+    /// Which of the connection's it is.
+    pub which: usize,
+    /// To be touched with the instance's lock held.
+    pub registration: *mut Registration,
+    pub instance: &'static Instance,
+}
+
+/// The registrations of a connection that are in use. With the
 /// control lock held neither changes; without it the answer may be old.
-pub fn registered(
-    guard: &Guard,
-) -> impl Iterator<Item = (usize, *mut Registration, &'static Instance)> {
+pub fn registered(guard: &Guard) -> impl Iterator<Item = Registered> {
     registrations(guard.place).enumerate().filter_map(|(which, registration)| {
         // SAFETY: a number is read that another thread may change.
         let index = unsafe { (*registration).instance } as usize;
-        Some((which, registration, index.checked_sub(1).and_then(instance)?))
+        let instance = index.checked_sub(1).and_then(instance)?;
+        Some(Registered { which, registration, instance })
     })
 }
 
@@ -78,7 +86,7 @@ pub fn can_follow(guard: &Guard) -> bool {
     if let Some(_control) = CONTROL.lock() {
         passing::gather(guard, guard.connection.first_fd.load(Ordering::Relaxed));
     }
-    registered(guard).all(|(_, registration, it)| {
+    registered(guard).all(|Registered { registration, instance: it, .. }| {
         // SAFETY: numbers are read that another thread may change; the answer may be old.
         let (count, known, events) = unsafe {
             let known = once::has_fired(it.descriptor(), &*registration);
@@ -123,7 +131,7 @@ pub const fn is_tagged(event: &epoll_event) -> bool {
 pub fn follow(guard: &Guard) {
     let Some(_control) = CONTROL.lock() else { return };
     passing::gather(guard, guard.connection.first_fd.load(Ordering::Relaxed));
-    for (which, registration, instance) in registered(guard) {
+    for Registered { which, registration, instance } in registered(guard) {
         let Some(_held) = instance.lock.lock() else { continue };
         // SAFETY: the instance's lock is held.
         let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
@@ -192,7 +200,7 @@ pub fn move_event(place: usize, number: c_int, other: c_int) -> bool {
     if !local.own_event.replace(number, other) {
         return false;
     }
-    for (which, registration, instance) in registered(&guard) {
+    for Registered { which, registration, instance } in registered(&guard) {
         let Some(_held) = instance.lock.lock() else { continue };
         // SAFETY: the instance's lock is held.
         let registration = unsafe { &mut *registration };
@@ -267,7 +275,7 @@ pub fn unfollow(guard: &Guard) {
         return;
     }
     let Some(_control) = CONTROL.lock() else { return };
-    for (which, registration, instance) in registered(guard) {
+    for Registered { which, registration, instance } in registered(guard) {
         let Some(_held) = instance.lock.lock() else { continue };
         // SAFETY: the instance's lock is held.
         let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
@@ -299,7 +307,7 @@ pub fn kick(guard: &Guard) {
 /// Lets those instances look again that follow the connection by a registration of a kind, by its event: another
 /// thread may just be handing the descriptor back to the kernel, whose datum is the program's from then on.
 pub fn rouse_all(guard: &Guard, is_meant: impl Fn(&Registration) -> bool) {
-    let sleeps = registered(guard).any(|(_, registration, instance)| {
+    let sleeps = registered(guard).any(|Registered { registration, instance, .. }| {
         // SAFETY: numbers are read that another thread may change; a signal too many does no harm.
         let registration = unsafe { *registration };
         registration.linked && is_meant(&registration) && instance.is_slept_in()

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use libc::{c_int, epoll_event};
 
 use super::instance::{self, Instance, instance};
-use super::{CONTROL, passing};
+use super::{CONTROL, Registered, passing};
 use crate::sys;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration};
 
@@ -83,7 +83,7 @@ pub fn release(guard: &Guard) {
 /// Whether the connection is in an instance under this number, or has been until lately.
 pub fn is_registered_by_number(guard: &Guard) -> bool {
     let is_kept = guard.local().watched.load(Ordering::Relaxed)
-        && super::registered(guard).any(|(_, registration, _)| {
+        && super::registered(guard).any(|Registered { registration, .. }| {
             // SAFETY: numbers are read that another thread may change; the answer may be old.
             unsafe { (*registration).fd == guard.fd }
         });
@@ -100,7 +100,7 @@ pub fn is_anothers(guard: &Guard, instance: &Instance) -> bool {
 /// Whether there are such registrations of a connection.
 pub fn has_others_registrations(guard: &Guard) -> bool {
     guard.local().watched.load(Ordering::Relaxed)
-        && super::registered(guard).any(|(_, _, instance)| is_anothers(guard, instance))
+        && super::registered(guard).any(|it| is_anothers(guard, it.instance))
 }
 
 /// A registration that was taken out of the kernel's instance.
@@ -145,7 +145,7 @@ fn for_each_given_up(guard: &Guard, mut act: impl FnMut(&Instance, &Registration
     super::leave(guard);
     let _errno = sys::KeepErrno::new();
     let Some(_control) = CONTROL.lock() else { return };
-    for (which, registration, instance) in super::registered(guard) {
+    for Registered { which, registration, instance } in super::registered(guard) {
         let Some(_held) = instance.lock.lock() else { continue };
         // SAFETY: the instance's lock is held.
         let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };

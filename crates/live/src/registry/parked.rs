@@ -4,7 +4,7 @@
 use libc::epoll_event;
 
 use super::instance::Instance;
-use super::{CONTROL, link, registered, registrations, rouse, tagged, unwatch_event};
+use super::{CONTROL, Registered, link, registered, registrations, rouse, tagged, unwatch_event};
 use crate::sys;
 use crate::table::{Guard, Registration};
 
@@ -57,7 +57,7 @@ pub fn make_room(guard: &Guard) {
 }
 
 fn unpark_all(guard: &Guard) {
-    for (which, _, instance) in registered(guard) {
+    for Registered { which, instance, .. } in registered(guard) {
         // Without it, this thread has it already.
         let _held = instance.lock.lock();
         unpark(guard, instance, which);
