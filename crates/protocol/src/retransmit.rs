@@ -191,14 +191,26 @@ struct Entry<P> {
     occupied: bool,
 }
 
+/// What a window of packets that wait for their acknowledgments keeps to.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowRules {
+    /// How many packets may be outstanding.
+    pub outstanding: Limit,
+    /// Which may overtake which.
+    pub order: Order,
+    /// Which goes first.
+    pub retries: Retries,
+}
+
 impl ControlSettings {
     /// How many packets may be outstanding, which may overtake which, and which goes first.
-    pub fn window(&self) -> (Limit, Order, Retries) {
-        match self {
+    pub fn window(&self) -> WindowRules {
+        let (outstanding, order, retries) = match self {
             ControlSettings::Unacknowledged => (Limit::Unlimited, Order::Unordered, Retries::First),
             ControlSettings::RequestAcknowledge(s) => (s.outstanding, s.order, s.retries),
             ControlSettings::OutOfBand(s) => (s.outstanding, s.order, s.retries),
-        }
+        };
+        WindowRules { outstanding, order, retries }
     }
 
     /// The largest random prolongation of a wait before a packet is sent again.
@@ -222,7 +234,7 @@ impl RequestAcknowledgeSettings {
 impl<P: Copy> Window<P> {
     /// Empty send buffers for packets to `targets` hosts.
     pub fn new(buffers: Limit, control: &ControlSettings, targets: usize) -> Window<P> {
-        let (outstanding, order, retries) = control.window();
+        let WindowRules { outstanding, order, retries } = control.window();
         Window {
             buffers,
             outstanding,

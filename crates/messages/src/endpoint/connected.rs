@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use weft_protocol::vi;
 use weft_protocol::vi::{
     Arrival, Completion, Descriptor, EndpointState, Fault, Outcome, PostError, ProtectionTag,
-    Registry, Reliability, Transfer, WorkQueueKind,
+    QueueDepths, Registry, Reliability, Transfer, WorkQueueKind,
 };
 
 use super::queue::{Receive, Stored, Unexpected};
@@ -57,7 +57,7 @@ pub(super) struct Connected {
 
 impl Connected {
     fn new() -> Self {
-        let depths = (MOST_DESCRIPTORS, MOST_DESCRIPTORS);
+        let depths = QueueDepths { sends: MOST_DESCRIPTORS, receives: MOST_DESCRIPTORS };
         Self {
             machine: vi::Endpoint::new(
                 Reliability::ReliableDelivery,

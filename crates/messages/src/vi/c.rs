@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 use libc::{c_char, c_int, c_longlong, c_void, size_t};
 use weft_protocol::vi::{
-    Completion, Fault, MemoryHandle, Operation, PostError, ProtectionTag, Reliability,
+    Completion, Fault, MemoryHandle, Operation, PostError, ProtectionTag, QueueDepths, Reliability,
     WorkQueueKind,
 };
 
@@ -91,7 +91,8 @@ impl CAttributes {
             2 => Reliability::ReliableReception,
             level => return Err(Error::Level(level)),
         };
-        let (tag, depths) = (ProtectionTag(self.tag), (self.sends, self.receives));
+        let tag = ProtectionTag(self.tag);
+        let depths = QueueDepths { sends: self.sends, receives: self.receives };
         Ok(Attributes { reliability, tag, depths })
     }
 }

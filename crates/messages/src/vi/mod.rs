@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use connection::{Connection, Hello};
 pub use connection::{LONGEST_TRANSFER, Place};
 use weft_protocol::vi::{
-    Completion, CompletionQueue, Fault, MemoryHandle, Operation, PostError, ProtectionTag, Region,
-    Registry, Reliability, RemoteAddress,
+    Completion, CompletionQueue, Fault, MemoryHandle, Operation, PostError, ProtectionTag,
+    QueueDepths, Region, Registry, Reliability, RemoteAddress,
 };
 
 use crate::link::{Acceptor, Link};
@@ -43,8 +43,8 @@ pub struct Attributes {
     pub reliability: Reliability,
     /// The protection tag of the memory that its descriptors may name.
     pub tag: ProtectionTag,
-    /// Descriptors of the send queue and of the receive queue.
-    pub depths: (u16, u16),
+    /// How many descriptors its queues hold.
+    pub depths: QueueDepths,
 }
 
 /// Why something cannot be done with a virtual interface.

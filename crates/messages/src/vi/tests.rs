@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use weft_protocol::vi::WorkQueueKind;
+use weft_protocol::vi::{QueueDepths, WorkQueueKind};
 
 use super::*;
 use crate::testing::{Random, rounds};
@@ -59,7 +59,7 @@ impl End {
 }
 
 fn attributes(reliability: Reliability) -> Attributes {
-    Attributes { reliability, tag: TAG, depths: (64, 64) }
+    Attributes { reliability, tag: TAG, depths: QueueDepths { sends: 64, receives: 64 } }
 }
 
 fn adapter(place: &Directories, completions: usize) -> (Adapter, Box<[u8]>, MemoryHandle) {

@@ -199,6 +199,15 @@ pub enum CongestionControl {
     Swift(Swift),
 }
 
+/// What a flow has sent when a packet of it is known to be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flight {
+    /// The first byte of the flow that was never sent.
+    pub next: u64,
+    /// Bytes that are under way.
+    pub under_way: u64,
+}
+
 impl CongestionControl {
     /// That of a flow that begins at `now`.
     pub fn new(settings: Option<&CongestionControlSettings>, line: Line, now: Time) -> Self {
@@ -323,18 +332,17 @@ impl CongestionControl {
         }
     }
 
-    /// A packet is known to be lost; `next` is the first byte of the flow that was never sent, and so many
-    /// bytes are under way. DCQCN, HPCC and InfiniBand's do not ask: they were made for networks that lose
+    /// A packet is known to be lost. DCQCN, HPCC and InfiniBand's do not ask: they were made for networks that lose
     /// nothing.
-    pub fn lost(&mut self, now: Time, loss: Loss, (next, under_way): (u64, u64)) {
+    pub fn lost(&mut self, now: Time, loss: Loss, flight: Flight) {
         match self {
             CongestionControl::LineRate { .. }
             | CongestionControl::Dcqcn(_)
             | CongestionControl::Hpcc(_)
             | CongestionControl::Infiniband(_) => {}
-            CongestionControl::Dctcp(own) => own.lost(loss, next),
+            CongestionControl::Dctcp(own) => own.lost(loss, flight.next),
             CongestionControl::Nscc(own) if loss == Loss::Timeout => own.timed_out(),
-            CongestionControl::Nscc(own) => own.lost(now, under_way),
+            CongestionControl::Nscc(own) => own.lost(now, flight.under_way),
             CongestionControl::Rccc(own) => own.heard(),
             CongestionControl::Swift(own) => own.lost(now, loss),
         }
@@ -417,7 +425,7 @@ mod tests {
                         }
                         Happening::Acknowledged { .. } => {}
                         Happening::Notified => own.notified(now),
-                        Happening::Lost(loss) => own.lost(now, loss, (next, next - up_to)),
+                        Happening::Lost(loss) => own.lost(now, loss, Flight { next, under_way: next - up_to }),
                     }
                     let (rate, window) = (own.rate(now), own.window());
                     prop_assert!(rate > 0.0 && rate <= 100e9, "{settings:?}: {rate}");
@@ -444,7 +452,7 @@ mod tests {
                         bytes: 1_000, is_marked: true, delay, hops: 3, up_to: next, next,
                     };
                     own.acknowledged(now, &heard, &[]);
-                    own.lost(now, Loss::Gap, (next, 0));
+                    own.lost(now, Loss::Gap, Flight { next, under_way: 0 });
                     prop_assert!(own.rate(now) <= before.0, "{settings:?}");
                     prop_assert!(own.window() <= before.1, "{settings:?}");
                 }

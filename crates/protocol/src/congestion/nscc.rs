@@ -136,6 +136,15 @@ pub struct Nscc {
     ignored: f64,
 }
 
+/// What an acknowledgment or a loss says of the network.
+#[derive(Clone, Copy, Debug)]
+struct Signal {
+    is_marked: bool,
+    is_loss: bool,
+    /// How long queues have held the packet up, in picoseconds.
+    delay: f64,
+}
+
 impl Nscc {
     /// A flow begins.
     pub fn new(settings: &NsccSettings, line: Line) -> Nscc {
@@ -191,7 +200,7 @@ impl Nscc {
         self.since_adjusted += bytes;
         self.ignored += bytes;
         let under_way = heard.next.saturating_sub(heard.up_to) as f64;
-        if self.adapt_quickly(now, (is_marked, false), delay, under_way) {
+        if self.adapt_quickly(now, Signal { is_marked, is_loss: false, delay }, under_way) {
             return;
         }
         match (is_marked, delay >= self.target) {
@@ -220,7 +229,8 @@ impl Nscc {
         // So much delay is taken to be where packets are cut.
         self.note_delay(self.round_trip, true);
         self.was_cut = true;
-        if !self.adapt_quickly(now, (true, true), 0.0, under_way as f64) {
+        let cut = Signal { is_marked: true, is_loss: true, delay: 0.0 };
+        if !self.adapt_quickly(now, cut, under_way as f64) {
             self.window -= self.packet;
             self.bound();
         }
@@ -250,18 +260,12 @@ impl Nscc {
 
     /// Once a round trip, after a loss or a very long delay: the window becomes what came in it. Returns
     /// whether that was done, or is being waited for.
-    fn adapt_quickly(
-        &mut self,
-        now: Time,
-        (is_marked, is_loss): (bool, bool),
-        delay: f64,
-        under_way: f64,
-    ) -> bool {
+    fn adapt_quickly(&mut self, now: Time, signal: Signal, under_way: f64) -> bool {
         let mut has_acted = false;
-        if self.ignored < self.ignore && is_marked {
+        if self.ignored < self.ignore && signal.is_marked {
             has_acted = true;
         } else if self.ends.is_none_or(|ends| now > ends) {
-            let is_bad = self.was_cut || is_loss || delay > QUICK * self.target;
+            let is_bad = self.was_cut || signal.is_loss || signal.delay > QUICK * self.target;
             if self.ends.is_some() && is_bad && self.achieved < self.most * self.gate {
                 self.window = self.achieved.min(self.window).max(self.packet);
                 (self.ignore, self.ignored) = (under_way, 0.0);

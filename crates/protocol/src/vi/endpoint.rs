@@ -177,19 +177,24 @@ impl<T: Copy> WorkQueue<T> {
     }
 }
 
+/// How many descriptors each queue of an endpoint holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueDepths {
+    /// Descriptors of the send queue.
+    pub sends: u16,
+    /// Descriptors of the receive queue.
+    pub receives: u16,
+}
+
 impl<T: Copy> Endpoint<T> {
-    /// An endpoint without a connection, with so many descriptors in each queue.
-    pub fn new(
-        reliability: Reliability,
-        tag: ProtectionTag,
-        (sends, receives): (u16, u16),
-    ) -> Endpoint<T> {
+    /// An endpoint without a connection, with queues of these depths.
+    pub fn new(reliability: Reliability, tag: ProtectionTag, depths: QueueDepths) -> Endpoint<T> {
         Endpoint {
             reliability,
             tag,
             state: EndpointState::Idle,
-            sends: WorkQueue::new(sends),
-            receives: WorkQueue::new(receives),
+            sends: WorkQueue::new(depths.sends),
+            receives: WorkQueue::new(depths.receives),
             next: 0,
             expected: 0,
             unanswered: 0,
@@ -396,7 +401,7 @@ mod tests {
     const TAG: ProtectionTag = ProtectionTag(3);
 
     fn pair(reliability: Reliability) -> (Endpoint<char>, Endpoint<char>) {
-        let end = || Endpoint::new(reliability, TAG, (2, 2));
+        let end = || Endpoint::new(reliability, TAG, QueueDepths { sends: 2, receives: 2 });
         let (mut from, mut to) = (end(), end());
         assert_eq!((from.connect(1), to.connect(0)), (Ok(()), Ok(())));
         (from, to)

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 pub use completion::{Completion, CompletionQueue, WorkQueueKind};
 pub use endpoint::{
-    Arrival, ConnectError, Descriptor, Endpoint, EndpointState, Outcome, PostError, Reception,
-    Reply, Transfer,
+    Arrival, ConnectError, Descriptor, Endpoint, EndpointState, Outcome, PostError, QueueDepths,
+    Reception, Reply, Transfer,
 };
 pub use memory::{MemoryHandle, ProtectionTag, Region, Registry, RemoteAddress};
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{
     Arrival, Completion, Descriptor, Endpoint, EndpointState, Fault, Operation, Outcome,
-    ProtectionTag, Registry, Reliability, Reply, WorkQueueKind,
+    ProtectionTag, QueueDepths, Registry, Reliability, Reply, WorkQueueKind,
 };
 use crate::explore::explore;
 
@@ -38,7 +38,10 @@ enum Wire {
 
 impl World {
     fn new(reliability: Reliability) -> World {
-        let end = || Endpoint::new(reliability, ProtectionTag(1), (2, 2));
+        let end = || {
+            let depths = QueueDepths { sends: 2, receives: 2 };
+            Endpoint::new(reliability, ProtectionTag(1), depths)
+        };
         let (mut from, mut to) = (end(), end());
         assert_eq!((from.connect(1), to.connect(0)), (Ok(()), Ok(())));
         World {

@@ -17,7 +17,7 @@ mod settings;
 mod soon;
 
 use weft_protocol::congestion::{
-    Acknowledged, CongestionControl, Demand, Line, LinkState, Loss, Pacer,
+    Acknowledged, CongestionControl, Demand, Flight, Line, LinkState, Loss, Pacer,
 };
 use weft_protocol::spraying::{Spraying, WayReport};
 use weft_protocol::transport::{Answer, LossRecovery, Receiver, Sender};
@@ -372,7 +372,7 @@ impl Transports {
                 spraying.timed_out(now);
             }
             let next = own.before + u64::from(own.sender.fresh()) * (self.payload + self.overhead);
-            own.control.lost(now, Loss::Timeout, (next, 0));
+            own.control.lost(now, Loss::Timeout, Flight { next, under_way: 0 });
             self.counts.timeouts += u64::from(now >= self.from);
         }
         own.progress = now;
@@ -567,7 +567,8 @@ impl Transports {
                 answer.is_refusal && self.settings.reliability == LossRecovery::SelectiveRepeat;
             let loss = if is_cut { Loss::Cut } else { Loss::Gap };
             self.counts.gaps += u64::from(now >= self.from && !is_cut);
-            own.control.lost(now, loss, (next, u64::from(own.sender.outstanding()) * packet));
+            let under_way = u64::from(own.sender.outstanding()) * packet;
+            own.control.lost(now, loss, Flight { next, under_way });
         }
         self.consider(now, flow, Span::ZERO);
     }

@@ -237,7 +237,7 @@ impl Engine {
     }
 
     fn restores_order(&self) -> bool {
-        let (_, order, _) = self.adapters.control.window();
+        let order = self.adapters.control.window().order;
         order == Order::Resequenced
     }
 }

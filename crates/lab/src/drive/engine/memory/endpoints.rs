@@ -7,7 +7,7 @@ use weft_fabric::measure::Drop;
 use weft_fabric::workload::{MessageStream, StreamOperation};
 use weft_protocol::vi::{
     Arrival, Completion, Descriptor, Endpoint, EndpointState, Fault, Operation, Outcome,
-    ProtectionTag, Region, RemoteAddress, Reply, Transfer, WorkQueueKind,
+    ProtectionTag, QueueDepths, Region, RemoteAddress, Reply, Transfer, WorkQueueKind,
 };
 use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 
@@ -131,8 +131,12 @@ impl Memories {
         let receives = self.endpoints.receive_descriptors;
         let level = self.endpoints.reliability;
         let mut pair = EndpointPair {
-            initiator: Endpoint::new(level, tag, (self.descriptors, 0)),
-            target: Endpoint::new(level, tag, (0, depth(receives))),
+            initiator: Endpoint::new(
+                level,
+                tag,
+                QueueDepths { sends: self.descriptors, receives: 0 },
+            ),
+            target: Endpoint::new(level, tag, QueueDepths { sends: 0, receives: depth(receives) }),
             operation,
             under_way: VecDeque::new(),
             completed: 0,
