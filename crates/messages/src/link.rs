@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use weft_protocol::interrupt_flag::Sleep;
 use weft_protocol::record_ring::{Reader, Writer};
 
+use crate::parts::RawBytes;
 use crate::rendezvous::{Directory, Peer};
 use crate::segment::{Segment, Side};
 use crate::sys::{self, Errno};
@@ -145,15 +146,15 @@ impl Link {
         &mut self,
         what: NonZeroU32,
         head: &[u8],
-        (body, length): (*const u8, usize),
+        body: RawBytes,
     ) -> Result<bool, Errno> {
-        let all = head.len().checked_add(length).filter(|all| *all <= LONGEST);
+        let all = head.len().checked_add(body.length).filter(|all| *all <= LONGEST);
         let all = all.ok_or(libc::EMSGSIZE)?;
         let ring = self.segment.ring(self.side);
         // SAFETY: the ring has reserved room for the record; the caller guarantees the body.
         let written = ring.write(&mut self.writer, what, all as u64, |to| unsafe {
             std::ptr::copy_nonoverlapping(head.as_ptr(), to, head.len());
-            std::ptr::copy_nonoverlapping(body, to.add(head.len()), length);
+            std::ptr::copy_nonoverlapping(body.first, to.add(head.len()), body.length);
         });
         written.map_err(|_| libc::EPROTO)
     }

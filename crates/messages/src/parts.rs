@@ -12,6 +12,25 @@ pub struct Parts {
     rest: Option<Box<[iovec]>>,
 }
 
+/// Bytes at an address, of which no slice may be made: they may lie where a peer writes.
+#[derive(Clone, Copy, Debug)]
+pub struct RawBytes {
+    /// Where they begin.
+    pub first: *const u8,
+    /// How many there are.
+    pub length: usize,
+}
+
+impl RawBytes {
+    /// No bytes.
+    pub const NONE: Self = Self { first: std::ptr::dangling(), length: 0 };
+
+    /// Those of a slice.
+    pub const fn of(bytes: &[u8]) -> Self {
+        Self { first: bytes.as_ptr(), length: bytes.len() }
+    }
+}
+
 // SAFETY: the addresses are only dereferenced under the promises that the unsafe functions below ask for.
 unsafe impl Send for Parts {}
 

@@ -376,7 +376,7 @@ fn a_message_can_be_looked_at_claimed_and_discarded_and_a_receive_cancelled() {
     one.post(to, 2, 4, b"short").unwrap();
     let wanted = |tag| Wanted { source: None, tag, ignore: 0 };
     until(&mut [&mut other], |ends| ends[0].endpoint.peek(true, &wanted(4)).is_some());
-    let length = |end: &End, tag| end.endpoint.peek(true, &wanted(tag)).map(|it| it.2);
+    let length = |end: &End, tag| end.endpoint.peek(true, &wanted(tag)).map(|it| it.length);
     assert_eq!(
         (length(&other, 3), length(&other, 4), length(&other, 5)),
         (Some(30_000), Some(5), None)

@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 use std::process::{Command, Output};
 
-use weft_messages::fi::abi::layouts;
+use weft_messages::fi::abi::{Field, Layout, layouts};
 
 const HEADERS: [&str; 10] = [
     "fabric.h",
@@ -32,10 +32,10 @@ fn program() -> String {
         writeln!(text, "#include <rdma/{header}>").unwrap();
     }
     text.push_str("int main(void) {\n");
-    for (name, _, fields) in layouts() {
+    for Layout { name, fields, .. } in layouts() {
         writeln!(text, "printf(\"{name} %zu\\n\", sizeof(struct {name}));").unwrap();
-        for (field, _) in fields {
-            let field = field.trim_start_matches("r#");
+        for field in fields {
+            let field = field.name.trim_start_matches("r#");
             writeln!(text, "printf(\"{name}.{field} %zu\\n\", offsetof(struct {name}, {field}));")
                 .unwrap();
         }
@@ -63,11 +63,11 @@ fn structures_are_laid_out_as_the_headers_say() {
     let mut printed = String::from_utf8(printed.stdout).unwrap();
     // The operations that a provider need not have come at the end, and their size says that they are missing.
     let shorter = ["fi_ops", "fi_ops_fabric", "fi_ops_domain", "fi_ops_av", "fi_mr_attr"];
-    for (name, size, fields) in layouts() {
+    for Layout { name, size, fields } in layouts() {
         let theirs = line(&mut printed, name);
         let fits = if shorter.contains(&name) { size <= theirs } else { size == theirs };
         assert!(fits, "{name}: {size} bytes here, {theirs} in the headers");
-        for (field, offset) in fields {
+        for Field { name: field, offset } in fields {
             let field = format!("{name}.{}", field.trim_start_matches("r#"));
             assert_eq!(offset, line(&mut printed, &field), "{field}");
         }

@@ -23,6 +23,7 @@ use weft_protocol::packet::{
 use weft_protocol::ring::{BufferId, SendRequest};
 
 use crate::link::{Acceptor, HELLO, Link};
+use crate::parts::RawBytes;
 use crate::rendezvous::Directory;
 use crate::sys::{Errno, Watch};
 
@@ -296,7 +297,7 @@ impl Node {
             let Some((buffer, held)) = self.sending.send(target) else { return };
             let Some(bytes) = encode(held, out.count) else { return };
             // SAFETY: the slice is readable. The ring has room for as many packets as there are credits.
-            let written = unsafe { out.link.write(PACKET, &[], (bytes.as_ptr(), bytes.len())) };
+            let written = unsafe { out.link.write(PACKET, &[], RawBytes::of(&bytes)) };
             out.sent.push_back(buffer);
             out.count += 1;
             out.link.wake();
@@ -524,9 +525,8 @@ impl Node {
         way.owed += more;
         let before = way.owed;
         while way.owed > 0 {
-            let nothing: (*const u8, usize) = ([].as_ptr(), 0);
             // SAFETY: the body is empty.
-            let written = unsafe { way.link.write(ACKNOWLEDGMENT, &[], nothing) };
+            let written = unsafe { way.link.write(ACKNOWLEDGMENT, &[], RawBytes::NONE) };
             if written != Ok(true) {
                 break;
             }

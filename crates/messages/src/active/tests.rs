@@ -285,7 +285,7 @@ fn a_hostile_node_loses_its_own_link_only() {
             let bytes = damaged(&mut random, packet);
             let what = if random.next().is_multiple_of(20) { ACKNOWLEDGMENT } else { PACKET };
             // SAFETY: the bytes are there.
-            let _ = unsafe { link.write(what, &[], (bytes.as_ptr(), bytes.len())) };
+            let _ = unsafe { link.write(what, &[], RawBytes::of(&bytes)) };
             two.progress();
         }
         if round % 4 == 0 {

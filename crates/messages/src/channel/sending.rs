@@ -8,7 +8,7 @@ use weft_protocol::record_ring::{HEAD, Reader, SLOT, Writer};
 
 use super::remote::{self, Operation, Request};
 use super::{Broken, Envelope, HAS_DATA, HEADER, IS_TAGGED, KIND, answer, kind};
-use crate::parts::{MOST, Parts};
+use crate::parts::{MOST, Parts, RawBytes};
 use crate::rendezvous::Peer;
 use crate::segment::{ANSWERS, Segment, Side};
 use crate::sys::{self, Errno};
@@ -307,19 +307,20 @@ impl Sending {
         &mut self,
         number: u32,
         offset: u64,
-        (bytes, length): (*const u8, usize),
+        bytes: RawBytes,
     ) -> Result<Option<Held>, Broken> {
         let place = self.held.get_mut(number as usize).ok_or(Broken::Protocol)?;
         let holding = place.as_mut().ok_or(Broken::Protocol)?;
         let Purpose::Request(operation) = holding.held.purpose else {
             return Err(Broken::Protocol);
         };
+        let RawBytes { first, length } = bytes;
         let left = holding.held.parts.length() - holding.sent;
         if !operation.returns_bytes() || offset != holding.sent as u64 || length > left {
             return Err(Broken::Protocol);
         }
         // SAFETY: the program keeps the buffers of a request writable until it is done.
-        unsafe { holding.held.parts.after(holding.sent, length).copy_from(bytes, length) };
+        unsafe { holding.held.parts.after(holding.sent, length).copy_from(first, length) };
         holding.sent += length;
         if length < left {
             return if length == 0 { Err(Broken::Protocol) } else { Ok(None) };

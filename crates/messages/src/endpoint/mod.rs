@@ -222,6 +222,23 @@ pub struct Endpoint {
     emulation: Option<Box<Emulation>>,
 }
 
+/// A message that has been sent to this endpoint and not received.
+#[derive(Clone, Copy, Debug)]
+pub struct Unreceived {
+    /// Who has sent it.
+    pub source: PeerId,
+    /// Its metadata.
+    pub envelope: Envelope,
+    /// Its length, in bytes.
+    pub length: usize,
+}
+
+impl Unreceived {
+    fn of(message: &Unexpected) -> Self {
+        Self { source: message.source, envelope: message.envelope, length: message.length() }
+    }
+}
+
 impl Endpoint {
     /// An endpoint that peers find in a directory.
     ///
@@ -448,21 +465,15 @@ impl Endpoint {
         }
     }
 
-    /// Looks for a message without receiving it: its source, metadata and length.
-    pub fn peek(&self, is_tagged: bool, wanted: &Wanted) -> Option<(PeerId, Envelope, usize)> {
+    /// Looks for a message without receiving it.
+    pub fn peek(&self, is_tagged: bool, wanted: &Wanted) -> Option<Unreceived> {
         let queue = if is_tagged { &self.tagged } else { &self.untagged };
-        queue.peek(wanted).map(|it| (it.source, it.envelope, it.length()))
+        queue.peek(wanted).map(Unreceived::of)
     }
 
     /// The same, and reserves the message for [`Endpoint::receive_claimed`] under this number.
-    pub fn claim(
-        &mut self,
-        is_tagged: bool,
-        wanted: &Wanted,
-        number: usize,
-    ) -> Option<(PeerId, Envelope, usize)> {
-        let message = self.queue(is_tagged).claim(wanted, number);
-        message.map(|it| (it.source, it.envelope, it.length()))
+    pub fn claim(&mut self, is_tagged: bool, wanted: &Wanted, number: usize) -> Option<Unreceived> {
+        self.queue(is_tagged).claim(wanted, number).map(Unreceived::of)
     }
 
     /// Receives the message that was claimed under the receive's context; false if there is none.
@@ -488,18 +499,18 @@ impl Endpoint {
         wanted: Option<&Wanted>,
         number: usize,
         events: &mut impl Events,
-    ) -> Option<(PeerId, Envelope, usize)> {
+    ) -> Option<Unreceived> {
         let queue = self.queue(is_tagged);
         let message = match wanted {
             Some(wanted) => queue.message_for(wanted),
             None => queue.claimed(number),
         }?;
-        let said = (message.source, message.envelope, message.length());
+        let said = Unreceived::of(&message);
         if let Stored::Remote(channel, remote) = message.stored
             && let Some(from) = self.incoming_channel(channel)
             && let Err(why) = from.receiving.discard(&remote)
         {
-            self.drop_peer(said.0, why, events);
+            self.drop_peer(said.source, why, events);
         }
         Some(said)
     }

@@ -6,7 +6,7 @@ use super::queue::{Receive, Stored, Unexpected};
 use super::{Admits, Endpoint, Event, Events, Incoming, Outgoing, Pulling, failed, received};
 use crate::channel::{Arrival, Body, Broken, Envelope, Held, Purpose, Receiving, Remote};
 use crate::endpoint::Received;
-use crate::parts::Parts;
+use crate::parts::{Parts, RawBytes};
 use crate::peers::{PeerId, Peers};
 use crate::rendezvous::{self, Handshake};
 use crate::sys::{self, Errno};
@@ -149,9 +149,11 @@ impl Endpoint {
             // `receive_from` has compared a due time with the clock.
             Arrival::Piece | Arrival::Due(..) => {}
             Arrival::Request(requested) => self.serve(channel, source, *requested, events),
-            Arrival::Reply(number, offset, bytes, length) => {
+            Arrival::Reply(number, offset, first, length) => {
                 // SAFETY: the record stays in the ring until it is consumed.
-                unsafe { self.take_reply(source, number, offset, (bytes, length), events) };
+                unsafe {
+                    self.take_reply(source, number, offset, RawBytes { first, length }, events)
+                };
             }
         }
     }

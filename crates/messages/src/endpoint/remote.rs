@@ -12,7 +12,7 @@ use crate::channel::{
     Body, Broken, Held, LONGEST_OPERANDS, MOST_HELD, MOST_RANGES, Operation, Purpose, Ranges,
     Remote, Request, Requested, Returns, Sending,
 };
-use crate::parts::Parts;
+use crate::parts::{Parts, RawBytes};
 use crate::peers::{PeerId, Peers};
 use crate::sys::Errno;
 
@@ -82,6 +82,17 @@ fn resolve(ranges: &Ranges, touch: Touch, events: &mut impl Events) -> Result<Pa
         place.iov_len = usize::try_from(range.length).map_err(|_| libc::EFAULT)?;
     }
     Parts::new(&places[..ranges.len()]).ok_or(libc::EFAULT)
+}
+
+/// A write whose bytes are still in the initiator's memory.
+struct LongWrite<'a> {
+    /// The request's number.
+    number: u32,
+    request: Request,
+    /// Where the bytes are.
+    remote: &'a Remote,
+    /// Where they go.
+    memory: &'a Parts,
 }
 
 impl Endpoint {
@@ -198,7 +209,8 @@ impl Endpoint {
                 Ok(Some((number, 0)))
             }
             (Operation::Write, Body::There(remote)) if remote.length == memory.length() => {
-                self.take_long_write(channel, peer, (number, request), (&remote, &memory), events)
+                let write = LongWrite { number, request, remote: &remote, memory: &memory };
+                self.take_long_write(channel, peer, write, events)
             }
             (Operation::Read, Body::There(remote)) if remote.length == memory.length() => {
                 // Under emulation the bytes go through the ring, which holds them back until they are due.
@@ -234,10 +246,10 @@ impl Endpoint {
         &mut self,
         channel: u32,
         peer: PeerId,
-        (number, request): (u32, Request),
-        (remote, memory): (&Remote, &Parts),
+        write: LongWrite<'_>,
         events: &mut impl Events,
     ) -> Result<Option<(u32, Errno)>, Broken> {
+        let LongWrite { number, request, remote, memory } = write;
         let Some(from) = self.incoming_channel(channel) else { return Ok(None) };
         // SAFETY: the memory was just resolved.
         if unsafe { from.receiving.copy_from_sender(remote, memory)? } {
@@ -397,7 +409,7 @@ impl Endpoint {
         peer: PeerId,
         number: u32,
         offset: u64,
-        bytes: (*const u8, usize),
+        bytes: RawBytes,
         events: &mut impl Events,
     ) {
         let replied = match self.outgoing.get_mut(peer.index()) {

@@ -117,6 +117,25 @@ pub const FI_EOPBADSTATE: c_int = 258;
 pub const FI_ETRUNC: c_int = 265;
 pub const FI_ENOKEY: c_int = 266;
 
+/// How a structure lies in memory.
+pub struct Layout {
+    /// What the headers call it.
+    pub name: &'static str,
+    /// Its size, in bytes.
+    pub size: usize,
+    /// Its fields, in order.
+    pub fields: Vec<Field>,
+}
+
+/// A field of a structure.
+#[derive(Clone)]
+pub struct Field {
+    /// What the headers call it.
+    pub name: &'static str,
+    /// Where it begins, in bytes.
+    pub offset: usize,
+}
+
 /// A structure of the headers.
 macro_rules! layout {
     ($($(#[$about:meta])* struct $name:ident { $($field:ident: $type:ty,)* })*) => {$(
@@ -126,20 +145,20 @@ macro_rules! layout {
         pub struct $name { $(pub $field: $type,)* }
 
         impl $name {
-            /// The bytes of the structure, and where each field begins.
-            pub fn layout() -> (usize, Vec<(&'static str, usize)>) {
-                let fields = [$((stringify!($field), std::mem::offset_of!($name, $field)),)*];
-                (size_of::<$name>(), fields.to_vec())
+            /// How it lies in memory.
+            pub fn layout() -> Layout {
+                let fields = [$(Field {
+                    name: stringify!($field),
+                    offset: std::mem::offset_of!($name, $field),
+                },)*];
+                Layout { name: stringify!($name), size: size_of::<$name>(), fields: fields.to_vec() }
             }
         }
     )*
 
-    /// Each structure's name, its bytes, and where each field begins.
-    pub fn layouts() -> Vec<(&'static str, usize, Vec<(&'static str, usize)>)> {
-        vec![$({
-            let (size, fields) = $name::layout();
-            (stringify!($name), size, fields)
-        },)*]
+    /// How each structure lies in memory.
+    pub fn layouts() -> Vec<Layout> {
+        vec![$($name::layout(),)*]
     }};
 }
 

@@ -247,7 +247,7 @@ impl Queue {
     }
 
     /// Takes a request over from the event queue of its passive endpoint.
-    pub fn add_request(&mut self, (peer, name): (Peer, Name)) -> usize {
+    pub fn add_request(&mut self, peer: Peer, name: Name) -> usize {
         self.add(Source::Requested { peer, name })
     }
 

@@ -18,7 +18,7 @@ use super::domain::Domain;
 use super::eq::Eq;
 use super::pep::{self, Request};
 use super::record::{self, Record};
-use super::state::{Binding, Bound, Shared, State, Waiter};
+use super::state::{Binding, Bound, Shared, State, Waiter, Working};
 use super::{NOT_OFFERED, atomic, hand_out, info, message, no_ops, outcome, rma};
 use crate::endpoint::{Endpoint, MOST_LONG};
 use crate::rendezvous::{Directory, Name};
@@ -304,7 +304,7 @@ unsafe extern "C" fn cancel(object: *mut fid, context: *mut c_void) -> ssize_t {
     // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
-    let Ok((bound, _, _, mut reporter)) = state.parts(endpoint.number) else {
+    let Ok(Working { bound, mut reporter, .. }) = state.working(endpoint.number) else {
         return -(libc::EINVAL as ssize_t);
     };
     let is_cancelled = bound.endpoint.cancel(context.expose_provenance(), &mut reporter);

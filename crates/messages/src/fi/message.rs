@@ -9,10 +9,13 @@ use super::abi::{
 };
 use super::ep::Ep;
 use super::info::{ANY_SOURCE, LONGEST, RECEIVE_FLAGS, SEND_FLAGS};
+use super::record::Accepted;
 use super::result;
-use super::state::Binding;
+use super::state::{Binding, Working};
 use crate::channel::Envelope;
-use crate::endpoint::{Event, Events, LONGEST_INJECTED, Message, Receive, Received, Wanted};
+use crate::endpoint::{
+    Event, Events, LONGEST_INJECTED, Message, Receive, Received, Unreceived, Wanted,
+};
 use crate::parts::Parts;
 use crate::sys::Errno;
 
@@ -88,7 +91,7 @@ unsafe fn post_send(
     let endpoint = unsafe { &*endpoint.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
     state.enter();
-    let (bound, peers, vector, mut reporter) = state.parts(endpoint.number)?;
+    let Working { bound, peers, vector, mut reporter } = state.working(endpoint.number)?;
     if !bound.is_enabled {
         return Err(FI_EOPBADSTATE);
     }
@@ -124,9 +127,13 @@ unsafe fn post_send(
     };
     if let Some(record) = &mut reporter.record {
         let length = message.parts.length();
-        let is_held = message.must_arrive || length > LONGEST_INJECTED;
-        let said = (&message.envelope, length, message.context, is_held);
-        record.end_send(peers, to, sent.is_ok().then_some(said));
+        let accepted = Accepted {
+            tag: message.envelope.tag,
+            length,
+            context: message.context,
+            is_held: message.must_arrive || length > LONGEST_INJECTED,
+        };
+        record.end_send(peers, to, sent.is_ok().then_some(accepted));
         record.leave();
     }
     sent
@@ -148,7 +155,7 @@ unsafe fn post_receive(
     let endpoint = unsafe { &*endpoint.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
     state.enter();
-    let (bound, peers, vector, mut reporter) = state.parts(endpoint.number)?;
+    let Working { bound, peers, vector, mut reporter } = state.working(endpoint.number)?;
     if !bound.is_enabled {
         return Err(FI_EOPBADSTATE);
     }
@@ -211,7 +218,7 @@ unsafe fn post_receive(
     };
     let (context, base, cut) = (number, std::ptr::null_mut(), 0);
     reporter.on_event(match found {
-        Some((source, envelope, length)) => {
+        Some(Unreceived { source, envelope, length }) => {
             let source = Some(source);
             let is_reported = true;
             Event::Received(Received { context, source, envelope, base, length, cut, is_reported })

@@ -97,7 +97,8 @@ pub static OPS: fi_ops_mr = fi_ops_mr { size: size_of::<fi_ops_mr>(), reg, regv,
 unsafe fn register(
     domain: *mut fid,
     places: &[iovec],
-    (access, requested): (u64, u64),
+    access: u64,
+    requested: u64,
     place: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
@@ -130,7 +131,7 @@ unsafe extern "C" fn reg(
 ) -> c_int {
     let memory = iovec { iov_base: memory.cast_mut(), iov_len: length };
     // SAFETY: the caller's promise.
-    unsafe { register(domain, &[memory], (access, requested), place, context) }
+    unsafe { register(domain, &[memory], access, requested, place, context) }
 }
 
 unsafe extern "C" fn regv(
@@ -148,7 +149,7 @@ unsafe extern "C" fn regv(
         return -libc::EINVAL;
     }
     // SAFETY: the caller's promise.
-    unsafe { register(domain, std::slice::from_ref(&*vector), (access, requested), place, context) }
+    unsafe { register(domain, std::slice::from_ref(&*vector), access, requested, place, context) }
 }
 
 unsafe extern "C" fn regattr(

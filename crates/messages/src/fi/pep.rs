@@ -13,6 +13,7 @@ use super::av::put_name;
 use super::cm::{Active, Events, MOST_DATA};
 use super::ep::Ep;
 use super::eq::Eq;
+use super::state::Working;
 use super::{NOT_OFFERED, hand_out, info, no_control, no_ops, only_closed, outcome};
 use crate::rendezvous::{Directory, Name};
 use crate::sys::Errno;
@@ -245,8 +246,8 @@ unsafe extern "C" fn accept(endpoint: *mut fid_ep, bytes: *const c_void, length:
         let (request, events) = if Arc::ptr_eq(&own, &events) {
             (request, events)
         } else {
-            let source = events.lock().take_request(request)?;
-            let request = own.lock().add_request(source);
+            let (peer, name) = events.lock().take_request(request)?;
+            let request = own.lock().add_request(peer, name);
             (request, own)
         };
         events.lock().accept(request, &active, bytes)
@@ -261,7 +262,7 @@ unsafe extern "C" fn shutdown(endpoint: *mut fid_ep, _: u64) -> c_int {
         events.lock().end(number);
     }
     let mut state = endpoint.shared.lock();
-    outcome(state.parts(endpoint.number).map(|(bound, _, _, mut reporter)| {
+    outcome(state.working(endpoint.number).map(|Working { bound, mut reporter, .. }| {
         if let Some(peer) = bound.peer.take() {
             bound.endpoint.disconnect(peer, &mut reporter);
         }

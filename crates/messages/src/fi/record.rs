@@ -11,7 +11,6 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::channel::Envelope;
 use crate::endpoint::{Event, Received};
 use crate::peers::{PeerId, Peers};
 use crate::rendezvous::Name;
@@ -23,6 +22,19 @@ pub const DIRECTORY: &str = "WEFT_MESSAGES_RECORD";
 const RANKS: [&str; 2] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK"];
 /// A pause this short between two polls that find nothing is not computing.
 const ASKING: Duration = Duration::from_micros(1);
+
+/// A message that was accepted to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Accepted {
+    /// Its tag; 0 if it has none.
+    pub tag: u64,
+    /// Its length, in bytes.
+    pub length: usize,
+    /// What the program calls it by.
+    pub context: usize,
+    /// Whether its buffers are still in use.
+    pub is_held: bool,
+}
 
 /// The file of one process.
 #[derive(Debug)]
@@ -110,17 +122,12 @@ impl Record {
         self.is_sending = true;
     }
 
-    /// A send has returned; `sent` is the message, if it was accepted, and whether its buffers are still in use.
-    pub fn end_send(
-        &mut self,
-        peers: &Peers,
-        to: PeerId,
-        sent: Option<(&Envelope, usize, usize, bool)>,
-    ) {
+    /// A send has returned; `sent` is the message, if it was accepted.
+    pub fn end_send(&mut self, peers: &Peers, to: PeerId, sent: Option<Accepted>) {
         self.is_sending = false;
-        let Some((envelope, length, context, is_held)) = sent else { return };
+        let Some(Accepted { tag, length, context, is_held }) = sent else { return };
         self.name(peers, to);
-        let (to, tag, held) = (to.index(), envelope.tag, u8::from(is_held));
+        let (to, held) = (to.index(), u8::from(is_held));
         self.say(format_args!("s {to} {tag:x} {length} {context:x} {held}\n"));
     }
 

@@ -10,6 +10,7 @@ use super::ep::Ep;
 use super::info::SEND_FLAGS;
 use super::message::{Flags, no_more_than, one, places};
 use super::result;
+use super::state::Working;
 use crate::channel::{MOST_RANGES, Operation, Range, Ranges, Request};
 use crate::endpoint::{Access, LONGEST_INJECTED};
 use crate::parts::Parts;
@@ -56,7 +57,7 @@ unsafe fn try_post(endpoint: *mut fid_ep, asked: Asked) -> Result<(), Errno> {
     // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*endpoint.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
-    let (bound, peers, vector, mut reporter) = state.parts(endpoint.number)?;
+    let Working { bound, peers, vector, mut reporter } = state.working(endpoint.number)?;
     if !bound.is_enabled {
         return Err(FI_EOPBADSTATE);
     }
@@ -117,7 +118,8 @@ fn reading(
 fn writing(
     from: Option<Parts>,
     peer: u64,
-    (ranges, data): (Option<&[Range]>, Option<u64>),
+    ranges: Option<&[Range]>,
+    data: Option<u64>,
     context: *mut c_void,
     flags: Flags,
 ) -> Asked {
@@ -189,7 +191,7 @@ unsafe extern "C" fn write(
     let parts = one(buffer, length);
     let ranges = range(parts.as_ref(), address, key);
     // SAFETY: as above.
-    unsafe { post(endpoint, writing(parts, to, (Some(&ranges), None), context, Flags::Default)) }
+    unsafe { post(endpoint, writing(parts, to, Some(&ranges), None, context, Flags::Default)) }
 }
 
 unsafe extern "C" fn writev(
@@ -206,7 +208,7 @@ unsafe extern "C" fn writev(
     unsafe {
         let parts = places(vector, count);
         let ranges = range(parts.as_ref(), address, key);
-        post(endpoint, writing(parts, to, (Some(&ranges), None), context, Flags::Default))
+        post(endpoint, writing(parts, to, Some(&ranges), None, context, Flags::Default))
     }
 }
 
@@ -224,7 +226,7 @@ unsafe extern "C" fn writemsg(
         };
         let (parts, ranges) =
             (places(it.msg_iov, it.iov_count), ranges(it.rma_iov, it.rma_iov_count));
-        post(endpoint, writing(parts, it.addr, (ranges.as_deref(), data), it.context, flags))
+        post(endpoint, writing(parts, it.addr, ranges.as_deref(), data, it.context, flags))
     }
 }
 
@@ -239,7 +241,7 @@ unsafe extern "C" fn inject(
     let (parts, context) = (one(buffer, length), std::ptr::null_mut());
     let ranges = range(parts.as_ref(), address, key);
     // SAFETY: as above.
-    unsafe { post(endpoint, writing(parts, to, (Some(&ranges), None), context, Flags::Injected)) }
+    unsafe { post(endpoint, writing(parts, to, Some(&ranges), None, context, Flags::Injected)) }
 }
 
 unsafe extern "C" fn writedata(
@@ -255,9 +257,10 @@ unsafe extern "C" fn writedata(
 ) -> ssize_t {
     let parts = one(buffer, length);
     let ranges = range(parts.as_ref(), address, key);
-    let what = (Some(&ranges[..]), Some(data));
     // SAFETY: as above.
-    unsafe { post(endpoint, writing(parts, to, what, context, Flags::Default)) }
+    unsafe {
+        post(endpoint, writing(parts, to, Some(&ranges), Some(data), context, Flags::Default))
+    }
 }
 
 unsafe extern "C" fn injectdata(
@@ -271,7 +274,8 @@ unsafe extern "C" fn injectdata(
 ) -> ssize_t {
     let (parts, context) = (one(buffer, length), std::ptr::null_mut());
     let ranges = range(parts.as_ref(), address, key);
-    let what = (Some(&ranges[..]), Some(data));
     // SAFETY: as above.
-    unsafe { post(endpoint, writing(parts, to, what, context, Flags::Injected)) }
+    unsafe {
+        post(endpoint, writing(parts, to, Some(&ranges), Some(data), context, Flags::Injected))
+    }
 }

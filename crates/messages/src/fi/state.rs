@@ -445,13 +445,22 @@ impl Waitable {
     }
 }
 
+/// What a call on an endpoint works with.
+pub struct Working<'a> {
+    /// The endpoint.
+    pub bound: &'a mut Bound,
+    /// All peers of the process.
+    pub peers: &'a mut Peers,
+    /// Its address vector, if it has one.
+    pub vector: Option<&'a Vector>,
+    /// The reporter of its events.
+    pub reporter: Reporter<'a>,
+}
+
 impl State {
-    /// An endpoint with the peer table, its address vector and the reporter of its events.
+    /// An endpoint with all that a call on it works with.
     #[inline(always)]
-    pub fn parts(
-        &mut self,
-        endpoint: usize,
-    ) -> Result<(&mut Bound, &mut Peers, Option<&Vector>, Reporter<'_>), Errno> {
+    pub fn working(&mut self, endpoint: usize) -> Result<Working<'_>, Errno> {
         let bound = self.endpoints.get(endpoint)?;
         let vector = match bound.vector {
             Some(number) => Some(&*self.vectors.get(number)?),
@@ -460,7 +469,7 @@ impl State {
         let record = self.record.as_deref_mut();
         let (queues, counters) = (&mut self.queues, &mut self.counters);
         let reporter = Reporter::of(bound, queues, counters, &self.regions, vector, record);
-        Ok((bound, &mut self.peers, vector, reporter))
+        Ok(Working { bound, peers: &mut self.peers, vector, reporter })
     }
 
     /// A call begins: time until [`State::leave`] is not computing.

@@ -11,6 +11,7 @@ use weft_protocol::vi::{
 
 use super::Attributes;
 use crate::link::{HELLO, Link};
+use crate::parts::RawBytes;
 
 /// The most bytes of a transfer.
 pub const LONGEST_TRANSFER: u64 = 16 * 1024;
@@ -139,7 +140,7 @@ impl Connection {
 
     fn say(&mut self, what: NonZeroU32) {
         // SAFETY: the body is empty. A new ring has room.
-        let _ = unsafe { self.link.write(what, &[], (std::ptr::NonNull::dangling().as_ptr(), 0)) };
+        let _ = unsafe { self.link.write(what, &[], RawBytes::NONE) };
         self.link.wake();
     }
 
@@ -245,7 +246,8 @@ impl Connection {
                 self.break_off(fault, tell);
                 return true;
             }
-            let body = (place.at.address as *const u8, transfer.length as usize);
+            let length = transfer.length as usize;
+            let body = RawBytes { first: place.at.address as *const u8, length };
             // SAFETY: the memory is registered, and was so when it was posted.
             match unsafe { self.link.write(DATA, &head(&transfer), body) } {
                 Ok(true) => {}
@@ -277,9 +279,7 @@ impl Connection {
             let fault = if let Reply::Break(fault) = reply { to_words(*fault) } else { [0; 3] };
             let bytes = fault.map(u64::to_ne_bytes).concat();
             // SAFETY: the body is empty.
-            let written = unsafe {
-                self.link.write(what, &bytes, (std::ptr::NonNull::dangling().as_ptr(), 0))
-            };
+            let written = unsafe { self.link.write(what, &bytes, RawBytes::NONE) };
             match written {
                 Ok(true) => drop(self.owed.pop_front()),
                 Ok(false) => return any,
