@@ -220,6 +220,9 @@ class ProgramResult:
     messages: pd.DataFrame = field(repr=False)
     """A row a message: initiator, target, offered_us, delivered_us, size_bytes. Where hosts have
     several ranks it names their hosts too, as `waits` and `intervals` do."""
+    fast_forward: pd.DataFrame = field(repr=False)
+    """Where `run.fast_forward` is set, a row a channel: jumps, periods, packets and skipped_us that
+    were left out, and what rules it out (forbidden, otherwise empty)."""
     shorter_messages: int = 0
     """Messages of a trace that are shorter than what their receive asks for, which MPI takes."""
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from weft.program import ProgramResult
+
 
 @click.group(
     epilog="\b\nExamples:\n"
@@ -198,11 +200,18 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
             "ranks": result.ranks, "waits": result.waits,
             "intervals": result.intervals, "messages": result.messages,
         })  # fmt: skip
+    _show(result, as_json=as_json)
+
+
+def _show(result: ProgramResult, *, as_json: bool) -> None:
+    left_out = result.fast_forward.to_dict("records")
     if as_json:
         ranks = result.ranks.to_dict("records")
         shown = {"time_us": result.time_us, "completion": result.completion, "ranks": ranks}
         if result.shorter_messages:
             shown["shorter_messages"] = result.shorter_messages
+        if left_out:
+            shown["fast_forward"] = left_out
         click.echo(json.dumps(shown, indent=2))
         return
     click.echo(f"application time {result.time_us:.6g} µs, {len(result.messages)} messages")
@@ -211,6 +220,11 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
         click.echo("completion of messages: " + ", ".join(told))
     if result.shorter_messages:
         click.echo(f"{result.shorter_messages} are shorter than their receives ask for")
+    for own in left_out:
+        what = f"{own['periods']:.0f} periods, {own['packets']:.0f} packets"
+        if own["forbidden"]:
+            what = f"nothing, because of {own['forbidden']}"
+        click.echo(f"fast-forward on {own['channel']} left out {what}")
     click.echo(result.ranks.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
 
 

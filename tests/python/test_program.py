@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -286,6 +287,42 @@ def test_a_time_independent_trace_runs_at_a_speed(star: str, tmp_path: Path) -> 
     drawn = result.figure().svg()
     assert "computing" in drawn
     assert "waiting" in drawn
+
+
+def test_long_messages_of_traces_and_programs_leave_out_periods(star: str, tmp_path: Path) -> None:
+    ring, plain_star = tmp_path / "ring.goal", tmp_path / "plain.toml"
+    ring.write_text(weft.generate_trace("allreduce_ring", 4, "4 MB"))
+    crossbar = 'switch.crossbar = { latency = "10 ns", contention = "back_pressure" }'
+    plain_star.write_text(STAR.replace(crossbar, 'switch.output_queued.latency = "10 ns"'))
+
+    def program(me: weft.Node) -> Program:
+        if me.rank == 0:
+            yield me.send(1, "1 MB")
+        if me.rank == 1:
+            yield me.receive(0)
+
+    def run(fast: bool) -> list[weft.ProgramResult]:
+        asked: dict[str, object] = {"run.fast_forward": fast}
+        return [
+            weft.run_trace(ring, plain_star, set=asked),
+            weft.run_program(str(plain_star), program, set=asked),
+        ]
+
+    for plain, fast in zip(run(fast=False), run(fast=True), strict=True):
+        assert len(plain.fast_forward) == 0
+        (left_out,) = fast.fast_forward.to_dict("records")
+        assert (left_out["channel"], left_out["forbidden"]) == ("c", "")
+        assert left_out["packets"] > 4000
+        for name in ("ranks", "waits", "intervals", "messages"):
+            assert getattr(plain, name).equals(getattr(fast, name)), name
+    words = ["trace", "run", str(ring), "--set", "run.fast_forward=true", "--system"]
+    (told,) = re.findall(
+        r"fast-forward on c left out \d+ periods, (\d+) packets",
+        CliRunner().invoke(main, [*words, str(plain_star)]).output,
+    )
+    assert int(told) > 4000
+    of_crossbar = CliRunner().invoke(main, [*words, star]).output
+    assert "fast-forward on c left out nothing, because of adapters" in of_crossbar
 
 
 def test_what_a_trace_says_of_messages_is_shown_or_refused(star: str, tmp_path: Path) -> None:

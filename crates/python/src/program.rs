@@ -10,7 +10,7 @@ use weft_lab::program::{
 };
 use weft_lab::trace::settings::TraceSettings;
 use weft_lab::trace::{goal, play};
-use weft_lab::{Bytes, PositiveCount, Span, Time};
+use weft_lab::{Bytes, PositiveCount, Span, Table, Time};
 
 use crate::asked::Asked;
 use crate::{error, outcome};
@@ -202,16 +202,27 @@ impl Machine {
         Ok(self.done.drain(..).map(OpId::index).collect())
     }
 
-    /// Goes on to the next instant; raises who waits for whom if there is none.
+    /// Goes on to the next instant, or leaves out periods before it; raises who waits for whom if there is none.
     fn step(&mut self) -> PyResult<()> {
+        self.inner.fast_forward(u64::MAX);
         if self.inner.step() { Ok(()) } else { Err(self.raise(self.inner.deadlock())) }
     }
 
     /// Where the time went, given when each rank ended.
     fn tables<'py>(&self, py: Python<'py>, ends: Vec<u64>) -> PyResult<Bound<'py, PyDict>> {
         let ends: Vec<Time> = ends.into_iter().map(Time).collect();
-        outcome::tables(py, &self.inner.report(ends).tables())
+        outcome::tables(py, &tables(&self.inner, ends))
     }
+}
+
+/// Where the time of ranks went that ended then, and what was left out because it repeats itself.
+fn tables(
+    machine: &program::Machine<ProgramChannel>,
+    ends: Vec<Time>,
+) -> Vec<(&'static str, Table)> {
+    let mut tables = Vec::from(machine.report(ends).tables());
+    tables.push(("fast_forward", machine.fast_forward_table()));
+    tables
 }
 
 /// A size such as "64 B" in bytes.
@@ -273,9 +284,9 @@ pub fn trace_run<'py>(
             outcome::observe(progress.as_ref(), &mut raised, done, all, "operations")
         });
         let played = played.map_err(|error| weft_lab::Error::Program { seed, error })?;
-        Ok((played.machine.report(played.ends), played.shorter))
+        Ok((tables(&played.machine, played.ends), played.shorter))
     });
     raised.map_or(Ok(()), Err)?;
-    let (report, shorter) = played.map_err(error::raise)?;
-    Ok((outcome::tables(py, &report.tables())?, shorter))
+    let (tables, shorter) = played.map_err(error::raise)?;
+    Ok((outcome::tables(py, &tables)?, shorter))
 }

@@ -221,7 +221,8 @@ fn carriers(
 
 /// A machine on the channels of a system, for a program that is written elsewhere: all hosts are
 /// ranks if neither `ranks` nor the placement says how many. What the overrides of the request say
-/// of workloads is traffic beside it.
+/// of workloads is traffic beside it. With `run.fast_forward` whoever steps the machine is to have it
+/// [leave out](Machine::fast_forward) periods.
 pub fn open(
     request: &Request,
     ways: Ways<'_>,
@@ -250,7 +251,12 @@ pub fn open(
             accepted: format!("traffic on channels of the program: {}", names.join(", ")),
         });
     }
-    ways.machine(&spec, ranks.unwrap_or_else(|| ways.ranks(&spec)), seed, true)
+    let ranks = ranks.unwrap_or_else(|| ways.ranks(&spec));
+    let mut machine = ways.machine(&spec, ranks, seed, true)?;
+    if spec.run.fast_forward {
+        machine.begin_fast_forward();
+    }
+    Ok(machine)
 }
 
 impl ProgramSettings {

@@ -5,6 +5,7 @@ use weft_units::Time;
 use super::{CLOCK_END, Machine};
 use crate::drive::carrier::Carrier;
 use crate::drive::engine::{FastForward, Horizon};
+use crate::table::{Cell, Table};
 
 impl<C: Carrier> Machine<C> {
     /// Has whole periods left out on all channels that can tell when they repeat themselves.
@@ -22,6 +23,23 @@ impl<C: Carrier> Machine<C> {
             None => own.fast_forwarded().unwrap_or_default(),
         };
         all.map(report).collect()
+    }
+
+    /// A row a channel with what was left out there: `channel`, `jumps`, `periods`, `packets` and `skipped_us`, and
+    /// `forbidden`, what rules it out, if something does. Empty unless it was asked for.
+    pub fn fast_forward_table(&self) -> Table {
+        let mut table = Table::new();
+        for ((name, _), own) in self.channels.iter().zip(self.fast_forwarded()) {
+            table.push([
+                ("channel", Cell::from(name.as_str())),
+                ("jumps", own.jumps.into()),
+                ("periods", own.periods.into()),
+                ("packets", own.packets.into()),
+                ("skipped_us", own.time.as_us().into()),
+                ("forbidden", own.forbidden.unwrap_or_default().into()),
+            ]);
+        }
+        table
     }
 
     /// Leaves out as many whole periods as fit before anything else happens, and into so many steps at the
