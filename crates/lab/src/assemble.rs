@@ -11,6 +11,7 @@ mod hosts;
 mod hub;
 mod network;
 mod planes;
+mod ring;
 mod slots;
 mod turns;
 
@@ -30,7 +31,6 @@ use crate::drive::Channel;
 use crate::drive::cluster::{Cluster, Half};
 use crate::drive::engine::Engine;
 use crate::drive::hub::HubChannel;
-use crate::drive::ring::Ring;
 use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
@@ -43,8 +43,6 @@ pub enum Driver {
     Cluster(Box<Cluster>),
     /// One of the two channels of such a cluster, both of which carry messages.
     Half(Box<Half>),
-    /// A ring of adapters, for messages.
-    Ring(Box<Ring>),
     /// Hosts in front of a channel, event by event.
     Hosted(Box<HostedChannel>),
     /// Event by event, between mapped windows around a hub.
@@ -146,6 +144,9 @@ impl Driver {
         if settings.carries_messages(workload) {
             return hosts::hosted(settings, workload, sources, site);
         }
+        if let SwitchSettings::Ring(own) = &settings.switch {
+            return ring::build(settings, own, (workload, sources), site);
+        }
         engine::refuse_what_differs(settings, site.name)?;
         network::refuse_deadlock_without_buffers(settings, site.name)?;
         hub::refuse_a_window_without(settings, site.name)?;
@@ -160,7 +161,7 @@ impl Driver {
         network::refuse_a_fabric_of_others(settings, site.name)?;
         network::refuse_what_a_star_does_not_read(settings, site.name)?;
         match &settings.switch {
-            SwitchSettings::Ring(ring) => hosts::ring(settings, ring, site),
+            SwitchSettings::Ring(own) => ring::build(settings, own, (workload, sources), site),
             SwitchSettings::Scheduled(_)
             | SwitchSettings::InputQueued(_)
             | SwitchSettings::Crossbar(_)

@@ -230,8 +230,7 @@ fn run_alone(
     Ok(ChannelRun { stopped, waiting, packet, ..run })
 }
 
-/// Checks that a channel behind hosts accounts for each packet that they handed to it. A ring keeps
-/// no account of its own.
+/// Checks that a channel behind hosts accounts for each packet that they handed to it.
 fn check_behind_hosts(
     behind: Option<(Observations, u64)>,
     (name, seed): (&str, u64),

@@ -17,6 +17,7 @@ mod gate;
 mod memory;
 mod port;
 mod repeat;
+mod ring;
 mod standing;
 mod stations;
 

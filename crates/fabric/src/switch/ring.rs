@@ -4,6 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::{Bytes, Limit, Span};
 
+use crate::fabric::CableSettings;
+use crate::link::LinkSettings;
+
+mod node;
+
+pub use node::{RingDemand, RingKind, RingNode, RingTurn};
+
 /// A ring of adapters, each connected to the next by one link, the last to the first. A packet goes
 /// round to its target, which takes it out and sends an acknowledgment on to the initiator; so
 /// every request loads the whole ring. What passes goes before what an adapter inserts itself.
@@ -25,6 +32,20 @@ pub struct RingSettings {
     /// given up: its initiator knows, and its message is lost unless `host.resend` stores it again.
     #[serde(default = "unlimited")]
     pub retries: Limit,
+    /// What the link of each adapter to the next has otherwise than the `link` of the channel: first
+    /// that of host 0, as many as there are hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<CableSettings>,
+}
+
+impl RingSettings {
+    /// The link of each of `hosts` adapters to the next, on a channel whose link is `link`.
+    pub fn links(&self, hosts: usize, link: &LinkSettings) -> Vec<LinkSettings> {
+        let own = |host| {
+            self.links.get(host).map_or_else(|| link.clone(), |own: &CableSettings| own.over(link))
+        };
+        (0..hosts).map(own).collect()
+    }
 }
 
 fn unlimited() -> Limit {

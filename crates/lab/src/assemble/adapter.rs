@@ -276,7 +276,11 @@ fn check_back_pressure(
 }
 
 /// A source that fills what is free comes to no end where nothing is ever full.
-fn check_greedy(settings: &ChannelSettings, sources: &[Source], name: &str) -> Result<(), Error> {
+pub(super) fn check_greedy(
+    settings: &ChannelSettings,
+    sources: &[Source],
+    name: &str,
+) -> Result<(), Error> {
     if !sources.iter().any(|source| source.feedback() == Feedback::Ready) {
         return Ok(());
     }

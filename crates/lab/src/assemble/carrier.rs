@@ -21,7 +21,6 @@ macro_rules! on_each {
             Driver::Engine($channel) => $call,
             Driver::Cluster($channel) => $call,
             Driver::Half($channel) => $call,
-            Driver::Ring($channel) => $call,
             Driver::Hosted($channel) => $call,
             Driver::Hub($channel) => $call,
             Driver::Turns($channel) => $call,
@@ -75,7 +74,6 @@ impl Carrier for Driver {
             Driver::Engine(channel) => return Carrier::begin_fast_forward(&mut **channel),
             Driver::Hosted(_) => "hosts with stages, buses or libraries",
             Driver::Cluster(_) | Driver::Half(_) => "a switch with a schedule",
-            Driver::Ring(_) => "a ring",
             Driver::Hub(_) => "mapped windows around a hub",
             Driver::Turns(_) => "links with turns",
         };

@@ -151,6 +151,7 @@ pub(crate) fn engine(
         classed,
         flows,
         adapters,
+        ring: None,
     }))
 }
 

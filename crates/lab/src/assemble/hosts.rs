@@ -1,21 +1,16 @@
-//! Channels of messages: a ring of adapters, and any channel with hosts in front of it.
+//! Channels of messages: any channel with hosts in front of it.
 
-use weft_fabric::adapter::{Feed, Release};
-use weft_fabric::link::ErrorSettings;
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::RingSettings;
 use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_kernel::{Halt, Stopped};
-use weft_units::{Bytes, Limit, Span, Time};
+use weft_units::{Bytes, Span, Time};
 
-use super::{Driver, Site, network, refuse};
-use crate::composition::{ChannelSettings, SwitchSettings};
+use super::{Driver, Site};
+use crate::composition::ChannelSettings;
 use crate::drive::Channel;
 use crate::drive::engine::NetworkReport;
 use crate::drive::host_path::HostPath;
 use crate::drive::hub::Course;
-use crate::drive::receiver::Receiver;
-use crate::drive::ring::{Ring, RingParts};
 use crate::drive::trace::{TraceEntry, of_passages};
 use crate::drive::traffic::Traffic;
 use crate::error::Error;
@@ -26,9 +21,8 @@ pub type HostedChannel = Traffic<HostPath<Driver>>;
 impl ChannelSettings {
     /// Whether what a workload hands over are messages, which pass hosts and are cut into packets.
     pub(crate) fn carries_messages(&self, workload: Option<&WorkloadSettings>) -> bool {
-        let ring = matches!(self.switch, SwitchSettings::Ring(_));
         let sized = workload.is_some_and(|workload| workload.message.is_some());
-        self.host.is_some() || sized || (ring && workload.is_some())
+        self.host.is_some() || sized
     }
 
     /// What one demand of a workload is.
@@ -81,54 +75,6 @@ pub(crate) fn in_front_of(
     })?;
     path.record_from(site.from);
     Ok(Driver::Hosted(Box::new(Traffic::new(path, sources, size, site.observations()))))
-}
-
-/// A ring of adapters.
-pub(super) fn ring(
-    settings: &ChannelSettings,
-    ring: &RingSettings,
-    site: Site<'_>,
-) -> Result<Driver, Error> {
-    refuse_what_a_ring_does_not_read(settings, site.name)?;
-    let errors = settings.errors.as_ref().filter(|errors| !errors.is_free_of_errors());
-    let of_host = |settings: &ErrorSettings| {
-        (0..site.hosts as u16).map(|host| settings.build(site.streams, site.name, host)).collect()
-    };
-    Ok(Driver::Ring(Box::new(Ring::new(RingParts {
-        ring: ring.clone(),
-        link: settings.link.clone(),
-        packet: settings.packet,
-        payload: settings.payload,
-        receivers: vec![Receiver::new(settings.receiver.as_ref()); site.hosts as usize],
-        errors: errors.map_or(Vec::new(), of_host),
-        observations: site.observations().of_links(site.hosts as usize),
-    }))))
-}
-
-/// Adapters on a ring acknowledge and repeat by themselves, and send in the order of offers.
-fn refuse_what_a_ring_does_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
-    if !settings.fabric.is_star() {
-        return refuse(name, "fabric", "given", "no fabric around a ring, which is one");
-    }
-    network::refuse_what_a_star_does_not_read(settings, name)?;
-    let adapter = &settings.adapter;
-    let unread = [
-        ("control", settings.control.is_some()),
-        ("recovery", settings.recovery.is_some()),
-        ("interface", settings.interface.is_some()),
-        ("disabled", !settings.disabled.is_empty()),
-        ("adapter.throttle", adapter.throttle.is_some()),
-        ("adapter.feed", adapter.feed != Feed::Fifo),
-        ("adapter.release", adapter.release == Some(Release::Acknowledgment)),
-        ("adapter.send_buffers", adapter.send_buffers != Limit::Unlimited),
-    ];
-    match unread.iter().find(|(_, given)| *given) {
-        Some((key, _)) => {
-            let accepted = "not on a ring, whose adapters acknowledge and repeat by themselves";
-            refuse(name, key, "given", accepted)
-        }
-        None => Ok(()),
-    }
 }
 
 impl Channel for HostedChannel {

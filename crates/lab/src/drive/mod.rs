@@ -9,7 +9,6 @@ pub mod host_path;
 pub mod hub;
 pub mod interface;
 pub mod receiver;
-pub mod ring;
 pub mod trace;
 pub mod traffic;
 pub mod turns;

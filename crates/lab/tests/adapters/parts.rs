@@ -102,6 +102,7 @@ impl Star {
             sources,
             observations: seen,
             until: Time(1 << 60),
+            ring: None,
             connections: ConnectionParts::default(),
             classed: None,
             flows: None,

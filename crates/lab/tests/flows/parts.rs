@@ -91,6 +91,7 @@ fn channel(text: &str, seed: u64) -> Engine {
         sources: parts.workload.build(&facts, &streams).expect(text),
         observations: Observations::over(from, UNTIL).of_hosts(HOSTS as usize),
         until: UNTIL,
+        ring: None,
         connections: ConnectionParts::default(),
         adapters: None,
         classed: Some(classed),

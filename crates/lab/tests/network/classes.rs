@@ -117,6 +117,7 @@ fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Eng
             .of_hosts(hosts as usize)
             .of_classes(8),
         until,
+        ring: None,
         connections: ConnectionParts::default(),
         adapters: None,
         flows: None,

@@ -107,6 +107,7 @@ fn deliveries(
         sources,
         observations,
         until,
+        ring: None,
         connections: ConnectionParts::default(),
         classed: None,
         adapters: None,

@@ -79,6 +79,7 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
         sources: parts.workload.build(&facts, &streams).expect(text),
         observations: Observations::over(Time(span.0 * 20), until).of_hosts(hosts as usize),
         until,
+        ring: None,
         connections: ConnectionParts::default(),
         classed: None,
         adapters: None,

@@ -1,48 +1,69 @@
 //! The ring alone, with times worked out by hand.
 
 use proptest::prelude::*;
-use weft_fabric::link::{DamagedPacket, ErrorSettings, LinkSettings};
-use weft_fabric::measure::Observations;
+use weft_fabric::fabric::{CableSettings, FabricSettings, Routes, RoutesSettings};
+use weft_fabric::link::{DamagedPacket, ErrorSettings, FlowControl, LinkSettings};
+use weft_fabric::measure::{Latency, Observations, Stage};
 use weft_fabric::switch::RingSettings;
 use weft_kernel::Streams;
 use weft_lab::drive::Channel;
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
+use weft_lab::drive::engine::{ConnectionParts, Engine, EngineParts, RingParts};
 use weft_lab::drive::receiver::{Receiver, ReceiverSettings};
-use weft_lab::drive::ring::{Ring, RingParts};
+use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Fraction, Length, Limit, PositiveCount, Rate, Span, SpanPerLength, Time};
 
+const END: Time = Time(10_000_000);
+
 /// 80 B at 200 MB/s take 400 ns, an acknowledgment of 8 B takes 40, a cable 10, a bypass 100.
-fn ring(hosts: u16, change: impl FnOnce(&mut RingParts)) -> Ring {
+fn ring(hosts: u16, change: impl FnOnce(&mut RingParts)) -> Engine {
     let mut parts = RingParts {
-        ring: RingSettings {
+        settings: RingSettings {
             bypass: Span::from_ns(100),
             acknowledgment: Bytes(8),
             outstanding: Limit::Unlimited,
             retry_after: Span::ZERO,
             retries: Limit::Unlimited,
+            links: Vec::new(),
         },
-        link: LinkSettings {
-            rate: Rate::from_bits_per_second(1_600_000_000),
-            length: Length(2_000_000),
-            delay_per_metre: SpanPerLength(5_000_000),
-            reserved: Fraction::default(),
-        },
-        packet: Bytes(80),
-        payload: Bytes(64),
         receivers: vec![Receiver::new(None); usize::from(hosts)],
         errors: Vec::new(),
-        observations: Observations::over(Time::ZERO, Time(10_000_000)).of_links(hosts.into()),
     };
     change(&mut parts);
-    Ring::new(parts)
+    let link = LinkSettings {
+        rate: Rate::from_bits_per_second(1_600_000_000),
+        length: Length(2_000_000),
+        delay_per_metre: SpanPerLength(5_000_000),
+        reserved: Fraction::default(),
+    };
+    let wiring = FabricSettings::Star.wiring(hosts, link.rate).unwrap();
+    let random = Streams::new(1).stream("sci.routes", 0);
+    Engine::new(EngineParts {
+        routes: Routes::new(&RoutesSettings::default(), &wiring, random).unwrap(),
+        wiring,
+        link,
+        packet: Bytes(80),
+        payload: Bytes(64),
+        switches: Vec::new(),
+        flow: FlowControl::new(&FlowControlSettings::default(), 1).unwrap(),
+        send_buffers: Limit::Unlimited,
+        sources: Vec::new(),
+        observations: Observations::over(Time::ZERO, END).of_hosts(hosts.into()),
+        until: END,
+        connections: ConnectionParts::default(),
+        classed: None,
+        flows: None,
+        adapters: None,
+        ring: Some(parts),
+    })
 }
 
-fn offer(ring: &mut Ring, now: Time, (from, to): (u16, u16), size: u64, ticket: u64) {
+fn offer(ring: &mut Engine, now: Time, (from, to): (u16, u16), size: u64, ticket: u64) {
     let (to, size, ticket) = (Destination::Host(to), Bytes(size), Ticket(ticket));
     ring.offer(now, Message { from, to, size, ticket });
 }
 
-fn run(ring: &mut Ring) -> Vec<Notice> {
+fn run(ring: &mut Engine) -> Vec<Notice> {
     let mut notices = Vec::new();
     while ring.next_time() != Time::NEVER {
         ring.advance(ring.next_time(), &mut notices);
@@ -83,6 +104,37 @@ fn what_passes_waits_for_what_was_begun_and_no_longer() {
     assert_eq!(deliveries(&notices), [(1, 430), (0, 830), (2, 1230)]);
 }
 
+/// The same over a second link that is slower by half and a third that is longer: the request leaves 1
+/// as soon as its first bytes are there, and takes 800 ns to come to 2; its acknowledgment passes
+/// 3 over 20 ns of cable. Back from 2 over 3, 0 and 1 a request to 1 comes over fast links alone.
+#[test]
+fn each_link_may_be_another() {
+    let other = |rate: Option<u64>, length: Option<u64>| CableSettings {
+        rate: rate.map(Rate::from_bits_per_second),
+        length: length.map(Length),
+        ..CableSettings::default()
+    };
+    let links = || {
+        let (slow, long) = (other(Some(800_000_000), None), other(None, Some(4_000_000)));
+        vec![CableSettings::default(), slow, long, CableSettings::default()]
+    };
+    let mut ring = ring(4, |parts| parts.settings.links = links());
+    offer(&mut ring, Time::ZERO, (0, 2), 64, 7);
+    assert_eq!(deliveries(&run(&mut ring)), [(7, 10 + 100 + 10 + 800)]);
+    // From 1 over the slow link; 2 may send on by the fast link only what has come: 400 ns later.
+    offer(&mut ring, Time(2_000_000), (1, 3), 64, 8);
+    assert_eq!(deliveries(&run(&mut ring)), [(8, 2_000 + 10 + 100 + 400 + 20 + 400)]);
+    let held = (ring.backlog(), ring.in_flight());
+    let seen = ring.into_observations();
+    assert_eq!((seen.conserve(held.0 + held.1), held), (Ok(()), (0, 0)));
+    // Two requests, and four acknowledgments of 40 ns, of 80 on the slow link.
+    let busy = [400 + 40, 800 + 800, 40 + 400, 40 + 40];
+    assert_eq!(seen.busy(), busy.map(Span::from_ns));
+    let spent = |stage| u64::try_from(seen.budget.sum_ps(stage)).unwrap() / 1_000;
+    let stages = [Stage::Wire, Stage::Switch, Stage::Transmission, Stage::SwitchWait];
+    assert_eq!(stages.map(spent), [20 + 30, 200, 800 + 800, 0]);
+}
+
 /// The second of two requests is damaged; its negative acknowledgment is back when it has gone
 /// round, and it is sent again.
 #[test]
@@ -96,7 +148,7 @@ fn a_damaged_request_is_sent_again() {
     let notices = run(&mut ring);
     // It arrives at 810, its acknowledgment takes 40 + 10, the repetition 400 + 10.
     assert_eq!(deliveries(&notices), [(0, 810 + 50 + 410)]);
-    assert_eq!((ring.counted().requests, ring.counted().damaged), (3, 1));
+    assert_eq!((ring.ring_counters().requests, ring.ring_counters().damaged), (3, 1));
 }
 
 /// The second of two requests is damaged whenever it is sent. Its acknowledgment is back at 860, those
@@ -107,13 +159,13 @@ fn a_request_that_is_repeated_in_vain_is_given_up() {
         let packets = (1..9).map(|packet| DamagedPacket { host: 0, packet }).collect();
         let errors = ErrorSettings { packets, ..ErrorSettings::default() };
         parts.errors = (0..2).map(|host| errors.build(&Streams::new(1), "sci", host)).collect();
-        parts.ring.retries = Limit::at_most(2).unwrap();
+        parts.settings.retries = Limit::at_most(2).unwrap();
     });
     offer(&mut ring, Time::ZERO, (0, 1), 128, 5);
     let notices = run(&mut ring);
     let lost = Notice::Lost { time: Time(1_780_000), ticket: Ticket(5), to: 1 };
     assert_eq!(notices.last(), Some(&lost));
-    let counters = ring.counted();
+    let counters = ring.ring_counters();
     assert_eq!((counters.requests, counters.damaged, counters.given_up), (4, 3, 1));
 }
 
@@ -129,13 +181,13 @@ fn a_refused_request_is_sent_again() {
     let notices = run(&mut ring);
     // Taken at 410, refused at 810 and, 460 later, at 1270; the buffer is free at 1410.
     assert_eq!(deliveries(&notices), [(0, 810 + 2 * 460)]);
-    assert_eq!(ring.counted().refused, 2);
+    assert_eq!(ring.ring_counters().refused, 2);
 }
 
 /// With one outstanding request an adapter sends one in the time of request and acknowledgment.
 #[test]
 fn outstanding_requests_are_bounded() {
-    let mut ring = ring(2, |parts| parts.ring.outstanding = Limit::AtMost(PositiveCount::ONE));
+    let mut ring = ring(2, |parts| parts.settings.outstanding = Limit::AtMost(PositiveCount::ONE));
     offer(&mut ring, Time::ZERO, (0, 1), 192, 0);
     assert_eq!(deliveries(&run(&mut ring)), [(0, 410 + 2 * 460)]);
 }
@@ -159,7 +211,7 @@ proptest! {
                 service: Span::from_ns(300),
             };
             parts.receivers = vec![Receiver::new(Some(&settings)); 5];
-            parts.ring.retries = Limit::at_most(retries).unwrap_or(Limit::Unlimited);
+            parts.settings.retries = Limit::at_most(retries).unwrap_or(Limit::Unlimited);
         });
         let mut notices = Vec::new();
         let mut now = Time::ZERO;
@@ -180,10 +232,18 @@ proptest! {
             let last = &mut youngest[usize::from(from)][usize::from((from + step) % 5)];
             prop_assert!(last.replace(number) < Some(number));
         }
-        let counters = ring.counted();
+        let counters = ring.ring_counters();
         let packets: u64 = offers.iter().map(|offer| offer.2.div_ceil(64).max(1)).sum();
         let repeated = counters.damaged + counters.refused - counters.given_up;
         prop_assert_eq!(counters.requests, packets + repeated);
         prop_assert_eq!(counters.given_up == 0, lost == 0);
+        // Each packet has arrived or was given up, and what was observed of those that arrived adds up.
+        let held = ring.backlog() + ring.in_flight();
+        let seen = ring.into_observations();
+        prop_assert_eq!((seen.conserve(held), held), (Ok(()), 0));
+        prop_assert_eq!((seen.generated, seen.abandoned), (packets, counters.given_up));
+        let one_way = seen.recorder(Latency::OneWay);
+        prop_assert_eq!(one_way.count(), packets - counters.given_up);
+        prop_assert_eq!(one_way.sum_ps(), seen.budget.total_ps());
     }
 }

@@ -184,6 +184,7 @@ impl Engine {
         self.graph.may_be_divided()?;
         let is_special = self.adapters.is_on || self.memories.is_on || self.classed.is_some();
         let is_special = is_special || self.flows.is_some() || self.graph.planes() > 1;
+        let is_special = is_special || self.ring.is_some();
         if is_special || !self.parts.is_one() || self.beside.is_some() {
             return Err(Alone::Kind);
         }
@@ -214,6 +215,7 @@ impl Engine {
             memories: self.memories.without_any(),
             classed: None,
             flows: None,
+            ring: None,
             adapters: super::Adapters::none(),
             forward: None,
             plane_turns: PlaneTurns::new(self.graph.hosts(), self.graph.planes()),

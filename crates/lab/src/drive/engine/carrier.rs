@@ -16,6 +16,9 @@ impl Carrier for Engine {
         if self.adapters.is_on {
             self.offer_to_adapter(now, message);
             self.next = self.next_with_adapters();
+        } else if self.ring.is_some() {
+            self.offer_to_node(now, message);
+            self.next = self.next_with_adapters();
         } else if let Some(feed) = self.supply.messages()
             && feed.post(now, message, &mut self.observations)
         {

@@ -20,6 +20,9 @@ impl Channel for Engine {
         if self.adapters.is_on {
             return self.unsent();
         }
+        if let Some(ring) = &self.ring {
+            return ring.unsent();
+        }
         if let Some(flows) = &self.flows {
             return flows.held().0;
         }
@@ -37,6 +40,9 @@ impl Channel for Engine {
         if self.adapters.is_on {
             return self.undelivered();
         }
+        if let Some(ring) = &self.ring {
+            return ring.under_way();
+        }
         if let Some(flows) = &self.flows {
             return flows.held().1 + self.classed.as_ref().map_or(0, |own| own.apart());
         }
@@ -53,7 +59,10 @@ impl Channel for Engine {
     }
 
     fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
-        self.interface_columns(until)
+        match &self.ring {
+            Some(ring) => ring.columns(),
+            None => self.interface_columns(until),
+        }
     }
 
     fn record_trace(&mut self) {
@@ -90,7 +99,8 @@ impl Channel for Engine {
 impl Engine {
     /// What was observed, once: for whoever still asks for counters afterwards.
     pub(in crate::drive) fn take_observations(&mut self) -> Observations {
-        let waiting = if self.adapters.is_on { 0 } else { self.started_later() };
+        let starts_as_counted = self.adapters.is_on || self.ring.is_some();
+        let waiting = if starts_as_counted { 0 } else { self.started_later() };
         let mut observations = std::mem::take(&mut self.observations);
         if self.adapters.sends_in_slots() {
             // So that what was noted is the same whether or not anything happened after the last step.

@@ -27,6 +27,7 @@ mod carrier;
 mod channel;
 mod classed;
 mod clocks;
+mod delivery;
 mod division;
 mod feed;
 mod flows;
@@ -37,6 +38,7 @@ mod packets;
 mod parts;
 mod places;
 mod planes;
+mod ring;
 mod supply;
 mod waiting;
 
@@ -64,14 +66,17 @@ use packets::{Forwarding, Packet, Packets};
 use parts::Parts;
 use places::Places;
 use planes::PlaneTurns;
+use ring::Ring;
 use supply::{Handed, Supply};
 
 pub use adapter::{AdapterParts, ControlCounters, SlotParts};
 pub use beside::Alone;
 pub use classed::{CableParts, ClassedParts, PauseRow, Traffic};
+pub use delivery::Delivery;
 pub use flows::{FlowBin, FlowParts, FlowReport, MILLIONTHS};
 pub use forward::{FastForward, Horizon, Jump};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
+pub use ring::{RingCounters, RingParts};
 
 /// What a channel is made of.
 #[derive(Debug)]
@@ -108,23 +113,9 @@ pub struct EngineParts {
     pub adapters: Option<AdapterParts>,
     /// What hosts that send flows have; only where packets have sizes and classes of their own.
     pub flows: Option<FlowParts>,
-}
-
-/// A packet, or a message of several of a connection, that has been delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delivery {
-    /// The initiator.
-    pub from: u32,
-    /// The target.
-    pub to: u32,
-    /// When it was handed over.
-    pub generated: Time,
-    /// When its first byte left the initiator.
-    pub start: Time,
-    /// When its last byte reached the target, or its completion.
-    pub end: Time,
-    /// How many switches it passed.
-    pub hops: u8,
+    /// What hosts have that are wired to each other in a ring. There are then no switches, and of the
+    /// wiring only the hosts.
+    pub ring: Option<RingParts>,
 }
 
 /// A channel that runs.
@@ -138,8 +129,8 @@ pub struct Engine {
     payload: Bytes,
     places: Places,
     plane_turns: PlaneTurns,
-    /// The same for [`Engine::happen`]; where packets have classes all are zero, so that it leaves every
-    /// event to those.
+    /// The same for [`Engine::happen`]; where packets have classes, or hosts are a ring, all are zero, so
+    /// that it leaves every event to those.
     ranges: Places,
     clocks: Clocks,
     /// The events to come, and which part of the graph each is in.
@@ -168,6 +159,8 @@ pub struct Engine {
     forward: Option<Box<Forward>>,
     /// The parts that run side by side, if the graph is divided so.
     beside: Option<Box<Beside>>,
+    /// Nodes of a ring, where hosts are some.
+    ring: Option<Box<Ring>>,
 }
 
 impl Engine {
@@ -177,17 +170,26 @@ impl Engine {
         let mut connections = parts.connections;
         let kinds: Vec<Option<SharedQueues>> = switches.iter().map(SwitchParts::queues).collect();
         let virtual_channels = parts.routes.virtual_channels();
-        let graph = Graph::new(GraphParts {
-            wiring: &wiring,
-            link: &link,
-            packet,
-            switches,
-            flow: parts.flow.clone(),
-            virtual_channels,
-            receive: connections.endpoints.as_ref().map(|own| own.receive_buffer.get()),
-            window: (observations.from, parts.until),
-            acknowledgment: parts.adapters.as_ref().map(AdapterParts::acknowledgment),
+        let window = (observations.from, parts.until);
+        let on_ring = parts.ring.as_ref().map(|own| {
+            let links = own.settings.links(own.receivers.len(), &link);
+            Graph::ring(&links, (packet, own.settings.acknowledgment), window)
         });
+        let in_fabric = || {
+            Graph::new(GraphParts {
+                wiring: &wiring,
+                link: &link,
+                packet,
+                switches,
+                flow: parts.flow.clone(),
+                virtual_channels,
+                receive: connections.endpoints.as_ref().map(|own| own.receive_buffer.get()),
+                window,
+                acknowledgment: parts.adapters.as_ref().map(AdapterParts::acknowledgment),
+            })
+        };
+        let graph = on_ring.unwrap_or_else(in_fabric);
+        let ring = parts.ring.map(|own| Box::new(Ring::new(own, packet)));
         let adapters = Adapters::new(parts.adapters, &graph, &parts.sources);
         let places = Places::new(&graph, parts.classed.is_some(), adapters.is_on);
         let memories = Memories::new(
@@ -221,7 +223,10 @@ impl Engine {
             observations,
             payload,
             places,
-            ranges: if classed.is_some() { Places::default() } else { places },
+            ranges: match classed.is_some() || ring.is_some() {
+                true => Places::default(),
+                false => places,
+            },
             now: Time::ZERO,
             steps: 0,
             next: Time::NEVER,
@@ -235,9 +240,14 @@ impl Engine {
             flows,
             forward: None,
             beside: None,
+            ring,
         };
         if engine.adapters.is_on {
             engine.begin_adapters();
+            return engine;
+        }
+        if engine.ring.is_some() {
+            engine.begin_ring(parts.send_buffers);
             return engine;
         }
         for (host, time) in engine.supply.begin(parts.send_buffers) {

@@ -14,6 +14,7 @@ impl Engine {
     pub(super) fn who_waits(&self) -> Vec<String> {
         let mut lines = self.flows_without_a_way().0;
         lines.extend(self.who_waits_at_adapters());
+        lines.extend(self.ring.iter().flat_map(|own| own.who_waits()));
         let Some(wiring) = &self.names else { return lines };
         let ports = self.graph.switch_ports();
         let blocked = (0..ports).map(|port| {

@@ -191,21 +191,28 @@ impl Engine {
         self.begin_traffic();
     }
 
-    /// Whether queues are noted at intervals, or cables fail, which is done for the whole.
+    /// Whether queues are noted at intervals, or cables fail, which is done for the whole, or hosts are
+    /// a ring, which has no parts.
     pub(super) fn happens_to_the_whole(&self) -> bool {
-        self.is_sampled() || self.classed.as_ref().is_some_and(|own| own.cables.is_some())
+        self.ring.is_some()
+            || self.is_sampled()
+            || self.classed.as_ref().is_some_and(|own| own.cables.is_some())
     }
 
     fn is_sampled(&self) -> bool {
         self.classed.as_ref().is_some_and(|own| own.sample.is_some())
     }
 
-    /// What happens at a place behind all others: something is noted, or packets have classes.
+    /// What happens at a place behind all others: something is noted, or packets have classes, or hosts
+    /// are a ring.
     #[inline(never)]
     pub(super) fn happen_elsewhere(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
-        match self.classed.is_some() {
-            true => self.happen_classed(event, watch),
-            false => self.sample(event.time),
+        if self.classed.is_some() {
+            self.happen_classed(event, watch);
+        } else if self.ring.is_some() {
+            self.happen_on_ring(event, watch);
+        } else {
+            self.sample(event.time);
         }
     }
 

@@ -194,6 +194,8 @@ impl Engine {
         };
         if !is_fed {
             Some("traffic of sources")
+        } else if self.ring.is_some() {
+            Some("a ring")
         } else if self.flows.is_some() {
             Some("a transport: rates, windows and sequence numbers of flows")
         } else if self.classed.is_some() {

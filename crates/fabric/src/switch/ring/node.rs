@@ -1,0 +1,175 @@
+//! One node of a ring: what passes it, what it repeats, and what it sends for its host.
+
+use std::collections::VecDeque;
+
+use weft_units::Time;
+
+use super::RingSettings;
+
+/// What a packet on a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingKind {
+    /// Data on its way to the target, and whether a bit of it arrives wrong.
+    Request {
+        /// See above.
+        damaged: bool,
+    },
+    /// The answer of the target on its way to the initiator, and whether the request was taken.
+    Acknowledgment {
+        /// See above.
+        accepted: bool,
+    },
+}
+
+/// Requests for one target that a host has handed over and its node has not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingDemand {
+    /// The target.
+    pub to: u32,
+    /// How many.
+    pub packets: u32,
+    /// A name that the caller gives them.
+    pub name: u32,
+    /// When they were handed over.
+    pub generated: Time,
+}
+
+/// What a node puts on its link. Packets have the numbers that the caller gives them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingTurn {
+    /// A packet that passes, or an acknowledgment of this node.
+    Pass(u32),
+    /// A request that did not arrive whole before.
+    Repeat(u32),
+    /// The next request of a demand.
+    Fresh(RingDemand),
+}
+
+/// A node of a ring. It has one link to the next node, on which what passes and what acknowledges goes
+/// before requests of its own, so that nothing on the ring waits for what has not begun. It owns no
+/// clock: whoever drives it asks for the next packet when the link is free.
+#[derive(Clone, Debug, Default)]
+pub struct RingNode {
+    /// What has come through the bypass, and acknowledgments of this node.
+    passing: VecDeque<u32>,
+    /// Requests that are to be repeated.
+    again: VecDeque<u32>,
+    own: VecDeque<RingDemand>,
+    /// Own requests on the ring whose acknowledgment is not back.
+    outstanding: usize,
+}
+
+impl RingNode {
+    /// A packet has come through the bypass, or the node acknowledges one.
+    pub fn pass(&mut self, packet: u32) {
+        self.passing.push_back(packet);
+    }
+
+    /// A request may be repeated.
+    pub fn repeat(&mut self, packet: u32) {
+        self.again.push_back(packet);
+    }
+
+    /// The host hands requests over; without any there is nothing to do.
+    pub fn submit(&mut self, demand: RingDemand) {
+        if demand.packets > 0 {
+            self.own.push_back(demand);
+        }
+    }
+
+    /// The acknowledgment of an own request is back, whatever it says.
+    pub fn answered(&mut self) {
+        debug_assert!(self.outstanding > 0, "an acknowledgment of nothing");
+        self.outstanding = self.outstanding.saturating_sub(1);
+    }
+
+    /// What the link takes now that it is free; `None` if there is nothing, or as many requests as
+    /// the settings allow are on the ring. Repetitions go before requests that are new.
+    pub fn next(&mut self, settings: &RingSettings) -> Option<RingTurn> {
+        if let Some(packet) = self.passing.pop_front() {
+            return Some(RingTurn::Pass(packet));
+        }
+        if !settings.outstanding.admits(self.outstanding) {
+            return None;
+        }
+        let turn = match self.again.pop_front() {
+            Some(packet) => RingTurn::Repeat(packet),
+            None => {
+                let oldest = self.own.front_mut()?;
+                let demand = RingDemand { packets: 1, ..*oldest };
+                oldest.packets -= 1;
+                if oldest.packets == 0 {
+                    self.own.pop_front();
+                }
+                RingTurn::Fresh(demand)
+            }
+        };
+        self.outstanding += 1;
+        Some(turn)
+    }
+
+    /// Requests that have not been sent for the first time.
+    pub fn unsent(&self) -> u64 {
+        self.own.iter().map(|demand| u64::from(demand.packets)).sum()
+    }
+
+    /// Whether requests of this node wait, for the first time or again.
+    pub fn has_waiting(&self) -> bool {
+        !self.own.is_empty() || !self.again.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_units::{Bytes, Limit, Span};
+
+    use super::*;
+
+    fn settings(outstanding: u32) -> RingSettings {
+        RingSettings {
+            bypass: Span::ZERO,
+            acknowledgment: Bytes(8),
+            outstanding: Limit::at_most(outstanding).unwrap_or(Limit::Unlimited),
+            retry_after: Span::ZERO,
+            retries: Limit::Unlimited,
+            links: Vec::new(),
+        }
+    }
+
+    fn demand(name: u32, packets: u32) -> RingDemand {
+        RingDemand { to: 1, packets, name, generated: Time(5) }
+    }
+
+    #[test]
+    fn what_passes_goes_first_then_what_is_repeated_then_what_is_new() {
+        let (mut node, any) = (RingNode::default(), settings(0));
+        node.submit(demand(7, 2));
+        node.submit(demand(8, 0));
+        node.submit(demand(9, 1));
+        node.repeat(30);
+        node.pass(20);
+        node.pass(21);
+        assert_eq!((node.unsent(), node.has_waiting()), (3, true));
+        let turns: Vec<_> = std::iter::from_fn(|| node.next(&any)).collect();
+        let fresh = |name| RingTurn::Fresh(demand(name, 1));
+        let passing = [RingTurn::Pass(20), RingTurn::Pass(21)];
+        assert_eq!(turns[..2], passing);
+        assert_eq!(turns[2..], [RingTurn::Repeat(30), fresh(7), fresh(7), fresh(9)]);
+        assert_eq!((node.unsent(), node.has_waiting()), (0, false));
+    }
+
+    #[test]
+    fn outstanding_requests_are_bounded_and_what_passes_is_not() {
+        let (mut node, two) = (RingNode::default(), settings(2));
+        node.submit(demand(0, 2));
+        node.repeat(30);
+        assert_eq!(node.next(&two), Some(RingTurn::Repeat(30)));
+        assert_eq!(node.next(&two), Some(RingTurn::Fresh(demand(0, 1))));
+        assert_eq!(node.next(&two), None);
+        node.pass(20);
+        assert_eq!(node.next(&two), Some(RingTurn::Pass(20)));
+        assert_eq!(node.next(&two), None);
+        node.answered();
+        assert_eq!(node.next(&two), Some(RingTurn::Fresh(demand(0, 1))));
+    }
+}

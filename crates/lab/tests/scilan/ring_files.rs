@@ -1,0 +1,89 @@
+//! Rings from files: sources without hosts in front, links that differ, traces, and what is refused.
+
+use weft_kernel::Halt;
+use weft_lab::{Plan, Request, simulate};
+
+/// Four hosts on a ring with a slow link from 1 to 2; each packet takes 400 ns on the others.
+fn file(channel: &str, workload: &str, run: &str) -> String {
+    format!(
+        "[system]\ntitle = 'ring'\nhosts = 4\n\
+         [channel.c]\npacket = '80 B'\npayload = '64 B'\nadapter.send_buffers = 'unlimited'\n\
+         link = {{ rate = '200 MB/s', length = '2 m', delay_per_metre = '5 ns' }}\n\
+         switch.ring = {{ acknowledgment = '8 B', bypass = '100 ns', \
+         links = [{{}}, {{ rate = '100 MB/s' }}, {{ length = '4 m' }}, {{}}] }}\n{channel}\n\
+         [workload.c]\n{workload}\n[run]\nregime = 'from_empty'\n{run}"
+    )
+}
+
+/// Why a file is refused, before it runs or when it is put together.
+fn refused(text: &str) -> String {
+    match Plan::new(&Request::of_text("ring.toml", text)) {
+        Err(error) => error.to_string(),
+        Ok(plan) => simulate(&plan.points[0].spec, 1, &Halt::new()).unwrap_err().to_string(),
+    }
+}
+
+/// Sources hand packets over to the ring itself. Every one is accounted for, the same with a trace as
+/// without, and the trace has each that arrived.
+#[test]
+fn sources_and_traces_on_a_ring_with_errors() {
+    let channel = "receiver = { buffers = 2, service = '500 ns' }\nerrors.packet_error_rate = 0.05";
+    let run = |trace: &str| {
+        let text = file(channel, "load = 0.2", &format!("length = '400 us'\n{trace}"));
+        let plan = Plan::new(&Request::of_text("ring.toml", &text)).unwrap();
+        simulate(&plan.points[0].spec, 1, &Halt::new()).unwrap().remove(0)
+    };
+    let (plain, traced) = (run(""), run("trace = true"));
+    let seen = &plain.observations;
+    assert!(seen.delivered > 500, "{} packets", seen.delivered);
+    assert_eq!(seen.generated, seen.delivered + plain.backlog + plain.in_flight);
+    let shown = |own: &weft_lab::ChannelRun| {
+        let seen = &own.observations;
+        let sums = weft_fabric::measure::Latency::ALL.map(|kind| seen.recorder(kind).sum_ps());
+        format!("{sums:?} {:?} {:?} {:?} {}", seen.busy(), seen.budget, own.counters, own.steps)
+    };
+    assert_eq!(shown(&plain), shown(&traced));
+    assert_eq!((traced.trace.len() as u64, plain.trace.len()), (seen.delivered, 0));
+    assert!(plain.counters.iter().any(|(name, count)| name == "ring_damaged" && *count > 0.0));
+    // The slow link carries what the others do and takes twice as long.
+    let busy: Vec<u64> = seen.busy().iter().map(|span| span.0).collect();
+    assert!(busy[1] > busy[0] * 3 / 2 && busy[1] > busy[2] * 3 / 2, "{busy:?}");
+}
+
+/// A source that hands over whatever there is room for needs send buffers that end.
+#[test]
+fn a_greedy_source_fills_its_buffers() {
+    let text =
+        file("", "source = 'greedy'\npattern.flows = [{ from = 0, to = 1 }]", "length = '41 us'");
+    let said = refused(&text);
+    assert!(said.contains("adapter.send_buffers"), "{said}");
+    let text = text.replace("send_buffers = 'unlimited'", "send_buffers = 2");
+    let plan = Plan::new(&Request::of_text("ring.toml", &text)).unwrap();
+    let run = simulate(&plan.points[0].spec, 1, &Halt::new()).unwrap().remove(0);
+    // One after the other: the last byte of the nth is there at n * 400 + 10 ns.
+    assert_eq!((run.observations.delivered, run.backlog), (102, 2));
+}
+
+/// What stays refused has its reason in what a ring is.
+#[test]
+fn a_ring_says_what_it_has_no_place_for() {
+    for (channel, reason) in [
+        ("fabric.torus.dimensions = [4]", "wired to each other without a switch"),
+        ("switches.a.output_queued.latency = '1 ns'", "`switch.ring.links`"),
+        ("routes.per_packet = 'random'", "one way round"),
+        ("flow_control = 'credits'", "waits for one packet at the most"),
+        ("control = 'unacknowledged'", "acknowledge and repeat by themselves"),
+        ("adapter.feed.per_target.limit = 1", "all targets lie behind one link"),
+        ("adapter.acknowledgments = 'interleave'", "a packet that has begun is not cut"),
+        ("adapter.throttle = { }", "throttle"),
+    ] {
+        let said = refused(&file(channel, "load = 0.1", "length = '10 us'"));
+        assert!(said.contains(reason), "{channel}: {said}");
+    }
+    let text = file("", "load = 0.1", "length = '10 us'").replace("hosts = 4", "hosts = 5");
+    let said = refused(&text);
+    assert!(
+        said.contains("4 links") && said.contains("the link of each host to the next"),
+        "{said}"
+    );
+}
