@@ -2,8 +2,8 @@
 
 The measuring itself is a function of the preload library (`crates/live/src/exchange.rs`), called in
 a process of its own for each measurement: one with the library preloaded, whose TCP connection is
-accelerated, or one that merely opens it, whose calls are the kernel's. The media take turns, so that
-whatever else the machine does meets them alike.
+accelerated, or one that merely opens it, whose calls are the kernel's. The media take turns, so
+that whatever else the machine does meets them alike.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Odd calls on connections, with the live library and without: both must say the same.
 
-Each scene gets a fresh connection whose two ends have been carried (or would have been), makes its
-calls, and says what each returned, `errno` included. The scenes of a file run in one process with
-the library and in one without, beside those of another file, as most only wait; what they say is
-compared line by line.
+Each scene gets a fresh connection whose two ends have been accelerated (or would have been),
+makes its calls, and says what each returned, `errno` included. The scenes of a file run in one
+process with the library and in one without, beside those of another file, as most only wait; what
+they say is compared line by line.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ def said_by(command: list[str], environment: dict[str, str]) -> list[str]:
         return [*out.read().splitlines(), *error.read().splitlines()[-20:], *late]
 
 
-def both(file: str, carried: dict[str, str]) -> list[list[str]]:
+def both(file: str, accelerated: dict[str, str]) -> list[list[str]]:
     """What the scenes of a file say without the library and with it."""
     command = [sys.executable, __file__, "--scenes", "--file", file]
-    return [said_by(command, {**os.environ, **more}) for more in ({}, carried)]
+    return [said_by(command, {**os.environ, **more}) for more in ({}, accelerated)]
 
 
-def tried_again(file: str, part: list[list[str]], carried: dict[str, str]) -> list[list[str]]:
+def tried_again(file: str, part: list[list[str]], accelerated: dict[str, str]) -> list[list[str]]:
     """What the scenes of a file say; alone if they differ, as some send a signal after 6 ms."""
     differing = list(difflib.unified_diff(*part, "without", "with", lineterm="", n=3))
     broken = [line for side in part for line in side if line.startswith("  ended by ")]
     if not differing and not broken:
         return part
     print("\n".join([f"{file}, beside others, which is tried again alone:", *differing, *broken]))
-    return both(file, carried)
+    return both(file, accelerated)
 
 
 def compared(library: Path) -> int:
@@ -85,15 +85,17 @@ def compared(library: Path) -> int:
         beside = list(pool.map(lambda file: both(file, how), files))
         parts = [tried_again(file, part, how) for file, part in zip(files, beside, strict=True)]
         said = [[line for part in parts for line in part[side]] for side in (0, 1)]
-        carried = log.read_text().count("carried over shared memory") if log.exists() else 0
+        accelerated = (
+            log.read_text().count("accelerated through shared memory") if log.exists() else 0
+        )
     differing = list(difflib.unified_diff(*said, "without", "with", lineterm="", n=3))
     print("\n".join(differing))
     count = sum(not line.startswith(" ") for line in said[0])
     lines = sum(line.startswith(" ") for line in said[0])
     broken = [line for line in said[0] + said[1] if line.startswith("  ended by ")]
     print("\n".join(broken))
-    complaint = bool(differing) or bool(broken) or carried < count
-    print(f"calls: {count} scenes, {lines} results, {carried} ends carried, ", end="")
+    complaint = bool(differing) or bool(broken) or accelerated < count
+    print(f"calls: {count} scenes, {lines} results, {accelerated} ends accelerated, ", end="")
     print("not the same" if complaint else "all the same")
     return int(complaint)
 

@@ -135,7 +135,7 @@ def second_rights_of_no_length() -> None:
 
 
 @scene
-def control_data_of_carried() -> None:
+def control_data_of_accelerated() -> None:
     cases = [(length, socket.SCM_RIGHTS) for length in WRONG_LENGTHS]
     cases += [(HEADER + 4, kind) for kind in (UNKNOWN_TYPE, socket.SCM_RIGHTS)]
     for length, kind in cases:

@@ -408,7 +408,7 @@ def arrivals_are_told_in_their_order() -> None:
 
 
 @scene
-def arrivals_of_one_that_is_not_carried_are_told_in_their_order() -> None:
+def arrivals_of_one_that_is_not_accelerated_are_told_in_their_order() -> None:
     a, b = pair()
     with select.epoll() as waiter:
         waiter.register(b, select.EPOLLIN)
@@ -434,7 +434,7 @@ def a_sleeper_is_told_of_arrivals_in_their_order() -> None:
     with select.epoll() as waiter:
         for fd in names:
             waiter.register(fd, select.EPOLLIN)
-        # What the fourth, which is not carried, brings after another may be told before that.
+        # What the fourth, which is not accelerated, brings after another may be told before that.
         for order in ("CBA", "BCA", "DCBA", "CAB", "DBAC"):
 
             def send(order: str = order) -> None:

@@ -127,15 +127,15 @@ JUMPS_AWAY = r"""
 static sigjmp_buf place;
 static volatile sig_atomic_t may_jump;
 static void jump(int signal) { if (may_jump) may_jump = 0, siglongjmp(place, signal); }
-static void *go_on(void *carried) {
+static void *go_on(void *accelerated) {
     int instance = epoll_create1(0), done = 0;
     struct epoll_event event = {EPOLLIN};
     for (int round = 0; round < 20; round++) {
         pid_t child = fork();
         if (!child) _exit(0);
         done += waitpid(child, 0, 0) == child;
-        done += !epoll_ctl(instance, EPOLL_CTL_ADD, *(int *)carried, &event);
-        done += !epoll_ctl(instance, EPOLL_CTL_DEL, *(int *)carried, &event);
+        done += !epoll_ctl(instance, EPOLL_CTL_ADD, *(int *)accelerated, &event);
+        done += !epoll_ctl(instance, EPOLL_CTL_DEL, *(int *)accelerated, &event);
     }
     close(instance);
     printf("  another did %d of 60\n", done);

@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from calls_stage import PATIENCE_S, Carriage, pair, say, scene, settled
+from calls_stage import PATIENCE_S, Acceleration, pair, say, scene, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,11 +22,11 @@ HOWS = {"level": IN, "edge": EDGE, "once": ONCE, "edge once": EDGE | ONCE}
 
 
 class Nested:
-    """Carried connections in instances in one another, the innermost first."""
+    """Accelerated connections in instances in one another, the innermost first."""
 
     def __init__(self, *hows: int, ends: int = 1, stays: bool = True) -> None:
         self.pairs = [pair() for _ in range(ends)]
-        self.carriage = Carriage(self.pairs)
+        self.acceleration = Acceleration(self.pairs)
         self.stays = stays
         self.instances = [select.epoll() for _ in hows]
         self.inner, self.outer = self.instances[0], self.instances[-1]
@@ -40,7 +40,7 @@ class Nested:
 
     def __exit__(self, *_: object) -> None:
         if self.stays:
-            say("carried throughout", self.carriage.lasts)
+            say("accelerated throughout", self.acceleration.lasts)
         for it in (*self.instances, *(end for both in self.pairs for end in both)):
             it.close()
 
@@ -321,7 +321,7 @@ def what_is_there_already_is_told_of_what_is_put_in() -> None:
     for how in HOWS.values():
         for inside in HOWS.values():
             a, b = pair()
-            carriage = Carriage([(a, b)])
+            acceleration = Acceleration([(a, b)])
             with a, b, select.epoll() as inner, select.epoll() as outer:
                 a.sendall(b"x")
                 settled()
@@ -341,7 +341,7 @@ def what_is_there_already_is_told_of_what_is_put_in() -> None:
                     say(f"{name}, anew {again}", lambda o=outer: [event for _, event in o.poll(0)])
                 say("inner", lambda i=inner: [event for _, event in i.poll(0)])
                 say(f"{name}, told", lambda o=outer: [event for _, event in o.poll(0)])
-                say("carried throughout", carriage.lasts)
+                say("accelerated throughout", acceleration.lasts)
 
 
 @scene
@@ -379,7 +379,7 @@ def a_full_connection_has_room_again() -> None:
                 except BlockingIOError:
                     break
             nested.ask("full")
-            say("carried so far", nested.carriage.lasts)
+            say("accelerated so far", nested.acceleration.lasts)
 
             def drain(receiver: socket.socket = receiver, count: int = count) -> None:
                 while count:

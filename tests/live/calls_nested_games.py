@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 
 from calls_nested import EDGE, IN, ONCE
-from calls_stage import Carriage, pair, say, scene, settled
+from calls_stage import Acceleration, pair, say, scene, settled
 
 HOWS = (IN, IN, EDGE, EDGE, ONCE, EDGE | ONCE, IN | select.EPOLLRDHUP | select.EPOLLET)
 MOST = 3
@@ -28,7 +28,7 @@ class Game:
         self.pairs = [pair(), pair()]
         self.pipe = os.pipe()
         self.instances = [select.epoll() for _ in range(4)]
-        self.carriage = Carriage(self.pairs)
+        self.acceleration = Acceleration(self.pairs)
         # What may be in an instance: what is before it, so there are no rings.
         self.kinds: dict[int, str] = {
             end.fileno(): f"end {at}" for at, (_, end) in enumerate(self.pairs)
@@ -53,7 +53,7 @@ class Game:
 
     def told(self, which: int, wait_s: float = 0) -> list[tuple[str, int]]:
         """What an instance has to tell."""
-        # Beside carried connections, the kernel is asked about others every so often.
+        # Beside accelerated connections, the kernel is asked about others every so often.
         settled(ASIDE_S)
         told = self.instances[which].poll(wait_s)
         return sorted((self.kinds[fd], events) for fd, events in told)
@@ -158,7 +158,7 @@ class Game:
             self.random.choice(every)()
         for which in range(4):
             say(f"in the end, {which}", lambda which=which: self.told(which))
-        say("carried throughout", self.carriage.lasts)
+        say("accelerated throughout", self.acceleration.lasts)
 
     def end(self) -> None:
         """Close everything."""

@@ -1,4 +1,4 @@
-"""Scenes of pointers that lead nowhere: the kernel's error, on sockets that are carried and others.
+"""Scenes of pointers that lead nowhere: the kernel's error, on accelerated sockets and others.
 
 What each call says is told beside what is left to read at both ends.
 """
@@ -273,6 +273,6 @@ def pointers_to_what_nobody_may_touch() -> None:
 
 
 @scene
-def pointers_for_sockets_that_are_not_carried() -> None:
+def pointers_for_sockets_that_are_not_accelerated() -> None:
     for bad in (KERNELS, unmapped()):
         told(socket.socketpair, bad, ALL)

@@ -100,7 +100,7 @@ def who_leaves_wakes_the_next_if_something_is_left() -> None:
 
 
 @scene
-def nobody_waits_for_ever_behind_those_that_are_not_carried() -> None:
+def nobody_waits_for_ever_behind_those_that_are_not_accelerated() -> None:
     for room, others in ((1, 1), (1, 3), (4, 4), (4, 9), (4, 3)):
         (a, b), fresh = pair(LASTING), [pair(0) for _ in range(others)]
         with select.epoll() as waiter:

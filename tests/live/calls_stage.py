@@ -1,4 +1,4 @@
-"""What the scenes of `calls.py` stand on: a carried connection, and how a call is told."""
+"""What the scenes of `calls.py` stand on: an accelerated connection, and how a call is told."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PATIENCE_S = 30
 SCENES: list[Callable[[], None]] = []
 
 
-class Carriage:
-    """Whether connections that are carried by now are carried still, as the library's log says."""
+class Acceleration:
+    """Whether connections that were accelerated still are, as the library's log says."""
 
     def __init__(self, pairs: list[tuple[socket.socket, socket.socket]]) -> None:
         ends = [end for both in pairs for end in both]
@@ -36,8 +36,10 @@ class Carriage:
         self.begun = len(self.said())
         """What comes after this is not of an earlier connection of the same ports."""
         said = self.said()
-        carried = [f"{name}carried over shared memory" in said for name in self.names]
-        assert all(carried) or "WEFT_LIVE_LOG" not in os.environ, "they are not carried at first"
+        accelerated = [f"{name}accelerated through shared memory" in said for name in self.names]
+        assert all(accelerated) or "WEFT_LIVE_LOG" not in os.environ, (
+            "they are not accelerated at first"
+        )
 
     @staticmethod
     def said() -> str:
@@ -102,11 +104,11 @@ def raw(name: str, *arguments: object) -> object:
 
 
 LASTING = 1500
-"""Rounds after which connections are carried even where those before have been short."""
+"""Rounds after which connections are accelerated even where those before have been short."""
 
 
 def pair(rounds: int = 60, family: int = socket.AF_INET) -> tuple[socket.socket, socket.socket]:
-    """Make a connection, and use it until it would be carried."""
+    """Make a connection, and use it until it would be accelerated."""
     where = "127.0.0.1" if family == socket.AF_INET else "::1"
     with socket.create_server((where, 0), family=family) as listener:
         client = socket.create_connection(listener.getsockname()[:2])

@@ -1,9 +1,9 @@
 """Descriptors that leave the live library's sight, in real programs: nothing is lost on the way.
 
 Each scene runs a few programs with the library loaded into all of them, lets a connection be
-carried, and then hands it to somebody who does not know: a static program, a shell's child, a
+accelerated, and then hands it to somebody who does not know: a static program, a shell's child, a
 process at the other end of a Unix socket. It passes if every byte arrives once and in order, and if
-a connection was really carried before.
+a connection was really accelerated before.
 """
 
 from __future__ import annotations
@@ -299,8 +299,8 @@ for s in (first, second, None, None):
     echoed(s or connect(), 200_000)
 """
 
-# The server accepts, lets itself be carried, and runs a program on the connection; the client had
-# sent everything before the program began, and reads it back.
+# The server accepts, lets itself be accelerated, and runs a program on the connection; the client
+# had sent everything before the program began, and reads it back.
 INHERIT = """
 how, words = sys.argv[1], sys.argv[2:]
 listener = socket.create_server(("127.0.0.1", 0)); print(listener.getsockname()[1], flush=True)
@@ -337,7 +337,7 @@ listener = socket.create_server(("127.0.0.1", 0)); print(listener.getsockname()[
 s = listener.accept()[0]; warm_server(s)
 time.sleep(0.3)
 here, there = socket.socketpair()
-kept = lambda key: key != "LD_PRELOAD" or "carried" in sys.argv
+kept = lambda key: key != "LD_PRELOAD" or "accelerated" in sys.argv
 env = {key: value for key, value in os.environ.items() if kept(key)}
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(there.fileno())],
                          pass_fds=[there.fileno()], env=env)
@@ -395,8 +395,8 @@ class Scenes:
         command = ["cc", "-O1", *([flag] if flag else []), "-o", program, source]
         subprocess.run(command, check=True)
         server = subprocess.Popen([program], env=self.env, stdout=subprocess.PIPE, text=True)
-        self.together(server, INHERIT_CLIENT, carried=not flag)
-        reason = "system calls past the C library" if flag else "a call that is not carried"
+        self.together(server, INHERIT_CLIENT, accelerated=not flag)
+        reason = "system calls past the C library" if flag else "a call that cannot be accelerated"
         if reason not in self.log.read_text():
             raise SceneError(f"nobody said {reason!r}")
 
@@ -408,7 +408,7 @@ class Scenes:
         server = subprocess.Popen([program], env=self.env, stdout=subprocess.PIPE, text=True)
         self.together(server, f"pause = {pause}\n" + FILTERED_CLIENT)
         if "back to the kernel: the process filters its system calls" not in self.log.read_text():
-            raise SceneError("the connection that was carried did not go back for the filter")
+            raise SceneError("the connection that was accelerated did not go back for the filter")
 
     def python(self, code: str, *words: str) -> subprocess.Popen[str]:
         """Start a Python program with the library."""
@@ -416,7 +416,7 @@ class Scenes:
         return subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, text=True)
 
     def together(
-        self, server: subprocess.Popen[str], client: list[str] | str, *, carried: bool = True
+        self, server: subprocess.Popen[str], client: list[str] | str, *, accelerated: bool = True
     ) -> str:
         """Run a client against a server that has said its port; return what the client says."""
         assert server.stdout is not None
@@ -435,8 +435,8 @@ class Scenes:
             raise SceneError(f"nobody ended: {why}") from None
         if ran.returncode or ended:
             raise SceneError(f"client {ran.returncode}, server {ended}: {ran.stderr[-1500:]}")
-        if carried and "carried over shared memory" not in self.log.read_text():
-            raise SceneError("nothing was carried")
+        if accelerated and "accelerated through shared memory" not in self.log.read_text():
+            raise SceneError("nothing was accelerated")
         return ran.stdout
 
     def inherit(self, how: str, *words: str) -> None:
@@ -451,16 +451,16 @@ class Scenes:
         """Let a shell read its lines and a child the rest.
 
         A shell redirects its connection to its own standard output, past which the C library's
-        streams could write; so it is never carried.
+        streams could write; so it is never accelerated.
         """
         client = ["bash", "-c", SHELL, "bash"]
-        said = self.together(self.python(SHELL_SERVER, *words), client, carried=False)
+        said = self.together(self.python(SHELL_SERVER, *words), client, accelerated=False)
         wanted = hashlib.sha256(bytes(at % 251 for at in range(150_000))).hexdigest()
         if said.strip() != wanted:
             raise SceneError(f"the shell's child read something else: {said!r}")
 
     def forking(self, *words: str) -> None:
-        """Let children of a server end: what they carried counts against no limit any more."""
+        """Let children of a server end: their connections count against no limit any more."""
         most = 4
         program, source = self.folder / "forking", self.folder / "forking.c"
         source.write_text(FORKING)
@@ -473,13 +473,13 @@ class Scenes:
             timeout=LIMIT_S,
             check=False,
         )
-        carried = self.log.read_text().count("carried over shared memory")
+        accelerated = self.log.read_text().count("accelerated through shared memory")
         # Each is counted at both ends.
-        if ran.returncode or carried < 2 * 5 * most:
-            raise SceneError(f"{ran.stdout!r} {ran.stderr!r}, {carried} carried")
+        if ran.returncode or accelerated < 2 * 5 * most:
+            raise SceneError(f"{ran.stdout!r} {ran.stderr!r}, {accelerated} accelerated")
 
     def socat(self) -> None:
-        """Let socat copy between a carried connection and a static program."""
+        """Let socat copy between an accelerated connection and a static program."""
         server = subprocess.Popen(
             ["socat", "-d", "-d", "TCP-LISTEN:0,bind=127.0.0.1", f"EXEC:{self.static}"],
             env=self.env,
@@ -527,7 +527,7 @@ def main() -> int:
             },
             "numbered static": lambda: scenes.inherit("numbered", static),
             "passed to a plain process": scenes.passing,
-            "passed to a carried process": lambda: scenes.passing("carried"),
+            "passed to an accelerated process": lambda: scenes.passing("accelerated"),
             "calls by the C library's syscall": scenes.bare,
             "calls by an instruction": lambda: scenes.bare("-DINSTRUCTION"),
             "a filter by prctl": scenes.filtered,

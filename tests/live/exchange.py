@@ -1,8 +1,8 @@
 """Kernel TCP against the live library on this host: latency, streams, connections, in turn.
 
 One JSON object a case: the figures of both, the ratio of their medians (above one is better) with
-the interval of a bootstrap, how often a carried connection entered the kernel and why, and the load
-that others put on the machine meanwhile. netperf is not in Debian; its TCP_RR and TCP_CRR
+the interval of a bootstrap, how often an accelerated connection entered the kernel and why, and
+the load that others put on the machine meanwhile. netperf is not in Debian; its TCP_RR and TCP_CRR
 are here as exchanges of one byte, on one connection and with a connection for each. Connections of
 a few exchanges are where joining can lose.
 """
@@ -38,9 +38,9 @@ CASES = [
 EXCHANGE = Path(__file__).parents[2] / "python" / "weft" / "live_exchange.py"
 
 
-def exchange(library: Path, numbers: tuple[int, ...], *, carried: bool) -> float:
+def exchange(library: Path, numbers: tuple[int, ...], *, accelerated: bool) -> float:
     """Run one measurement: medium, kind, size, span in nanoseconds, the two processors."""
-    how = {"LD_PRELOAD": str(library)} if carried else {"WEFT_LIVE": "off"}
+    how = {"LD_PRELOAD": str(library)} if accelerated else {"WEFT_LIVE": "off"}
     command = [sys.executable, "-I", str(EXCHANGE), str(library), *map(str, numbers)]
     ran = subprocess.run(
         command, env={**os.environ, **how}, capture_output=True, text=True, check=True, timeout=60
@@ -95,32 +95,34 @@ def described(kind: int, size: int, here: int) -> tuple[str, str]:
 def measured(library: Path, case: tuple[int, int, int], turns: int, span: int) -> dict[str, object]:
     """Measure a case so many times with and without, each for a span in nanoseconds."""
     kind, size, here = case
-    figures: dict[str, list[float]] = {"plain": [], "carried": []}
+    figures: dict[str, list[float]] = {"plain": [], "accelerated": []}
     beside_bare = case == (PINGPONG, 64, 1)
     bare: list[float] = []
     for turn in range(2 * turns * (MORE_TURNS if kind >= CONNECT else 1)):
         # Which goes first changes too, so that what grows over a pair meets both alike.
-        name = "carried" if turn % 4 in (1, 2) else "plain"
+        name = "accelerated" if turn % 4 in (1, 2) else "plain"
         numbers = (TCP, kind, size, span, here, 0)
-        figures[name].append(exchange(library, numbers, carried=name == "carried"))
-        if beside_bare and name == "carried":
-            bare.append(exchange(library, (BARE, *numbers[1:]), carried=False))
+        figures[name].append(exchange(library, numbers, accelerated=name == "accelerated"))
+        if beside_bare and name == "accelerated":
+            bare.append(exchange(library, (BARE, *numbers[1:]), accelerated=False))
     name, unit = described(*case)
-    plain, live = (statistics.median(figures[name]) for name in ("plain", "carried"))
+    plain, live = (statistics.median(figures[name]) for name in ("plain", "accelerated"))
     result: dict[str, object] = {
         "case": name,
         "unit": unit,
         **figures,
         "ratio": round(live / plain if kind == STREAM else plain / live, 3),
-        "ratio_interval": interval(figures["plain"], figures["carried"], rises=kind == STREAM),
+        "ratio_interval": interval(figures["plain"], figures["accelerated"], rises=kind == STREAM),
         "load_average": os.getloadavg()[0],
     }
     if kind < CONNECT:
         result["kernel_entries"] = entries(library, (TCP, kind, size, span, here, 0))
     if beside_bare:
         result["bare_memory"] = bare
-        result["carried_over_bare"] = round(live / statistics.median(bare), 3)
-        result["carried_over_bare_interval"] = interval(bare, figures["carried"], rises=True)
+        result["accelerated_over_bare"] = round(live / statistics.median(bare), 3)
+        result["accelerated_over_bare_interval"] = interval(
+            bare, figures["accelerated"], rises=True
+        )
     return result
 
 

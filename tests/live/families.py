@@ -131,7 +131,7 @@ class Round:
         """What an agent says in a world."""
         orders = self.agents[name].orders[world]
         orders.settimeout(LIMIT_S)
-        where = ("plain", "carried")[world]
+        where = ("plain", "accelerated")[world]
         try:
             said = orders.recv(1 << 17)
         except TimeoutError:
@@ -358,7 +358,7 @@ class Round:
         said = [error or shown(value) for value, error in answers]
         self.told[-1] += f" = {said[0]}"
         if answers[0] != answers[1] and not self.may_differ(act, answers):
-            raise DifferentError(f"plain {said[0]}, carried {said[1]}")
+            raise DifferentError(f"plain {said[0]}, accelerated {said[1]}")
         self.learn(act, answers[0], near)
 
     def may_differ(self, act: Act, answers: list[Answer]) -> bool:
@@ -567,9 +567,9 @@ def compared(library: Path, rounds: int, seed: int) -> int:
         while played < len(games) and not bad:
             bad = all(differs(library, log, *games[played]) for _ in range(2))
             played += 1
-        carried = log.read_text().count("carried over shared memory")
-    bad = bad or carried < played
-    print(f"families: {played} of {len(games)} rounds, {carried} ends carried,", end=" ")
+        accelerated = log.read_text().count("accelerated through shared memory")
+    bad = bad or accelerated < played
+    print(f"families: {played} of {len(games)} rounds, {accelerated} ends accelerated,", end=" ")
     print("not the same" if bad else "all the same")
     return int(bad)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ORDERS = 150
 """The number by which an agent has its orders, out of the way of those of connections."""
 MESSAGES = 100
-"""Exchanges after which the first connections of a process are carried."""
+"""Exchanges after which the first connections of a process are accelerated."""
 LIMIT_S = 30
 """An agent that has not answered by then hangs."""
 EVENTS = select.POLLIN | select.POLLOUT | select.POLLPRI | select.POLLRDHUP
@@ -69,7 +69,7 @@ class Player:
             self.orders.send(pickle.dumps(answer))
 
     def make(self, count: int) -> list[int]:
-        """Make connections, and use them until they are carried."""
+        """Make connections, and use them until they are accelerated."""
         ends: list[socket.socket] = []
         for _ in range(count):
             with socket.create_server(("127.0.0.1", 0)) as listener:

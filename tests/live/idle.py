@@ -1,4 +1,4 @@
-"""Idle carried connections give the memory of their rings back, however the program waits for them.
+"""Idle accelerated connections give the memory of their rings back, however a program waits.
 
 Over connections of two processes with the live library each has sent the other much, and so gone
 through both rings of each. Then both wait, for bytes that never come, in `poll`, in an `epoll`
@@ -151,9 +151,9 @@ def tried(library: Path, means: str, ring: int) -> tuple[int, int]:
             start(line(start("0")))
             for end in ends:
                 line(end)
-            joined = log.read_text().count("carried over shared memory")
+            joined = log.read_text().count("accelerated through shared memory")
             if joined != 2 * CONNECTIONS:
-                raise IdleError(f"{joined} of {2 * CONNECTIONS} ends are carried")
+                raise IdleError(f"{joined} of {2 * CONNECTIONS} ends are accelerated")
             busy = taken([end.pid for end in ends])
             if not 2 * ring <= busy <= 2 * ring + HEAD:
                 raise IdleError(f"a busy connection takes {busy} bytes")

@@ -60,8 +60,8 @@ def counted(program: Path, library: Path, count: int, size: int) -> int:
         check=True,
         timeout=300,
     )
-    if "carried" not in log.read_text():
-        raise SystemExit(f"{program}: nothing was carried: {log.read_text()}")
+    if "accelerated" not in log.read_text():
+        raise SystemExit(f"{program}: nothing was accelerated: {log.read_text()}")
     found = re.search(r"Collected : (\d+)", ran.stderr)
     if found is None:
         raise SystemExit(f"valgrind says no count: {ran.stderr}")
@@ -76,14 +76,14 @@ def compiled(folder: str, name: str, source: str) -> Path:
     return program
 
 
-def carried(library: Path, program: Path) -> None:
+def accelerated(library: Path, program: Path) -> None:
     """Print what a message of each size takes over shared memory."""
     for size in SIZES:
         few, many = (counted(program, library, count, size) for count in COUNTS)
         result = {
             "case": f"send and receive, {size} B, one process",
             "unit": "instructions",
-            "carried": round((many - few) / (COUNTS[1] - COUNTS[0]), 1),
+            "accelerated": round((many - few) / (COUNTS[1] - COUNTS[0]), 1),
         }
         print(json.dumps(result), flush=True)
 
@@ -105,7 +105,7 @@ def main() -> int:
     too_many = 0
     with tempfile.TemporaryDirectory() as folder:
         if not options.hold:
-            carried(library, compiled(folder, "itself", PROGRAM))
+            accelerated(library, compiled(folder, "itself", PROGRAM))
         plain = compiled(folder, "plain", instructions_plain.PROGRAM)
         for result in instructions_plain.added(library, plain, counts_calls):
             is_too_much = result["added"] > result["most"]

@@ -126,9 +126,9 @@ def talk(library: Path, folder: Path, kinds: list[str], *words: str, shared: boo
         return f"{client.returncode}: {client.stderr[-800:]}"
     if left := [it.name for it in directory.iterdir()]:
         return f"left behind: {left}"
-    carried = "carried over shared memory" in log.read_text()
-    if carried != shared:
-        return "nothing was carried" if shared else "carried without a directory"
+    accelerated = "accelerated through shared memory" in log.read_text()
+    if accelerated != shared:
+        return "nothing was accelerated" if shared else "accelerated without a directory"
     return None
 
 

@@ -2,8 +2,8 @@
 
 Each case starts what it needs, lets it talk, and returns what was said or how it ended. It runs
 once without the library and once with all its processes under it; the two results must be equal,
-and with the library connections must really have been carried. What is not installed is skipped by
-name.
+and with the library connections must really have been accelerated. What is not installed is
+skipped by name.
 """
 
 from __future__ import annotations
@@ -440,7 +440,7 @@ def compared(case: Callable[[Stage], str], library: Path) -> str:
     """Run a case without the library and with it; returns a complaint, or nothing."""
     said, joined, told = [], 0, ""
     # Where others use the processors a short connection may end before it joins: once more.
-    for carried in (False, True, True):
+    for accelerated in (False, True, True):
         if joined:
             break
         with tempfile.TemporaryDirectory() as name:
@@ -448,16 +448,16 @@ def compared(case: Callable[[Stage], str], library: Path) -> str:
             folder.chmod(0o755)
             log = folder / "live.log"
             log.write_text("")
-            more = {"LD_PRELOAD": str(library), "WEFT_LIVE_LOG": str(log)} if carried else {}
+            more = {"LD_PRELOAD": str(library), "WEFT_LIVE_LOG": str(log)} if accelerated else {}
             try:
                 said.append(case(Stage(folder, {**os.environ, **more})))
             except (subprocess.TimeoutExpired, TimeoutError) as why:
-                return f"{'with' if carried else 'without'} the library: {why}"
+                return f"{'with' if accelerated else 'without'} the library: {why}"
             told = log.read_text()
-            joined = told.count("carried over shared memory")
+            joined = told.count("accelerated through shared memory")
         if said[-1] != said[0]:
             return f"without the library {said[0][-600:]!r}, with it {said[-1][-600:]!r}"
-    return "" if joined else f"nothing was carried: {told[-600:]!r}"
+    return "" if joined else f"nothing was accelerated: {told[-600:]!r}"
 
 
 def main() -> int:

@@ -1,10 +1,10 @@
 """Real programs under the live library, with and without: `make test-live`, `make bench-live`.
 
-Each program is run with both ends plain, both ends carried, and one end of each kind. It passes if
-its own client says that all went well, and, with both ends carried, if connections were really in
-shared memory. With `--bench` the plain and the carried runs take turns, and one JSON object a
-program says the ratio of their medians. The programs are Debian's; one that is not installed is
-skipped and named.
+Each program is run with both ends plain, both ends accelerated, and one end of each kind. It passes
+if its own client says that all went well, and, with both ends accelerated, if connections were
+really in shared memory. With `--bench` the plain and the accelerated runs take turns, and one JSON
+object a program says the ratio of their medians. The programs are Debian's; one that is not
+installed is skipped and named.
 """
 
 from __future__ import annotations
@@ -345,7 +345,7 @@ def run_client(program: Program, port: int, library: Path | None) -> float:
 def check(program: Program, folder: Path, library: Path) -> str:
     """Run the program in all four ways; returns a complaint, or nothing."""
     for ends in [(None, None), (library, library), (library, None), (None, library)]:
-        how = "+".join("carried" if end else "plain" for end in ends)
+        how = "+".join("accelerated" if end else "plain" for end in ends)
         port = free_port()
         program.setup(folder, port)
         try:
@@ -381,21 +381,21 @@ def busy_processors(*, busy: bool) -> Iterator[None]:
 
 
 def bench(program: Program, folder: Path, library: Path, turns: int) -> dict[str, object]:
-    """Let plain and carried runs take turns."""
+    """Let plain and accelerated runs take turns."""
     figures: dict[bool, list[float]] = {False: [], True: []}
     port = free_port()
     program.setup(folder, port)
     for turn in range(2 * turns):
-        carried = turn % 2 == 1
-        end = library if carried else None
+        accelerated = turn % 2 == 1
+        end = library if accelerated else None
         with serving(program, folder, port, end):
-            figures[carried].append(run_client(program, port, end))
+            figures[accelerated].append(run_client(program, port, end))
     shutil.rmtree(folder / "data", ignore_errors=True)
-    medians = {carried: statistics.median(values) for carried, values in figures.items()}
+    medians = {accelerated: statistics.median(values) for accelerated, values in figures.items()}
     return {
         "program": program.name,
         "plain": figures[False],
-        "carried": figures[True],
+        "accelerated": figures[True],
         "ratio": round(medians[True] / medians[False], 3),
         "load_average": os.getloadavg()[0],
     }

@@ -3,7 +3,7 @@
 An outer program, as a container's is, may set a filter that refuses single system calls before it
 starts another. A small launcher does so here, for one call at a time and with either error that
 such filters give. A scene then runs under that filter without the library and with it; what it says
-and how it ends is compared, and whether its connections were carried where they can be.
+and how it ends is compared, and whether its connections were accelerated where they can be.
 """
 
 from __future__ import annotations
@@ -227,9 +227,9 @@ class Runs:
         if code:
             broken = code == -signal.SIGKILL or not call
             return f"{'not ' * broken}ok, without the library too: {without[-1].strip()}"
-        carried = self.log.read_text().count("carried over shared memory")
-        if call not in NEEDED and carried < 2 * len(STEPS):
-            return f"only {carried} ends were carried"
+        accelerated = self.log.read_text().count("accelerated through shared memory")
+        if call not in NEEDED and accelerated < 2 * len(STEPS):
+            return f"only {accelerated} ends were accelerated"
         return "ok"
 
 

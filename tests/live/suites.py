@@ -132,7 +132,7 @@ class Run:
         self.library, self.until = library, time.monotonic() + seconds
         self.passed = self.failed = self.skipped = 0
         self.plain = dict(os.environ)
-        self.carried = {**os.environ, "LD_PRELOAD": str(library)}
+        self.accelerated = {**os.environ, "LD_PRELOAD": str(library)}
 
     def left(self) -> float:
         """Return the seconds that are left."""
@@ -212,12 +212,12 @@ def python_suites(run: Run, names: list[str]) -> None:
 def compared(run: Run, name: str, *, at_once: bool) -> str | None:
     """Run a test file without the library and with it; say how they differ."""
     plain = Suite(name, run.plain)
-    carried = Suite(name, run.carried) if at_once else None
+    accelerated = Suite(name, run.accelerated) if at_once else None
     without = plain.outcome(run.left())
     enough = SLOWER * (time.monotonic() - plain.begin) + 30
-    carried = carried or Suite(name, run.carried)
-    gone_by = time.monotonic() - carried.begin
-    with_it = carried.outcome(min(enough, gone_by + run.left()))
+    accelerated = accelerated or Suite(name, run.accelerated)
+    gone_by = time.monotonic() - accelerated.begin
+    with_it = accelerated.outcome(min(enough, gone_by + run.left()))
     if with_it is None:
         return f"did not end in {enough:.0f} s"
     return None if without == with_it else f"without the library {without}, with it {with_it}"
@@ -231,14 +231,14 @@ def echo(run: Run, what: str, needs: str, command: list[str]) -> None:
     with tempfile.NamedTemporaryFile() as log:
         ran = subprocess.run(
             command,
-            env={**run.carried, "WEFT_LIVE_LOG": log.name},
+            env={**run.accelerated, "WEFT_LIVE_LOG": log.name},
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
-        carried = b"carried over shared memory" in log.read()
-    complaint = None if carried else "nothing was carried"
+        accelerated = b"accelerated through shared memory" in log.read()
+    complaint = None if accelerated else "nothing was accelerated"
     run.say(what, f"{ran.returncode} {ran.stderr[-500:]}" if ran.returncode else complaint)
 
 
@@ -246,19 +246,22 @@ def deaths(run: Run, seconds: float, seed: int) -> None:
     """Kill one end of a busy connection at a random moment, again and again."""
     rng = random.Random(seed)
     until = time.monotonic() + min(seconds, run.left())
-    rounds = carried = 0
+    rounds = accelerated = 0
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "log"
-        environment = {**run.carried, "WEFT_LIVE_LOG": str(log)}
+        environment = {**run.accelerated, "WEFT_LIVE_LOG": str(log)}
         while time.monotonic() < until:
             rounds += 1
             log.write_text("")
             complaint = one_death(environment, rng)
-            carried += "carried" in log.read_text()
+            accelerated += "accelerated" in log.read_text()
             if complaint:
                 run.say(f"deaths, seed {seed}, round {rounds}", complaint)
                 return
-    run.say(f"deaths: {rounds}, of which {carried} carried", None if carried else "none carried")
+    run.say(
+        f"deaths: {rounds}, of which {accelerated} accelerated",
+        None if accelerated else "none accelerated",
+    )
 
 
 def one_death(environment: dict[str, str], rng: random.Random) -> str | None:

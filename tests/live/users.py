@@ -20,7 +20,7 @@ LIMIT_S = 60
 SERVER, CLIENT, STRANGER = 61_001, 61_002, 61_003
 BOTH, SERVERS, CLIENTS = 61_100, 61_101, 61_102
 """A group of both users, and one of each."""
-CARRIED = "carried over shared memory"
+ACCELERATED = "accelerated through shared memory"
 OTHER_USER = (
     "left to the kernel: the other end is another user's, without a WEFT_LIVE_DIRECTORY of both"
 )
@@ -76,8 +76,8 @@ class Case:
 
 
 CASES = (
-    Case("a group of both", (CARRIED,), BOTH, BOTH),
-    Case("one user", (CARRIED,), same=True),
+    Case("a group of both", (ACCELERATED,), BOTH, BOTH),
+    Case("one user", (ACCELERATED,), same=True),
     Case("no directory", (OTHER_USER,)),
     Case("a directory of the server's alone", (OTHER_USER,), BOTH, None),
     Case("a directory of the client's alone", (OTHER_USER,), None, BOTH),

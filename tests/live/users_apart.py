@@ -18,11 +18,11 @@ from pathlib import Path
 import namespaces
 import users
 from namespaces import LIMIT_S, SERVER_ADDRESS, SkippedError
-from users import BOTH, CARRIED, CLIENT, CLIENTS, OTHER_USER, SERVER, SERVERS
+from users import ACCELERATED, BOTH, CLIENT, CLIENTS, OTHER_USER, SERVER, SERVERS
 
 ELSEWHERE = "left to the kernel: the other end is on another host, or the two addresses differ"
 NO_PLACE = "left to the kernel: the place where the two ends would meet is taken or forbidden"
-UNANSWERED = ("", "left to the kernel: a call that is not carried came before")
+UNANSWERED = ("", "left to the kernel: a call that cannot be accelerated came before")
 """What an end says that finds nobody, which the client ends by shutting its sending down."""
 
 
@@ -47,10 +47,10 @@ class Case:
 
 
 CASES = (
-    Case("a group of both", (CARRIED,), (CARRIED,)),
-    Case("a server that hides its files", (CARRIED,), (CARRIED,), umask=0o077),
-    Case("a client that is killed", (CARRIED,), (CARRIED,), words=("kill",)),
-    Case("one user", (CARRIED,), (CARRIED,), mode=0o777, umask=0o277, same=True),
+    Case("a group of both", (ACCELERATED,), (ACCELERATED,)),
+    Case("a server that hides its files", (ACCELERATED,), (ACCELERATED,), umask=0o077),
+    Case("a client that is killed", (ACCELERATED,), (ACCELERATED,), words=("kill",)),
+    Case("one user", (ACCELERATED,), (ACCELERATED,), mode=0o777, umask=0o277, same=True),
     Case("no directory", (ELSEWHERE,), (ELSEWHERE,), group=None),
     Case("a directory that all may write", (OTHER_USER,), (OTHER_USER,), mode=0o2777),
     # Whoever may not write there has no place to wait at, and nobody to find there.

@@ -122,7 +122,7 @@ def test_the_address_sanitizer_is_told_that_a_library_precedes_it(
 
 
 @pytest.mark.parametrize("compiler", [["musl-gcc"], ["gcc", "-fsanitize=address"]])
-def test_programs_that_are_not_accelerated_start_as_ever(tmp_path: Path, compiler: list[str]) -> None:
+def test_what_cannot_be_accelerated_starts_as_ever(tmp_path: Path, compiler: list[str]) -> None:
     if shutil.which(compiler[0]) is None:
         pytest.skip(f"no {compiler[0]}")
     source, program = tmp_path / "program.c", tmp_path / "program"

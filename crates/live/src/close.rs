@@ -73,7 +73,7 @@ pub fn disconnect(fd: c_int) -> Taken {
         let Some(guard) = table::enter_placed(fd).filter(|_| table::is_owner()) else {
             return Taken::NOTHING;
         };
-        // The kernel has the registrations of one that is not carried, and keeps them.
+        // The kernel has the registrations of one that is not accelerated, and keeps them.
         attach::give_up_unless_candidate(&guard, Reason::Call);
         if guard.connection.phase() != Phase::JOINED {
             return Taken::NOTHING;

@@ -3,11 +3,11 @@
 //!
 //! The kernel's connection stays open underneath. It keeps the descriptor's meaning, says when the
 //! other end has died, wakes who sleeps in the kernel, and carries whatever the library does not:
-//! when in doubt, the kernel. `docs/live.md` tells what is carried.
+//! when in doubt, the kernel. `docs/live.md` tells what is accelerated.
 //!
 //! The modules stand on floors, of which ARCHITECTURE.md draws all: each uses only those beneath it. From above:
 //! [`hooks`] are the C functions that a program calls; [`close`], [`poll`], [`epoll`] and [`stream`] are what they
-//! do on a carried connection, [`waiting`] how they sleep, and [`handover`] what becomes of a descriptor that goes
+//! do on an accelerated connection, [`waiting`] how they sleep, and [`handover`] what becomes of a descriptor that goes
 //! where the library cannot follow; [`migration`] says which way the bytes go, and [`joining`] how two ends come to
 //! share a [`segment`], whose state machines are `weft_protocol`'s ring and interrupt flag; [`registry`] is what
 //! this process remembers of `epoll` instances, and [`table`] of numbers and of connections; [`sharing`] is what it

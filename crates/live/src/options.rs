@@ -1,4 +1,4 @@
-//! Socket options: which of them a carried connection honours.
+//! Socket options: which of them an accelerated connection honours.
 
 use std::sync::atomic::Ordering;
 
@@ -37,7 +37,7 @@ pub unsafe fn is_time_before_now(
         && unsafe { value.cast::<i64>().read_unaligned() } < 0
 }
 
-/// Whether a socket option means the same to a carried connection as to the kernel's. With any
+/// Whether a socket option means the same to an accelerated connection as to the kernel's. With any
 /// other the connection is the kernel's.
 pub fn is_harmless(level: c_int, name: c_int) -> bool {
     match level {

@@ -1,4 +1,4 @@
-//! A carried connection for unit tests, whose other end is the test.
+//! An accelerated connection for unit tests, whose other end is the test.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::IntoRawFd;

@@ -1,4 +1,4 @@
-//! When a connection is worth being carried another way.
+//! When a connection is worth being accelerated another way.
 //!
 //! To join costs as much as some tens of operations save, and nobody knows how long a connection
 //! will last (the ski-rental problem). What the ones before it did says most: a join that was not
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A join costs as much as this many carried operations save.
+    /// A join costs as much as this many accelerated operations save.
     const COST: i64 = 40;
 
     /// What all connections of these lengths have saved, at its lowest and in the end. The latest
@@ -83,9 +83,9 @@ mod tests {
         let (mut sum, mut lowest) = (0, 0);
         for length in lengths {
             if *length >= state.after() {
-                let carried = i64::from(length - state.after());
-                sum += carried - if state.after() < BreakEven::LATEST { COST } else { 0 };
-                let repaid = carried >= 2 * COST;
+                let accelerated = i64::from(length - state.after());
+                sum += accelerated - if state.after() < BreakEven::LATEST { COST } else { 0 };
+                let repaid = accelerated >= 2 * COST;
                 state.learn(if repaid { Outcome::Repaid } else { Outcome::Lost });
             }
             lowest = lowest.min(sum);

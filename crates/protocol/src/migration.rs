@@ -59,7 +59,7 @@ pub struct Phase(u32);
 impl Phase {
     /// There is no connection.
     pub const FREE: Self = Self(0);
-    /// It may be carried; this end has nothing of the other yet.
+    /// It may be accelerated; this end has nothing of the other yet.
     pub const CANDIDATE: Self = Self(1);
     /// The server waits for the client's offer.
     pub const LISTENING: Self = Self(2);

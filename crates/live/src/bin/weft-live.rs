@@ -47,7 +47,7 @@ extern "C" fn main(_count: c_int, _words: *const *const c_char) -> c_int {
 fn is_plain(program: &OsStr) -> bool {
     are_settings_taken()
         && has_ample_memory()
-        && find(program).is_some_and(|path| is_carried(&path, DEEPEST))
+        && find(program).is_some_and(|path| is_accelerated(&path, DEEPEST))
 }
 
 fn are_settings_taken() -> bool {
@@ -112,7 +112,7 @@ fn find(program: &OsStr) -> Option<PathBuf> {
 }
 
 /// Whether a file is a program that the library can be loaded into, or is run by one.
-fn is_carried(path: &Path, deepest: u32) -> bool {
+fn is_accelerated(path: &Path, deepest: u32) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let Ok(about) = file.metadata() else { return false };
     let mut head = [0u8; 256];
@@ -122,7 +122,7 @@ fn is_carried(path: &Path, deepest: u32) -> bool {
         return false;
     }
     match head[..length].strip_prefix(b"#!") {
-        Some(rest) => interpreter(rest).is_some_and(|it| is_carried(&it, deepest - 1)),
+        Some(rest) => interpreter(rest).is_some_and(|it| is_accelerated(&it, deepest - 1)),
         None => is_elf_of_gnu(&file, &head).unwrap_or(false),
     }
 }

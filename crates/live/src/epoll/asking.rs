@@ -1,4 +1,4 @@
-//! What the kernel has to say to a wait: of descriptors that it alone reports, and of carried connections
+//! What the kernel has to say to a wait: of descriptors that it alone reports, and of accelerated connections
 //! that it was told of while nobody looked.
 
 use std::sync::atomic::Ordering;
@@ -20,9 +20,9 @@ use crate::stream;
 use crate::sys::{self, Errno};
 use crate::table::{CONNECTIONS, Guard, REGISTRATIONS};
 
-/// What becomes of carried connections that the kernel reports.
+/// What becomes of accelerated connections that the kernel reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Carried {
+pub enum Accelerated {
     /// A look follows that finds them.
     Later,
     /// They are told in the kernel's order, which is that of all arrivals at who sleeps.
@@ -35,7 +35,7 @@ pub fn from_kernel(
     events: &mut [epoll_event],
     span: Option<u64>,
     mask: *const sigset_t,
-    carried: Carried,
+    accelerated: Accelerated,
 ) -> Result<usize, Errno> {
     let (taken_over, epoll) = (instance.taken_over(), instance.descriptor());
     let time = span.map_or(-1, |span| span.div_ceil(1_000_000).min(i32::MAX as u64) as c_int);
@@ -44,7 +44,7 @@ pub fn from_kernel(
     } else {
         cancel::epoll_pwait(epoll, events, time, mask)?
     };
-    Ok(sift(instance, &mut events[..count], taken_over, carried))
+    Ok(sift(instance, &mut events[..count], taken_over, accelerated))
 }
 
 /// Keeps, of what the kernel has told, the events that are the program's; returns of how many.
@@ -52,7 +52,7 @@ pub fn sift(
     instance: &Instance,
     events: &mut [epoll_event],
     taken_over: u32,
-    carried: Carried,
+    accelerated: Accelerated,
 ) -> usize {
     let mut kept = 0;
     let mut told = [0u64; CONNECTIONS / 64];
@@ -68,7 +68,7 @@ pub fn sift(
         {
             hear(instance, &event);
             let bit = 1 << (place % 64);
-            if carried == Carried::InOrder
+            if accelerated == Accelerated::InOrder
                 && *word & bit == 0
                 && let Some(own) = event_at(instance, place)
             {
@@ -100,7 +100,7 @@ pub fn drain_relay(instance: &Instance, relay: c_int) {
     }
 }
 
-/// Looks at a carried connection again that the kernel has reported, and answers its doorbell if it was one.
+/// Looks at an accelerated connection again that the kernel has reported, and answers its doorbell if it was one.
 fn hear(instance: &Instance, event: &epoll_event) {
     let link = event.u64 as u32 & !(EVENT as u32);
     warm(instance, link);
@@ -177,7 +177,7 @@ mod tests {
     use crate::sample::Sample;
     use crate::table::{self, Entry};
 
-    /// An instance that follows a carried connection, whose datum is 7, and has a pipe in it, whose is 9.
+    /// An instance that follows an accelerated connection, whose datum is 7, and has a pipe in it, whose is 9.
     struct Both {
         sample: Sample,
         instance: &'static Instance,
@@ -200,18 +200,19 @@ mod tests {
             let mut other = epoll_event { events: libc::EPOLLIN as u32, u64: 9 };
             sys::epoll_ctl(epoll, add, ends[0], &mut other).unwrap();
             let both = Self { sample, instance: instance(index).unwrap(), pipe: ends[1] };
-            assert_eq!(both.ask(Carried::InOrder), [0u64; 0], "nothing is there");
+            assert_eq!(both.ask(Accelerated::InOrder), [0u64; 0], "nothing is there");
             both
         }
 
-        fn ask(&self, carried: Carried) -> Vec<u64> {
+        fn ask(&self, accelerated: Accelerated) -> Vec<u64> {
             let mut events = [epoll_event { events: 0, u64: 0 }; 4];
             let none = std::ptr::null();
-            let count = from_kernel(self.instance, &mut events, Some(0), none, carried).unwrap();
+            let count =
+                from_kernel(self.instance, &mut events, Some(0), none, accelerated).unwrap();
             events[..count].iter().map(|event| event.u64).collect()
         }
 
-        /// Lets the carried connection have something to read, and wakes who sleeps for it.
+        /// Lets the accelerated connection have something to read, and wakes who sleeps for it.
         fn arrive(&self) {
             self.sample.arrive();
             let (guard, _) = self.sample.enter();
@@ -226,14 +227,14 @@ mod tests {
 
     #[test]
     fn who_has_slept_is_told_in_the_kernels_order() {
-        for carried_first in [true, false] {
+        for accelerated_first in [true, false] {
             let both = Both::new();
-            for is_carried in [carried_first, !carried_first] {
-                if is_carried { both.arrive() } else { both.write() }
+            for is_accelerated in [accelerated_first, !accelerated_first] {
+                if is_accelerated { both.arrive() } else { both.write() }
             }
-            let told = if carried_first { [7, 9] } else { [9, 7] };
-            assert_eq!(both.ask(Carried::InOrder), told);
-            assert_eq!(both.ask(Carried::Later), [9], "a look finds the other");
+            let told = if accelerated_first { [7, 9] } else { [9, 7] };
+            assert_eq!(both.ask(Accelerated::InOrder), told);
+            assert_eq!(both.ask(Accelerated::Later), [9], "a look finds the other");
         }
     }
 }

@@ -291,7 +291,7 @@ fn remove(guard: &Guard, instance: &Instance, index: usize, kernel: impl Fn() ->
     result
 }
 
-/// Deletes the registration of a carried connection from the kernel instance that has it.
+/// Deletes the registration of an accelerated connection from the kernel instance that has it.
 fn delete_from_relay(instance: &Instance, guard: &Guard) -> c_int {
     let mut none = epoll_event { events: 0, u64: 0 };
     match sys::epoll_ctl(instance.registry(), libc::EPOLL_CTL_DEL, guard.fd, &mut none) {

@@ -2,10 +2,10 @@
 //! without the library.
 //!
 //! Such an instance gets a *relay*: a second kernel instance, owned by the library and registered in the
-//! program's, that holds the registrations of the carried connections. An event in the relay wakes whoever sleeps in
+//! program's, that holds the registrations of the accelerated connections. An event in the relay wakes whoever sleeps in
 //! any instance around, and draining the relay leaves the program's own events alone. Before the library
 //! asks the kernel about an outer instance it brings the relay up to date ([`show`]): the relay is readable
-//! while a carried connection has an event to report, and a change that no wake-up has announced is
+//! while an accelerated connection has an event to report, and a change that no wake-up has announced is
 //! announced by an `eventfd` in it. Level, edge and one-shot reporting to the program is left to the kernel.
 
 use std::sync::atomic::Ordering;
@@ -181,7 +181,7 @@ impl Below {
     fn has_others(&self) -> bool {
         let order = Ordering::SeqCst;
         let others = |it: &Instance| it.others.load(order) > it.nests.load(order);
-        self.instances().any(|it| others(it) || it.uncarried.load(order) > 0)
+        self.instances().any(|it| others(it) || it.unaccelerated.load(order) > 0)
     }
 
     /// Adds an instance and those in it. One beyond the limit, or that several processes share after `fork`, is

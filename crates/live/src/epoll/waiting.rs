@@ -6,7 +6,7 @@ use libc::{c_int, c_long, epoll_event, sigset_t};
 
 use weft_protocol::interrupt_flag::Sleep;
 
-use super::asking::{self, Carried, from_kernel};
+use super::asking::{self, Accelerated, from_kernel};
 use super::exposing::expose;
 use super::looking::{Resolved, WHOLE_LOOK, any_ready, look, resolve, wanted};
 use super::nesting::{self, Below};
@@ -133,7 +133,7 @@ unsafe fn joined_by_handler(instance: &Instance, first: *mut epoll_event, count:
     let events = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
     // Any that fires once may have been taken over since.
     let before = instance.taken_over().wrapping_sub(1);
-    match asking::sift(instance, events, before, Carried::InOrder) {
+    match asking::sift(instance, events, before, Accelerated::InOrder) {
         0 => crate::stream::fail(libc::EINTR) as c_int,
         kept => kept as c_int,
     }
@@ -178,7 +178,7 @@ pub unsafe fn wait_in_kernel(
         return Ok(count);
     }
     let _others = Others(instance);
-    match asking::sift(instance, events, taken_over, Carried::InOrder) {
+    match asking::sift(instance, events, taken_over, Accelerated::InOrder) {
         0 => {
             let gone = begun.map_or(0, |begun| sys::coarse_now().saturating_sub(begun));
             Err(timeout.map(|span| span.saturating_sub(gone)))
@@ -187,7 +187,7 @@ pub unsafe fn wait_in_kernel(
     }
 }
 
-/// Whether a followed instance has something to tell of a carried connection, which stays to be told.
+/// Whether a followed instance has something to tell of an accelerated connection, which stays to be told.
 pub fn holds_events(epoll: c_int) -> bool {
     Stay::begin(epoll).is_some_and(|stay| holds_any(stay.instance, true))
 }
@@ -208,7 +208,7 @@ fn wait_in(
     loop {
         below.show();
         // A look may fill all there is room for: every so often other descriptors come first. So do
-        // connections that are not carried yet, by which something may have been sent before.
+        // connections that are not accelerated yet, by which something may have been sent before.
         let behind = comes_behind_the_kernel(instance);
         let aside =
             behind || !below.is_empty() || !asked && is_time_to_look_aside(instance, EVERY_TURN);
@@ -217,7 +217,7 @@ fn wait_in(
         let first = if aside && room > 0 {
             asked = true;
             let events = &mut events[..room];
-            from_kernel(instance, events, Some(0), std::ptr::null(), Carried::Later)?
+            from_kernel(instance, events, Some(0), std::ptr::null(), Accelerated::Later)?
         } else {
             0
         };
@@ -231,7 +231,7 @@ fn wait_in(
             let place = ready::nearest(places.into_iter()).map_or(Where::Unknown, |it| it.1);
             if !asked && is_time_to_look_aside(instance, 1) {
                 asked = true;
-                let known = from_kernel(instance, events, Some(0), mask, Carried::InOrder)?;
+                let known = from_kernel(instance, events, Some(0), mask, Accelerated::InOrder)?;
                 if known > 0 {
                     return Ok(known);
                 }
@@ -263,7 +263,7 @@ fn look_below(
     let room = if shared { places_of_kernel(instance, events.len()) } else { events.len() };
     let first = match room {
         0 => 0,
-        _ => from_kernel(instance, &mut events[..room], Some(0), mask, Carried::Later)?,
+        _ => from_kernel(instance, &mut events[..room], Some(0), mask, Accelerated::Later)?,
     };
     Ok(first + look(instance, &mut events[first..], true).0)
 }
@@ -287,7 +287,7 @@ fn sleep(
     stats::count(|stats| &stats.sleeps, 1);
     let patience = looks_again.then_some(wait::STALLED);
     let left = [left, patience, watching.patience, sweep(instance)].into_iter().flatten().min();
-    let known = from_kernel(instance, events, left, mask, Carried::InOrder);
+    let known = from_kernel(instance, events, left, mask, Accelerated::InOrder);
     // Who has slept has time for a look aside in the next wait: much may have become ready at once.
     // SAFETY: as in `is_time_to_look_aside`.
     unsafe { (*instance.inner.get()).turn = EVERY_TURN - 1 };
@@ -317,10 +317,10 @@ pub fn sweep(instance: &Instance) -> Option<u64> {
 /// Whether a connection has an event that is to be told after what the kernel has to say: the kernel does
 /// not say when that came, but fresh connections are more often sent on before than after.
 fn comes_behind_the_kernel(instance: &Instance) -> bool {
-    instance.uncarried.load(Ordering::Relaxed) > 0 && has_any(instance, &mut 0)
+    instance.unaccelerated.load(Ordering::Relaxed) > 0 && has_any(instance, &mut 0)
 }
 
-/// How many of so many places are for the kernel to fill where a carried connection has an event too: all
+/// How many of so many places are for the kernel to fill where an accelerated connection has an event too: all
 /// but one, and a single one in every other wait.
 fn places_of_kernel(instance: &Instance, all: usize) -> usize {
     if all > 1 {
@@ -384,7 +384,7 @@ impl Drop for Waiter<'_> {
 
 /// Whether this wait asks the kernel before it looks at the connections that the library carries. It reads the exact
 /// clock once in `turns` waits, in each wait where the program works for long between them, and when the coarse clock,
-/// which costs less, has ticked. The kernel knows of descriptors that are not carried, and of peers that were silent
+/// which costs less, has ticked. The kernel knows of descriptors that are not accelerated, and of peers that were silent
 /// for long; an instance with neither does not ask it.
 fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     // SAFETY: numbers are read that another thread may change; a look aside too many or one late

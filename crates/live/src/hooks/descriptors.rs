@@ -260,7 +260,7 @@ fn leave_to_signals(fd: c_int) {
     }
 }
 
-/// One that is not yet carried is asked when it is.
+/// One that is not yet accelerated is asked when it is.
 fn set_nonblocking(fd: c_int, nonblocking: bool) {
     if let Some(guard) = table::enter_placed(fd) {
         guard.connection.nonblocking.store(nonblocking, Ordering::Relaxed);

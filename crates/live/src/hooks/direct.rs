@@ -17,7 +17,7 @@ use crate::table::numbers::{go_out_late, word};
 use crate::table::word::Word;
 
 /// Makes the system call of an interposed function in its place, if this library need not look at it since
-/// the number stands for nothing that may be carried, and the C library's function does no more.
+/// the number stands for nothing that may be accelerated, and the C library's function does no more.
 #[inline(always)]
 pub fn pass<const COUNT: usize>(
     fd: c_int,
@@ -31,7 +31,7 @@ pub fn pass<const COUNT: usize>(
     at_once(number, arguments)
 }
 
-/// The same for a connection that may be carried, of which calls pass by, as
+/// The same for a connection that may be accelerated, of which calls pass by, as
 /// [`crate::table::numbers::passed_by`] does. `None` if the library must look at it, or if the C library's
 /// function does more.
 #[inline(always)]

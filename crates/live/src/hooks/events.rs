@@ -106,7 +106,7 @@ unsafe fn way_of_poll(first: *const pollfd, count: nfds_t) -> Way<c_int> {
     if entries.iter().all(is_kernels) { Way::Next } else { Way::Apart }
 }
 
-/// The entries of a `poll` that waits, or only looks, if one is of a carried connection.
+/// The entries of a `poll` that waits, or only looks, if one is of an accelerated connection.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! `sendfile` to a carried connection: through a buffer.
+//! `sendfile` to an accelerated connection: through a buffer.
 
 use libc::{c_int, off_t, size_t, ssize_t};
 
@@ -101,7 +101,7 @@ unsafe fn send_file(
         return result;
     }
     let Some(guard) = table::enter(to) else { return kernel() };
-    if !stream::is_carried(&guard) || !offset.is_null() && !pointers::is_there(offset) {
+    if !stream::is_accelerated(&guard) || !offset.is_null() && !pointers::is_there(offset) {
         return kernel();
     }
     match sys::kind_of(from) {

@@ -23,7 +23,7 @@ use crate::stream::{self, fail, length, receive, send};
 use crate::sys;
 use crate::table::{self, Entry};
 
-// What is done for a carried connection lies apart from the way past the library, and gets what the
+// What is done for an accelerated connection lies apart from the way past the library, and gets what the
 // program passed in the same registers.
 
 #[inline(never)]
@@ -264,14 +264,14 @@ interpose! {
         if let Some(why) = stream::error_before_all(fd) {
             return fail(why) as c_int;
         }
-        let mut carried = flags & !libc::MSG_WAITFORONE;
+        let mut accelerated = flags & !libc::MSG_WAITFORONE;
         for index in 0..count as usize {
             // SAFETY: the program says that there are `count` messages.
             let Some(message) = (unsafe { message_of(messages, index) }) else {
                 return if index > 0 { index as c_int } else { fail(libc::EFAULT) as c_int };
             };
             // SAFETY: as above.
-            let result = unsafe { recvmsg(fd, &mut message.msg_hdr, carried) };
+            let result = unsafe { recvmsg(fd, &mut message.msg_hdr, accelerated) };
             if result < 0 && index == 0 {
                 return -1;
             }
@@ -282,7 +282,7 @@ interpose! {
             }
             message.msg_len = result as c_uint;
             if flags & libc::MSG_WAITFORONE != 0 {
-                carried |= libc::MSG_DONTWAIT;
+                accelerated |= libc::MSG_DONTWAIT;
             }
             // The kernel too looks at the time only between two messages, and says what is left of it.
             if let (Some(time), Some(limit)) = (time.as_mut(), limit) {
@@ -453,7 +453,7 @@ fn read_vector(
     receive(fd, || unsafe { parts_of_file(vector, count as usize) }, 0, kernel)
 }
 
-/// A call that is not carried. At any other place than its own a stream has nothing.
+/// A call that is not accelerated. At any other place than its own a stream has nothing.
 fn elsewhere(fd: c_int, offset: off_t, kernel: impl Fn() -> ssize_t) -> ssize_t {
     if offset == -1 {
         depart(fd, Reason::Call);

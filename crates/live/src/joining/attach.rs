@@ -189,7 +189,7 @@ pub fn give_up_held(connection: &Connection, reason: Reason) {
     }
 }
 
-/// The same unless nobody has looked for the other end, so that it may yet be carried, perhaps with
+/// The same unless nobody has looked for the other end, so that it may yet be accelerated, perhaps with
 /// another.
 pub fn give_up_unless_candidate(guard: &Guard, reason: Reason) {
     let Some(_attaching) = Attaching::begin() else { return };
@@ -220,7 +220,7 @@ pub fn is_of_stdio(fd: c_int) -> bool {
     (0..=2).contains(&fd)
 }
 
-/// Goes to the meeting place, if it is time and the connection is one that may be carried.
+/// Goes to the meeting place, if it is time and the connection is one that may be accelerated.
 fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
     let fd = guard.fd;
     let role = guard.connection.role();
@@ -456,7 +456,7 @@ fn follow(guard: &Guard) -> Option<Event> {
     }
     registry::follow(guard);
     stats::count(|stats| &stats.joined, 1);
-    log::line(guard.fd, guard.fd, format_args!("carried over shared memory"));
+    log::line(guard.fd, guard.fd, format_args!("accelerated through shared memory"));
     None
 }
 

@@ -1,7 +1,7 @@
 //! Whether the program makes system calls by instructions of its own.
 //!
-//! Such a call goes past every interposed function: what it reads on a carried connection it would
-//! not find, since the bytes are in the ring. So a process is carried only if no object that is
+//! Such a call goes past every interposed function: what it reads on an accelerated connection it would
+//! not find, since the bytes are in the ring. So a process is accelerated only if no object that is
 //! loaded into it holds such an instruction for a call that moves a socket's bytes: statically
 //! linked `liburing`, Go libraries, an allocator's or a sanitizer's private copy of `read`. The C
 //! library and the loader hold them by right; theirs are what this library stands before.

@@ -7,7 +7,7 @@ use weft_protocol::break_even::{BreakEven, Outcome};
 use crate::segment::Role;
 use crate::table::{self, Connection};
 
-/// So many carried calls save twice what joining costs, with the other end on this processor and on
+/// So many accelerated calls save twice what joining costs, with the other end on this processor and on
 /// another: a join costs some 50 us, a call in the ring about 1 us less than in the kernel, or a
 /// wake-up less.
 const REPAID_HERE: u64 = 80;

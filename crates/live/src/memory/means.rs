@@ -94,7 +94,7 @@ fn least(groups: &Groups, mut path: &str) -> Option<u64> {
 /// Whether the process may have as much address space as it likes by now, or more than matters in what a
 /// library takes.
 pub fn is_address_space_ample() -> bool {
-    /// Each carried connection takes half a megabyte of it, and each `epoll` instance one.
+    /// Each accelerated connection takes half a megabyte of it, and each `epoll` instance one.
     const AMPLE: u64 = 8 << 30;
     [libc::RLIMIT_AS, libc::RLIMIT_DATA]
         .into_iter()

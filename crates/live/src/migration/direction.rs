@@ -6,7 +6,7 @@
 //! rings first. That is enough as long as this library reads. A descriptor that goes where it
 //! cannot follow, to a program without it or past the C library, *leaves*: the other end sends
 //! what this one has not read by the kernel's stream, after which the descriptor is as if it had
-//! never been carried. The order of bytes is `weft_protocol::detour`'s, which is model-checked.
+//! never been accelerated. The order of bytes is `weft_protocol::detour`'s, which is model-checked.
 
 use std::sync::atomic::Ordering;
 

@@ -313,7 +313,7 @@ fn others(
             kernel[it.index].fd = -1;
         }
         stats::count(|stats| &stats.asides, 1);
-        // Where a carried connection has an event, no signal comes before it, as in the kernel.
+        // Where an accelerated connection has an event, no signal comes before it, as in the kernel.
         let any = joined.iter().any(|it| entries[it.index].revents != 0);
         let mask = if any { std::ptr::null() } else { mask };
         while let Err(why) = sleep(kernel, span, mask) {

@@ -48,8 +48,8 @@ pub struct Instance {
     /// How many descriptors the kernel alone reports that are no connections, perhaps too many: one that was
     /// closed without a word has gone unseen.
     pub others: AtomicU32,
-    /// How many connections are in it that are not carried, or not yet.
-    pub uncarried: AtomicU32,
+    /// How many connections are in it that are not accelerated, or not yet.
+    pub unaccelerated: AtomicU32,
     /// How many connections it has followed from when they joined.
     pub taken_over: AtomicU32,
     pub inner: UnsafeCell<Inner>,
@@ -75,7 +75,7 @@ impl Instance {
     /// Whether the kernel alone reports anything of it.
     pub fn has_others(&self) -> bool {
         let order = Ordering::SeqCst;
-        self.others.load(order) > 0 || self.uncarried.load(order) > 0
+        self.others.load(order) > 0 || self.unaccelerated.load(order) > 0
     }
 
     /// Whether the kernel's instance has anything under a datum of the library's, so that a wait in it is not
@@ -230,7 +230,7 @@ pub fn track(fd: c_int) {
             instance.watchers.store(0, order);
             instance.nests.store(0, order);
             instance.others.store(0, order);
-            instance.uncarried.store(0, order);
+            instance.unaccelerated.store(0, order);
             // SAFETY: the place was free, so nobody else uses it.
             let inner = unsafe { &mut *instance.inner.get() };
             (inner.count, inner.warm, inner.left) = (0, 0, 0..0);

@@ -171,7 +171,7 @@ pub fn watch_event(
 }
 
 /// The end of this, once no registration of the connection is left in the instance, and of one that `had_tag`.
-/// While others hold a connection that is carried, the event stays: the kernel's instance may be theirs as well.
+/// While others hold a connection that is accelerated, the event stays: the kernel's instance may be theirs as well.
 pub fn unwatch_event(instance: &Instance, inner: &Inner, index: u32, guard: &Guard, had_tag: bool) {
     let more = registrations(guard.place).any(|it| {
         // SAFETY: with the control lock held the instances cannot change.

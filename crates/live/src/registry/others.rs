@@ -31,14 +31,14 @@ pub fn may_be_shared() {
 /// Counts a connection that the kernel reports.
 pub fn count_other(instance: &Instance, registration: &mut Registration) {
     registration.by_kernel = true;
-    instance.uncarried.fetch_add(1, Ordering::SeqCst);
+    instance.unaccelerated.fetch_add(1, Ordering::SeqCst);
 }
 
 /// The end of this. While other processes hold the connection too, the kernel may go on with what
 /// it has.
 pub fn discount_other(instance: &Instance, registration: &mut Registration, guard: &Guard) {
     if std::mem::take(&mut registration.by_kernel) {
-        discount(&instance.uncarried);
+        discount(&instance.unaccelerated);
         if guard.connection.holders.load(Ordering::SeqCst) > 1 {
             instance.others.fetch_add(1, Ordering::SeqCst);
         }
@@ -163,7 +163,7 @@ fn for_each_given_up(guard: &Guard, mut act: impl FnMut(&Instance, &Registration
             instance.others.fetch_add(1, Ordering::SeqCst);
         }
         if registration.by_kernel {
-            discount(&instance.uncarried);
+            discount(&instance.unaccelerated);
         }
         mark_watched(registration.fd, true);
         let index = std::mem::take(registration).instance;

@@ -1,7 +1,7 @@
-//! Telling the kernel's instances of connections that are not carried, in as few instructions as can be.
+//! Telling the kernel's instances of connections that are not accelerated, in as few instructions as can be.
 //!
 //! Programs take a connection out of an instance and put it in again for each message. As long as the kernel
-//! has it, nothing needs to be known of that but what the last call said, if the connection is carried later,
+//! has it, nothing needs to be known of that but what the last call said, if the connection is accelerated later,
 //! and how many such there are. So a number has one note, changed by whoever has marked its word, and without
 //! a lock of more than one number. What a note does not hold, several instances at a time, is kept with the
 //! connection from then on.
@@ -107,7 +107,7 @@ fn is_kernels_apart(epoll: c_int, operation: c_int, fd: c_int) -> bool {
         // It was taken out of the one that still counts it.
         note.instance.store(NOWHERE, Ordering::Relaxed);
         if let Some(other) = instance(other) {
-            count(&other.uncarried, -1);
+            count(&other.unaccelerated, -1);
         }
         noted = NOWHERE;
     }
@@ -164,11 +164,11 @@ fn change_note(instance: &Instance, note: &Note, [own, noted]: [u32; 2], operati
         libc::EPOLL_CTL_DEL if noted == NOWHERE => return others::discount(&instance.others),
         libc::EPOLL_CTL_DEL => {
             note.instance.store(NOWHERE, Ordering::Relaxed);
-            return count(&instance.uncarried, -1);
+            return count(&instance.unaccelerated, -1);
         }
         libc::EPOLL_CTL_ADD if noted == NOWHERE => {
             note.instance.store(own, Ordering::Relaxed);
-            count(&instance.uncarried, 1);
+            count(&instance.unaccelerated, 1);
         }
         _ => {}
     }
@@ -237,7 +237,7 @@ pub fn gather(guard: &Guard, fd: c_int) {
     if let (Some(index), Some((_, false))) = (index, held.told()) {
         // It was taken out.
         if let Some(instance) = instance(index as usize) {
-            others::discount(&instance.uncarried);
+            others::discount(&instance.unaccelerated);
         }
     } else if let Some(index) = index {
         let registration = Registration {
@@ -253,7 +253,7 @@ pub fn gather(guard: &Guard, fd: c_int) {
         match free {
             // SAFETY: it is free, so no instance looks at it.
             Some(free) => unsafe { *free = registration },
-            None => drop(instance(index as usize).map(|it| others::discount(&it.uncarried))),
+            None => drop(instance(index as usize).map(|it| others::discount(&it.unaccelerated))),
         }
         guard.local().watched.store(true, Ordering::Relaxed);
     }
@@ -301,7 +301,7 @@ pub fn forget_number(fd: c_int, goes_on: bool) {
     };
     let noted = note.instance.swap(NOWHERE, Ordering::SeqCst);
     if let Some(instance) = noted.checked_sub(1).and_then(|index| instance(index as usize)) {
-        count(&instance.uncarried, -1);
+        count(&instance.unaccelerated, -1);
         if goes_on {
             instance.others.fetch_add(1, Ordering::SeqCst);
             others::mark_watched(fd, true);
@@ -351,8 +351,8 @@ mod tests {
         (epoll, instance(index).unwrap())
     }
 
-    fn uncarried(instance: &Instance) -> u32 {
-        instance.uncarried.load(Ordering::SeqCst)
+    fn unaccelerated(instance: &Instance) -> u32 {
+        instance.unaccelerated.load(Ordering::SeqCst)
     }
 
     /// Lets a number, which nobody else uses, stand for a connection that is the kernel's.
@@ -377,16 +377,16 @@ mod tests {
         let ((epoll, here), fd) = (tracked(), 60_001);
         let cell = stands_for_plain(fd);
         assert!(!is_noted_in_words(epoll, ADD, fd), "it is not told of it yet");
-        assert!(is_kernels(epoll, ADD, fd) && is_noted(fd) && uncarried(here) == 1);
+        assert!(is_kernels(epoll, ADD, fd) && is_noted(fd) && unaccelerated(here) == 1);
         for _ in 0..3 {
             assert!(is_noted_in_words(epoll, MOD, fd) && is_noted(fd));
             assert!(is_noted_in_words(epoll, DEL, fd) && !is_noted(fd));
             assert_eq!(told(cell), Some((index_of(epoll), false)));
             assert!(is_noted_in_words(epoll, ADD, fd) && is_noted(fd));
-            assert_eq!((told(cell), uncarried(here)), (Some((index_of(epoll), true)), 1));
+            assert_eq!((told(cell), unaccelerated(here)), (Some((index_of(epoll), true)), 1));
         }
         forget_number(fd, false);
-        assert_eq!(uncarried(here), 0, "the number is no more");
+        assert_eq!(unaccelerated(here), 0, "the number is no more");
         cell.store(0, Ordering::SeqCst);
         super::super::forget(index_of(epoll), epoll);
     }
@@ -397,21 +397,21 @@ mod tests {
         let cell = stands_for_plain(fd);
         assert!(is_kernels(one, ADD, fd) && is_noted_in_words(one, DEL, fd));
         assert!(!is_noted_in_words(two, ADD, fd) && is_kernels(two, ADD, fd));
-        assert_eq!((uncarried(first), uncarried(second)), (0, 1));
+        assert_eq!((unaccelerated(first), unaccelerated(second)), (0, 1));
         assert_eq!(told(cell), Some((index_of(two), true)));
         assert!(!is_kernels(one, ADD, fd), "it is in two");
-        assert_eq!((uncarried(first), uncarried(second)), (0, 1));
+        assert_eq!((unaccelerated(first), unaccelerated(second)), (0, 1));
         // Its place may be another instance's next.
         super::super::forget(index_of(two), two);
         assert_eq!((told(cell), is_noted(fd)), (None, false));
-        assert!(is_kernels(one, ADD, fd) && uncarried(first) == 1);
+        assert!(is_kernels(one, ADD, fd) && unaccelerated(first) == 1);
         forget_number(fd, false);
         cell.store(0, Ordering::SeqCst);
         super::super::forget(index_of(one), one);
     }
 
     #[test]
-    fn the_next_wait_looks_aside_where_a_connection_is_carried_beside() {
+    fn the_next_wait_looks_aside_where_a_connection_is_accelerated_beside() {
         let ((epoll, here), fd) = (tracked(), 60_003);
         let cell = stands_for_plain(fd);
         assert!(is_kernels(epoll, ADD, fd));
@@ -448,14 +448,14 @@ mod tests {
             scope.spawn(|| tell(2));
         });
         let noted = note(fd).unwrap().instance.load(Ordering::SeqCst);
-        let counts = (uncarried(first), uncarried(second));
+        let counts = (unaccelerated(first), unaccelerated(second));
         let here = |epoll| u32::from(noted == index_of(epoll) as u32 + 1);
         assert_eq!(counts, (here(one), here(two)));
         if let Some((index, _)) = told(cell) {
             assert_eq!(noted, index as u32 + 1);
         }
         forget_number(fd, false);
-        assert_eq!((uncarried(first), uncarried(second)), (0, 0));
+        assert_eq!((unaccelerated(first), unaccelerated(second)), (0, 0));
         cell.store(0, Ordering::SeqCst);
         [one, two].into_iter().for_each(|it| super::super::forget(index_of(it), it));
     }

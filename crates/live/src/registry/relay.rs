@@ -1,4 +1,4 @@
-//! The kernel instance that an instance has for its carried connections, once something watches it.
+//! The kernel instance that an instance has for its accelerated connections, once something watches it.
 
 use std::sync::atomic::Ordering;
 
@@ -113,7 +113,7 @@ impl Instance {
         !(self.is_exposed.load(order) || self.has_relay() && self.inherited.load(order))
     }
 
-    /// The kernel instance in which carried connections are registered.
+    /// The kernel instance in which accelerated connections are registered.
     pub fn registry(&self) -> c_int {
         self.relay.number().unwrap_or_else(|| self.descriptor())
     }

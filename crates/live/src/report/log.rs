@@ -1,4 +1,4 @@
-//! `WEFT_LIVE_LOG`: one line for each connection that is carried, stays with the kernel, or goes back
+//! `WEFT_LIVE_LOG`: one line for each connection that is accelerated, stays with the kernel, or goes back
 //! to it, with the reason.
 //!
 //! Lines are written whole, in one call, to a file that is opened for each: so the program's own

@@ -23,7 +23,7 @@ pub enum Reason {
     NoSegment,
     /// More connections than the limit.
     Limit,
-    /// A call that is not carried came first.
+    /// A call that is not accelerated came first.
     Call,
     /// The kernel's counters are missing or do not agree.
     Counters,
@@ -112,18 +112,18 @@ pub struct Stats {
     pub sleeps: AtomicU64,
     pub broken: AtomicU64,
     /// Looks into the kernel that a sleep brings with it: for doorbells, for what the kernel has to
-    /// report beside the carried connections, and whether the other end lives.
+    /// report beside the accelerated connections, and whether the other end lives.
     pub looks: AtomicU64,
     /// Questions whether the other end lives, since nothing was heard of it for long.
     pub questions: AtomicU64,
-    /// Looks aside, at descriptors that only the kernel can report, while carried ones have events.
+    /// Looks aside, at descriptors that only the kernel can report, while accelerated ones have events.
     pub asides: AtomicU64,
     /// Times that the processor was given up while waiting for an other end, and questions whether anybody
     /// wants it.
     pub turns: AtomicU64,
-    /// Connections that were never carried.
+    /// Connections that were never accelerated.
     pub fallen_through: [AtomicU64; REASONS],
-    /// Connections that were carried and went back to the kernel.
+    /// Connections that were accelerated and went back to the kernel.
     pub moved_back: [AtomicU64; REASONS],
 }
 

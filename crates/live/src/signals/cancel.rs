@@ -3,7 +3,7 @@
 //! The C library's blocking calls are where a thread ends that was cancelled before or is cancelled
 //! meanwhile; a sleep of this library's own would go on. So a thread sleeps for long in the C
 //! library's calls only, short sleeps are followed by a look, and a process that has ever cancelled
-//! a thread looks at the beginning of each carried call too, which may not sleep at all.
+//! a thread looks at the beginning of each accelerated call too, which may not sleep at all.
 //!
 //! A thread ends by unwinding its stack from there, so nothing that is held across one of these
 //! calls may need more than a `drop` to be given back.

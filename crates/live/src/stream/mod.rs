@@ -40,12 +40,12 @@ pub fn length(vector: &[iovec]) -> usize {
 /// Whether the library moves the connection's bytes. If not, the call is the kernel's, and as long
 /// as it lasts the guard keeps others from joining.
 #[inline(always)]
-pub fn is_carried(guard: &Guard) -> bool {
-    guard.connection.phase() == Phase::JOINED || may_be_carried(guard)
+pub fn is_accelerated(guard: &Guard) -> bool {
+    guard.connection.phase() == Phase::JOINED || may_be_accelerated(guard)
 }
 
 #[inline(never)]
-fn may_be_carried(guard: &Guard) -> bool {
+fn may_be_accelerated(guard: &Guard) -> bool {
     let connection = guard.connection;
     if connection.phase().may_join() {
         attach::tick(guard);

@@ -13,7 +13,7 @@ pub use self::behind::look_behind;
 use self::behind::{go_on_elsewhere, go_on_receiving};
 pub use self::unread::{Rest, all_unread, rest, rest_held, unread};
 
-use super::{Moved, broken, fail, in_kernel, is_carried, length, lost_its_number, part};
+use super::{Moved, broken, fail, in_kernel, is_accelerated, length, lost_its_number, part};
 use crate::memory::pointers;
 use crate::migration::asking;
 use crate::migration::direction;
@@ -35,7 +35,7 @@ pub fn receive_seen(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> 
     loop {
         let Some(entered) = table::come_in(fd) else { return kernel() };
         let guard = entered.guard();
-        if !is_carried(&guard) {
+        if !is_accelerated(&guard) {
             return in_kernel(kernel);
         }
         let only = plain(to, flags);
@@ -451,7 +451,7 @@ fn plain(to: &[iovec], flags: c_int) -> Option<&iovec> {
     }
 }
 
-/// Receives into one place what lies in the ring, which is nearly every receive of a carried
+/// Receives into one place what lies in the ring, which is nearly every receive of an accelerated
 /// connection, in as few instructions as can be: they stand between a message and its answer. All that
 /// is not so plain is left to [`step`], which finds it again.
 #[inline(always)]

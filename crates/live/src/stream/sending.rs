@@ -6,7 +6,7 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::Unpublished;
 use weft_protocol::detour::Outlet;
 
-use super::{Moved, broken, fail, in_kernel, is_carried, length, lost_its_number, part};
+use super::{Moved, broken, fail, in_kernel, is_accelerated, length, lost_its_number, part};
 use crate::joining::attach;
 use crate::memory::pointers;
 use crate::migration::asking::{self, Asked};
@@ -48,7 +48,7 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
         } else if flags & libc::MSG_ZEROCOPY != 0 && options::sends_without_copy(fd) {
             direction::back(&guard, Reason::Option);
         }
-        if !is_carried(&guard) {
+        if !is_accelerated(&guard) {
             return in_kernel(kernel);
         }
         if let Some(count) = plain(from, flags).and_then(|only| sent_at_once(&guard, only)) {
@@ -539,7 +539,7 @@ fn plain(from: &[iovec], flags: c_int) -> Option<&iovec> {
     }
 }
 
-/// Sends a message of one part by the ring, which is nearly every send of a carried connection, in as
+/// Sends a message of one part by the ring, which is nearly every send of an accelerated connection, in as
 /// few instructions as can be: they stand between a message and its answer. All that is not so plain is
 /// left to the rest of [`sent`], which finds it again; then nothing was sent.
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! Words of each thread's own that every carried call reads.
+//! Words of each thread's own that every accelerated call reads.
 
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU32;

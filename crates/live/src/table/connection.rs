@@ -157,7 +157,7 @@ pub struct Connection {
     pub heard: AtomicU64,
 }
 
-/// What a call touches that is not yet carried.
+/// What a call touches that is not yet accelerated.
 const _: () = assert!(std::mem::offset_of!(Connection, capacity) <= 64);
 
 /// A half of a connection, held for one operation.
@@ -207,7 +207,7 @@ impl Connection {
         self.migration.on(self.role(), agreement, event)
     }
 
-    /// The connection is the kernel's again, or over. Whether it was carried until now.
+    /// The connection is the kernel's again, or over. Whether it was accelerated until now.
     pub fn returns(&self) -> bool {
         self.on(Event::Returned) == Action::Leave
     }

@@ -16,7 +16,7 @@ pub fn say(connection: &Connection) {
     }
 }
 
-/// Counts the end of a carried connection, once.
+/// Counts the end of an accelerated connection, once.
 pub fn closed(connection: &Connection) {
     if !connection.counted_out.swap(true, Ordering::AcqRel) {
         count(|stats| &stats.closed, 1);

@@ -1,6 +1,6 @@
 //! Which places of connections are free, and getting back those whose process has ended.
 //!
-//! A process that ends without closing leaves its places taken, and what it carried counted; so does
+//! A process that ends without closing leaves its places taken, and what it accelerated counted; so does
 //! one that is killed. Whoever lacks a place, or may carry no more, looks for such.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

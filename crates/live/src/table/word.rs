@@ -124,7 +124,7 @@ impl Word {
         self.is_promising() && self.0 & (UNPLACED | KIND) == UNPLACED
     }
 
-    /// The kind of a connection that has no place yet and may be carried, and when it was to be
+    /// The kind of a connection that has no place yet and may be accelerated, and when it was to be
     /// joined.
     pub const fn newcomer(self) -> Option<(u32, BreakEven)> {
         if !self.is_promising() || self.0 & UNPLACED == 0 || self.is_taken() {
@@ -167,7 +167,7 @@ impl Word {
         if self.0 & (WHAT | LISTENER) == LISTENER { Some((self.0 & INDEX) as u16) } else { None }
     }
 
-    /// Whether it is a connection that may be carried.
+    /// Whether it is a connection that may be accelerated.
     #[inline]
     pub const fn is_promising(self) -> bool {
         self.0 & (WHAT | PLAIN) == CONNECTION
@@ -237,7 +237,7 @@ impl Word {
     }
 
     /// The same while a thread tells an `epoll` instance of it, which nobody does in another thread and under
-    /// which nobody joins. `None` if it may not be told of so: it may be carried, or is about to be.
+    /// which nobody joins. `None` if it may not be told of so: it may be accelerated, or is about to be.
     #[inline]
     pub const fn controlled(self) -> Option<Self> {
         let passes = self.0 & (PLAIN | (MOST_QUIET * QUIET)) != 0;

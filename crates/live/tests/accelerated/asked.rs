@@ -1,11 +1,11 @@
-//! `poll`, `select` and odd receives, where a carried connection is not all that is asked about.
+//! `poll`, `select` and odd receives, where an accelerated connection is not all that is asked about.
 
 use std::thread;
 use std::time::Duration;
 
 use libc::{c_int, pollfd};
 
-use crate::pair::{Pair, carried, outcome, plain, poll, preloaded, recv, send};
+use crate::pair::{Pair, accelerated, outcome, plain, poll, preloaded, recv, send};
 
 fn pipe() -> Pair {
     let mut ends = [0; 2];
@@ -16,7 +16,7 @@ fn pipe() -> Pair {
 #[test]
 fn who_sleeps_on_a_connection_and_a_pipe_is_woken_by_either() {
     preloaded("asked::who_sleeps_on_a_connection_and_a_pipe_is_woken_by_either", || {
-        let ways = [carried(), pipe()];
+        let ways = [accelerated(), pipe()];
         for round in 0..10u8 {
             let which = usize::from(round % 2);
             let writer = thread::spawn(move || {
@@ -38,7 +38,7 @@ fn who_sleeps_on_a_connection_and_a_pipe_is_woken_by_either() {
 #[test]
 fn a_number_that_stands_for_nothing_is_refused_beside_a_connection() {
     preloaded("asked::a_number_that_stands_for_nothing_is_refused_beside_a_connection", || {
-        let seen = [carried(), plain()].map(|pair| unsafe {
+        let seen = [accelerated(), plain()].map(|pair| unsafe {
             let mut set: libc::fd_set = std::mem::zeroed();
             let nothing: c_int = 700;
             libc::FD_SET(pair.b, &mut set);
@@ -53,7 +53,7 @@ fn a_number_that_stands_for_nothing_is_refused_beside_a_connection() {
 #[test]
 fn urgent_data_is_an_event_before_what_was_sent_before_is_read() {
     preloaded("asked::urgent_data_is_an_event_before_what_was_sent_before_is_read", || {
-        let seen = [carried(), plain()].map(|pair| {
+        let seen = [accelerated(), plain()].map(|pair| {
             send(pair.a, b"before", 0).unwrap();
             assert_eq!(send(pair.a, b"!", libc::MSG_OOB), Ok(1));
             let events = poll(pair.b, libc::POLLPRI, 1000);
@@ -66,7 +66,7 @@ fn urgent_data_is_an_event_before_what_was_sent_before_is_read() {
 #[test]
 fn what_is_thrown_away_is_not_copied() {
     preloaded("asked::what_is_thrown_away_is_not_copied", || {
-        for pair in [carried(), plain()] {
+        for pair in [accelerated(), plain()] {
             send(pair.a, b"away then", 0).unwrap();
             let mut bytes = *b"-----";
             let count =
@@ -95,7 +95,7 @@ fn alarm_every(microseconds: i64) {
 #[test]
 fn no_signal_comes_before_an_event_beside_a_pipe() {
     preloaded("asked::no_signal_comes_before_an_event_beside_a_pipe", || {
-        let ways = [carried(), pipe()];
+        let ways = [accelerated(), pipe()];
         assert_eq!(send(ways[0].a, b"there", 0), Ok(5));
         alarm_every(50);
         for _ in 0..200_000 {

@@ -11,14 +11,14 @@ use crate::back::{Wait, pass, pattern, print, wait_for_input};
 use crate::epoll_control;
 use crate::options::set;
 use crate::pair::{
-    Numbers, carried, close, joined, moved_back, poll, preloaded, recv, send, used, used_by,
+    Numbers, accelerated, close, joined, moved_back, poll, preloaded, recv, send, used, used_by,
 };
 use crate::watched::instance;
 
 #[test]
 fn a_question_about_filters_of_calls_moves_nothing_back() {
     preloaded("at_once::a_question_about_filters_of_calls_moves_nothing_back", || {
-        let pair = carried();
+        let pair = accelerated();
         let nothing = std::ptr::null::<c_void>();
         // SAFETY: a null program is an error to the kernel, and sets none.
         unsafe {
@@ -47,17 +47,17 @@ fn filter() {
 }
 
 #[test]
-fn nothing_is_carried_after_a_filter_whoever_is_joining_then() {
-    preloaded("at_once::nothing_is_carried_after_a_filter_whoever_is_joining_then", || {
+fn nothing_is_accelerated_after_a_filter_whoever_is_joining_then() {
+    preloaded("at_once::nothing_is_accelerated_after_a_filter_whoever_is_joining_then", || {
         let mut busy = 0;
         for seed in 0..100 {
             let before = joined();
             // SAFETY: the child goes on alone, as the only thread.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                let carried = set_a_filter_beside_a_thread_that_joins(seed);
+                let accelerated = set_a_filter_beside_a_thread_that_joins(seed);
                 // SAFETY: ends the child without the test's own end.
-                unsafe { libc::_exit(c_int::from(carried)) };
+                unsafe { libc::_exit(c_int::from(accelerated)) };
             }
             let mut status = -1;
             assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
@@ -175,7 +175,7 @@ fn a_sleeper_is_woken_by_a_writer_in_the_middle_of_whose_call_the_connection_lea
         let mut numbers = Numbers(1);
         let kinds = [Wait::Receive, Wait::Poll, Wait::Select, Wait::Epoll];
         for round in 0..1000usize {
-            let pair = carried();
+            let pair = accelerated();
             // Such a receive sleeps in the kernel at once.
             let limit = libc::timeval { tv_sec: 5, tv_usec: 0 };
             set(pair.b, libc::SOL_SOCKET, libc::SO_RCVTIMEO, limit);
@@ -216,7 +216,7 @@ fn streams_arrive_whole_whichever_end_leaves_in_their_middle() {
         const BYTES: usize = 1 << 20;
         let mut numbers = Numbers(1);
         for round in 0..200 {
-            let pair = carried();
+            let pair = accelerated();
             let moment = Duration::from_nanos(numbers.below(400_000));
             let stream = |from: c_int, to: c_int, piece: usize| {
                 let reader = move || {
@@ -348,7 +348,7 @@ fn handlers_that_send_interrupt_whoever_sends_or_leaves_and_nothing_is_lost() {
         let content: Vec<u8> = (0..BYTES).map(|at| (at % 199) as u8).collect();
         let mut all = 0;
         for round in 0..60 {
-            let pair = carried();
+            let pair = accelerated();
             SENT.store(0, Ordering::SeqCst);
             TIMED.store(pair.a, Ordering::SeqCst);
             interrupt_every(60, send_mark);
@@ -403,7 +403,7 @@ fn handlers_that_receive_interrupt_whoever_receives_or_leaves_and_nothing_is_los
         let (mut numbers, content) = (Numbers(1), pattern(0, BYTES));
         let mut all = 0;
         for round in 0..60 {
-            let pair = carried();
+            let pair = accelerated();
             TAKEN.iter().for_each(|it| it.store(0, Ordering::SeqCst));
             TIMED.store(pair.b, Ordering::SeqCst);
             interrupt_every(60, take_some);

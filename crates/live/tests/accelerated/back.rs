@@ -11,8 +11,8 @@ use std::time::Duration;
 use libc::{c_int, c_void};
 
 use crate::pair::{
-    Numbers, Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded,
-    recv, send, unread, used,
+    Numbers, Outcome, Pair, accelerated, close, joined, moved_back, outcome, plain, poll,
+    preloaded, recv, send, unread, used,
 };
 
 unsafe extern "C" {
@@ -83,7 +83,7 @@ pub fn pattern(from: usize, count: usize) -> Vec<u8> {
 #[test]
 fn what_was_in_the_rings_is_read_before_what_the_kernel_carries() {
     preloaded("back::what_was_in_the_rings_is_read_before_what_the_kernel_carries", || {
-        let pair = carried();
+        let pair = accelerated();
         send(pair.a, b"one ", 0).unwrap();
         send(pair.b, b"eins ", 0).unwrap();
         print(pair.a, "two ").unwrap();
@@ -206,7 +206,7 @@ fn step(pair: Pair, got: &mut Got, what: u64, near: usize, text: &[u8]) -> Strin
     }
 }
 
-/// The same calls on a carried connection, which goes back in their middle, and on a plain one.
+/// The same calls on an accelerated connection, which goes back in their middle, and on a plain one.
 #[test]
 fn a_connection_that_goes_back_at_any_moment_carries_what_the_kernel_carries() {
     preloaded(
@@ -214,7 +214,7 @@ fn a_connection_that_goes_back_at_any_moment_carries_what_the_kernel_carries() {
         || {
             for seed in 0..300 {
                 let mut numbers = Numbers(seed);
-                let pairs = [carried(), plain()];
+                let pairs = [accelerated(), plain()];
                 let mut got = [Got::default(), Got::default()];
                 for at in 0..40 {
                     let what = if at < 10 { 4 * numbers.below(2) } else { numbers.below(8) };
@@ -295,7 +295,7 @@ fn port(fd: c_int) -> u16 {
 /// The other end waits for an answer; meanwhile the descriptor leaves with everything unread. Whether
 /// it stays the same connection.
 fn leaves_whole(how: Wait, size: usize) -> bool {
-    let pair = carried();
+    let pair = accelerated();
     let sent = pattern(0, size);
     send(pair.a, &sent, 0).unwrap();
     assert_eq!(recv(pair.b, 5, libc::MSG_WAITALL), Ok(sent[..5].to_vec()));
@@ -336,7 +336,7 @@ fn a_descriptor_that_is_passed_on_takes_all_unread_bytes_with_it() {
 #[test]
 fn a_descriptor_whose_peer_has_closed_takes_all_unread_bytes_with_it() {
     preloaded("back::a_descriptor_whose_peer_has_closed_takes_all_unread_bytes_with_it", || {
-        let pair = carried();
+        let pair = accelerated();
         let sent = pattern(0, 100_000);
         send(pair.a, &sent, 0).unwrap();
         close(pair.a);
@@ -358,7 +358,7 @@ fn run_with(fd: c_int, program: &[&str]) -> std::process::Child {
 fn a_program_that_inherits_a_connection_finds_all_unread_bytes() {
     preloaded("back::a_program_that_inherits_a_connection_finds_all_unread_bytes", || {
         for preload in [true, false] {
-            let pair = carried();
+            let pair = accelerated();
             let sent = pattern(0, 150_000);
             send(pair.a, &sent, 0).unwrap();
             let peer = std::thread::spawn(move || {
@@ -384,7 +384,7 @@ fn a_program_that_inherits_a_connection_finds_all_unread_bytes() {
 #[test]
 fn a_program_that_cannot_be_run_changes_nothing() {
     preloaded("back::a_program_that_cannot_be_run_changes_nothing", || {
-        let pair = carried();
+        let pair = accelerated();
         for fd in [pair.a, pair.b] {
             assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
         }
@@ -414,16 +414,16 @@ fn a_program_that_cannot_be_run_changes_nothing() {
 }
 
 #[test]
-fn urgent_data_and_uncarried_options_bring_the_connection_back() {
-    preloaded("back::urgent_data_and_uncarried_options_bring_the_connection_back", || {
-        let pair = carried();
+fn urgent_data_and_unaccelerated_options_bring_the_connection_back() {
+    preloaded("back::urgent_data_and_unaccelerated_options_bring_the_connection_back", || {
+        let pair = accelerated();
         send(pair.a, b"before", 0).unwrap();
         assert_eq!(send(pair.a, b"!", libc::MSG_OOB), Ok(1));
         assert_eq!(recv(pair.b, 10, 0), Ok(b"before".to_vec()));
         assert_eq!(poll(pair.b, libc::POLLPRI, 1000), libc::POLLPRI);
         assert_eq!(recv(pair.b, 1, libc::MSG_OOB), Ok(b"!".to_vec()));
 
-        let pair = carried();
+        let pair = accelerated();
         send(pair.a, b"abc", 0).unwrap();
         let two: c_int = 2;
         let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVLOWAT);
@@ -439,7 +439,7 @@ fn urgent_data_and_uncarried_options_bring_the_connection_back() {
 #[test]
 fn bare_calls_through_the_c_library_find_all_unread_bytes() {
     preloaded("back::bare_calls_through_the_c_library_find_all_unread_bytes", || {
-        let pair = carried();
+        let pair = accelerated();
         let sent = pattern(0, 30_000);
         send(pair.a, &sent, 0).unwrap();
         let peer = std::thread::spawn(move || recv(pair.a, 6, libc::MSG_WAITALL));
@@ -453,7 +453,7 @@ fn bare_calls_through_the_c_library_find_all_unread_bytes() {
 #[test]
 fn a_process_that_sets_io_uring_up_carries_nothing() {
     preloaded("back::a_process_that_sets_io_uring_up_carries_nothing", || {
-        let pair = carried();
+        let pair = accelerated();
         let mut parameters = [0u8; 256];
         // Where the kernel forbids it the program has asked nevertheless.
         unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, parameters.as_mut_ptr()) };
@@ -469,7 +469,7 @@ fn long_streams_arrive_whole_while_they_go_back() {
     preloaded("back::long_streams_arrive_whole_while_they_go_back", || {
         for seed in 0..30 {
             const BYTES: usize = 1 << 20;
-            let pair = carried();
+            let pair = accelerated();
             let ways: Vec<_> = [(pair.a, pair.b), (pair.b, pair.a)]
                 .into_iter()
                 .flat_map(|(from, to)| {
@@ -530,7 +530,7 @@ fn no_wake_up_is_lost_on_the_way_back() {
         let kinds = [Wait::Receive, Wait::Poll, Wait::Select, Wait::Epoll];
         for seed in 0..60u64 {
             let how = [kinds[seed as usize % 3], kinds[seed as usize / 3 % 3]];
-            let pair = carried();
+            let pair = accelerated();
             let other = std::thread::spawn(move || echo(pair.b, how[1], seed + 7));
             exchange(pair, how[0], seed);
             other.join().unwrap();
@@ -570,7 +570,7 @@ fn echo(fd: c_int, how: Wait, seed: u64) {
 fn a_thread_in_a_call_keeps_the_connection_that_it_has_called_on() {
     preloaded("back::a_thread_in_a_call_keeps_the_connection_that_it_has_called_on", || {
         const BYTES: usize = 32 << 20;
-        let (pair, bytes) = (carried(), pattern(0, BYTES));
+        let (pair, bytes) = (accelerated(), pattern(0, BYTES));
         assert_eq!(send(pair.a, b"unread", 0), Ok(6));
         let before = port(pair.b);
         let writer = std::thread::spawn(move || {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use libc::{c_int, c_void, epoll_event, fd_set, pollfd, pthread_t, timeval};
 
 use crate::epoll_control;
-use crate::pair::{Pair, carried, close, joined, moved_back, preloaded, recv, send, used};
+use crate::pair::{Pair, accelerated, close, joined, moved_back, preloaded, recv, send, used};
 
 type Body = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
@@ -143,18 +143,18 @@ fn goes_on(pair: Pair) {
 }
 
 #[test]
-fn a_thread_that_sleeps_on_a_carried_connection_ends_where_it_is_cancelled() {
+fn a_thread_that_sleeps_on_a_accelerated_connection_ends_where_it_is_cancelled() {
     preloaded(
-        "cancelled::a_thread_that_sleeps_on_a_carried_connection_ends_where_it_is_cancelled",
+        "cancelled::a_thread_that_sleeps_on_a_accelerated_connection_ends_where_it_is_cancelled",
         || {
             for milliseconds in [1, 60] {
                 for body in [receiving, reading, polling, selecting] {
-                    let pair = carried();
+                    let pair = accelerated();
                     assert!(is_cancelled(pair.b, body, milliseconds));
                     assert!(is_cancelled(pair.b, body, milliseconds), "a second time");
                     goes_on(pair);
                 }
-                let pair = carried();
+                let pair = accelerated();
                 // SAFETY: takes no memory.
                 let epoll = unsafe { libc::epoll_create1(0) };
                 assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, 1), 0);
@@ -171,7 +171,7 @@ fn a_thread_that_cannot_send_or_does_not_sleep_ends_too() {
     preloaded("cancelled::a_thread_that_cannot_send_or_does_not_sleep_ends_too", || {
         // Where others take the processor for long, the full ring is the kernel's before.
         let stayed = (0..20).any(|_| {
-            let (pair, before) = (carried(), moved_back());
+            let (pair, before) = (accelerated(), moved_back());
             assert!(is_cancelled(pair.a, sending, 30));
             let stayed = moved_back() == before;
             let mut left = 0;
@@ -182,8 +182,8 @@ fn a_thread_that_cannot_send_or_does_not_sleep_ends_too() {
             goes_on(pair);
             stayed
         });
-        assert!(stayed, "it ends while its connection is carried");
-        let (pair, before) = (carried(), moved_back());
+        assert!(stayed, "it ends while its connection is accelerated");
+        let (pair, before) = (accelerated(), moved_back());
         assert!(is_cancelled(pair.b, never_sleeping, 20));
         assert_eq!(moved_back(), before, "nor did the kernel end it");
         goes_on(pair);
@@ -195,7 +195,7 @@ fn a_thread_that_sleeps_on_a_connection_of_the_kernel_is_forgotten_by_the_librar
     preloaded(
         "cancelled::a_thread_that_sleeps_on_a_connection_of_the_kernel_is_forgotten_by_the_library",
         || {
-            // At every stage before a connection is carried, whether the call passes by or not.
+            // At every stage before a connection is accelerated, whether the call passes by or not.
             for rounds in 0..12 {
                 let before = joined();
                 let pair = used(rounds);
@@ -210,7 +210,7 @@ fn a_thread_that_sleeps_on_a_connection_of_the_kernel_is_forgotten_by_the_librar
 #[test]
 fn who_is_cancelled_before_it_closes_has_closed_nothing() {
     preloaded("cancelled::who_is_cancelled_before_it_closes_has_closed_nothing", || {
-        let pair = carried();
+        let pair = accelerated();
         let mut result = std::ptr::null_mut();
         // SAFETY: the thread gets a number in the place of a pointer, and is joined.
         unsafe {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use crate::back::{bare_read, bare_read_all, bare_write, pass, pattern};
-use crate::pair::{Pair, carried, close, preloaded, recv, send};
+use crate::pair::{Pair, accelerated, close, preloaded, recv, send};
 
 /// A descriptor with so many unread bytes, whose other end has closed.
 fn deserted(size: usize) -> (c_int, Vec<u8>) {
-    let Pair { a, b } = carried();
+    let Pair { a, b } = accelerated();
     let sent = pattern(0, size);
     send(a, &sent, 0).unwrap();
     close(a);
@@ -19,18 +19,18 @@ fn deserted(size: usize) -> (c_int, Vec<u8>) {
 #[test]
 fn the_end_leaves_with_the_descriptor() {
     preloaded("copied::the_end_leaves_with_the_descriptor", || {
-        let Pair { a, b } = carried();
+        let Pair { a, b } = accelerated();
         assert_eq!(unsafe { libc::shutdown(a, libc::SHUT_WR) }, 0);
         let other = std::thread::spawn(move || recv(a, 9, 0));
         let passed = pass(b);
         assert_eq!(bare_read(passed, 1), Ok(vec![]), "it has ended");
         bare_write(passed, b"answer");
         assert_eq!(other.join().unwrap(), Ok(b"answer".to_vec()));
-        let Pair { a, b } = carried();
+        let Pair { a, b } = accelerated();
         send(b, b"never read", 0).unwrap();
         close(a);
         assert_eq!(bare_read(pass(b), 1), Err(libc::ECONNRESET), "it was reset");
-        let Pair { a, b } = carried();
+        let Pair { a, b } = accelerated();
         send(b, b"never read", 0).unwrap();
         send(a, b"before", 0).unwrap();
         close(a);
@@ -46,7 +46,7 @@ fn what_comes_after_the_receiving_was_shut_down_follows_the_descriptor() {
     let name = "what_comes_after_the_receiving_was_shut_down_follows_the_descriptor";
     preloaded(&format!("copied::{name}"), || {
         for round in 0..20 {
-            let Pair { a, b } = carried();
+            let Pair { a, b } = accelerated();
             assert_eq!(unsafe { libc::shutdown(b, libc::SHUT_RD) }, 0);
             send(a, b"before", 0).unwrap();
             let passed = pass(b);

@@ -87,8 +87,8 @@ fn use_it(pair: Pair, rounds: u8) {
 }
 
 #[test]
-fn a_socket_that_was_watched_before_it_was_connected_is_carried() {
-    preloaded("early::a_socket_that_was_watched_before_it_was_connected_is_carried", || {
+fn a_socket_that_was_watched_before_it_was_connected_is_accelerated() {
+    preloaded("early::a_socket_that_was_watched_before_it_was_connected_is_accelerated", || {
         for kind in [IN, IN | OUT, IN | EDGE, IN | OUT | EDGE] {
             let before = joined();
             let (pair, epoll) = watched(kind, true);
@@ -110,7 +110,7 @@ fn a_socket_that_was_watched_before_it_was_connected_is_carried() {
             assert_eq!(joined(), before + 2, "both ends have joined");
             [pair.a, pair.b, epoll].into_iter().for_each(close);
         }
-        assert_eq!(moved_back(), 0, "they stay carried");
+        assert_eq!(moved_back(), 0, "they stay accelerated");
     });
 }
 
@@ -158,7 +158,7 @@ fn an_early_registration_reports_what_the_kernel_reports() {
                 [pair.a, pair.b, epoll].into_iter().for_each(close);
             }
         }
-        assert_eq!(moved_back(), 0, "they stay carried");
+        assert_eq!(moved_back(), 0, "they stay accelerated");
     });
 }
 
@@ -329,7 +329,7 @@ fn an_early_socket_is_of_its_servers_kind() {
             [pair.a, pair.b, epoll].into_iter().for_each(close);
             rounds
         };
-        // One that is closed as soon as it is carried was not worth it.
+        // One that is closed as soon as it is accelerated was not worth it.
         let first = rounds(one);
         assert!(rounds(one) > first);
         assert_eq!(rounds(other), first);

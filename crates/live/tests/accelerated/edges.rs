@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use libc::c_int;
 
-use crate::pair::{Pair, carried, close, joined, plain, preloaded, recv, send, used_by};
+use crate::pair::{Pair, accelerated, close, joined, plain, preloaded, recv, send, used_by};
 use crate::{epoll_control, epoll_events};
 
 const KINDS: [u32; 5] = [
@@ -137,7 +137,7 @@ fn seen(pair: Pair, kind: u32, sequence: &[(usize, Act)]) -> Vec<String> {
 }
 
 fn compare(kind: u32, sequence: &[(usize, Act)]) -> Option<String> {
-    let (ours, theirs) = (seen(carried(), kind, sequence), seen(plain(), kind, sequence));
+    let (ours, theirs) = (seen(accelerated(), kind, sequence), seen(plain(), kind, sequence));
     (ours != theirs).then(|| format!("{sequence:?}\n  ours   {ours:?}\n  theirs {theirs:?}"))
 }
 
@@ -164,7 +164,7 @@ fn who_waits_for_edges_hears_of_a_shutdown_in_another_thread() {
     preloaded("edges::who_waits_for_edges_hears_of_a_shutdown_in_another_thread", || {
         let all = libc::EPOLLIN | libc::EPOLLOUT;
         for round in 0..1500 {
-            let pair = carried();
+            let pair = accelerated();
             let instance = unsafe { libc::epoll_create1(0) };
             let kind = (libc::EPOLLET | all) as u32;
             assert_eq!(epoll_control(instance, libc::EPOLL_CTL_ADD, pair.a, kind), 0);

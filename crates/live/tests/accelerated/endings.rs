@@ -7,8 +7,8 @@ use std::time::Duration;
 use libc::c_int;
 
 use crate::pair::{
-    Outcome, Pair, carried, close, disconnect, joined, outcome, plain, poll, preloaded, recv, send,
-    unread, used_by,
+    Outcome, Pair, accelerated, close, disconnect, joined, outcome, plain, poll, preloaded, recv,
+    send, unread, used_by,
 };
 
 const ALL: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
@@ -186,7 +186,7 @@ fn can_be(sequence: &[(usize, Act)]) -> bool {
     })
 }
 
-/// Whether a carried connection has shown what the kernel's has. A registration by edges may be told once
+/// Whether an accelerated connection has shown what the kernel's has. A registration by edges may be told once
 /// more of what there is when its connection goes back to the kernel.
 fn same(ours: &[String], theirs: &[String]) -> bool {
     let again = |ours: &str, theirs: &str| ours.starts_with("Edges 1") && theirs == "Edges 0 0";
@@ -215,7 +215,7 @@ fn compare(length: u32, mut make: impl FnMut() -> Pair) {
 #[test]
 fn every_short_ending_shows_what_the_kernel_shows() {
     preloaded("endings::every_short_ending_shows_what_the_kernel_shows", || {
-        compare(3, carried);
+        compare(3, accelerated);
     });
 }
 
@@ -301,7 +301,7 @@ fn who_sleeps_where_a_socket_is_disconnected_hears_what_the_kernel_says() {
     preloaded(name, || {
         for after in [0, 30, 60].map(Duration::from_millis) {
             for (name, sleep) in sleeps {
-                let [ours, theirs] = [carried(), plain()].map(|pair| {
+                let [ours, theirs] = [accelerated(), plain()].map(|pair| {
                     if name.ends_with("part") {
                         assert_eq!(send(pair.b, b"x", 0), Ok(1));
                     }
@@ -352,7 +352,7 @@ fn an_end_that_another_process_has_too_is_disconnected_as_the_kernels_is() {
         let cases = [false, true].into_iter().flat_map(|by| before.map(|acts| (by, acts)));
         for (by_child, acts) in cases {
             let seen = |pair| disconnected_beside_a_child(pair, by_child, acts);
-            let [ours, theirs] = [carried(), plain()].map(seen);
+            let [ours, theirs] = [accelerated(), plain()].map(seen);
             assert_eq!(ours, theirs, "by the child {by_child} after {acts:?}");
         }
     });

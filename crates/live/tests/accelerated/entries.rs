@@ -1,4 +1,4 @@
-//! What a carried connection costs beside its messages: kernel entries while they flow, and
+//! What an accelerated connection costs beside its messages: kernel entries while they flow, and
 //! processor time while they do not.
 
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use libc::c_int;
 
 use crate::back::Wait;
 use crate::pair::{
-    Entries, Pair, carried, close, poll, preloaded, preloaded_undisturbed, recv, send,
+    Entries, Pair, accelerated, close, poll, preloaded, preloaded_undisturbed, recv, send,
 };
 use crate::{epoll_control, epoll_events};
 
@@ -30,7 +30,7 @@ fn entries(body: impl Fn(Pair, &dyn Fn())) -> (Entries, Duration) {
         let child = libc::fork();
         if child == 0 {
             libc::ptrace(libc::PTRACE_TRACEME, 0, null, null);
-            body(carried(), &|| assert_eq!(libc::raise(libc::SIGSTOP), 0));
+            body(accelerated(), &|| assert_eq!(libc::raise(libc::SIGSTOP), 0));
             libc::_exit(0);
         }
         let stopped = || {
@@ -140,7 +140,7 @@ fn messages_beside_what_the_kernel_reports_enter_it_by_time_only() {
 #[test]
 fn what_the_kernel_alone_reports_is_looked_at_while_messages_flow() {
     preloaded("entries::what_the_kernel_alone_reports_is_looked_at_while_messages_flow", || {
-        // One that the library does not know, and one that it has not carried.
+        // One that the library does not know, and one that it has not accelerated.
         for other in [crate::pair::plain(), crate::pair::used(0)] {
             is_looked_at(other);
         }
@@ -150,7 +150,7 @@ fn what_the_kernel_alone_reports_is_looked_at_while_messages_flow() {
 /// Messages flow by an instance until it reports what the kernel has brought on the other
 /// connection.
 fn is_looked_at(other: Pair) {
-    let pair = carried();
+    let pair = accelerated();
     let epoll = instance(pair);
     let (add, delete) = (libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_DEL);
     let wanted = libc::EPOLLIN as u32;
@@ -174,7 +174,7 @@ fn compute() {
 #[test]
 fn who_works_for_each_message_is_told_of_others_in_the_next_wait() {
     preloaded("entries::who_works_for_each_message_is_told_of_others_in_the_next_wait", || {
-        let (pair, other) = (carried(), crate::pair::plain());
+        let (pair, other) = (accelerated(), crate::pair::plain());
         let epoll = instance(pair);
         assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, other.b, libc::EPOLLIN as u32), 0);
         let told = || {
@@ -212,7 +212,7 @@ fn flow_until_more_is_reported(epoll: c_int, pair: Pair) {
 #[test]
 fn what_went_back_is_looked_at_while_messages_flow() {
     preloaded("entries::what_went_back_is_looked_at_while_messages_flow", || {
-        let (pair, other) = (carried(), carried());
+        let (pair, other) = (accelerated(), accelerated());
         let epoll = instance(pair);
         let wanted = libc::EPOLLIN as u32;
         assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, other.b, wanted), 0);
@@ -229,7 +229,7 @@ fn what_went_back_is_looked_at_while_messages_flow() {
 
 /// A connection whose other end is a process that was killed.
 fn bereft() -> c_int {
-    let pair = carried();
+    let pair = accelerated();
     // SAFETY: the child does nothing and is waited for.
     unsafe {
         let child = libc::fork();
@@ -249,7 +249,7 @@ fn bereft() -> c_int {
 #[test]
 fn a_death_is_heard_of_while_others_have_messages() {
     preloaded("entries::a_death_is_heard_of_while_others_have_messages", || {
-        let (pair, dead) = (carried(), bereft());
+        let (pair, dead) = (accelerated(), bereft());
         let epoll = instance(pair);
         assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, dead, libc::EPOLLRDHUP as u32), 0);
         flow_until_more_is_reported(epoll, pair);
@@ -320,7 +320,7 @@ fn to_and_fro(rounds: u32, how: Wait) -> Option<Entries> {
             }
         }
     };
-    let (pair, before) = (carried(), Entries::now());
+    let (pair, before) = (accelerated(), Entries::now());
     // SAFETY: the child uses its end of the connection, and ends without its parent's farewells.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
@@ -380,7 +380,7 @@ fn ends_that_poll_by_instances_do_not_enter_the_kernel() {
 #[test]
 fn a_wake_up_by_one_of_many_asks_for_that_one_only() {
     preloaded("entries::a_wake_up_by_one_of_many_asks_for_that_one_only", || {
-        let many: Vec<_> = (0..40).map(|_| carried()).collect();
+        let many: Vec<_> = (0..40).map(|_| accelerated()).collect();
         let far: Vec<_> = many.iter().map(|pair| pair.b).collect();
         let (said, heard) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -415,8 +415,8 @@ fn used() -> Duration {
 #[test]
 fn who_waits_on_idle_connections_burns_no_processor() {
     preloaded("entries::who_waits_on_idle_connections_burns_no_processor", || {
-        let (blocked, polled) = (carried(), carried());
-        let many: Vec<_> = (0..40).map(|_| carried()).collect();
+        let (blocked, polled) = (accelerated(), accelerated());
+        let many: Vec<_> = (0..40).map(|_| accelerated()).collect();
         // SAFETY: takes no memory.
         let epoll = unsafe { libc::epoll_create1(0) };
         for pair in &many {

@@ -9,7 +9,7 @@ use libc::{c_char, c_int, c_uint, c_void, epoll_event, iovec, msghdr, nfds_t, po
 use libc::{ssize_t, timespec};
 
 use crate::epoll_control;
-use crate::pair::{Pair, carried, joined, moved_back, plain, preloaded, used};
+use crate::pair::{Pair, accelerated, joined, moved_back, plain, preloaded, used};
 
 unsafe extern "C" {
     fn dprintf(fd: c_int, format: *const c_char, ...) -> c_int;
@@ -390,13 +390,13 @@ fn calls_that_succeed_leave_the_error_number_of_those_before() {
         let theirs = life(plain());
         let odd: Vec<_> = theirs.iter().filter(|it| !it.ends_with("leaves 4242")).collect();
         assert!(odd.is_empty(), "the kernel's: {odd:?}");
-        let ours = carried();
+        let ours = accelerated();
         assert_eq!(life(ours), theirs);
         for unread in [false, true] {
-            assert_eq!(death(carried(), unread), death(plain(), unread));
+            assert_eq!(death(accelerated(), unread), death(plain(), unread));
         }
-        assert_eq!(moved_back(), 0, "all this was carried");
-        // What is made on the way to a carried connection, and beside it.
+        assert_eq!(moved_back(), 0, "all this was accelerated");
+        // What is made on the way to an accelerated connection, and beside it.
         let before = joined();
         let young = used(0);
         let mut walk = Walk { pair: young, said: Vec::new() };
@@ -482,7 +482,7 @@ fn calls_on_the_way_back_leave_the_error_number_too() {
             }),
         ];
         for (name, way) in ways {
-            let [ours, theirs] = [carried(), plain()].map(|pair| {
+            let [ours, theirs] = [accelerated(), plain()].map(|pair| {
                 let mut walk = Walk { pair, said: Vec::new() };
                 walk.sent();
                 walk.call(name, way);
@@ -512,7 +512,7 @@ fn calls_on_other_descriptors_leave_the_error_number() {
     preloaded("errors::calls_on_other_descriptors_leave_the_error_number", || {
         let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
         let pair = Pair { a: near.into_raw_fd(), b: far.into_raw_fd() };
-        let _beside = carried();
+        let _beside = accelerated();
         let mut walk = Walk { pair, said: Vec::new() };
         sends(&mut walk);
         receives(&mut walk);
@@ -537,7 +537,7 @@ fn calls_that_go_on_after_a_handler_leave_the_error_number() {
             libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
         }
         for after in [3, 30] {
-            let seen = [carried(), plain()].map(|pair| {
+            let seen = [accelerated(), plain()].map(|pair| {
                 let waiting = unsafe { libc::pthread_self() };
                 let other = thread::spawn(move || unsafe {
                     thread::sleep(Duration::from_millis(after));
@@ -576,7 +576,7 @@ fn calls_that_move_a_part_leave_the_error_number() {
             },
         ];
         for way in ways {
-            let seen = [carried(), plain()].map(|pair| {
+            let seen = [accelerated(), plain()].map(|pair| {
                 let mut walk = Walk { pair, said: Vec::new() };
                 unsafe { libc::fcntl(pair.a, libc::F_SETFL, libc::O_NONBLOCK) };
                 walk.call("a part", |pair| way(pair.a));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use libc::c_int;
 
-use crate::pair::{Pair, carried, moved_back, poll, preloaded, recv, send};
+use crate::pair::{Pair, accelerated, moved_back, poll, preloaded, recv, send};
 use crate::{epoll_control, pair};
 
 /// More than two rings hold, less than the kernel does.
@@ -74,7 +74,7 @@ fn by_epoll(fd: c_int, edge: u32) {
 }
 
 fn both_write_first(waits: Option<Waiting>) {
-    let Pair { a, b } = carried();
+    let Pair { a, b } = accelerated();
     let other = std::thread::spawn(move || write_then_read(b, 1, waits));
     write_then_read(a, 0, waits);
     other.join().unwrap();
@@ -113,9 +113,9 @@ fn both_ends_write_first_and_try_again_by_time() {
 }
 
 #[test]
-fn a_reader_that_reads_now_and_then_keeps_its_connection_carried() {
-    preloaded("full::a_reader_that_reads_now_and_then_keeps_its_connection_carried", || {
-        let pair = carried();
+fn a_reader_that_reads_now_and_then_keeps_its_connection_accelerated() {
+    preloaded("full::a_reader_that_reads_now_and_then_keeps_its_connection_accelerated", || {
+        let pair = accelerated();
         let (mut from, mut to) =
             unsafe { (TcpStream::from_raw_fd(pair.a), TcpStream::from_raw_fd(pair.b)) };
         let writer = std::thread::spawn(move || from.write_all(&bytes(0)));
@@ -167,7 +167,7 @@ fn half_joined_and_full(before_full: impl Fn(c_int)) -> (Pair, usize) {
 #[test]
 fn a_sleeper_is_told_of_room_in_what_another_thread_has_filled() {
     preloaded("full::a_sleeper_is_told_of_room_in_what_another_thread_has_filled", || {
-        let pair = carried();
+        let pair = accelerated();
         nonblocking(pair.a);
         // SAFETY: takes no memory.
         let epoll = unsafe { libc::epoll_create1(0) };
@@ -269,7 +269,7 @@ fn a_send_while_a_connection_joins_can_be_interrupted_and_times_out() {
 #[test]
 fn both_ends_write_first_and_in_parts() {
     preloaded("full::both_ends_write_first_and_in_parts", || {
-        let Pair { a, b } = carried();
+        let Pair { a, b } = accelerated();
         let write = |fd, which| {
             let text = bytes(which);
             let parts: Vec<_> = text
@@ -295,7 +295,7 @@ fn both_ends_write_first_and_in_parts() {
 fn a_send_ends_with_its_reader() {
     preloaded("full::a_send_ends_with_its_reader", || {
         for read in [0, 1000] {
-            let Pair { a, b } = carried();
+            let Pair { a, b } = accelerated();
             let reader = std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(30));
                 assert_eq!(recv(b, read, 0).unwrap().len(), read);

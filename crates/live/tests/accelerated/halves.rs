@@ -9,8 +9,8 @@ use libc::c_int;
 use crate::back::{joined_behind, send_early};
 use crate::epoll_control;
 use crate::pair::{
-    Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded, recv, send,
-    use_by_turns, used,
+    Outcome, Pair, accelerated, close, joined, moved_back, outcome, plain, poll, preloaded, recv,
+    send, use_by_turns, used,
 };
 
 const ENDED: i16 = libc::POLLERR | libc::POLLHUP;
@@ -74,7 +74,7 @@ fn goes_on_sending(pair: Pair, is_kernels: bool) {
 fn an_end_that_stopped_reading_goes_on_sending() {
     preloaded("halves::an_end_that_stopped_reading_goes_on_sending", || {
         for half_closed in [true, false] {
-            for (pair, is_kernels) in [(carried(), false), (plain(), true)] {
+            for (pair, is_kernels) in [(accelerated(), false), (plain(), true)] {
                 if half_closed {
                     shutdown(pair.b, libc::SHUT_WR);
                     assert_eq!(recv(pair.a, 1, 0), Ok(vec![]));
@@ -95,7 +95,7 @@ fn an_end_that_stopped_reading_goes_on_sending() {
 fn an_end_whose_sleeping_reader_was_sent_away_goes_on_sending() {
     preloaded("halves::an_end_whose_sleeping_reader_was_sent_away_goes_on_sending", || {
         for asleep_for in [1, 60] {
-            for (pair, is_kernels) in [(carried(), false), (plain(), true)] {
+            for (pair, is_kernels) in [(accelerated(), false), (plain(), true)] {
                 let readers = [
                     std::thread::spawn(move || assert_eq!(recv(pair.a, 1, 0), Ok(vec![]))),
                     std::thread::spawn(move || {
@@ -126,7 +126,7 @@ fn an_end_whose_sleeping_reader_was_sent_away_goes_on_sending() {
 #[test]
 fn a_connection_whose_both_ends_have_ended_has_no_peer() {
     preloaded("halves::a_connection_whose_both_ends_have_ended_has_no_peer", || {
-        for pair in [carried(), plain()] {
+        for pair in [accelerated(), plain()] {
             assert_eq!((peer(pair.a), peer(pair.b)), (Ok(0), Ok(0)));
             shutdown(pair.a, libc::SHUT_WR);
             assert_eq!((peer(pair.a), peer(pair.b)), (Ok(0), Ok(0)));
@@ -136,13 +136,13 @@ fn a_connection_whose_both_ends_have_ended_has_no_peer() {
             close(pair.a);
             close(pair.b);
         }
-        for pair in [carried(), plain()] {
+        for pair in [accelerated(), plain()] {
             send(pair.a, b"never read", 0).unwrap();
             close(pair.b);
             assert_eq!(peer(pair.a), Err(libc::ENOTCONN), "it was reset");
             close(pair.a);
         }
-        for pair in [carried(), plain()] {
+        for pair in [accelerated(), plain()] {
             close(pair.b);
             assert_eq!(peer(pair.a), Ok(0), "this end may still write");
             shutdown(pair.a, libc::SHUT_WR);
@@ -166,7 +166,7 @@ fn an_end_that_stopped_sending_sends_no_more_whatever_becomes_of_the_other() {
         "halves::an_end_that_stopped_sending_sends_no_more_whatever_becomes_of_the_other",
         || {
             for unread in [false, true] {
-                let seen = [carried(), plain()].map(|pair| {
+                let seen = [accelerated(), plain()].map(|pair| {
                     if unread {
                         send(pair.a, b"never read", 0).unwrap();
                     }
@@ -206,7 +206,7 @@ fn a_reset_is_said_once_by_whichever_call_comes_first() {
         ];
         for first in 0..calls.len() {
             for second in 0..calls.len() {
-                let seen = [carried(), plain()].map(|pair| {
+                let seen = [accelerated(), plain()].map(|pair| {
                     send(pair.a, b"never read", 0).unwrap();
                     close(pair.b);
                     std::thread::sleep(Duration::from_millis(10));
@@ -243,7 +243,7 @@ fn read_out(fd: c_int) -> Vec<Outcome<Vec<u8>>> {
 fn a_half_that_has_ended_stays_so_on_the_way_back() {
     preloaded("halves::a_half_that_has_ended_stays_so_on_the_way_back", || {
         for how in [libc::SHUT_RD, libc::SHUT_WR] {
-            let seen = [carried(), plain()].map(|pair| {
+            let seen = [accelerated(), plain()].map(|pair| {
                 send(pair.a, b"before", 0).unwrap();
                 assert_eq!(recv(pair.b, 6, 0), Ok(b"before".to_vec()));
                 shutdown(pair.a, how);
@@ -282,7 +282,7 @@ fn reported(fd: c_int, more: u32) -> Vec<u32> {
 fn an_end_that_nobody_tells_the_kernel_is_an_end_on_the_way_back() {
     preloaded("halves::an_end_that_nobody_tells_the_kernel_is_an_end_on_the_way_back", || {
         for unread in [&b""[..], b"unread"] {
-            let seen = [carried(), plain()].map(|Pair { a, b }| {
+            let seen = [accelerated(), plain()].map(|Pair { a, b }| {
                 assert_eq!(send(a, unread, 0), Ok(unread.len()));
                 shutdown(a, libc::SHUT_WR);
                 print(b, c"back");
@@ -315,7 +315,7 @@ fn an_end_that_closes_with_something_unread_or_in_a_hurry_resets_the_other() {
             close(unread.b);
             std::thread::sleep(Duration::from_millis(10));
             assert_eq!(read_out(unread.a)[0], Err(libc::ECONNRESET));
-            let seen = [carried(), plain()].map(|pair| {
+            let seen = [accelerated(), plain()].map(|pair| {
                 let hurry = libc::linger { l_onoff: 1, l_linger: 0 };
                 let (place, size) = ((&raw const hurry).cast(), size_of_val(&hurry));
                 let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
@@ -466,7 +466,7 @@ fn receive_several(fd: c_int) -> Outcome<usize> {
 #[test]
 fn a_receive_of_several_hears_first_of_what_became_of_a_send() {
     preloaded("halves::a_receive_of_several_hears_first_of_what_became_of_a_send", || {
-        for Pair { a, b } in [plain(), carried()] {
+        for Pair { a, b } in [plain(), accelerated()] {
             close(b);
             assert_eq!(send(a, b"late", 0), Ok(4));
             assert_eq!(receive_several(a), Err(libc::EPIPE));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use crate::epoll_control;
-use crate::pair::{Entries, Pair, carried, close, moved_back, outcome, preloaded, recv, send};
+use crate::pair::{Entries, Pair, accelerated, close, moved_back, outcome, preloaded, recv, send};
 
 /// What has come before a wait at the second end.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ fn go_back(fd: c_int) {
 
 /// Brings a connection into a state.
 fn made(state: State) -> Pair {
-    let pair = carried();
+    let pair = accelerated();
     let Pair { a, b } = pair;
     match state {
         State::Nothing | State::Full => {}

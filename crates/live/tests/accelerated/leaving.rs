@@ -10,7 +10,7 @@ use libc::c_int;
 use crate::at_once::{become_nothing, let_stay_open, spin_for};
 use crate::back::{Wait, pass, pattern, wait_for_input};
 use crate::pair::{
-    Numbers, carried, close, joined, moved_back, poll, preloaded, recv, send, used_by,
+    Numbers, accelerated, close, joined, moved_back, poll, preloaded, recv, send, used_by,
 };
 
 fn undelayed(stream: TcpStream) -> c_int {
@@ -118,7 +118,7 @@ fn sockets() -> usize {
 fn who_is_forked_while_a_connection_leaves_has_nothing_of_that() {
     preloaded("leaving::who_is_forked_while_a_connection_leaves_has_nothing_of_that", || {
         let before = sockets();
-        let pair = carried();
+        let pair = accelerated();
         let_stay_open(pair.b);
         assert_eq!(send(pair.a, b"unread", 0), Ok(6));
         let leaving = std::thread::spawn(become_nothing);
@@ -215,7 +215,7 @@ fn what_was_sent_arrives_whenever_the_process_is_killed_that_leaves() {
     preloaded("leaving::what_was_sent_arrives_whenever_the_process_is_killed_that_leaves", || {
         let mut numbers = Numbers(1);
         for round in 0..10u64 {
-            let pair = carried();
+            let pair = accelerated();
             let name = format!("leaving-{round}");
             // SAFETY: the child leaves, and waits for its end.
             let child = unsafe { libc::fork() };
@@ -266,7 +266,7 @@ fn who_waits_for_events_while_a_connection_leaves_gets_what_was_there() {
             if wait == Wait::End && what & 2 == 0 {
                 continue;
             }
-            let pair = carried();
+            let pair = accelerated();
             let bytes: &[u8] = if what & 1 != 0 { b"unread" } else { b"" };
             assert_eq!(send(pair.a, bytes, 0), Ok(bytes.len()));
             if what & 2 != 0 {

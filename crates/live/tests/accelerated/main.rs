@@ -1,7 +1,7 @@
-//! What a program sees on a carried connection, held against what it sees on the kernel's.
+//! What a program sees on an accelerated connection, held against what it sees on the kernel's.
 //!
 //! Each test runs its body in a process of its own with the library preloaded. There both ends of a
-//! carried connection are in the one process, so that the order of all calls is known; the
+//! accelerated connection are in the one process, so that the order of all calls is known; the
 //! connection to compare with is made past the library, by bare system calls.
 //!
 //! All unsafe blocks but the last are C calls whose pointers are of local variables that outlive
@@ -49,8 +49,8 @@ use std::sync::mpsc::RecvTimeoutError;
 use libc::c_int;
 
 use pair::{
-    Numbers, Outcome, Pair, carried, close, joined, outcome, plain, poll, preloaded, recv, send,
-    unread,
+    Numbers, Outcome, Pair, accelerated, close, joined, outcome, plain, poll, preloaded, recv,
+    send, unread,
 };
 
 const ALL: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
@@ -98,7 +98,7 @@ fn arbitrary_sequences_show_what_the_kernel_shows() {
         let content: Vec<u8> = (0..2000u32).map(|byte| (byte * 7 % 251) as u8).collect();
         for seed in 0..60 {
             let mut numbers = Numbers(seed);
-            let (ours, theirs) = (carried(), plain());
+            let (ours, theirs) = (accelerated(), plain());
             for at in 0..300 {
                 let (what, size) = (numbers.below(24), numbers.below(1000) as usize);
                 let start = numbers.below(1000) as usize;
@@ -178,7 +178,7 @@ fn epoll_reports_what_the_kernel_reports() {
         let hangup = libc::EPOLLRDHUP as u32;
         for seed in 0..40 {
             let mut numbers = Numbers(1000 + seed);
-            let (ours, theirs) = (carried(), plain());
+            let (ours, theirs) = (accelerated(), plain());
             let kinds = [read, read | edge, read | once, read | write | edge, read | hangup | edge];
             let kind = kinds[seed as usize % kinds.len()];
             let make = || unsafe { libc::epoll_create1(0) };
@@ -223,7 +223,7 @@ fn an_instance_reports_each_of_many_connections() {
         const MANY: usize = 150;
         let kinds = [libc::EPOLLIN as u32, (libc::EPOLLIN | libc::EPOLLET) as u32];
         let epoll = unsafe { libc::epoll_create1(0) };
-        let pairs: Vec<_> = (0..MANY).map(|_| carried()).collect();
+        let pairs: Vec<_> = (0..MANY).map(|_| accelerated()).collect();
         for (at, pair) in pairs.iter().enumerate() {
             let mut event = libc::epoll_event { events: kinds[at % 2], u64: at as u64 };
             let added = unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, pair.b, &mut event) };
@@ -302,7 +302,7 @@ fn an_instance_that_knew_the_connection_before_it_joined_follows_it() {
 #[test]
 fn a_full_ring_pushes_back_and_room_is_an_event() {
     preloaded("a_full_ring_pushes_back_and_room_is_an_event", || {
-        let pair = carried();
+        let pair = accelerated();
         let mut sent = 0;
         let end = loop {
             match send(pair.a, &[9; 10_000], libc::MSG_DONTWAIT) {
@@ -330,7 +330,7 @@ fn a_full_ring_pushes_back_and_room_is_an_event() {
 fn long_streams_arrive_whole_in_both_directions() {
     preloaded("long_streams_arrive_whole_in_both_directions", || {
         const BYTES: usize = 24 << 20;
-        let pair = carried();
+        let pair = accelerated();
         let pattern = |at: usize| (at % 65_521 % 251) as u8;
         let threads: Vec<_> = [(pair.a, pair.b), (pair.b, pair.a)]
             .into_iter()
@@ -416,7 +416,7 @@ fn an_end_that_never_sent_can_still_wake_the_other() {
 #[test]
 fn a_receive_that_times_out_says_so() {
     preloaded("a_receive_that_times_out_says_so", || {
-        for pair in [carried(), plain()] {
+        for pair in [accelerated(), plain()] {
             let time = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
             options::set(pair.b, libc::SOL_SOCKET, libc::SO_RCVTIMEO, time);
             assert_eq!(recv(pair.b, 1, 0), Err(libc::EAGAIN));
@@ -428,7 +428,7 @@ fn a_receive_that_times_out_says_so() {
 #[test]
 fn a_duplicate_is_the_same_stream() {
     preloaded("a_duplicate_is_the_same_stream", || {
-        let pair = carried();
+        let pair = accelerated();
         let copy = unsafe { libc::dup(pair.b) };
         send(pair.a, b"onetwo", 0).unwrap();
         assert_eq!(recv(pair.b, 3, 0), Ok(b"one".to_vec()));
@@ -446,7 +446,7 @@ fn a_duplicate_is_the_same_stream() {
 #[test]
 fn a_forked_child_goes_on_where_the_parent_was() {
     preloaded("a_forked_child_goes_on_where_the_parent_was", || {
-        let pair = carried();
+        let pair = accelerated();
         send(pair.a, b"parentchild", 0).unwrap();
         assert_eq!(recv(pair.b, 6, 0), Ok(b"parent".to_vec()));
         let child = unsafe { libc::fork() };
@@ -517,7 +517,7 @@ extern "C" fn nothing(_: c_int) {}
 fn a_signal_interrupts_as_its_handler_says() {
     preloaded("a_signal_interrupts_as_its_handler_says", || {
         for after in [5_000, 60_000] {
-            let pair = carried();
+            let pair = accelerated();
             let mut action: libc::sigaction = unsafe { zeroed() };
             action.sa_sigaction = nothing as *const () as usize;
             unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) };
@@ -552,10 +552,10 @@ fn a_signal_interrupts_as_its_handler_says() {
 #[test]
 fn garbage_in_the_shared_words_breaks_its_own_connection_only() {
     preloaded("garbage_in_the_shared_words_breaks_its_own_connection_only", || {
-        let healthy = carried();
+        let healthy = accelerated();
         let spared = segments();
         for seed in 0..40 {
-            let pair = carried();
+            let pair = accelerated();
             let newest: Vec<_> = segments().into_iter().filter(|it| !spared.contains(it)).collect();
             assert_eq!(newest.len(), 2, "one mapping for each end");
             let mut numbers = Numbers(seed);

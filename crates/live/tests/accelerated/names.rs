@@ -1,10 +1,10 @@
-//! The same calls by other names and on other ways: carried, or back to the kernel with every byte.
+//! The same calls by other names and on other ways: accelerated, or back to the kernel with every byte.
 
 use std::mem::zeroed;
 
 use libc::{c_int, c_void, iovec};
 
-use crate::pair::{Pair, carried, moved_back, outcome, preloaded, recv, send};
+use crate::pair::{Pair, accelerated, moved_back, outcome, preloaded, recv, send};
 #[cfg(target_arch = "x86_64")]
 use crate::pair::{close, poll};
 use crate::{epoll_control, pair};
@@ -33,7 +33,7 @@ fn vector(bytes: &mut [u8]) -> iovec {
 #[test]
 fn second_names_are_the_same_calls() {
     preloaded("names::second_names_are_the_same_calls", || {
-        let Pair { a, b } = carried();
+        let Pair { a, b } = accelerated();
         let mut got = [0u8; 8];
         let mut entry = libc::pollfd { fd: 600, events: libc::POLLIN, revents: 0 };
         unsafe {
@@ -67,7 +67,7 @@ fn receive_two(fd: c_int) -> (c_int, Vec<u8>) {
 #[test]
 fn several_messages_are_received_at_once_wherever_they_are() {
     preloaded("names::several_messages_are_received_at_once_wherever_they_are", || {
-        let Pair { a, b } = carried();
+        let Pair { a, b } = accelerated();
         assert_eq!(send(a, b"abcdef", 0), Ok(6));
         assert_eq!(receive_two(b), (2, b"abcdef".to_vec()));
         assert_eq!(crate::back::print(a, "ghi"), Ok(3));
@@ -81,7 +81,7 @@ fn several_messages_are_received_at_once_wherever_they_are() {
 #[test]
 fn vectors_at_the_place_of_the_stream_are_the_streams() {
     preloaded("names::vectors_at_the_place_of_the_stream_are_the_streams", || {
-        let Pair { a, b } = carried();
+        let Pair { a, b } = accelerated();
         let (mut sent, mut got) = (*b"abcdef", [0u8; 9]);
         let (from, to) = (vector(&mut sent), vector(&mut got));
         unsafe {
@@ -100,7 +100,7 @@ fn vectors_at_the_place_of_the_stream_are_the_streams() {
 #[test]
 fn asynchronous_input_and_output_find_all_unread_bytes() {
     preloaded("names::asynchronous_input_and_output_find_all_unread_bytes", || {
-        let Pair { a, b } = carried();
+        let Pair { a, b } = accelerated();
         assert_eq!(send(a, b"unread", 0), Ok(6));
         let mut got = [0u8; 9];
         // SAFETY: the request and the buffer outlive it.
@@ -137,7 +137,7 @@ fn requests_to_the_kernel_find_all_unread_bytes() {
         rest: [u64; 3],
     }
     preloaded("names::requests_to_the_kernel_find_all_unread_bytes", || {
-        let Pair { a, b } = carried();
+        let Pair { a, b } = accelerated();
         assert_eq!(send(a, b"unread", 0), Ok(6));
         let (mut got, mut context, mut done) = ([0u8; 9], 0u64, [0u64; 4]);
         let (buffer, length) = (got.as_mut_ptr() as u64, 9);
@@ -166,7 +166,7 @@ fn bare_poll(fd: c_int, seconds: i64) -> i64 {
 #[test]
 fn bare_waits_see_what_has_arrived() {
     preloaded("names::bare_waits_see_what_has_arrived", || {
-        let (one, two, three) = (carried(), carried(), carried());
+        let (one, two, three) = (accelerated(), accelerated(), accelerated());
         let input = libc::EPOLLIN as u32;
         unsafe {
             let epoll = libc::epoll_create1(0);
@@ -231,7 +231,7 @@ fn what_a_program_writes_past_the_library_arrives_after_what_came_before() {
                 },
             ];
             for (round, wait) in ways.into_iter().enumerate() {
-                let Pair { a, b } = carried();
+                let Pair { a, b } = accelerated();
                 send(a, b"through the ring, ", 0).unwrap();
                 own_write(a, b"past it");
                 assert_eq!(recv(b, 18, libc::MSG_WAITALL), Ok(b"through the ring, ".to_vec()));

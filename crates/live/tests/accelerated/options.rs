@@ -1,4 +1,4 @@
-//! Socket options of carried connections, and of those that one keeps with the kernel.
+//! Socket options of accelerated connections, and of those that one keeps with the kernel.
 
 use std::mem::{size_of, zeroed};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,8 @@ use libc::c_int;
 
 use crate::errors;
 use crate::pair::{
-    Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded, recv, send,
+    Outcome, Pair, accelerated, close, joined, moved_back, outcome, plain, poll, preloaded, recv,
+    send,
 };
 
 pub fn set<T>(fd: c_int, level: c_int, name: c_int, value: T) {
@@ -49,7 +50,7 @@ fn receive(fd: c_int, room: usize, beside: usize) -> Outcome<Message> {
 #[test]
 fn a_message_says_how_much_is_left_where_that_is_asked_for() {
     preloaded("options::a_message_says_how_much_is_left_where_that_is_asked_for", || {
-        let seen = [carried(), plain()].map(|pair| {
+        let seen = [accelerated(), plain()].map(|pair| {
             send(pair.a, b"without", 0).unwrap();
             let mut seen = vec![receive(pair.b, 9, 64)];
             ask_for_unread(pair.b);
@@ -71,9 +72,9 @@ fn a_message_says_how_much_is_left_where_that_is_asked_for() {
 }
 
 #[test]
-fn who_wants_urgent_bytes_in_line_is_carried_until_there_are_any() {
-    preloaded("options::who_wants_urgent_bytes_in_line_is_carried_until_there_are_any", || {
-        let seen = [carried(), plain()].map(|pair| {
+fn who_wants_urgent_bytes_in_line_is_accelerated_until_there_are_any() {
+    preloaded("options::who_wants_urgent_bytes_in_line_is_accelerated_until_there_are_any", || {
+        let seen = [accelerated(), plain()].map(|pair| {
             let before = moved_back();
             set(pair.b, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1);
             send(pair.a, b"carried", 0).unwrap();
@@ -113,7 +114,7 @@ fn an_option_of_the_listening_socket_holds_for_what_it_accepts() {
     preloaded("options::an_option_of_the_listening_socket_holds_for_what_it_accepts", || {
         let before = joined();
         let pair = prepared(ask_for_unread);
-        assert_eq!(joined(), before + 2, "this one is carried");
+        assert_eq!(joined(), before + 2, "this one is accelerated");
         send(pair.a, b"abc", 0).unwrap();
         assert_eq!(receive(pair.b, 2, 64), Ok((b"ab".to_vec(), 0, Some(1))));
         let only_the_kernels = [
@@ -134,7 +135,7 @@ fn an_option_of_the_listening_socket_holds_for_what_it_accepts() {
 #[test]
 fn an_option_that_is_set_to_what_it_is_changes_nothing() {
     preloaded("options::an_option_that_is_set_to_what_it_is_changes_nothing", || {
-        let pair = carried();
+        let pair = accelerated();
         for value in [0, 0, 1] {
             assert_eq!(moved_back(), 0);
             set(pair.a, libc::IPPROTO_IP, libc::IP_RECVTTL, value);
@@ -153,7 +154,7 @@ fn has_answer(fd: c_int) -> bool {
 #[test]
 fn what_is_sent_without_a_copy_the_kernel_sends_and_answers() {
     preloaded("options::what_is_sent_without_a_copy_the_kernel_sends_and_answers", || {
-        let pair = carried();
+        let pair = accelerated();
         send(pair.b, b"x", libc::MSG_ZEROCOPY).unwrap();
         assert_eq!(recv(pair.a, 9, 0), Ok(b"x".to_vec()));
         set(pair.a, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1);
@@ -174,7 +175,7 @@ fn what_stands_in_the_ring_waits_for_no_acknowledgment() {
             assert_eq!(unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut count) }, 0);
             count
         };
-        for pair in [carried(), plain()] {
+        for pair in [accelerated(), plain()] {
             for size in [1, 5000] {
                 send(pair.a, &vec![1; size], 0).unwrap();
                 // The kernel's acknowledgment may be some milliseconds late.
@@ -208,7 +209,7 @@ fn a_doorbell_is_never_held_back() {
         for (undelayed, corked) in [(true, true), (false, true), (false, false), (true, false)] {
             // Set after joining, and before.
             let pairs = [
-                carried(),
+                accelerated(),
                 prepared(|fd| set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)),
                 prepared(|_| ()),
             ];

@@ -122,7 +122,7 @@ pub fn moved_back() -> u64 {
     (0..REASONS).map(|reason| stayed(REASONS + reason)).sum()
 }
 
-/// How often this process and those it forked have entered the kernel for carried connections, as
+/// How often this process and those it forked have entered the kernel for accelerated connections, as
 /// the library counts it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entries {
@@ -134,7 +134,7 @@ pub struct Entries {
     pub turns: u64,
     /// Questions whether the other end lives.
     pub questions: u64,
-    /// Looks aside at descriptors that are not carried.
+    /// Looks aside at descriptors that are not accelerated.
     pub asides: u64,
 }
 
@@ -195,7 +195,7 @@ pub struct Pair {
     pub b: c_int,
 }
 
-pub fn carried() -> Pair {
+pub fn accelerated() -> Pair {
     let before = joined();
     let pair = used(100);
     assert_eq!(joined(), before + 2, "both ends have joined");

@@ -1,4 +1,4 @@
-//! Calls on connections that are not carried yet, which pass the library by: they are counted all
+//! Calls on connections that are not accelerated yet, which pass the library by: they are counted all
 //! the same, so that nobody goes over to the ring while one of them is in the kernel.
 
 use std::os::fd::IntoRawFd;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use libc::c_int;
 
 use crate::pair::{
-    Pair, carried, close, has_figures, joined, preloaded, preloaded_without_a_socket, preloading,
-    recv, send, used,
+    Pair, accelerated, close, has_figures, joined, preloaded, preloaded_without_a_socket,
+    preloading, recv, send, used,
 };
 
 /// A connection on which nothing was sent yet.
@@ -298,7 +298,7 @@ fn a_program_that_has_many_descriptors_is_left_the_last() {
         for fd in rest.into_iter().chain(all) {
             close(fd);
         }
-        carried();
+        accelerated();
     });
 }
 
@@ -321,7 +321,7 @@ fn a_program_without_sockets_has_no_descriptor_of_the_library() {
         for fd in rest.into_iter().chain(all) {
             close(fd);
         }
-        carried();
+        accelerated();
         assert!(has_figures());
         copies().into_iter().for_each(close);
         assert!(!has_figures(), "the program needed their number");
@@ -330,8 +330,8 @@ fn a_program_without_sockets_has_no_descriptor_of_the_library() {
 
 /// By the process's own limit, as far as that may be raised.
 #[test]
-fn carried_connections_take_no_number_that_a_program_may_have() {
-    preloaded("passing::carried_connections_take_no_number_that_a_program_may_have", || {
+fn accelerated_connections_take_no_number_that_a_program_may_have() {
+    preloaded("passing::accelerated_connections_take_no_number_that_a_program_may_have", || {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         let number = libc::RLIMIT_NOFILE;
         // SAFETY: the limit is a valid place.
@@ -342,7 +342,7 @@ fn carried_connections_take_no_number_that_a_program_may_have() {
         assert_eq!(unsafe { libc::setrlimit(number, &limit) }, 0);
         let before = copies();
         before.iter().for_each(|fd| close(*fd));
-        let pairs: Vec<_> = (0..50).map(|_| carried()).collect();
+        let pairs: Vec<_> = (0..50).map(|_| accelerated()).collect();
         let after = copies();
         assert_eq!(before.len() - after.len(), 2 * pairs.len());
         // SAFETY: as above.

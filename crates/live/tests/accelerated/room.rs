@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::pair::{Entries, Pair, carried, close, moved_back, plain, preloaded, recv, send};
+use crate::pair::{Entries, Pair, accelerated, close, moved_back, plain, preloaded, recv, send};
 use crate::watched::{Waiting, instance, wait_for_one};
 use crate::{epoll_control, epoll_events};
 
@@ -14,7 +14,7 @@ fn room_is_an_edge_where_a_registration_begins_without_any() {
     preloaded("room::room_is_an_edge_where_a_registration_begins_without_any", || {
         let (write, edge) = (libc::EPOLLOUT as u32, libc::EPOLLET as u32);
         for how in [libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_MOD] {
-            for pair in [carried(), plain()] {
+            for pair in [accelerated(), plain()] {
                 let epoll = instance();
                 if how == libc::EPOLL_CTL_MOD {
                     epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, IN | write | edge);
@@ -41,7 +41,7 @@ fn room_is_an_edge_for_an_end_that_has_gone_back_and_has_not_read_its_ring() {
         let out = libc::EPOLLOUT as u32;
         // In one call, and in several.
         for size in [1 << 22, 10_000] {
-            let (Pair { a, b }, epoll) = (carried(), instance());
+            let (Pair { a, b }, epoll) = (accelerated(), instance());
             let before = moved_back();
             let bytes = vec![2; size];
             let added = epoll_control(epoll, libc::EPOLL_CTL_ADD, b, out | libc::EPOLLET as u32);
@@ -87,7 +87,7 @@ fn who_waits_for_room_sleeps_beside_bytes_that_are_not_read() {
     preloaded("room::who_waits_for_room_sleeps_beside_bytes_that_are_not_read", || {
         let (out, edge) = (libc::EPOLLOUT as u32, libc::EPOLLET as u32);
         for kind in [out, out | edge] {
-            let (Pair { a, b }, epoll) = (carried(), instance());
+            let (Pair { a, b }, epoll) = (accelerated(), instance());
             let before = moved_back();
             while send(a, &[1; 10_000], libc::MSG_DONTWAIT).is_ok() {}
             thread::sleep(Duration::from_millis(150));

@@ -1,4 +1,4 @@
-//! Threads that sleep in instances hear of a carried connection all that they hear of the kernel's when the
+//! Threads that sleep in instances hear of an accelerated connection all that they hear of the kernel's when the
 //! same is done at both: what is drawn at random is the registrations, under several numbers in one
 //! instance or two, how many sleep and how much they take at once, what happens at either end, and what
 //! another thread does meanwhile.
@@ -435,6 +435,6 @@ fn who_sleeps_hears_of_all_that_the_kernel_tells() {
     preloaded("sleepers::who_sleeps_hears_of_all_that_the_kernel_tells", || {
         let (first, rounds) = given(SEED, ROUNDS);
         (first..first + rounds).for_each(run);
-        assert!(joined() > rounds, "{} ends of {rounds} connections were carried", joined());
+        assert!(joined() > rounds, "{} ends of {rounds} connections were accelerated", joined());
     });
 }

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use libc::c_int;
 
-use crate::pair::{Pair, carried, close, joined, preloaded, recv, send, use_by_turns};
+use crate::pair::{Pair, accelerated, close, joined, preloaded, recv, send, use_by_turns};
 
 type Reopen = unsafe extern "C" fn(
     *const libc::c_char,
@@ -23,9 +23,9 @@ unsafe extern "C" {
     static stdin: *mut libc::FILE;
 }
 
-/// A stream of a file at whose number a carried connection is put; the other end.
+/// A stream of a file at whose number an accelerated connection is put; the other end.
 fn stream_of_a_connection() -> (*mut libc::FILE, c_int) {
-    let Pair { a, b } = carried();
+    let Pair { a, b } = accelerated();
     // SAFETY: both are C strings, and the number is open.
     unsafe {
         let stream = libc::fopen(c"/dev/null".as_ptr(), c"r+".as_ptr());
@@ -80,7 +80,7 @@ fn a_connection_that_gets_the_number_of_a_standard_stream_is_the_kernels() {
         let copies: [fn(c_int) -> c_int; 2] =
             [|fd| unsafe { libc::dup(fd) }, |fd| unsafe { libc::fcntl(fd, libc::F_DUPFD, 0) }];
         for copy in copies {
-            let Pair { a, b } = carried();
+            let Pair { a, b } = accelerated();
             close(0);
             assert_eq!(copy(a), 0);
             assert_eq!(send(b, b"x", 0), Ok(1));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use crate::at_once::spin_for;
-use crate::pair::{Pair, carried, close, outcome, preloaded, recv, send};
+use crate::pair::{Pair, accelerated, close, outcome, preloaded, recv, send};
 
 extern "C" fn handle(_: c_int) {}
 
@@ -159,7 +159,7 @@ fn taken_by(call: Call, take: impl Fn(c_int) + Copy) {
             });
         }
         for moment in (call.moments)() {
-            let pair = carried();
+            let pair = accelerated();
             (call.prepare)(pair);
             ends_of(pair.a, call, Duration::from_nanos(moment), take);
             // SAFETY: nobody uses the number any more, if it is open.
@@ -231,7 +231,7 @@ fn a_call_that_sleeps_goes_on_with_the_connection_whose_number_is_taken() {
         || {
             let (marker, other) = UnixStream::pair().unwrap();
             drop(other);
-            let Pair { a, b } = carried();
+            let Pair { a, b } = accelerated();
             std::thread::scope(|scope| {
                 let blocked = scope.spawn(move || recv(a, 8, 0));
                 std::thread::sleep(Duration::from_millis(60));
@@ -248,7 +248,7 @@ fn a_call_that_sleeps_goes_on_with_the_connection_whose_number_is_taken() {
 /// Takes a number away, in whose connection one thread sleeps, while another sends by it without waiting
 /// until it is no more, or another's. What the kernel says was sent arrives, and nothing else.
 fn sends_while_taken(take: impl Fn(c_int), send: impl Fn(c_int, u8) -> bool + Send) {
-    let Pair { a, b } = carried();
+    let Pair { a, b } = accelerated();
     let (begun, blocked) = (&AtomicBool::new(false), &AtomicU64::new(0));
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(move || {
@@ -344,7 +344,7 @@ fn a_number_that_is_being_closed_is_not_closed_twice() {
 
 /// Whether both of two threads close a number that the other is closing.
 fn is_closed_twice() -> bool {
-    let pair = carried();
+    let pair = accelerated();
     let below = use_all_below(pair.a);
     let sleepers = Sleepers::in_receives_of(&[pair]);
     let first = &AtomicBool::new(false);
@@ -384,7 +384,7 @@ fn a_call_that_sleeps_goes_on_with_the_connection_whose_stream_is_closed() {
             for _ in 0..5 {
                 let (marker, mut other) = UnixStream::pair().unwrap();
                 other.write_all(b"wrong").unwrap();
-                let Pair { a, b } = carried();
+                let Pair { a, b } = accelerated();
                 std::thread::scope(|scope| {
                     let blocked = scope.spawn(move || recv(a, 8, 0));
                     std::thread::sleep(Duration::from_millis(60));
@@ -408,7 +408,7 @@ fn whatever_has_got_the_number_of_a_closed_connection_is_closed_as_well() {
     let name = "taken::whatever_has_got_the_number_of_a_closed_connection_is_closed_as_well";
     preloaded(name, || {
         for _ in 0..100 {
-            let Pair { a, b } = carried();
+            let Pair { a, b } = accelerated();
             let below = use_all_below(a);
             let ready = &AtomicBool::new(false);
             std::thread::scope(|scope| {
@@ -466,7 +466,7 @@ impl Sleepers {
 fn two_numbers_are_put_over_each_other_without_waiting() {
     preloaded("taken::two_numbers_are_put_over_each_other_without_waiting", || {
         for _ in 0..10 {
-            let pairs = [carried(), carried()];
+            let pairs = [accelerated(), accelerated()];
             let sleepers = Sleepers::in_receives_of(&pairs);
             let [one, other] = pairs.map(|pair| pair.a);
             let begun = Instant::now();
@@ -499,7 +499,7 @@ fn what_is_put_at_a_number_is_found_before_another_thread_closes_it() {
     let name = "taken::what_is_put_at_a_number_is_found_before_another_thread_closes_it";
     preloaded(name, || {
         for after in (0..20).map(|round| round * 10) {
-            let pair = carried();
+            let pair = accelerated();
             let sleepers = Sleepers::in_receives_of(&[pair]);
             let (near, mut far) = UnixStream::pair().unwrap();
             let (source, begun) = (near.into_raw_fd(), &AtomicBool::new(false));
@@ -537,7 +537,7 @@ fn what_is_put_at_a_number_is_found_before_another_thread_closes_it() {
 fn a_number_whose_socket_is_being_disconnected_is_closed() {
     preloaded("taken::a_number_whose_socket_is_being_disconnected_is_closed", || {
         for after in (0..20).map(|round| round * 10) {
-            let Pair { a, b } = carried();
+            let Pair { a, b } = accelerated();
             let sleeper = std::thread::spawn(move || drop(recv(a, 1, 0)));
             std::thread::sleep(Duration::from_millis(3));
             let begun = &AtomicBool::new(false);

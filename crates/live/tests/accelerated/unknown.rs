@@ -4,7 +4,7 @@ use libc::c_int;
 
 use crate::epoll_control;
 use crate::pair::{
-    Pair, carried, close, has_figures, moved_back, outcome, poll, preloaded, preloaded_and_off,
+    Pair, accelerated, close, has_figures, moved_back, outcome, poll, preloaded, preloaded_and_off,
     recv, send, used,
 };
 use crate::watched::{Waiting, instance, wait_for_one};
@@ -21,11 +21,11 @@ fn unknown() -> Vec<c_int> {
 }
 
 #[test]
-fn what_is_closed_of_the_librarys_own_has_another_number_and_all_stays_carried() {
+fn what_is_closed_of_the_librarys_own_has_another_number_and_all_stays_accelerated() {
     let name =
-        "unknown::what_is_closed_of_the_librarys_own_has_another_number_and_all_stays_carried";
+        "unknown::what_is_closed_of_the_librarys_own_has_another_number_and_all_stays_accelerated";
     preloaded(name, || {
-        let (pair, epoll) = (carried(), instance());
+        let (pair, epoll) = (accelerated(), instance());
         let Pair { a, b } = pair;
         assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, b, libc::EPOLLIN as u32), 0);
         for round in 0..8u8 {

@@ -8,7 +8,9 @@ use libc::c_int;
 
 use crate::back::{joined_behind, send_early};
 use crate::options::{held_back, set};
-use crate::pair::{EPOLL, Numbers, Pair, WITHDRAWN, carried, close, stayed, use_by_turns, used};
+use crate::pair::{
+    EPOLL, Numbers, Pair, WITHDRAWN, accelerated, close, stayed, use_by_turns, used,
+};
 use crate::pair::{joined, moved_back, outcome, plain, poll, preloaded, recv, send, used_by};
 use crate::{epoll_control, epoll_events};
 
@@ -23,7 +25,7 @@ pub fn instance() -> c_int {
 #[test]
 fn a_connection_goes_in_and_out_of_more_instances_than_it_has_places() {
     preloaded("watched::a_connection_goes_in_and_out_of_more_instances_than_it_has_places", || {
-        let pair = carried();
+        let pair = accelerated();
         let instances: Vec<_> = (0..10).map(|_| instance()).collect();
         for round in 0..3u8 {
             for epoll in &instances {
@@ -40,16 +42,16 @@ fn a_connection_goes_in_and_out_of_more_instances_than_it_has_places() {
                 assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
             }
         }
-        assert_eq!(moved_back(), 0, "it stays carried");
+        assert_eq!(moved_back(), 0, "it stays accelerated");
     });
 }
 
 #[test]
-fn a_number_that_was_taken_out_is_closed_and_the_connection_stays_carried() {
+fn a_number_that_was_taken_out_is_closed_and_the_connection_stays_accelerated() {
     preloaded(
-        "watched::a_number_that_was_taken_out_is_closed_and_the_connection_stays_carried",
+        "watched::a_number_that_was_taken_out_is_closed_and_the_connection_stays_accelerated",
         || {
-            let (pair, epoll) = (carried(), instance());
+            let (pair, epoll) = (accelerated(), instance());
             for round in 0..5u8 {
                 let copy = unsafe { libc::dup(pair.b) };
                 assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, copy, IN), 0);
@@ -62,7 +64,7 @@ fn a_number_that_was_taken_out_is_closed_and_the_connection_stays_carried() {
                 assert_eq!(epoll_events(epoll), []);
                 assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
             }
-            assert_eq!(moved_back(), 0, "it stays carried");
+            assert_eq!(moved_back(), 0, "it stays accelerated");
             close(epoll);
         },
     );
@@ -73,7 +75,7 @@ fn what_was_taken_out_can_be_put_in_again_after_the_connection_went_back() {
     preloaded(
         "watched::what_was_taken_out_can_be_put_in_again_after_the_connection_went_back",
         || {
-            let (pair, epoll) = (carried(), instance());
+            let (pair, epoll) = (accelerated(), instance());
             assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
             assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_DEL, pair.b, 0), 0);
             let one = 1 as c_int;
@@ -104,7 +106,7 @@ fn what_became_ready_between_two_waits_is_reported_by_one() {
     preloaded("watched::what_became_ready_between_two_waits_is_reported_by_one", || {
         let edge = libc::EPOLLET as u32;
         for kind in [IN, IN | edge] {
-            let (pair, epoll, mut pipe) = (carried(), instance(), [0; 2]);
+            let (pair, epoll, mut pipe) = (accelerated(), instance(), [0; 2]);
             assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
             for fd in [pair.b, pipe[0]] {
                 assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, fd, kind), 0);
@@ -132,7 +134,7 @@ fn what_became_ready_between_two_waits_is_reported_by_one() {
 fn an_answer_in_the_middle_of_a_look_is_an_edge() {
     preloaded("watched::an_answer_in_the_middle_of_a_look_is_an_edge", || {
         const ROUNDS: u32 = 60_000;
-        let pair = carried();
+        let pair = accelerated();
         let (epoll, edges) = (instance(), (libc::EPOLLOUT | libc::EPOLLET) as u32);
         assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, IN | edges), 0);
         let answering = std::thread::spawn(move || {
@@ -169,7 +171,7 @@ fn an_answer_in_the_middle_of_a_look_is_an_edge() {
 #[test]
 fn an_instance_that_is_polled_reports_by_the_kernel() {
     preloaded("watched::an_instance_that_is_polled_reports_by_the_kernel", || {
-        let pair = carried();
+        let pair = accelerated();
         let epoll = unsafe { libc::epoll_create1(0) };
         assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, libc::EPOLLIN as u32), 0);
         assert_eq!(poll(epoll, libc::POLLIN, 0), 0);
@@ -197,7 +199,7 @@ fn poll_all(fds: &[c_int]) -> Vec<i16> {
 #[test]
 fn whoever_polls_many_connections_sees_what_each_has() {
     preloaded("watched::whoever_polls_many_connections_sees_what_each_has", || {
-        let pairs = [(); 5].map(|()| carried());
+        let pairs = [(); 5].map(|()| accelerated());
         let ours = pairs.map(|pair| pair.b);
         let (order, acts) = std::sync::mpsc::channel::<(usize, bool)>();
         let other = thread::spawn(move || {
@@ -289,7 +291,7 @@ fn bytes_of_the_kernels_stream_that_arrive_late_are_an_edge() {
             other.into_iter().for_each(|other| other.join().unwrap());
             [pair.a, pair.b, epoll].into_iter().for_each(close);
         }
-        assert_eq!(moved_back(), 0, "they stay carried");
+        assert_eq!(moved_back(), 0, "they stay accelerated");
     });
 }
 
@@ -322,7 +324,7 @@ impl Waiting {
 fn an_instance_wakes_who_waits_in_it_whoever_else_has_waited() {
     preloaded("watched::an_instance_wakes_who_waits_in_it_whoever_else_has_waited", || {
         for _ in 0..10 {
-            let (pair, one, other) = (carried(), instance(), instance());
+            let (pair, one, other) = (accelerated(), instance(), instance());
             for epoll in [one, other] {
                 assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
             }
@@ -340,7 +342,7 @@ fn what_has_fired_once_stays_silent_on_the_way_back() {
     preloaded("watched::what_has_fired_once_stays_silent_on_the_way_back", || {
         for how in [IN, IN | libc::EPOLLET as u32] {
             let kind = how | libc::EPOLLONESHOT as u32;
-            let seen = [[carried(), carried()], [plain(), plain()]].map(|[pair, other]| {
+            let seen = [[accelerated(), accelerated()], [plain(), plain()]].map(|[pair, other]| {
                 let epoll = instance();
                 assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, kind), 0);
                 assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, other.b, IN), 0);
@@ -374,7 +376,7 @@ fn room_is_an_edge_whatever_was_reported_while_there_was_none() {
         let kind = IN | out | libc::EPOLLET as u32;
         // A ring that is full to the last byte, and one that was sent more than it has room for.
         for more in [0, 1000] {
-            let (pair, epoll) = (carried(), instance());
+            let (pair, epoll) = (accelerated(), instance());
             assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, kind), 0);
             assert_eq!(wait_for_one(epoll, 1000), Some(out));
             let ring = vec![1; (1 << 18) + more];
@@ -393,7 +395,7 @@ fn room_is_an_edge_whatever_was_reported_while_there_was_none() {
 #[test]
 fn an_end_that_stops_reading_wakes_who_waits_in_an_instance() {
     preloaded("watched::an_end_that_stops_reading_wakes_who_waits_in_an_instance", || {
-        let seen = [carried(), plain()].map(|pair| {
+        let seen = [accelerated(), plain()].map(|pair| {
             let epoll = instance();
             let kind = IN | libc::EPOLLRDHUP as u32;
             assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, kind), 0);
@@ -526,12 +528,12 @@ fn close_past_the_library(fd: c_int) {
 fn what_was_closed_past_the_library_is_in_no_instance_once_its_number_is_taken_again() {
     let name = "watched::what_was_closed_past_the_library_is_in_no_instance_once_its_number_is_taken_again";
     preloaded(name, || {
-        let (pair, epoll) = (carried(), instance());
+        let (pair, epoll) = (accelerated(), instance());
         assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
         assert_eq!(epoll_events(epoll), [], "it is looked at from now on");
         close_past_the_library(pair.b);
         // Its listening socket gets the number, and one of these the place.
-        let others = carried();
+        let others = accelerated();
         for end in [others.a, others.b] {
             assert_eq!(send(end, b"x", 0), Ok(1));
             assert_eq!(epoll_events(epoll), [], "these were not put in");

@@ -405,7 +405,7 @@ impl Model {
     }
 
     /// Whether each end has joined and writes by the ring.
-    fn is_carried(&self) -> bool {
+    fn is_accelerated(&self) -> bool {
         ROLES.into_iter().all(|role| {
             self.has_joined(role) && self.ways[role as usize].sender.outlet() == Outlet::Ring
         })
@@ -432,9 +432,9 @@ fn explored(limits: Limits) -> States<Model> {
 }
 
 #[test]
-fn two_ends_that_look_for_each_other_are_carried() {
+fn two_ends_that_look_for_each_other_are_accelerated() {
     let states = explored(Limits { bytes: [2, 2], returns: false, fails: false });
-    assert!(states.all_can_reach(|it| it.is_carried() && it.is_read()));
+    assert!(states.all_can_reach(|it| it.is_accelerated() && it.is_read()));
     assert!(states.iter().any(|it| it.ways.iter().all(|way| way.read_of == [true, true, false])));
     assert!(states.len() > 1_000, "{} states", states.len());
 }

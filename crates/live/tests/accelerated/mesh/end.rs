@@ -8,7 +8,7 @@ use super::acts;
 use super::say;
 use crate::pair::{Numbers, Outcome, close, outcome, poll, recv, send};
 
-/// So often a message goes there and back at first, after which a connection is carried.
+/// So often a message goes there and back at first, after which a connection is accelerated.
 const AT_LEAST: u64 = 120;
 /// An end to which nothing happens for so long hangs, in milliseconds.
 const PATIENCE: c_int = 15_000;

@@ -1,4 +1,4 @@
-//! Threads that sleep in calls on a carried connection end when those on the kernel's do, whatever ends
+//! Threads that sleep in calls on an accelerated connection end when those on the kernel's do, whatever ends
 //! them, and have received as much.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -242,6 +242,6 @@ fn who_sleeps_in_a_call_ends_when_the_kernels_does() {
     preloaded("sleepers::calls::who_sleeps_in_a_call_ends_when_the_kernels_does", || {
         let (first, rounds) = given(SEED, ROUNDS);
         FOUND.into_iter().chain(first..first + rounds).for_each(run);
-        assert!(joined() > rounds, "{} ends of {rounds} connections were carried", joined());
+        assert!(joined() > rounds, "{} ends of {rounds} connections were accelerated", joined());
     });
 }

@@ -55,9 +55,9 @@ fn pipe() -> (File, File) {
 }
 
 fn connected(port: u16) -> Ends {
-    let carried = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    carried.set_nodelay(true).unwrap();
-    [carried.into_raw_fd(), plain_to(port)]
+    let accelerated = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    accelerated.set_nodelay(true).unwrap();
+    [accelerated.into_raw_fd(), plain_to(port)]
 }
 
 impl Peer {
@@ -67,9 +67,9 @@ impl Peer {
         let port = listener.local_addr().unwrap().port();
         let peer =
             if elsewhere { Self::there(&listener, port) } else { Self::Here(connected(port)) };
-        let carried = listener.accept().unwrap().0;
-        carried.set_nodelay(true).unwrap();
-        ([carried.into_raw_fd(), plain_of(&listener)], peer)
+        let accelerated = listener.accept().unwrap().0;
+        accelerated.set_nodelay(true).unwrap();
+        ([accelerated.into_raw_fd(), plain_of(&listener)], peer)
     }
 
     fn there(listener: &TcpListener, port: u16) -> Self {
