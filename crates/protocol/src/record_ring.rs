@@ -54,32 +54,38 @@ impl Slots {
     }
 
     /// The number of slots.
+    #[inline]
     pub const fn count(self) -> u64 {
         self.0
     }
 
     /// The bytes of the ring.
+    #[inline]
     pub const fn bytes(self) -> u64 {
         self.0 * SLOT
     }
 
     /// The bytes of the longest record, without its head. Two of them and a free slot fit, so that
     /// one fits wherever the last has ended.
+    #[inline]
     pub const fn longest(self) -> u64 {
         self.0 / 2 * SLOT - HEAD
     }
 
+    #[inline]
     const fn place(self, count: u64) -> u64 {
         count & (self.0 - 1)
     }
 }
 
 /// The slots that a record of `length` bytes takes with its head.
+#[inline]
 const fn slots_of(length: u64) -> u64 {
     (HEAD + length).div_ceil(SLOT)
 }
 
 /// Where a record's bytes lie in the ring, behind its head.
+#[inline]
 fn bytes_at(place: u64, length: u64) -> Range<usize> {
     let begin = (place * SLOT + HEAD) as usize;
     begin..begin + length as usize
@@ -196,6 +202,7 @@ impl Writer {
 
     /// The slot whose head is cleared when a short record is published next: who has its line fetched for writing
     /// before that publishes sooner.
+    #[inline]
     pub const fn slot_to_clear(&self) -> usize {
         self.slots.place(self.written + 1) as usize
     }

@@ -428,7 +428,7 @@ impl Endpoint {
     /// # Safety
     ///
     /// The buffers must be writable until the receive's event.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn receive(
         &mut self,
         is_tagged: bool,
@@ -536,11 +536,19 @@ impl Endpoint {
         let counts = self.figures.counts();
         counts.received.add(1);
         counts.bytes_received.add((received.length - received.cut) as u64);
-        events.on_event(match received.cut {
-            0 => Event::Received(received),
-            _ => Event::ReceiveFailed { received, error: libc::EMSGSIZE },
-        });
+        if received.cut == 0 {
+            events.on_event(Event::Received(received));
+        } else {
+            report_cut(received, events);
+        }
     }
+}
+
+/// Reports a message that was longer than its receive.
+#[cold]
+#[inline(never)]
+fn report_cut(received: Received, events: &mut impl Events) {
+    events.on_event(Event::ReceiveFailed { received, error: libc::EMSGSIZE });
 }
 
 fn received(receive: &Receive, from: PeerId, envelope: Envelope, length: usize) -> Received {

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::abi::{FI_CONNECTED, FI_CONNREQ, FI_SHUTDOWN};
-use super::state::Shared;
+use super::state::{Entry, Shared};
 use crate::rendezvous::{self, Directory, Listener, Name, Peer};
 use crate::sys::{self, Errno, Watch};
 
@@ -86,7 +86,7 @@ impl Active {
     fn connect(&self, peer: Name) {
         let mut state = self.shared.lock();
         let number = state.peers.number(peer);
-        if let Ok(bound) = state.endpoints.get(self.number) {
+        if let Ok(Entry { bound, .. }) = state.endpoints.get(self.number) {
             // An endpoint that had a connection gets no other, and is as one that has lost its peer.
             bound.peer = bound.endpoint.admit(number).ok().map(|()| number);
         }

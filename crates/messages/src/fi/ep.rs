@@ -18,7 +18,7 @@ use super::domain::Domain;
 use super::eq::Eq;
 use super::pep::{self, Request};
 use super::record::{self, Record};
-use super::state::{Binding, Bound, Shared, State, Waiter, Working};
+use super::state::{Binding, Bindings, Bound, Entry, Shared, State, Waiter, Working};
 use super::{NOT_OFFERED, atomic, hand_out, info, message, no_ops, outcome, rma};
 use crate::endpoint::{Endpoint, MOST_LONG};
 use crate::rendezvous::{Directory, Name};
@@ -92,20 +92,9 @@ pub unsafe fn open(
     if is_connected_type {
         endpoint.admit_nobody();
     }
-    let (reads, writes) = (None, None);
-    let bound = Bound {
-        is_connected_type,
-        peer,
-        endpoint,
-        sends,
-        receives,
-        reads,
-        writes,
-        vector,
-        is_directed,
-        is_enabled,
-        is_armed,
-    };
+    let bindings = Bindings { sends, receives, ..Bindings::default() };
+    let bound =
+        Bound { is_connected_type, peer, endpoint, vector, is_directed, is_enabled, is_armed };
     let mut state = domain.shared.lock();
     if let Some(folder) = std::env::var_os(record::DIRECTORY).filter(|_| state.record.is_none()) {
         match Record::new(folder.as_ref(), bound.endpoint.name()) {
@@ -113,7 +102,7 @@ pub unsafe fn open(
             Err(error) => return -error,
         }
     }
-    let number = state.endpoints.add(bound);
+    let number = state.endpoints.add(Entry { bound, bindings });
     drop(state);
     let fid = fid_ep {
         fid: fid { fclass: FI_CLASS_EP, context, ops: &raw const FID },
@@ -172,7 +161,7 @@ unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u64) -> c_in
         FI_CLASS_AV => {
             // SAFETY: as above.
             let vector = unsafe { &*other.cast::<Av>() };
-            state.endpoints.get(endpoint.number).map(|it| it.vector = Some(vector.number))
+            state.endpoints.get(endpoint.number).map(|it| it.bound.vector = Some(vector.number))
         }
         FI_CLASS_CQ => {
             // SAFETY: as above.
@@ -207,15 +196,15 @@ fn bind_to(
     flags: u64,
     bind: impl Fn(&mut Binding),
 ) -> Result<(), Errno> {
-    let bound = state.endpoints.get(endpoint)?;
+    let bindings = &mut state.endpoints.get(endpoint)?.bindings;
     if flags & (FI_SEND | FI_RECV) == 0 {
         return Err(libc::EINVAL);
     }
     if flags & FI_SEND != 0 {
-        bind(&mut bound.sends);
+        bind(&mut bindings.sends);
     }
     if flags & FI_RECV != 0 {
-        bind(&mut bound.receives);
+        bind(&mut bindings.receives);
     }
     Ok(())
 }
@@ -227,15 +216,15 @@ fn bind_counter(
     flags: u64,
     number: usize,
 ) -> Result<(), Errno> {
-    let bound = state.endpoints.get(endpoint)?;
+    let bindings = &mut state.endpoints.get(endpoint)?.bindings;
     if flags == 0 || flags & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE) != 0 {
         return Err(libc::EINVAL);
     }
     let counters = [
-        (FI_SEND, &mut bound.sends.counter),
-        (FI_RECV, &mut bound.receives.counter),
-        (FI_READ, &mut bound.reads),
-        (FI_WRITE, &mut bound.writes),
+        (FI_SEND, &mut bindings.sends.counter),
+        (FI_RECV, &mut bindings.receives.counter),
+        (FI_READ, &mut bindings.reads),
+        (FI_WRITE, &mut bindings.writes),
     ];
     for (flag, counter) in counters {
         if flags & flag != 0 {
@@ -252,7 +241,7 @@ fn watch(
     waiter: impl FnOnce(&mut State) -> Result<&Waiter, Errno>,
 ) -> Result<(), Errno> {
     let watch = Arc::clone(&waiter(state)?.watch);
-    let bound = state.endpoints.get(endpoint)?;
+    let bound = &state.endpoints.get(endpoint)?.bound;
     match watch.add(bound.endpoint.watch().fd(), 1) {
         // It is bound for the other direction already.
         Err(libc::EEXIST) => Ok(()),
@@ -264,13 +253,17 @@ unsafe extern "C" fn control(object: *mut fid, command: c_int, argument: *mut c_
     // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
-    let Ok(bound) = state.endpoints.get(endpoint.number) else { return -libc::EINVAL };
+    let Ok(Entry { bound, bindings }) = state.endpoints.get(endpoint.number) else {
+        return -libc::EINVAL;
+    };
     let flags = argument.cast::<u64>();
     match command {
         FI_ENABLE if bound.vector.is_none() && !bound.is_connected_type => -FI_ENOAV,
         FI_ENABLE
-            if [bound.sends, bound.receives].iter().all(|it| it.queue.or(it.counter).is_none())
-                && bound.reads.or(bound.writes).is_none() =>
+            if [bindings.sends, bindings.receives]
+                .iter()
+                .all(|it| it.queue.or(it.counter).is_none())
+                && bindings.reads.or(bindings.writes).is_none() =>
         {
             -FI_ENOCQ
         }
@@ -282,8 +275,8 @@ unsafe extern "C" fn control(object: *mut fid, command: c_int, argument: *mut c_
             // SAFETY: the command says that the argument is such a word.
             let asked = unsafe { flags.read() };
             let (binding, offered) = match asked & (FI_SEND | FI_RECV) {
-                FI_SEND => (&mut bound.sends, info::SEND_FLAGS),
-                FI_RECV => (&mut bound.receives, info::RECEIVE_FLAGS),
+                FI_SEND => (&mut bindings.sends, info::SEND_FLAGS),
+                FI_RECV => (&mut bindings.receives, info::RECEIVE_FLAGS),
                 _ => return -libc::EINVAL,
             };
             if command == FI_GETOPSFLAG {
@@ -342,7 +335,7 @@ pub unsafe extern "C" fn getname(
     // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
-    let name = state.endpoints.get(endpoint.number).map(|it| it.endpoint.name());
+    let name = state.endpoints.get(endpoint.number).map(|it| it.bound.endpoint.name());
     // SAFETY: the caller has room for `length` bytes.
     outcome(name.and_then(|name| unsafe { put_name(name, place, length) }))
 }

@@ -99,7 +99,7 @@ unsafe fn post_send(
         return Err(FI_ENOSYS);
     }
     let parts = parts.filter(|it| it.length() <= LONGEST).ok_or(libc::EMSGSIZE)?;
-    let asked = flags.of(&bound.sends);
+    let asked = flags.of(&reporter.bindings.sends);
     if asked & FI_INJECT != 0 && parts.length() > LONGEST_INJECTED {
         return Err(libc::EMSGSIZE);
     }
@@ -109,7 +109,7 @@ unsafe fn post_send(
         context: context.expose_provenance(),
         envelope,
         parts,
-        is_reported: flags.is_reported(&bound.sends),
+        is_reported: flags.is_reported(&reporter.bindings.sends),
         // The buffers of an injected message may be reused at once, so its delivery cannot be awaited.
         must_arrive: asked & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE) != 0
             && asked & FI_INJECT == 0,
@@ -171,9 +171,9 @@ unsafe fn post_receive(
     };
     let wanted = Wanted { source, tag, ignore };
     let to = parts.ok_or(libc::EMSGSIZE)?;
-    let is_reported = flags.is_reported(&bound.receives);
+    let is_reported = flags.is_reported(&reporter.bindings.receives);
     let receive = Receive { context: context.expose_provenance(), to, is_reported };
-    let asked = flags.of(&bound.receives);
+    let asked = flags.of(&reporter.bindings.receives);
     if asked & (FI_PEEK | FI_CLAIM | FI_DISCARD) == 0 {
         if let Some(record) = &mut reporter.record {
             record.post(receive.context);

@@ -61,7 +61,7 @@ unsafe fn try_post(endpoint: *mut fid_ep, asked: Asked) -> Result<(), Errno> {
     if !bound.is_enabled {
         return Err(FI_EOPBADSTATE);
     }
-    let is_injected = asked.flags.of(&bound.sends) & FI_INJECT != 0;
+    let is_injected = asked.flags.of(&reporter.bindings.sends) & FI_INJECT != 0;
     let source = asked.source.ok_or(libc::EMSGSIZE)?;
     if is_injected && source.length() > LONGEST_INJECTED {
         return Err(libc::EMSGSIZE);
@@ -72,7 +72,7 @@ unsafe fn try_post(endpoint: *mut fid_ep, asked: Asked) -> Result<(), Errno> {
         request: asked.request.ok_or(libc::EMSGSIZE)?,
         source,
         result: asked.target.ok_or(libc::EMSGSIZE)?,
-        is_reported: asked.flags.is_reported(&bound.sends),
+        is_reported: asked.flags.is_reported(&reporter.bindings.sends),
         is_injected,
     };
     // SAFETY: the caller keeps the buffers valid until the completion.

@@ -128,11 +128,9 @@ pub struct Binding {
     pub flags: u64,
 }
 
-/// An endpoint and what it is bound to.
-#[derive(Debug)]
-pub struct Bound {
-    /// The endpoint.
-    pub endpoint: Endpoint,
+/// Where all completions of an endpoint go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bindings {
     /// For what it sends.
     pub sends: Binding,
     /// For what it receives.
@@ -141,6 +139,22 @@ pub struct Bound {
     pub reads: Option<usize>,
     /// See `reads`.
     pub writes: Option<usize>,
+}
+
+/// An endpoint of a domain. Events go where its bindings say while it is at work, hence the two parts.
+#[derive(Debug)]
+pub struct Entry {
+    /// The endpoint and what it is bound to.
+    pub bound: Bound,
+    /// Where its completions go.
+    pub bindings: Bindings,
+}
+
+/// An endpoint and what it is bound to.
+#[derive(Debug)]
+pub struct Bound {
+    /// The endpoint.
+    pub endpoint: Endpoint,
     /// Its address vector.
     pub vector: Option<usize>,
     /// Whether it is one end of a connection, rather than connectionless.
@@ -279,7 +293,7 @@ impl Waiter {
 #[derive(Debug, Default)]
 pub struct State {
     pub peers: Peers,
-    pub endpoints: Table<Bound>,
+    pub endpoints: Table<Entry>,
     pub queues: Table<Queue>,
     pub counters: Table<Counter>,
     pub vectors: Table<Vector>,
@@ -296,42 +310,39 @@ pub struct Reporter<'a> {
     vector: Option<&'a Vector>,
     /// `None` while an operation must not be recorded.
     pub record: Option<&'a mut Record>,
-    sends: Binding,
-    receives: Binding,
-    reads: Option<usize>,
-    writes: Option<usize>,
-}
-
-impl<'a> Reporter<'a> {
-    #[inline(always)]
-    fn of(
-        bound: &Bound,
-        queues: &'a mut Table<Queue>,
-        counters: &'a mut Table<Counter>,
-        regions: &'a Regions,
-        vector: Option<&'a Vector>,
-        record: Option<&'a mut Record>,
-    ) -> Self {
-        let Bound { sends, receives, reads, writes, .. } = *bound;
-        Self { queues, counters, regions, vector, record, sends, receives, reads, writes }
-    }
+    /// Where completions go.
+    pub bindings: &'a Bindings,
 }
 
 impl Reporter<'_> {
     #[inline(always)]
-    fn tell(&mut self, binding: Binding, completion: Completion, is_reported: bool) {
-        let is_error = completion.error.is_some();
-        if let Some(counter) = binding.counter
+    fn tell(
+        &mut self,
+        to: (Option<usize>, Option<usize>),
+        completion: Completion,
+        is_reported: bool,
+    ) {
+        if let Some(entries) = self.count(to, completion.error.is_some(), is_reported) {
+            entries.push_back(completion);
+        }
+    }
+
+    /// Counts an operation; where its completion belongs, if it is reported.
+    #[inline(always)]
+    fn count(
+        &mut self,
+        (queue, counter): (Option<usize>, Option<usize>),
+        is_error: bool,
+        is_reported: bool,
+    ) -> Option<&mut VecDeque<Completion>> {
+        if let Some(counter) = counter
             && let Ok(counter) = self.counters.get(counter)
         {
             let which = if is_error { &mut counter.errors } else { &mut counter.value };
             *which = which.wrapping_add(1);
         }
-        if let Some(queue) = binding.queue.filter(|_| is_reported || is_error)
-            && let Ok(queue) = self.queues.get(queue)
-        {
-            queue.entries.push_back(completion);
-        }
+        let queue = queue.filter(|_| is_reported || is_error)?;
+        self.queues.get(queue).ok().map(|it| &mut it.entries)
     }
 
     fn received(&self, received: &Received, error: Option<Errno>) -> Completion {
@@ -383,27 +394,33 @@ impl Events for Reporter<'_> {
     #[inline(always)]
     fn on_event(&mut self, event: Event) {
         if let Some(record) = &mut self.record {
-            record.on_event(&event);
+            // The address of a copy: `event` itself stays in registers.
+            let copy = event;
+            record.on_event(&copy);
         }
+        let Bindings { sends, receives, reads, writes } = self.bindings;
+        let (sending, receiving) =
+            ((sends.queue, sends.counter), (receives.queue, receives.counter));
         match event {
             Event::Sent { context, is_tagged, is_reported } => {
-                self.tell(self.sends, sent(context, is_tagged, None), is_reported);
+                if let Some(entries) = self.count(sending, false, is_reported) {
+                    entries.push_back(sent(context, is_tagged, None));
+                }
             }
             Event::Received(received) => {
                 let completion = self.received(&received, None);
-                self.tell(self.receives, completion, received.is_reported);
+                self.tell(receiving, completion, received.is_reported);
             }
             Event::SendFailed { context, is_tagged, error } => {
-                self.tell(self.sends, sent(context, is_tagged, Some((error, 0))), true);
+                self.tell(sending, sent(context, is_tagged, Some((error, 0))), true);
             }
             Event::ReceiveFailed { received, error } => {
                 let completion = self.received(&received, Some(error));
-                self.tell(self.receives, completion, true);
+                self.tell(receiving, completion, true);
             }
             Event::Accessed { context, operation, error, is_reported } => {
-                let counter = if operation.returns_bytes() { self.reads } else { self.writes };
-                let binding = Binding { counter, ..self.sends };
-                self.tell(binding, accessed(context, operation, error), is_reported);
+                let counter = if operation.returns_bytes() { *reads } else { *writes };
+                self.tell((sends.queue, counter), accessed(context, operation, error), is_reported);
             }
             Event::Written { source, data, length } => {
                 let known = self.vector.map(|vector| vector.address(source));
@@ -417,7 +434,7 @@ impl Events for Reporter<'_> {
                     source: known.unwrap_or(FI_ADDR_NOTAVAIL),
                     error: None,
                 };
-                self.tell(Binding { counter: None, ..self.receives }, completion, true);
+                self.tell((receives.queue, None), completion, true);
             }
         }
     }
@@ -434,12 +451,12 @@ pub enum Waitable {
 
 impl Waitable {
     #[inline(always)]
-    fn concerns(self, bound: &Bound) -> bool {
-        let [sends, receives] = [&bound.sends, &bound.receives];
+    fn concerns(self, bindings: &Bindings) -> bool {
+        let Bindings { sends, receives, reads, writes } = bindings;
         match self {
             Self::Queue(number) => sends.queue == Some(number) || receives.queue == Some(number),
             Self::Counter(number) => {
-                [sends.counter, receives.counter, bound.reads, bound.writes].contains(&Some(number))
+                [sends.counter, receives.counter, *reads, *writes].contains(&Some(number))
             }
         }
     }
@@ -461,14 +478,14 @@ impl State {
     /// An endpoint with all that a call on it works with.
     #[inline(always)]
     pub fn working(&mut self, endpoint: usize) -> Result<Working<'_>, Errno> {
-        let bound = self.endpoints.get(endpoint)?;
+        let Entry { bound, bindings } = self.endpoints.get(endpoint)?;
         let vector = match bound.vector {
             Some(number) => Some(&*self.vectors.get(number)?),
             None => None,
         };
         let record = self.record.as_deref_mut();
-        let (queues, counters) = (&mut self.queues, &mut self.counters);
-        let reporter = Reporter::of(bound, queues, counters, &self.regions, vector, record);
+        let (queues, counters, regions) = (&mut self.queues, &mut self.counters, &self.regions);
+        let reporter = Reporter { queues, counters, regions, vector, record, bindings };
         Ok(Working { bound, peers: &mut self.peers, vector, reporter })
     }
 
@@ -492,9 +509,9 @@ impl State {
     #[inline(always)]
     pub fn progress(&mut self, of: Waitable) -> bool {
         // Most polls find nothing, so check cheaply first.
-        for bound in self.endpoints.slots() {
-            let Some(bound) = bound else { continue };
-            if of.concerns(bound) && (bound.is_armed || !bound.endpoint.is_idle()) {
+        for entry in self.endpoints.slots() {
+            let Some(Entry { bound, bindings }) = entry else { continue };
+            if of.concerns(bindings) && (bound.is_armed || !bound.endpoint.is_idle()) {
                 return self.work(of);
             }
         }
@@ -532,8 +549,8 @@ impl State {
         of: Waitable,
         which: fn(&crate::figures::Counts) -> &crate::figures::Count,
     ) {
-        for bound in self.endpoints.iter_mut().filter(|bound| of.concerns(bound)) {
-            which(bound.endpoint.figures().counts()).add(1);
+        for it in self.endpoints.iter_mut().filter(|it| of.concerns(&it.bindings)) {
+            which(it.bound.endpoint.figures().counts()).add(1);
         }
     }
 
@@ -544,16 +561,16 @@ impl State {
         mut work: impl FnMut(&mut Bound, &mut Peers, &mut Reporter<'_>) -> bool,
     ) -> bool {
         let mut any = false;
-        for bound in self.endpoints.slots() {
-            let Some(bound) = bound else { continue };
-            if !bound.is_enabled || !of.concerns(bound) {
+        for entry in self.endpoints.slots() {
+            let Some(Entry { bound, bindings }) = entry else { continue };
+            if !bound.is_enabled || !of.concerns(bindings) {
                 continue;
             }
             let vector =
                 bound.vector.and_then(|number| self.vectors.get(number).ok().map(|it| &*it));
             let record = self.record.as_deref_mut();
-            let (queues, counters) = (&mut self.queues, &mut self.counters);
-            let mut reporter = Reporter::of(bound, queues, counters, &self.regions, vector, record);
+            let (queues, counters, regions) = (&mut self.queues, &mut self.counters, &self.regions);
+            let mut reporter = Reporter { queues, counters, regions, vector, record, bindings };
             any |= work(bound, &mut self.peers, &mut reporter);
         }
         any
@@ -561,6 +578,6 @@ impl State {
 
     /// Whether an endpoint is bound to an object.
     pub fn is_used(&mut self, of: Waitable) -> bool {
-        self.endpoints.iter_mut().any(|bound| of.concerns(bound))
+        self.endpoints.iter_mut().any(|it| of.concerns(&it.bindings))
     }
 }
