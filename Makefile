@@ -173,6 +173,7 @@ MPI_PROGRAMS := gcc libc6-dev libfabric-dev libfabric-bin openmpi-bin libopenmpi
 	hpcc lammps python3-mpi4py python3-numpy
 
 bench-mpi: $(PROVIDER) ## Open MPI's own transports against the provider, in turn, one JSON object a case
+	@$(PYTHON) tests/mpi/instructions.py --provider $(PROVIDER)
 	@$(PYTHON) tests/mpi/programs.py --provider $(PROVIDER) --bench
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case

@@ -1,0 +1,93 @@
+"""Instructions of an 8 B message, over the provider and over Open MPI's own shared memory.
+
+Times depend on what else a machine does, instructions hardly do: valgrind's callgrind counts those
+of posting a receive, of sending between two ranks, and of completing a receive whose message has
+arrived, and says in which library they were executed. Waiting is not counted. One JSON object a
+transport.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import programs
+
+CALLS = ("counted_post", "counted_send", "counted_receive")
+# As in counted.c.
+BATCH = 32
+BATCHES = 40
+
+
+def libraries(path: Path) -> Counter[str]:
+    """Return the instructions that callgrind counted, by the library that they belong to."""
+    names: dict[str, str] = {}
+    counted: Counter[str] = Counter()
+    library, is_call = "", False
+    for line in path.read_text().splitlines():
+        if found := re.match(r"ob=\((\d+)\)(?: (.*))?$", line):
+            number, name = found.groups()
+            if name:
+                names[number] = Path(name).name
+            library = names[number]
+        elif found := re.match(r"cob=\((\d+)\) (.*)$", line):
+            names[found.group(1)] = Path(found.group(2)).name
+        elif line.startswith("calls="):
+            is_call = True
+        elif found := re.match(r"[+\-*\d]\S* (\d+)$", line):
+            # The line behind a call has what was executed in it, which its own lines have, too.
+            counted[library] += 0 if is_call else int(found.group(1))
+            is_call = False
+    return counted
+
+
+def count(stage: programs.Stage, transport: tuple[str, ...], call: str) -> Counter[str]:
+    """Return the instructions of one kind of call, per message, by library."""
+    program = stage.compile("counted")
+    meeting = stage.folder / "meeting"
+    meeting.write_bytes(bytes(4096))
+    out = stage.folder / "counts"
+    for old in stage.folder.glob("counts.*"):
+        old.unlink()
+    stage.mpirun(
+        2,
+        transport,
+        *("valgrind", "--tool=callgrind", f"--toggle-collect={call}"),
+        *(f"--callgrind-out-file={out}.%p", program, str(meeting), str(BATCHES)),
+    )
+    total: Counter[str] = Counter()
+    for file in stage.folder.glob("counts.*"):
+        total += libraries(file)
+    return Counter({name: round(many / BATCH / BATCHES / 2) for name, many in total.items()})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--provider", type=Path, required=True)
+    options = parser.parse_args()
+    if missing := [it for it in ("mpirun", "mpicc", "valgrind") if not shutil.which(it)]:
+        print(f"skipped: there is no {', '.join(missing)}")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="weft-mpi-counts-") as folder:
+        directory = Path(folder) / "meet"
+        directory.mkdir(mode=0o700)
+        stage = programs.Stage(options.provider.resolve(), Path(folder), directory)
+        for name, transport in (("weft", programs.WEFT), ("vader", programs.SHARED)):
+            counts = {call: count(stage, transport, call) for call in CALLS}
+            said = {call.removeprefix("counted_"): it.total() for call, it in counts.items()}
+            by_library = sum(counts.values(), Counter())
+            all_of_them = {"transport": name, **said, "all": by_library.total()}
+            print(json.dumps({**all_of_them, "libraries": dict(by_library.most_common())}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
