@@ -261,8 +261,10 @@ fn a_hostile_peer_breaks_its_own_connection() {
             rendezvous::connect(&place.directory(), hostile, victim.endpoint.name()).unwrap();
         let (sequence, is_tagged) = [(1, false), (0, true), (u64::MAX, false)][round as usize % 3];
         if round % 4 == 3 {
+            // No word is zero: where a head is, that would say that nothing has come.
             segment.corrupt(|| {
-                random.next() & random.next() & 0x0000_00ff_0000_ffff | random.next() << 63
+                let word = random.next() & random.next() & 0x0000_00ff_0000_ffff;
+                (word | random.next() << 63).max(1)
             });
             until([&mut victim], [2]);
         } else {
