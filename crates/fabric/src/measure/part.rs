@@ -26,6 +26,8 @@ pub struct Arrival {
     pub transit: Span,
     /// How many switches it passed.
     pub hops: u8,
+    /// Its traffic class.
+    pub class: u8,
 }
 
 /// What happened in one part within a window, each in the order of time.
@@ -64,11 +66,10 @@ impl Told {
 }
 
 impl Observations {
-    /// Nothing observed yet, for a part: what it adds up is [taken](Self::take_part) at the end. Of traffic
-    /// classes it knows nothing.
+    /// Nothing observed yet, for a part: what it adds up is [taken](Self::take_part) at the end.
     #[must_use]
     pub fn of_part(&self) -> Observations {
-        let mut fresh = Observations::starting(self.from);
+        let mut fresh = Observations::starting(self.from).of_classes(self.classes.len());
         fresh.passages = self.passages.as_ref().map(|_| Vec::new());
         fresh
     }
@@ -86,9 +87,14 @@ impl Observations {
             self.hops.count(one.hops);
             self.delivered_measured += 1;
             self.payload_measured += one.payload;
+            if let Some(class) = self.classes.get_mut(usize::from(one.class)) {
+                class.payload += one.payload;
+                class.one_way.spread(one_way);
+            }
         }
         self.pass(Passage { from: one.from, to: one.to, start: one.started, end: now });
-        Arrival { time: now, to: one.to, from: one.from, queueing, transit, hops: one.hops }
+        let Instants { to, from, hops, class, .. } = *one;
+        Arrival { time: now, to, from, queueing, transit, hops, class }
     }
 
     /// Hears what happened in all parts within a window: nothing in it is later than what later windows have.
@@ -115,6 +121,9 @@ impl Observations {
                 self.latencies[Latency::Queueing as usize].count_in_order(time, queueing);
                 self.latencies[Latency::Transit as usize].count_in_order(time, transit);
                 self.latencies[Latency::OneWay as usize].count_in_order(time, queueing + transit);
+                if let Some(class) = self.classes.get_mut(usize::from(arrival.class)) {
+                    class.one_way.count_in_order(time, queueing + transit);
+                }
             }
             each(arrival);
         });
@@ -126,6 +135,10 @@ impl Observations {
         let mut part = std::mem::replace(part, fresh);
         for (own, more) in self.latencies.iter_mut().zip(&mut part.latencies) {
             own.take_spread(more);
+        }
+        for (own, more) in self.classes.iter_mut().zip(&mut part.classes) {
+            own.payload += more.payload;
+            own.one_way.take_spread(&mut more.one_way);
         }
         self.budget.merge(&part.budget);
         self.hops.merge(&part.hops);
@@ -224,7 +237,7 @@ mod tests {
             started: Time(handed + wait),
             delivered: Time(handed + wait + takes),
             hops: (takes % 5) as u8,
-            class: 0,
+            class: (takes % 3) as u8,
             payload: Bytes(takes),
             transmission: Span(takes / 2),
             wire: Span(takes / 4),
@@ -242,7 +255,7 @@ mod tests {
             width in 1_u64..400,
         ) {
             let start = || {
-                let mut seen = Observations::over(Time(100), Time(1_000)).of_hosts(5);
+                let mut seen = Observations::over(Time(100), Time(1_000)).of_hosts(5).of_classes(2);
                 seen.note_passages();
                 seen
             };

@@ -2,6 +2,7 @@
 //! which nothing is lost but by a rule and every division shows the same bytes.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
 use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Peer, Routes, RoutesSettings};
@@ -15,7 +16,8 @@ use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
 use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
-use weft_lab::drive::engine::{ClassedParts, ConnectionParts, Engine, EngineParts, Traffic};
+use weft_lab::drive::carrier::Carrier as _;
+use weft_lab::drive::engine::{Alone, ClassedParts, ConnectionParts, Engine, EngineParts, Traffic};
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::parts::random_table;
@@ -142,11 +144,12 @@ fn shown(mut engine: Engine, until: Time) -> (String, usize, u64) {
     let mut delivered = Vec::new();
     assert_eq!(engine.run_watched(until, &Halt::new(), |one| delivered.push(one)), None);
     let held = (engine.backlog(), engine.in_flight());
-    let report = engine.network();
+    let (report, ends) = (engine.network(), (engine.waiting(), engine.steps()));
     let seen = engine.into_observations();
     assert_eq!(seen.conserve(held.0 + held.1), Ok(()));
     let drops = seen.abandoned;
-    (format!("{delivered:?}\n{held:?}\n{report:?}\n{seen:?}"), delivered.len(), drops)
+    let text = format!("{delivered:?}\n{held:?}\n{ends:?}\n{report:?}\n{seen:?}");
+    (text, delivered.len(), drops)
 }
 
 /// Host 0 sends to host 2, whose cable is so slow that nothing leaves meanwhile. Its k-th packet (from 0)
@@ -246,5 +249,26 @@ proptest! {
         let (divided, ..) = shown(divided, until);
         prop_assert_eq!(&whole, &divided, "{}", text);
         prop_assert!(whole.contains("(\"class_3_dropped\", 0.0)"), "{}", text);
+    }
+
+    #[test]
+    fn any_division_among_threads_shows_the_same_bytes(
+        (text, hosts, switches) in compositions(),
+        part in prop::collection::vec(0_u32..6, 10),
+        threads in 1_usize..5,
+        seed in any::<u64>(),
+    ) {
+        let until = Time(1_000_000_000);
+        let (whole, delivered, _) = shown(channel(&text, hosts, (seed, until), 0), until);
+        prop_assert!(delivered > 50, "{delivered} packets");
+        let mut divided = channel(&text, hosts, (seed, until), 0);
+        let threads = NonZeroUsize::new(threads).expect("one or more");
+        let spread = divided.spread_over(&part[..switches], threads);
+        // Pauses take no time on a cable without a length.
+        let is_whole = part[..switches].iter().all(|one| *one == part[0]);
+        prop_assert!(spread.is_ok() || spread == Err(Alone::Whole));
+        prop_assert!(spread.is_ok() || is_whole || text.contains("length = '0 m'"), "{}", text);
+        let (divided, ..) = shown(divided, until);
+        prop_assert_eq!(&whole, &divided, "{}", text);
     }
 }

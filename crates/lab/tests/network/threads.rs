@@ -95,6 +95,33 @@ fn fabrics_with_limited_buffers_show_the_same_on_any_number_of_threads() {
     }
 }
 
+const SHARED: &str = "switch.shared_buffer = { latency = '90 ns', memory = '1 MB'";
+
+/// The same of switches with a shared buffer, with further settings of it.
+fn shared(channel: &str, load: &str, switch: &str) -> String {
+    let switch = format!("{SHARED}, {switch} }}");
+    file(9, channel, load, "1 ms").replace("switch.output_queued.latency = '90 ns'", &switch)
+}
+
+#[test]
+fn fabrics_with_traffic_classes_show_the_same_on_any_number_of_threads() {
+    let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }";
+    let pauses = "classes.0.pfc = { threshold.static = { xoff = '500 B', xon = '0 B' }, \
+                  response = '100 ns' }";
+    for (routes, switch, load) in [
+        ("random", "forwarding = 'store_and_forward'", "load = 0.8"),
+        ("adaptive", "classes.0.limit.bytes = '1 kB'", "load = 1.1"),
+        ("random", pauses, "load = 0.9"),
+        ("random", "classes.0.credits = '4 kB'", "load = 0.9"),
+    ] {
+        let text = shared(&format!("{tree}\nroutes.per_packet = '{routes}'"), load, switch);
+        for looks in ["", "trace = true\n"] {
+            let text = format!("{text}{looks}");
+            is_the_same_on_two_and_three(&Request::of_text("network.toml", &text), &text);
+        }
+    }
+}
+
 /// Those that several threads do not take say why, and show the same all the same.
 #[test]
 fn every_shipped_experiment_shows_the_same() {
@@ -120,7 +147,7 @@ fn every_shipped_experiment_shows_the_same() {
             spread.push(name.name);
         }
     }
-    // The others have adapters, traffic classes, flows, programs, or a single switch.
+    // The others have adapters, flows, programs, or a single switch.
     assert_eq!(spread, ["slingshot-all-to-all"]);
 }
 
@@ -139,9 +166,11 @@ fn what_has_one_thread_says_why() {
             "switch.shared_memory = { latency = '90 ns', buffer = 8 }",
         )
         .replace("routes.per_packet", "routes.per_connection");
+    let sampled = shared(tree, load, "forwarding = 'cut_through'");
     for (text, why) in [
         (file(9, "", load, "300 us"), "cannot be divided into parts"),
         (memory, "connections share the memories of switches"),
+        (format!("{sampled}sample = '10 us'\n"), "queues are noted at intervals"),
         (file(9, &format!("{tree}\n{adapters}"), load, "300 us"), "hosts without adapters"),
         (deciding, "choose among packets of one instant"),
         (format!("{}step_limit = 9\n", file(9, tree, load, "300 us")), "counted event by event"),

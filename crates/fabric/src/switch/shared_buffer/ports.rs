@@ -88,17 +88,17 @@ pub struct Ports {
     pub(super) alike: Option<(Span, SwitchForwarding)>,
     pub(super) egress: Vec<Egress>,
     /// How long each port heeds a pause after it came.
-    responses: Vec<Span>,
+    pub(super) responses: Vec<Span>,
     /// By port and class, as all below.
-    queues: Vec<Queue>,
-    deficits: Vec<u32>,
+    pub(super) queues: Vec<Queue>,
+    pub(super) deficits: Vec<u32>,
     pub(super) heard: Vec<PauseCounts>,
-    rules: Vec<Rule>,
+    pub(super) rules: Vec<Rule>,
     pub(super) links: Vec<Link>,
-    counts: Vec<ClassCounts>,
-    credits: Credits,
+    pub(super) counts: Vec<ClassCounts>,
+    pub(super) credits: Credits,
     /// The largest packet.
-    packet: u32,
+    pub(super) packet: u32,
 }
 
 impl Ports {

@@ -90,6 +90,15 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// The same of a switch that is elsewhere.
+    pub fn without_memory(&self) -> Rule {
+        let Rule { first, latency, is_fifo, most, sharing, trim, .. } = *self;
+        let ecn = self.ecn.clone();
+        Rule { first, latency, is_fifo, most, sharing, ecn, trim, memory: None, random: None }
+    }
+}
+
 /// The longest response that any class of a switch counts on.
 pub(super) fn response(rule: &SwitchRule) -> Span {
     let of_class = |own: &ClassSettings| own.pfc.as_ref().map_or(Span::ZERO, |pfc| pfc.response);

@@ -17,9 +17,11 @@ use std::thread::Builder;
 
 use weft_fabric::graph::{Graph, Spent, Together, Wakes};
 use weft_fabric::measure::{Arrival, Told};
+use weft_fabric::switch::shared_buffer::Header;
 use weft_kernel::{Event, Halt, Stopped};
 use weft_units::{Span, Time};
 
+use super::classed::Classed;
 use super::clocks::Clocks;
 use super::division::{Division, divide};
 use super::packets::{Forwarding, Packet, Packets};
@@ -41,10 +43,16 @@ const LEAST_EVENTS: u64 = 4_000;
 pub enum Alone {
     /// Only packets of one size between hosts without adapters cross between parts so far.
     #[error(
-        "more threads only take packets of one size and class that sources hand over to hosts without \
-         adapters, for output_queued switches and for input_queued ones with a buffer"
+        "more threads only take packets that sources hand over to hosts without adapters and transports, \
+         for switches that are output_queued, input_queued with a buffer, or have a shared_buffer"
     )]
     Kind,
+    /// Something is noted of all ports at once, or cables fail.
+    #[error(
+        "queues are noted at intervals, or cables fail, for the whole network, which more threads do not \
+         take"
+    )]
+    Noted,
     /// Packets belong to connections, which share the memories of switches.
     #[error("connections share the memories of switches, which more threads do not take")]
     Memories,
@@ -88,6 +96,8 @@ struct Leaving {
     packets: Vec<Crossing>,
     /// What each has spent, where that depends on its way; empty elsewhere.
     spent: Vec<Spent>,
+    /// Its header, where packets have classes; empty elsewhere.
+    headers: Vec<Header>,
     /// What far ends of cables say to ports.
     said: Vec<Event>,
 }
@@ -118,6 +128,11 @@ impl Beside {
     pub fn packets(&self) -> usize {
         self.parts.iter().map(|part| part.packets.len()).sum()
     }
+
+    /// All parts.
+    pub fn parts(&self) -> &[Engine] {
+        &self.parts
+    }
 }
 
 impl Engine {
@@ -138,7 +153,8 @@ impl Engine {
         let threads = threads.min(MOST_THREADS);
         let most = PARTS * threads.get() as u32;
         let (part, apart) =
-            divide(&self.graph, most.min(self.graph.switches())).ok_or(Alone::Whole)?;
+            divide((&self.graph, self.classed.is_some()), most.min(self.graph.switches()))
+                .ok_or(Alone::Whole)?;
         let events = apart.0 / self.parts.spacing().0;
         if events < LEAST_EVENTS && !even_if_slower {
             return Err(Alone::Short { apart, events });
@@ -152,17 +168,20 @@ impl Engine {
     /// Why it is to have one thread.
     pub fn spread_over(&mut self, part: &[u32], threads: NonZeroUsize) -> Result<(), Alone> {
         self.may_be_spread()?;
-        let division = Division { graph: &self.graph, is_classed: false, part };
+        let is_classed = self.classed.is_some();
+        let division = Division { graph: &self.graph, is_classed, part };
         let apart = division.apart().filter(|apart| *apart > Span::ZERO).ok_or(Alone::Whole)?;
         let part_of: Arc<[u32]> = division.of_places(self.places).into();
         let of_hosts: Vec<u32> = division.of_hosts().collect();
         let count = part.iter().max().map_or(1, |last| last + 1);
         let supplies = self.supply.divide(&of_hosts, count).ok_or(Alone::Kind)?;
         let graphs = self.graph.divide(part, count);
+        let classed = self.classed.as_mut().map(|own| own.divide((part, &of_hosts), count));
+        let mut classed = classed.into_iter().flatten();
         let mut parts: Vec<Engine> = Vec::with_capacity(supplies.len());
         for (number, (graph, supply)) in (0..).zip(graphs.into_iter().zip(supplies)) {
             let border = Border::new(number, count, Arc::clone(&part_of));
-            parts.push(self.part(graph, supply, border));
+            parts.push(self.part((graph, supply, classed.next()), border));
         }
         while let Some(event) = self.parts.first().pop_until(Time::NEVER) {
             parts[part_of[event.place as usize] as usize].parts.push(event);
@@ -182,22 +201,31 @@ impl Engine {
 
     fn may_be_spread(&self) -> Result<(), Alone> {
         self.graph.may_be_divided()?;
-        let is_special = self.adapters.is_on || self.memories.is_on || self.classed.is_some();
-        let is_special = is_special || self.flows.is_some() || self.graph.planes() > 1;
-        let is_special = is_special || self.ring.is_some();
+        let is_special = self.adapters.is_on || self.memories.is_on || self.flows.is_some();
+        let is_special = is_special || self.graph.planes() > 1 || self.ring.is_some();
         if is_special || !self.parts.is_one() || self.beside.is_some() {
             return Err(Alone::Kind);
         }
-        Ok(())
+        match self.happens_to_the_whole() {
+            true => Err(Alone::Noted),
+            false => Ok(()),
+        }
     }
 
     /// The engine of a part.
-    fn part(&self, graph: Graph, supply: Supply, border: Border) -> Engine {
+    fn part(
+        &self,
+        (graph, supply, classed): (Graph, Supply, Option<Classed>),
+        border: Border,
+    ) -> Engine {
         let count = border.leaving.len() as u32;
         Engine {
             routes: self.routes.clone(),
             supply,
-            packets: Packets::new(self.packets.has_spent(), graph.has_limits()),
+            packets: Packets::new(
+                self.packets.has_spent(),
+                graph.has_limits() || classed.is_some(),
+            ),
             clocks: Clocks::new(&graph, None),
             graph,
             observations: self.observations.of_part(),
@@ -213,7 +241,7 @@ impl Engine {
             names: self.names.clone(),
             overrun: None,
             memories: self.memories.without_any(),
-            classed: None,
+            classed: classed.map(Box::new),
             flows: None,
             ring: None,
             adapters: super::Adapters::none(),
@@ -264,6 +292,9 @@ impl Engine {
         beside = Box::new(Beside { parts, part_of, apart, threads, starts });
         for part in &mut beside.parts {
             self.observations.take_part(&mut part.observations);
+            if let (Some(own), Some(more)) = (&mut self.classed, &mut part.classed) {
+                own.take_part(more);
+            }
         }
         let overruns = beside.parts.iter_mut().filter_map(|part| part.overrun.take());
         self.overrun = overruns.min_by_key(|own| (own.time, own.place));
@@ -290,14 +321,18 @@ impl Engine {
         let leaving = &mut border.leaving[part as usize];
         leaving.packets.push(Crossing { time, place, forwarding, packet });
         leaving.spent.extend(self.packets.spent(id).copied());
+        leaving.headers.extend(self.classed.as_ref().map(|own| own.header(id)));
         self.packets.remove(id);
     }
 
     /// Packets and what is said come from another part, before anything of it happens.
     fn enter_part(&mut self, leaving: &mut Leaving) {
-        let mut spent = leaving.spent.drain(..);
+        let (mut spent, mut headers) = (leaving.spent.drain(..), leaving.headers.drain(..));
         for Crossing { time, place, forwarding, packet } in leaving.packets.drain(..) {
             let id = self.packets.insert(forwarding, packet);
+            if let Some(header) = headers.next() {
+                self.note_header(id, header);
+            }
             if let (Some(own), Some(spent)) = (self.packets.spent(id), spent.next()) {
                 *own = spent;
             }
@@ -339,7 +374,11 @@ impl Engine {
 
     /// All that happens in a part up to an instant.
     fn run_part(&mut self, last: Time) {
-        while let Some(event) = self.parts.first().pop_until(last) {
+        loop {
+            if self.classed.is_some() && self.parts.first().open(last) {
+                self.look_ahead();
+            }
+            let Some(event) = self.parts.first().pop_until(last) else { break };
             self.steps += 1;
             self.happen(event, &mut |_| {});
         }
@@ -364,7 +403,7 @@ impl Border {
 }
 
 fn delivery(arrival: &Arrival) -> Delivery {
-    let Arrival { time, to, from, queueing, transit, hops } = *arrival;
+    let Arrival { time, to, from, queueing, transit, hops, .. } = *arrival;
     let start = Time(time.0 - transit.0);
     Delivery { from, to, generated: Time(start.0 - queueing.0), start, end: time, hops }
 }

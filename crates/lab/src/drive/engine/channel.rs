@@ -115,7 +115,9 @@ impl Engine {
 
     /// Packets that have not left their hosts.
     fn waiting_in_hosts(&self) -> u64 {
-        let classed = self.classed.as_ref().map_or(0, |own| own.waiting_in_hosts());
+        let of = |own: &Engine| own.classed.as_ref().map_or(0, |own| own.waiting_in_hosts());
+        let beside = self.beside.iter().flat_map(|beside| beside.parts());
+        let classed = of(self) + beside.map(of).sum::<u64>();
         self.graph.waiting_in_hosts() + classed + self.started_later()
     }
 

@@ -223,7 +223,7 @@ impl Engine {
 
     /// A port will hear what the far end of its cable says, which may be in another part.
     #[inline]
-    fn say(&mut self, time: Time, port: u32, item: u32) {
+    pub(super) fn say(&mut self, time: Time, port: u32, item: u32) {
         self.forward(Event { time, place: self.places.signals + port, item });
     }
 

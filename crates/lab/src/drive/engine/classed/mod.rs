@@ -7,6 +7,7 @@
 //! what comes at once.
 
 mod cables;
+mod division;
 mod report;
 mod soon;
 mod traffic;
@@ -66,8 +67,8 @@ pub(super) struct Classed {
     class: u8,
     overhead: u32,
     traffic: Vec<Traffic>,
-    /// Packets of it that are under way.
-    apart: u64,
+    /// Packets of it that are under way; in a part those more that left than came.
+    apart: i64,
     sample: Option<Span>,
     samples: Vec<super::SampleRow>,
     /// How long all that was handed over takes on the links of its hosts, and what was delivered since
@@ -169,7 +170,7 @@ impl Classed {
 
     /// Packets under way that belong to no flow and to none of the first sources.
     pub fn apart(&self) -> u64 {
-        self.apart
+        self.apart.try_into().unwrap_or_default()
     }
 
     /// Packets that wait at hosts.
@@ -371,7 +372,7 @@ impl Engine {
         }
         self.graph.occupy(now, port, span);
         self.schedule(now + span, self.places.frees + port, 0);
-        self.parts.push(Event { time, place, item: id });
+        self.forward(Event { time, place, item: id });
         if port >= self.graph.switch_ports() {
             self.start_classed(now, (id, span));
         }
@@ -409,7 +410,7 @@ impl Engine {
         self.graph.occupy(now, port, span);
         self.schedule(now + span, self.places.frees + port, 0);
         if !is_lost {
-            self.schedule(time, self.places.signals + peer, paused.into());
+            self.say(time, peer, paused.into());
         }
     }
 
@@ -433,7 +434,7 @@ impl Engine {
     fn tell_of_room(&mut self, now: Time, input: u32, (class, size): (u8, u32)) {
         let Some(own) = &self.classed else { return };
         let (time, peer) = own.ports.credited(now, input, self.graph.propagation(input));
-        self.schedule(time, self.places.signals + peer, credit_item(class, size));
+        self.say(time, peer, credit_item(class, size));
     }
 
     /// The far end of a cable pauses classes, or lets them go on, or gives credit.
@@ -501,7 +502,7 @@ impl Engine {
         self.packets.remove(id);
         match self.parts.is_one() {
             true => give_up(&mut self.observations, (now, from, why)),
-            false => self.parts.dropped.push((now, from, why)),
+            false => self.parts.note_dropped(now, from, why),
         }
     }
 
@@ -528,7 +529,7 @@ impl Engine {
             let why = if is_damaged { Drop::FailedCable } else { Drop::Trimmed };
             return self.give_up_classed(now, (id, why));
         }
-        own.apart -= u64::from(header.has(Header::APART));
+        own.apart -= i64::from(header.has(Header::APART));
         let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         if now >= self.observations.from {
@@ -557,7 +558,7 @@ impl Engine {
         if self.parts.is_one() {
             complete(&mut self.observations, &instants, watch);
         } else {
-            self.parts.delivered.push(instants);
+            self.parts.note_delivered(&mut self.observations, instants);
         }
     }
 }

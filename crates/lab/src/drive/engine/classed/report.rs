@@ -46,6 +46,7 @@ impl Engine {
         };
         let mut rows = Vec::new();
         for link in 0..own.switch_ports + own.ends {
+            let Some(own) = &self.at_port(link).classed else { continue };
             let Some(peer) = self.graph.peer(link) else { continue };
             for class in 0..own.ports.classes() {
                 let heard = own.ports.heard(self.now, link, class);
@@ -84,15 +85,16 @@ impl Engine {
                     }
                 }
             }
-            let all = 0..own.switch_ports + own.ends;
+            let at = |port| Some((port, &self.at_port(port).classed.as_ref()?.ports));
+            let all = (0..own.switch_ports + own.ends).filter_map(at);
             let sum = |of: fn(&weft_fabric::switch::shared_buffer::ClassCounts) -> u64| {
-                all.clone().map(|port| of(&own.ports.counts(port, class))).sum::<u64>() as f64
+                all.clone().map(|(port, own)| of(&own.counts(port, class))).sum::<u64>() as f64
             };
             column("dropped", sum(|own| own.dropped));
             column("trimmed", sum(|own| own.trimmed));
             column("marked", sum(|own| own.marked));
             column("pauses", sum(|own| own.pauses));
-            let stopped = all.clone().map(|port| own.ports.heard(until, port, class).stopped);
+            let stopped = all.map(|(port, own)| own.heard(until, port, class).stopped);
             column("paused_us", stopped.sum::<Span>().as_us());
         }
         columns

@@ -33,7 +33,7 @@ impl Engine {
     }
 
     /// Fetches what the events of the open slot need.
-    fn look_ahead(&mut self) {
+    pub(in crate::drive::engine) fn look_ahead(&mut self) {
         let Engine { classed: Some(own), places, packets, parts, graph, flows, .. } = self else {
             return;
         };

@@ -11,7 +11,7 @@ impl Engine {
         port: u32,
         (name, peer): (&str, &str),
     ) -> Vec<String> {
-        let Some(own) = &self.classed else { return Vec::new() };
+        let Some(own) = &self.at_port(port).classed else { return Vec::new() };
         let paused = own.ports.paused(port);
         let is_held = own.cables.as_ref().is_some_and(|own| own.holds(self.now, port));
         let mut lines = Vec::new();
@@ -41,19 +41,17 @@ impl Engine {
 
     /// The outputs of the switch behind a port that hold packets which came by its cable.
     pub(in crate::drive::engine) fn paused_behind(&self, port: u32) -> Vec<u32> {
-        let (Some(own), Some(input)) = (&self.classed, self.graph.peer(port)) else {
-            return Vec::new();
-        };
-        if input >= self.graph.switch_ports() {
-            return Vec::new();
-        }
+        let is_of_switch = |input: &u32| *input < self.graph.switch_ports();
+        let Some(input) = self.graph.peer(port).filter(is_of_switch) else { return Vec::new() };
+        let far = self.at_port(input);
+        let Some(own) = &far.classed else { return Vec::new() };
         let switch = self.graph.switch_of(input);
         let first = self.graph.first_port(switch);
         let is_of_switch =
             |port: &u32| *port < self.graph.switch_ports() && self.graph.switch_of(*port) == switch;
         let holds = |output: &u32| {
             (0..own.ports.classes()).any(|class| {
-                let behind = &self.packets.behind;
+                let behind = &far.packets.behind;
                 let mut left = own.ports.waiting(*output, class);
                 let mut next = own.ports.oldest(*output, class);
                 while let Some(id) = next.filter(|_| left > 0) {

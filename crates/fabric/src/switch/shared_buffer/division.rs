@@ -1,0 +1,35 @@
+//! Ports of parts of a channel that run side by side.
+
+use super::Ports;
+use super::rule::Rule;
+
+impl Ports {
+    /// The ports of so many parts, by the part that each switch is in, before anything happens. All parts have
+    /// all ports, of which each is to be touched by one part alone. Memories, and what marks are drawn from, move
+    /// into their parts, so that these ports are of no use any more.
+    pub fn divide(&mut self, part: &[u32], count: u32) -> Vec<Ports> {
+        let mut parts: Vec<Ports> = (0..count).map(|_| self.without_switches()).collect();
+        for (switch, (own, part)) in self.rules.iter_mut().zip(part).enumerate() {
+            std::mem::swap(own, &mut parts[*part as usize].rules[switch]);
+        }
+        parts
+    }
+
+    fn without_switches(&self) -> Ports {
+        Ports {
+            classes: self.classes,
+            from: self.from,
+            alike: self.alike,
+            egress: self.egress.clone(),
+            responses: self.responses.clone(),
+            queues: self.queues.clone(),
+            deficits: self.deficits.clone(),
+            heard: self.heard.clone(),
+            rules: self.rules.iter().map(Rule::without_memory).collect(),
+            links: self.links.clone(),
+            counts: self.counts.clone(),
+            credits: self.credits.clone(),
+            packet: self.packet,
+        }
+    }
+}
