@@ -108,7 +108,7 @@ fn slots(name: &str, channel: &ChannelSettings, packet: Span, all: &mut Vec<Deri
 fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
     let Some(settings) = &channel.turns else { return };
     let (rate, propagation) = (channel.link.rate, channel.link.propagation());
-    let timing = settings.timing(rate, propagation);
+    let timing = settings.timing(&channel.link);
     let Ok(rules) = settings.rules() else { return };
     let packets = match rules.burst {
         Burst::Credit => u64::from(rules.most),

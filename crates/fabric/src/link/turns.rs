@@ -11,7 +11,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_protocol::turns::{Burst, CHANNELS, End, Holding, Kind, Overrun, PACKET, Rules};
 use weft_protocol::turns::{Preamble, SymbolWidth, packets_of};
-use weft_units::{Bytes, PositiveCount, Rate, Span, Time};
+use weft_units::{Bytes, PositiveCount, Span, Time};
+
+use super::LinkSettings;
 
 /// Settings of a link with turns. Its rate and its length are those of the cable, `link`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -233,11 +235,11 @@ impl TurnSettings {
         Bytes((packets_of(payload.0) * PACKET as u64).next_multiple_of(self.packet().0))
     }
 
-    /// The spans on a cable of this rate and propagation.
-    pub fn timing(&self, rate: Rate, propagation: Span) -> TurnTiming {
+    /// The spans on a cable. What is `reserved` of its rate prolongs the packets, as on any link.
+    pub fn timing(&self, link: &LinkSettings) -> TurnTiming {
         let bits = |bits: u64| {
-            let numerator = u128::from(bits) * u128::from(rate.per());
-            let bits = u128::from(rate.bits());
+            let numerator = u128::from(bits) * u128::from(link.rate.per());
+            let bits = u128::from(link.rate.bits());
             Span(((numerator + bits / 2) / bits) as u64)
         };
         TurnTiming {
@@ -247,8 +249,8 @@ impl TurnSettings {
                 DecisionSettings::AfterTurnAround => self.turn_around,
             },
             preamble: bits(self.symbol.preamble_bits()),
-            packet: rate.span(self.packet()),
-            propagation,
+            packet: link.span(self.packet()),
+            propagation: link.propagation(),
         }
     }
 }
@@ -416,6 +418,17 @@ impl TurnLink {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use weft_units::{Fraction, Length, Rate, SpanPerLength};
+
+    /// 200 Mbit/s without length.
+    fn cable() -> LinkSettings {
+        LinkSettings {
+            rate: Rate::from_bits_per_second(200_000_000),
+            length: Length(0),
+            delay_per_metre: SpanPerLength(0),
+            reserved: Fraction::default(),
+        }
+    }
 
     fn settings() -> TurnSettings {
         TurnSettings {
@@ -430,8 +443,16 @@ mod tests {
         }
     }
 
+    /// A fifth of the rate leaves 800 ns for 16 bytes; preambles are as long as ever.
+    #[test]
+    fn what_is_reserved_prolongs_packets() {
+        let link = LinkSettings { reserved: Fraction::new(0.2).unwrap(), ..cable() };
+        let timing = settings().timing(&link);
+        assert_eq!((timing.preamble, timing.packet), (Span::from_ns(60), Span::from_ns(800)));
+    }
+
     fn link(settings: &TurnSettings) -> TurnLink {
-        let timing = settings.timing(Rate::from_bits_per_second(200_000_000), Span::ZERO);
+        let timing = settings.timing(&cable());
         let (rules, capacity) = (settings.rules().unwrap(), settings.capacity().unwrap());
         TurnLink::new(rules, capacity, timing)
     }
@@ -457,7 +478,7 @@ mod tests {
     /// one packet 700 ns and a full one 9660 ns (Maestro Figure 4).
     #[test]
     fn spans_of_null_one_packet_and_full_frames() {
-        let timing = settings().timing(Rate::from_bits_per_second(200_000_000), Span::ZERO);
+        let timing = settings().timing(&cable());
         assert_eq!(timing.preamble, Span::from_ns(60));
         assert_eq!(timing.preamble + timing.packet, Span::from_ns(700));
         assert_eq!(timing.preamble + timing.packet * 15, Span::from_ns(9_660));

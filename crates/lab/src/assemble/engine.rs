@@ -347,10 +347,11 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
     })
 }
 
-/// Only switches that the engine runs may differ, and the cables between them.
+/// Only switches that the engine runs may differ, and the cables between them; so may those of links
+/// with turns.
 pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     let given = match settings {
-        _ if runs(settings) => None,
+        _ if runs(settings) || settings.turns.is_some() => None,
         ChannelSettings { fabric, .. } if fabric.has_own_cables() => {
             Some(("fabric", "cables with links of their own"))
         }
@@ -358,8 +359,8 @@ pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Res
         _ => None,
     };
     let accepted = "cables and switches that are all alike, since only output_queued, \
-                    output_buffered, input_queued and shared_memory switches over links without \
-                    turns may differ";
+                    output_buffered, input_queued and shared_memory switches, and those between \
+                    links with turns, may differ";
     given.map_or(Ok(()), |(key, value)| super::refuse(name, key, value, accepted))
 }
 

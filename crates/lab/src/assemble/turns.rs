@@ -59,6 +59,7 @@ pub(super) fn build(
         transfer,
         switches,
         send_buffers: settings.adapter.send_buffers,
+        throttle: settings.adapter.throttle.clone(),
         release: settings.adapter.release.unwrap_or(Release::Transmission),
         payload: settings.payload,
         sources,
@@ -98,8 +99,7 @@ fn link(
         accepted: error.accepted,
     };
     let links = wiring.links(&settings.link);
-    let timings: Vec<TurnTiming> =
-        links.iter().map(|link| turns.timing(link.rate, link.propagation())).collect();
+    let timings: Vec<TurnTiming> = links.iter().map(|link| turns.timing(link)).collect();
     let mut random = site.streams.stream(&format!("{}.phases", site.name), 0);
     let longest = timings.iter().map(|timing| timing.null_turn().0).max();
     let period = longest.unwrap_or_default() * 2;
@@ -159,9 +159,21 @@ fn switches(
     // The ports of a listed route are those to one target.
     let listed =
         matches!(settings.routes, Some(RoutesSettings::PerConnection(ConnectionRoutes::Given(_))));
-    let rules = rules(&settings.switch, turns, "switch", name)?;
-    let rules = BoxRules { multicast: rules.multicast && !listed, ..rules };
-    Ok(vec![rules; wiring.switches() as usize])
+    let rules = |switch: &SwitchSettings, key: &str| -> Result<BoxRules, Error> {
+        let rules = rules(switch, turns, key, name)?;
+        Ok(BoxRules { multicast: rules.multicast && !listed, ..rules })
+    };
+    let all_alike = rules(&settings.switch, "switch")?;
+    let mut switches = vec![all_alike; wiring.switches() as usize];
+    for (own_name, own) in &settings.switches {
+        let key = format!("switches.{own_name}");
+        let Some(number) = wiring.switch_named(own_name) else {
+            let accepted = format!("a switch of the fabric, such as {}", wiring.bare_name(0));
+            return refuse_as(name, &key, "given", &accepted);
+        };
+        switches[number as usize] = rules(own, &key)?;
+    }
+    Ok(switches)
 }
 
 /// What a switch is like whose settings stand under a key of the channel.
@@ -187,7 +199,8 @@ fn rules(
         }
         other => {
             let accepted = "fifo_bus, output_queued, or a crossbar with contention = \
-                            \"back_pressure\" where links have turns";
+                            \"back_pressure\" where links have turns: what has come waits in the \
+                            FIFO of its port, which stops its link, and in no other queue";
             refuse_as(name, key, other.name(), accepted)
         }
     }
@@ -220,25 +233,38 @@ fn refuse_what_turns_do_not_read(
 ) -> Result<(), Error> {
     let adapter = &settings.adapter;
     if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {
-        let accepted = "no control where links have turns, which lose nothing";
+        let accepted = "no control where links have turns: they lose nothing, and no check code tells of a \
+                        wrong bit";
         return refuse(name, "control", "given", accepted);
     }
     if settings.flow_control.is_some() {
-        return refuse(name, "flow_control", "given", "the credits of the turns alone");
+        return refuse(
+            name,
+            "flow_control",
+            "given",
+            "none where links have turns: every frame says how much room there is",
+        );
     }
     if adapter.feed != Feed::Fifo {
-        return refuse(name, "adapter.feed", "per_target", "fifo where links have turns");
+        return refuse(
+            name,
+            "adapter.feed",
+            "per_target",
+            "fifo where links have turns: the send FIFO of a host is one for all targets",
+        );
     }
     if adapter.acknowledgments != Insertion::Wait {
         let accepted = "wait, since nothing is inserted into a frame";
         return refuse(name, "adapter.acknowledgments", "interleave", accepted);
     }
-    if adapter.throttle.is_some() {
-        return refuse(name, "adapter.throttle", "given", "no throttle where links have turns");
-    }
     let damage = settings.errors.clone().unwrap_or_default();
     if !damage.slots.is_empty() {
-        return refuse(name, "errors.slots", "given", "`errors.packets` where links have turns");
+        return refuse(
+            name,
+            "errors.slots",
+            "given",
+            "`errors.packets` where links have turns, which have no slots",
+        );
     }
     let beyond = damage.packets.iter().find(|packet| packet.host >= hosts);
     if let Some(packet) = beyond {
@@ -249,7 +275,11 @@ fn refuse_what_turns_do_not_read(
     let given = others.first().or(settings.recovery.map(|_| "recovery"));
     let given = given.or(settings.interface.as_ref().map(|_| "interface"));
     match given {
-        Some(key) => refuse(name, key, "given", "it only where links have no turns"),
+        Some(key) => {
+            let accepted = "it only where links have no turns: `transfer` says what stands between \
+                            memory and these links, and FIFOs that are full stop them";
+            refuse(name, key, "given", accepted)
+        }
         None => Ok(()),
     }
 }

@@ -8,6 +8,7 @@ mod memory;
 mod operations;
 mod refusals;
 mod times;
+mod unlike;
 
 use weft_fabric::measure::Latency;
 use weft_kernel::{Halt, Streams};

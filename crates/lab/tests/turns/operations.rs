@@ -8,7 +8,7 @@ use super::laws::{in_tree, merge};
 use super::{channel, column, file, run};
 
 /// Carries a message to some hosts, and returns when each has it, in nanoseconds.
-fn carry(mut channel: TurnChannel, to: Destination, size: u64) -> Vec<(u16, u64)> {
+pub(super) fn carry(mut channel: TurnChannel, to: Destination, size: u64) -> Vec<(u16, u64)> {
     let start = Time(100_000_000);
     let mut notices = Vec::new();
     channel.advance(start, &mut notices);

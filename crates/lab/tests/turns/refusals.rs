@@ -1,5 +1,6 @@
 //! What does not fit links with turns is refused with its key, its value and what is accepted.
 
+use super::laws::{in_tree, merge};
 use super::{file, refusal, spec};
 
 fn refused(keys: &str) -> String {
@@ -13,7 +14,6 @@ fn what_links_with_turns_do_not_read_is_refused() {
         ("adapter]\nfeed.per_target.limit = 2", "adapter.feed", "fifo where links have turns"),
         ("adapter]\nacknowledgments = 'interleave'", "adapter.ack", "nothing is inserted"),
         ("adapter]\nrelease = 'acknowledgment'", "adapter.release", "transmission where messages"),
-        ("adapter]\nthrottle = { requests = 1, per = '1 us' }", "adapter.throttle", "no throttle"),
         ("transfer]\nmanager.page = '0 B'", "transfer.manager.page = 0 B", "at least 1 B"),
         (
             "transfer]\nreserved = '700 B'",
@@ -35,28 +35,20 @@ fn what_links_with_turns_do_not_read_is_refused() {
     }
 }
 
-/// Cables and switches that are not like the others.
+/// A switch of its own is one that links with turns can fill, and one that there is.
 #[test]
-fn what_differs_is_refused_where_links_have_turns() {
-    let ports: Vec<String> =
-        (0..8).map(|host| format!("{{ from = 'host {host}', to = 's.{host}' }}")).collect();
-    let table = format!(
-        "[channel.network.fabric.table]\nswitches = [{{ name = 's', ports = 8 }}]\ncables = [{}]\n",
-        ports.join(", ")
-    );
-    let own = table.replacen("to = 's.3'", "to = 's.3', link.rate = '1 Gbit/s'", 1);
+fn switches_of_their_own_are_those_of_links_with_turns() {
+    let latency = "switches.nowhere]\noutput_queued.latency = '1 ns'";
+    let limited = "switches.root]\noutput_queued = { latency = '1 ns', buffers = 4 }";
+    let memory = "switches.root]\noutput_buffered = { latency = '1 ns', buffers = 4, writers = 1 }";
     let cases = [
-        (own, "fabric = cables with links of their own"),
-        (
-            "[channel.network.switches.s]\noutput_queued.latency = '1 ns'\n".to_owned(),
-            "switches = given",
-        ),
+        (latency, "switches.nowhere = given", "a switch of the fabric, such as root"),
+        (limited, "switches.root.output_queued.buffers = 4", "a FIFO that is full stops its link"),
+        (memory, "switches.root = output_buffered", "in the FIFO of its port"),
     ];
-    let accepted = "cables and switches that are all alike, since only output_queued, \
-                    output_buffered, input_queued and shared_memory switches over links without \
-                    turns may differ";
-    for (keys, key) in cases {
-        let text = refused(&keys);
+    for (keys, key, accepted) in cases {
+        let more = format!("[workload.network]\nload = 0.1\n[channel.network.{keys}\n");
+        let text = refusal(&merge(&file(&more), &in_tree(2_048)));
         assert!(text.contains(&format!("channel.network.{key}")), "{text}");
         assert!(text.contains(accepted), "{text}");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weft_fabric::adapter::Release;
+use weft_fabric::adapter::{Release, Throttle, ThrottleSettings};
 use weft_fabric::interface::Movers;
 use weft_fabric::measure::{Latency, Stage};
 use weft_fabric::switch::{BoxRules, MulticastStart};
@@ -33,6 +33,9 @@ pub(super) struct Host {
     held: usize,
     /// Messages from above that have no place in the reserved memory yet.
     pub above: VecDeque<Id<Carried>>,
+    throttle: Option<Throttle>,
+    /// When the throttle lets the next message begin, if one waits for it.
+    throttled: Option<Time>,
     /// How many bytes of messages are in the reserved memory.
     reserved: Bytes,
     pub movers: Movers<Id<Carried>>,
@@ -64,12 +67,14 @@ impl Answered {
 }
 
 impl Host {
-    pub fn new(source: Option<Source>) -> Host {
+    pub fn new(source: Option<Source>, throttle: Option<ThrottleSettings>) -> Host {
         Host {
             source: source.unwrap_or_else(Source::silent),
             pending: VecDeque::new(),
             held: 0,
             above: VecDeque::new(),
+            throttle: throttle.map(Throttle::new),
+            throttled: None,
             reserved: Bytes(0),
             movers: Movers::default(),
             arrivals: [VecDeque::new(), VecDeque::new()],
@@ -195,11 +200,37 @@ impl TurnChannel {
             {
                 return;
             }
+            if self.is_throttled(now, number) {
+                return;
+            }
+            let host = &mut self.hosts[usize::from(number)];
+            let queue = if of_source { &mut host.pending } else { &mut host.above };
             queue.pop_front();
             host.reserved = reserved;
             host.held += usize::from(of_source);
             self.send(now, number, id);
         }
+    }
+
+    /// Whether a host may not begin with a message yet; if it may, it does.
+    fn is_throttled(&mut self, now: Time, number: u16) -> bool {
+        let host = &mut self.hosts[usize::from(number)];
+        let Some(throttle) = &mut host.throttle else { return false };
+        let ready = throttle.ready_at();
+        if ready <= now {
+            throttle.start(now);
+            return false;
+        }
+        if host.throttled.replace(ready) != Some(ready) {
+            self.queue.push(ready, Event::Unthrottled(number));
+        }
+        true
+    }
+
+    /// The throttle of a host lets a message begin.
+    pub(super) fn unthrottled(&mut self, now: Time, number: u16) {
+        self.hosts[usize::from(number)].throttled = None;
+        self.admit(now, number);
     }
 
     /// A message has left the reserved memory.

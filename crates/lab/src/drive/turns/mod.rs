@@ -88,6 +88,8 @@ struct Frames {
 enum Event {
     /// The source of a host hands over a message.
     Generate(u16),
+    /// The throttle of a host lets it begin with a message.
+    Unthrottled(u16),
     /// A mover of a host can begin with a message.
     Prepared { host: u16, channel: u8, what: Move },
     /// A mover of a host has moved a packet.
@@ -122,7 +124,9 @@ impl TurnChannel {
             queue.push(*phase, Event::Link(cable));
         }
         let mut sources = parts.sources.into_iter();
-        let hosts: Vec<Host> = (0..wiring.hosts()).map(|_| Host::new(sources.next())).collect();
+        let hosts: Vec<Host> = (0..wiring.hosts())
+            .map(|_| Host::new(sources.next(), parts.throttle.clone()))
+            .collect();
         for (number, host) in (0..).zip(&hosts) {
             host.first(&rules).for_each(|time| queue.push(time, Event::Generate(number)));
         }
@@ -155,6 +159,7 @@ impl TurnChannel {
         self.steps += 1;
         match event {
             Event::Generate(host) => self.generate(now, host),
+            Event::Unthrottled(host) => self.unthrottled(now, host),
             Event::Prepared { host, channel, what } => {
                 self.prepared(now, host, usize::from(channel), what);
             }

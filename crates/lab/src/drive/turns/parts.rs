@@ -1,6 +1,6 @@
 //! What a channel of links with turns is made of.
 
-use weft_fabric::adapter::Release;
+use weft_fabric::adapter::{Release, ThrottleSettings};
 use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::interface::TransferSettings;
 use weft_fabric::link::{Errors, TurnTiming};
@@ -25,6 +25,8 @@ pub struct TurnParts {
     pub switches: Vec<BoxRules>,
     /// How many messages of its source an adapter holds, and until when.
     pub send_buffers: Limit,
+    /// How often a host may begin with a message.
+    pub throttle: Option<ThrottleSettings>,
     /// When a message leaves the adapter.
     pub release: Release,
     /// What a message of the workload carries.
