@@ -3,8 +3,10 @@
 //!
 //! A message has one way and its packets follow each other on it, through three kinds of movers that
 //! work at the same time: those of the hosts between memory and FIFO, the links between FIFOs, and
-//! the switches from FIFO to FIFO. An event is one packet moved by one of them.
+//! the switches from FIFO to FIFO. An event is one packet moved by one of them. Those of one instant are
+//! ordered by place, as on the engine.
 
+mod agenda;
 mod host;
 mod message;
 mod moving;
@@ -18,10 +20,11 @@ use weft_fabric::interface::{Forwarding, Move, TransferSettings};
 use weft_fabric::link::TurnEvent;
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{BarrierTree, BoxRules};
-use weft_kernel::{Arena, Id, Queue};
+use weft_kernel::{Arena, Id};
 use weft_protocol::turns::{CHANNELS, Kind};
 use weft_units::{Bytes, Span, Time};
 
+use self::agenda::Agenda;
 use self::host::{Host, Messages};
 use self::message::{Carried, Leg, Packet, Use};
 use self::switching::Switch;
@@ -33,7 +36,7 @@ pub use self::parts::{LinkParts, TurnParts};
 /// A channel of links with turns.
 #[derive(Debug)]
 pub struct TurnChannel {
-    queue: Queue<Event>,
+    queue: Agenda,
     stations: Vec<Station<Id<Carried>>>,
     cables: Vec<TurnCable>,
     hosts: Vec<Host>,
@@ -119,7 +122,8 @@ impl TurnChannel {
         let rules = Messages { payload, buffers: parts.send_buffers, release };
         let kept = rules_of_switches.iter().all(|rules| rules.barrier.is_some());
         let barrier = if kept { BarrierTree::new(&wiring) } else { BarrierTree::default() };
-        let mut queue = Queue::new();
+        let packet = link.timings.iter().map(|timing| timing.packet).min();
+        let mut queue = Agenda::new(&wiring, packet.unwrap_or(Span::ZERO));
         for (cable, phase) in (0..cables.len() as u32).zip(&link.phases) {
             queue.push(*phase, Event::Link(cable));
         }
