@@ -195,41 +195,30 @@ impl Memories {
         let signals = links.iter().map(|link| (link.span(indication), link.span(answer)));
         let hosts = if is_on { wiring.hosts() as usize } else { 0 };
         let switches = 0..kinds.len() as u32;
+        let segmentation = parts.segmentation;
+        let virtual_channels = control.virtual_channels(virtual_channels);
+        let plain = Memories::none(
+            (control, virtual_channels),
+            segmentation.unwrap_or_else(|| Segmentation::none(packet, payload)),
+            (endpoints, endpoints::depth(send_buffers)),
+        );
         let mut memories = Memories {
             is_on,
             are_alone: kinds.iter().all(Option::is_some),
-            virtual_channels: control.virtual_channels(virtual_channels),
             signals: signals.collect(),
             links,
-            cuts_messages: parts.segmentation.is_some(),
-            segmentation: parts.segmentation.unwrap_or_else(|| Segmentation::none(packet, payload)),
+            cuts_messages: segmentation.is_some(),
             has_endpoints,
-            cells: Vec::new(),
-            messages: Vec::new(),
-            free: Vec::new(),
-            ports: Vec::new(),
-            first_queue: Vec::new(),
-            queues: Vec::new(),
             banks: switches.clone().map(|switch| Bank::new(graph, switch, packet)).collect(),
             has_turns: switches.clone().any(|switch| graph.memory_limits(switch).1.is_some()),
-            connections: Vec::new(),
-            hops: Vec::new(),
-            monitors: Vec::new(),
-            queue_at: Vec::new(),
             pairs: vec![Vec::new(); hosts],
-            hosts: vec![ViHost::new(&endpoints); hosts],
+            hosts: vec![ViHost::new(&plain.endpoints); hosts],
             fetched: vec![VecDeque::new(); hosts],
             registries: vec![Registry::new(); hosts],
             faults: Faults(std::mem::take(&mut parts.errors)),
-            streams: Vec::new(),
-            groups: Vec::new(),
-            unsent: 0,
-            descriptors: endpoints::depth(send_buffers),
             sample: parts.sample.filter(|_| is_on),
-            report: NetworkReport::default(),
             kinds,
-            control,
-            endpoints,
+            ..plain
         };
         if is_on {
             memories.furnish(wiring, graph);
@@ -239,17 +228,28 @@ impl Memories {
 
     /// What there is where no switch has one, with the same settings.
     pub fn without_any(&self) -> Memories {
+        let control = (self.control.clone(), self.virtual_channels);
+        Memories::none(control, self.segmentation, (self.endpoints.clone(), self.descriptors))
+    }
+
+    /// Nothing but settings: of flow control and how many virtual channels a packet uses, of how messages
+    /// become packets, and of endpoints and how many send descriptors each has.
+    fn none(
+        (control, virtual_channels): (FlowControl, u8),
+        segmentation: Segmentation,
+        (endpoints, descriptors): (EndpointSettings, u16),
+    ) -> Memories {
         Memories {
             is_on: false,
             are_alone: false,
-            control: self.control.clone(),
-            virtual_channels: self.virtual_channels,
+            control,
+            virtual_channels,
             kinds: Vec::new(),
             links: Vec::new(),
             signals: Vec::new(),
-            segmentation: self.segmentation,
+            segmentation,
             cuts_messages: false,
-            endpoints: self.endpoints.clone(),
+            endpoints,
             has_endpoints: false,
             cells: Vec::new(),
             messages: Vec::new(),
@@ -271,7 +271,7 @@ impl Memories {
             streams: Vec::new(),
             groups: Vec::new(),
             unsent: 0,
-            descriptors: self.descriptors,
+            descriptors,
             sample: None,
             report: NetworkReport::default(),
         }
