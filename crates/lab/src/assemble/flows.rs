@@ -1,5 +1,6 @@
 //! Hosts that send flows: what their adapters need, and what the switches have to do for them.
 
+use weft_fabric::adapter::TransportParts;
 use weft_fabric::fabric::{Routes, RoutesSettings, Wiring};
 use weft_fabric::switch::shared_buffer::MOST_CLASSES;
 use weft_fabric::workload::{FlowList, WorkloadSettings};
@@ -91,17 +92,19 @@ pub(super) fn parts(
         !routes.is_per_connection() || transport.spraying.is_some_and(|own| own.values > 1);
     let (ports, planes) = if is_sprayed { (wiring.planes(), 1) } else { (1, wiring.planes()) };
     let rate = |host| links[wiring.link_of(wiring.host_port(host))].rate.times(ports);
-    Ok(Some(FlowParts {
+    let FlowList { groups, flows } = list;
+    let transports = TransportParts {
         settings: transport.clone(),
-        list,
         payload: settings.payload,
         overhead: settings.overhead(),
         rates: (0..wiring.hosts()).map(rate).collect(),
         planes,
         classes: classed.classes,
-        class: classed.class,
+        flows,
+        from: site.from,
         key: site.streams.stream(&format!("{name}.spraying"), 0).bits(),
-    }))
+    };
+    Ok(Some(FlowParts { transports, groups, class: classed.class }))
 }
 
 /// Refuses flows without a transport, or through switches that pass on packets of one size only, and other

@@ -1,13 +1,13 @@
 //! A channel with flows that is divided shows the same bytes.
 
-use weft_fabric::adapter::TransportSettings;
+use weft_fabric::adapter::{TransportParts, TransportSettings};
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
 use weft_fabric::graph::SwitchParts;
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::shared_buffer::{Memory, MemoryParts, SwitchRule};
 use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
-use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
+use weft_fabric::workload::{ChannelFacts, FlowList, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::engine::{ClassedParts, ConnectionParts, Engine, EngineParts, FlowParts};
@@ -70,17 +70,19 @@ fn channel(text: &str, seed: u64) -> Engine {
         sample: None,
         cables: None,
     };
-    let flows = FlowParts {
+    let FlowList { groups, flows } = parts.workload.flows(&facts, &streams, UNTIL).expect(text);
+    let transports = TransportParts {
         settings: parts.transport,
-        list: parts.workload.flows(&facts, &streams, UNTIL).expect(text),
         payload: Bytes(950),
         overhead: Bytes(50),
         rates: vec![parts.link.rate; HOSTS as usize],
         planes: 1,
         classes: classes.len(),
+        flows,
+        from,
         key: seed,
-        class: 0,
     };
+    let flows = FlowParts { transports, groups, class: 0 };
     Engine::new(EngineParts {
         switches: (0..wiring.switches()).map(of_graph).collect(),
         routes,

@@ -209,9 +209,7 @@ impl Engine {
             Some(own) => !own.are_alike(),
             None => graph.is_mixed(),
         };
-        let flows = parts
-            .flows
-            .map(|own| Box::new(Flows::new(own, parts.routes.clone(), observations.from)));
+        let flows = parts.flows.map(|own| Box::new(Flows::new(own, parts.routes.clone())));
         let mut engine = Engine {
             packets: Packets::new(spends_by_way, has_queues),
             parts: Parts::one(&graph, adapters.is_on),

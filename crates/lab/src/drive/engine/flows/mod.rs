@@ -9,17 +9,15 @@ mod alone;
 mod messages;
 mod report;
 
-use weft_fabric::adapter::{
-    Arrived, Content, Outgoing, Segment, TransportParts, TransportSettings, Transports,
-};
+use weft_fabric::adapter::{Arrived, Content, Outgoing, Segment, TransportParts, Transports};
 use weft_fabric::fabric::Routes;
 use weft_fabric::graph::Spent;
 use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
-use weft_fabric::workload::{FlowDemand, FlowList};
+use weft_fabric::workload::FlowDemand;
 use weft_protocol::congestion::LinkState;
 use weft_protocol::transport::LossRecovery;
-use weft_units::{Bytes, Rate, Span, Time};
+use weft_units::{Span, Time};
 
 use super::packets::{Forwarding, Packet};
 use super::{Delivery, Engine, complete};
@@ -30,23 +28,10 @@ pub use report::{FlowBin, FlowReport, MILLIONTHS};
 /// What hosts that send flows have.
 #[derive(Debug)]
 pub struct FlowParts {
-    /// How flows are carried.
-    pub settings: TransportSettings,
-    /// All flows, and the names of their groups.
-    pub list: FlowList,
-    /// What a full packet carries, and what a packet has besides.
-    pub payload: Bytes,
-    /// Header and check code of a packet.
-    pub overhead: Bytes,
-    /// How fast each host sends a flow at the most: by one port, or where the packets of a flow take all of
-    /// them by all together.
-    pub rates: Vec<Rate>,
-    /// Over how many planes flows are spread, each of which keeps to one; 1 where their packets take all.
-    pub planes: u32,
-    /// How many traffic classes there are.
-    pub classes: usize,
-    /// What values of spraying are drawn from.
-    pub key: u64,
+    /// How flows are carried, and all of them.
+    pub transports: TransportParts,
+    /// The names of their groups.
+    pub groups: Vec<String>,
     /// The traffic class of messages, each of which is a flow.
     pub class: u8,
 }
@@ -70,9 +55,9 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    pub fn new(parts: FlowParts, alone: Routes, from: Time) -> Flows {
-        let FlowParts { settings, list, payload, overhead, rates, classes, key, class, planes } =
-            parts;
+    pub fn new(parts: FlowParts, alone: Routes) -> Flows {
+        let FlowParts { transports, groups, class } = parts;
+        let TransportParts { settings, classes, .. } = &transports;
         let control = settings.congestion_control.as_ref();
         let marks = control.filter(|own| own.hears_marks()).map_or(0, |_| Header::ECN_CAPABLE);
         let telemetry =
@@ -81,23 +66,11 @@ impl Flows {
             LossRecovery::GoBackN => 0,
             LossRecovery::SelectiveRepeat => Header::TRIMMABLE,
         };
-        let FlowList { groups, flows } = list;
-        let parts = TransportParts {
-            settings,
-            payload,
-            overhead,
-            rates,
-            planes,
-            classes,
-            flows,
-            from,
-            key,
-        };
         Flows {
-            transports: Transports::new(parts),
+            classes: *classes as u8,
+            transports: Transports::new(transports),
             segments: Vec::new(),
             groups,
-            classes: classes as u8,
             messages: Vec::new(),
             class,
             bits: marks | telemetry | trims,
