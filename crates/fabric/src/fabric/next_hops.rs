@@ -69,6 +69,15 @@ impl Choice {
     pub const fn one(port: u32) -> Choice {
         Choice { first: port, count: 1 }
     }
+
+    /// Its only place, or the one that `rank` says of so many.
+    #[inline]
+    fn place(self, rank: impl FnOnce(u32) -> u32) -> u32 {
+        match self.count {
+            1 => self.first,
+            count => self.first + rank(count),
+        }
+    }
 }
 
 impl NextHops {
@@ -83,7 +92,7 @@ impl NextHops {
     }
 
     /// The same outside trees.
-    #[inline(never)]
+    #[inline]
     fn choice_elsewhere(&self, switch: u32, target: u32) -> Choice {
         match self {
             NextHops::Tree(_) => Choice::NONE,
@@ -94,6 +103,23 @@ impl NextHops {
             NextHops::Rails(rails) => rails.choice(switch, target),
             NextHops::Planes(one, switches) => one.choice(switch % switches, target),
         }
+    }
+
+    /// The port of `switch` through which a packet for `target` leaves: where it may choose among several, the one
+    /// that `rank` says of so many.
+    #[inline(always)]
+    pub fn next(&self, switch: u32, target: u32, rank: impl FnOnce(u32) -> u32) -> u32 {
+        match self {
+            // Its ports stand in the order of their numbers.
+            NextHops::Tree(below) => below[switch as usize].choice(target).place(rank),
+            _ => self.next_elsewhere(switch, target, rank),
+        }
+    }
+
+    /// The same outside trees.
+    #[inline(never)]
+    fn next_elsewhere(&self, switch: u32, target: u32, rank: impl FnOnce(u32) -> u32) -> u32 {
+        self.port(self.choice_elsewhere(switch, target).place(rank))
     }
 
     /// The number of a port of a choice, `first` or one of those behind it.

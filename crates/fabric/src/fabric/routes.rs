@@ -356,11 +356,7 @@ impl Routes {
         if !matches!(self.rule, Rule::Packet | Rule::Connection { .. }) {
             return self.weighed((switch, hop), to, route_state, occupied);
         }
-        let choice = self.next_hops.choice(switch, to);
-        match choice.count {
-            1 => self.next_hops.port(choice.first),
-            count => self.next_hops.port(choice.first + route_state.rank(count)),
-        }
+        self.next_hops.next(switch, to, |count| route_state.rank(count))
     }
 
     /// The same for rules that look at listed routes or at the occupation of ports.
