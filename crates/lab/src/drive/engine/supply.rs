@@ -96,14 +96,24 @@ impl Supply {
         }
     }
 
+    /// The source of a host, or what hands over messages. Whoever asks does with either source the same, so that
+    /// this stands once in what is done for each packet.
+    #[inline]
+    fn of(&mut self, host: u32) -> Result<&mut Source, &mut Feed> {
+        match self {
+            Supply::Sources(sources) => Ok(&mut sources[host as usize]),
+            Supply::Part(part) => Ok(part.of(host)),
+            Supply::Messages(feed) => Err(feed),
+        }
+    }
+
     /// A host hands over a packet, with a payload of so much if it is that of a source, which whoever
     /// asks counts; those of messages were counted when they were offered.
     #[inline]
     pub fn hand_over(&mut self, now: Time, host: u32, payload: Bytes) -> Handed {
-        match self {
-            Supply::Sources(sources) => take(&mut sources[host as usize], now, payload),
-            Supply::Part(part) => take(part.of(host), now, payload),
-            Supply::Messages(feed) => feed.hand_over(now, host as u16),
+        match self.of(host) {
+            Ok(source) => take(source, now, payload),
+            Err(feed) => feed.hand_over(now, host as u16),
         }
     }
 
@@ -111,10 +121,9 @@ impl Supply {
     /// is then to be asked for it.
     #[inline]
     pub fn has_another(&mut self, host: u32) -> bool {
-        match self {
-            Supply::Sources(sources) => sources[host as usize].feedback() == Feedback::Ready,
-            Supply::Part(part) => part.of(host).feedback() == Feedback::Ready,
-            Supply::Messages(feed) => feed.ask(host as u16),
+        match self.of(host) {
+            Ok(source) => source.feedback() == Feedback::Ready,
+            Err(feed) => feed.ask(host as u16),
         }
     }
 
@@ -122,10 +131,9 @@ impl Supply {
     /// of that.
     #[inline]
     pub fn arrived(&mut self, now: Time, ends: (u32, u32), message: MessageId) -> Option<Time> {
-        match self {
-            Supply::Sources(sources) => answer(&mut sources[ends.1 as usize], now, ends.0),
-            Supply::Part(part) => answer(part.of(ends.1), now, ends.0),
-            Supply::Messages(feed) => {
+        match self.of(ends.1) {
+            Ok(source) => answer(source, now, ends.0),
+            Err(feed) => {
                 feed.messages.arrive(now, message);
                 None
             }
