@@ -282,10 +282,16 @@ impl<P: Copy> Window<P> {
             }
         };
         self.by_age.push_back(place);
-        if let Some(fresh) = self.fresh.get_mut(usize::from(target)) {
-            fresh.push_back(place);
+        if !self.fresh.is_empty() {
+            self.keep_by_target(target, place);
         }
         Slot(place)
+    }
+
+    // Not inlined, so that the way of a window that does not keep them so stays short.
+    #[inline(never)]
+    fn keep_by_target(&mut self, target: u16, place: u32) {
+        self.fresh[usize::from(target)].push_back(place);
     }
 
     /// What was admitted with the packet in a slot, to note something with it.
@@ -307,6 +313,8 @@ impl<P: Copy> Window<P> {
     }
 
     /// The packet to send next, if one may be sent.
+    // Nearly all ask in one place, which is to have it without a call although another one asks, too.
+    #[inline(always)]
     pub fn next(&self) -> Option<Slot> {
         if !self.has_candidates() {
             return None;
@@ -442,8 +450,8 @@ impl<P: Copy> Window<P> {
         if first {
             self.overtaken |= self.by_age.get(self.unacknowledged) != Some(&slot.0);
             self.unacknowledged += 1;
-            if let Some(fresh) = self.fresh.get_mut(usize::from(entry.held.target)) {
-                fresh.pop_front();
+            if !self.fresh.is_empty() {
+                self.fresh[usize::from(entry.held.target)].pop_front();
             }
         } else {
             self.failed -= 1;

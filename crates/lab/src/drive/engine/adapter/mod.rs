@@ -288,10 +288,11 @@ impl Engine {
             self.reach(now, place, item);
         } else if place < places.frees {
             self.take_in(now, place - places.hosts, item);
-        } else if place >= places.samples {
-            self.happen_in_slot(now, item);
         } else if place >= places.sends {
-            self.leave_host(now, place - places.sends);
+            match place < places.samples {
+                true => self.leave_host(now, place - places.sends),
+                false => self.happen_in_slot(now, item),
+            }
         } else if place >= places.wakes {
             self.try_gate(now, place - places.wakes);
         } else if place >= places.generates {

@@ -2,11 +2,10 @@
 
 use weft_fabric::fabric::Routes;
 use weft_fabric::graph::Spent;
-use weft_fabric::link::Errors;
 use weft_fabric::measure::Latency;
 use weft_fabric::switch::PacketKind;
 use weft_protocol::retransmit::{ControlSettings, Slot};
-use weft_units::{Span, Time};
+use weft_units::{Bytes, Span, Time};
 
 use super::host::Flight;
 use super::{Engine, acts};
@@ -121,25 +120,25 @@ impl Engine {
         self.transmit(now, from.into());
     }
 
+    // Without a call where nearly all start, at the end of an instant, although in slots others do, too.
+    #[inline(always)]
     pub(super) fn start_request(&mut self, now: Time, host: u32, slot: Slot) {
         self.leave_host(now, host);
         let (packet, span) = (self.adapters.packet, self.graph.span(self.graph.host_port(host)));
-        let is_only_attempt = self.sends_once_in_slots();
-        let number = self.slot_of(now);
         let state = &mut self.adapters.hosts[host as usize];
+        let has_errors = state.errors.is_some();
         let started = state.initiator.window.start(slot);
         let mut past = started.packet;
         self.observations.attempt(now);
         if started.first {
             past.first = now;
             state.initiator.window.packet_mut(slot).first = now;
-            if !is_only_attempt {
+            if !self.sends_once_in_slots() {
                 self.observations.latency(Latency::FirstAttempt, now, now.since(past.generated));
             }
         }
-        let damages = |errors: &mut Errors| errors.damages_next(number, packet);
         let flight = Flight {
-            damaged: state.errors.as_mut().is_some_and(damages),
+            damaged: has_errors && self.damages_next(now, host, packet),
             in_company: self.adapters.decides_together,
             slot,
             sequence: started.sequence,
@@ -169,20 +168,29 @@ impl Engine {
         self.depart(now, id);
     }
 
+    /// Whether the cable of a host damages the packet that it starts.
+    #[inline(never)]
+    fn damages_next(&mut self, now: Time, host: u32, packet: Bytes) -> bool {
+        let number = self.slot_of(now);
+        let errors = &mut self.adapters.hosts[host as usize].errors;
+        errors.as_mut().is_some_and(|errors| errors.damages_next(number, packet))
+    }
+
     /// How the adapter learns what became of a request that starts.
     fn expect_outcome(&mut self, now: Time, host: u32, (id, slot): (u32, Slot)) {
         let Flight { to, attempt, .. } = self.adapters.flights[id as usize];
-        let held = self.held_after_start();
-        let initiator = &mut self.adapters.hosts[host as usize].initiator;
         match &self.adapters.control {
-            ControlSettings::Unacknowledged if held > Span::ZERO => {
-                self.know_success(now + held, (host as u16, slot));
-            }
             ControlSettings::Unacknowledged => {
+                let held = self.held_after_start();
+                if held > Span::ZERO {
+                    return self.know_success(now + held, (host as u16, slot));
+                }
+                let initiator = &mut self.adapters.hosts[host as usize].initiator;
                 initiator.window.release(slot);
                 initiator.queue.left_buffer(to);
             }
             ControlSettings::RequestAcknowledge(control) => {
+                let initiator = &mut self.adapters.hosts[host as usize].initiator;
                 let deadline = control.deadline(now, initiator.draw_back_off());
                 let number = self.adapters.outcomes.insert((slot, attempt));
                 self.act_later(deadline, host, (acts::FAIL, number));
