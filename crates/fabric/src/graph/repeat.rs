@@ -44,6 +44,17 @@ impl Graph {
         if since < from { 0 } else { until.since(last).0 / period.0 }
     }
 
+    /// Whether all of a time is within that in which links are noted as busy.
+    #[inline]
+    pub fn is_in_window(&self, since: Time, until: Time) -> bool {
+        since >= self.window.0 && until <= self.window.1
+    }
+
+    /// A port has sent so many packets [in the window](Self::is_in_window), each as soon as it came.
+    pub fn count_sent(&self, port: u32, packets: u64) {
+        self.ports[port as usize].go_on(Span::ZERO, self.span(port) * packets);
+    }
+
     /// All ports go on as they have since `before`, `times` times more, each time a `period` later.
     pub fn repeat(&self, before: &[PortUse], period: Span, times: u64) {
         for (port, before) in self.ports.iter().zip(before) {

@@ -29,6 +29,9 @@ struct Loop<'a> {
     due: Vec<Time>,
     /// The port of the switch before each host.
     outputs: Vec<u32>,
+    /// What the links from and to each host have carried while all that is on them counts as busy: it is counted
+    /// here, and noted once.
+    carried: Vec<[u64; 2]>,
     /// Whether any source answers what it receives.
     answers: bool,
     /// Transmissions whose last byte has not arrived. All take the same time, so that they arrive in
@@ -121,6 +124,7 @@ impl<'a> Loop<'a> {
             hosts: sources.iter().map(host).collect(),
             due: sources.iter().map(Source::next_time).collect(),
             outputs: (0..graph.hosts()).map(output).collect(),
+            carried: vec![[0; 2]; sources.len()],
             answers: sources.iter().any(|source| source.feedback() == Feedback::Delivered),
             flying: VecDeque::new(),
             transit: spent.transmission + spent.wire + spent.switches,
@@ -214,6 +218,7 @@ impl<'a> Loop<'a> {
     /// The scheduler decides, and what it lets through starts.
     fn pass(&mut self, start: Time) {
         self.slots.decide();
+        let is_whole = self.graph.is_in_window(start, start + self.transit);
         let Slots { parts, matching, requests, .. } = &mut *self.slots;
         for (from, to) in matching.by_target() {
             let SendingHost { buffers, held, .. } = &mut self.hosts[from];
@@ -227,8 +232,13 @@ impl<'a> Loop<'a> {
                 self.due[from] = self.due[from].min(free);
             }
             self.seen.attempt(start);
-            let at_switch = self.graph.send(start, from as u32).arrival;
-            self.graph.pass(at_switch, 0, self.outputs[to]);
+            if is_whole {
+                self.carried[from][0] += 1;
+                self.carried[to][1] += 1;
+            } else {
+                let at_switch = self.graph.send(start, from as u32).arrival;
+                self.graph.pass(at_switch, 0, self.outputs[to]);
+            }
             let (generated, buffered) = (packet.generated, packet.since);
             let (from, to) = (from as u16, to as u16);
             self.flying.push_back(Flying { start, generated, buffered, from, to });
@@ -245,6 +255,10 @@ impl<'a> Loop<'a> {
             (Stage::Switch, spent.switches),
         ] {
             self.seen.budget.add_times(stage, span, delivered);
+        }
+        for (host, [sent, received]) in (0..).zip(self.carried) {
+            self.graph.count_sent(self.graph.host_port(host), sent);
+            self.graph.count_sent(self.outputs[host as usize], received);
         }
         let waiting = self.hosts.iter().map(|host| host.buffers.backlog()).sum();
         self.slots.left = Some((waiting, self.flying.len() as u64));
