@@ -255,7 +255,19 @@ fn timing(
     if timing.lead >= slot {
         return refuse("lead", timing.lead, format!("less than a slot, {slot}"));
     }
-    let Some((carried, quick)) = carrier(spec, settings, site.name)? else { return Ok(timing) };
+    let Some((carried, quick)) = carrier(spec, settings, site.name)? else {
+        if timing.transit() > slot * 2 {
+            let key = format!("channel.{}.link.length", site.name);
+            let value = format!("{} on the way", timing.transit());
+            let accepted = format!(
+                "cables on which a packet arrives within two slots, {}, after which its initiator \
+                 knows what became of it",
+                slot * 2
+            );
+            return Err(Error::Assembly { key, value, accepted });
+        }
+        return Ok(timing);
+    };
     let pair = Pair { bulk: settings, switch, carried, quick };
     let of_carried = carried_timing(&pair, &timing, site)?;
     timing.carried = Some(of_carried);

@@ -147,3 +147,14 @@ fn cables_of_different_lengths_need_a_gap_or_a_measurement() {
          signalling that travels has links of one length"
     );
 }
+
+/// With a bus in front of the adapters the schedule itself tells hosts what became of their packets, two
+/// slots after they start.
+#[test]
+fn a_packet_arrives_before_its_initiator_is_to_know() {
+    let said = refusal(Some("interface"), &["channel.bulk.link.length=1000 m"]);
+    let way = "channel.bulk.link.length = 18.3455 us on the way: accepted is";
+    assert!(said.starts_with(way) && said.contains("two slots"), "{said}");
+    let near = ["workload.bulk.load=0.5", "run.length=100 us", "channel.bulk.link.length=900 m"];
+    assert!(try_runs("clint", Some("interface"), &near, 1).is_ok());
+}
