@@ -10,6 +10,7 @@ mod laws;
 mod messages;
 mod parts;
 mod planes;
+mod rails;
 mod refusals;
 mod roce;
 mod times;
