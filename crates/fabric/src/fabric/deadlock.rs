@@ -173,8 +173,8 @@ impl<'a> Search<'a> {
     /// most fabrics with a circle show it after a few targets.
     fn run(mut self) -> Option<Vec<CircleBuffer>> {
         let mut listed = HashSet::new();
-        for (from, to, ports) in self.routes.given() {
-            self.follow(from, to, ports);
+        for ((from, to), plane, ports) in self.routes.given() {
+            self.follow(plane * self.wiring.hosts() + from, to, ports);
             listed.insert(to);
         }
         let homes = self.homes();
@@ -374,9 +374,9 @@ impl<'a> Search<'a> {
         Some(number)
     }
 
-    /// Notes what packets do that take a given route.
+    /// Notes what packets do that take a given route from an end of a host on.
     fn follow(&mut self, from: u32, to: u32, ports: &[u32]) {
-        let mut switch = self.owners[self.wiring.host_port(from) as usize];
+        let mut switch = self.home(from);
         let mut came_by = None;
         let goal = Goal::Host(to, Detour::NONE);
         for &number in ports {

@@ -31,7 +31,7 @@ impl Routes {
             return None;
         }
         let mut route_state = self.depart(from, to);
-        let mut input = wiring.host_port(from);
+        let mut input = wiring.host_port(self.listed_plane(from, to) * wiring.hosts() + from);
         let mut hops = Vec::new();
         loop {
             let switch = wiring.switch_of(input);

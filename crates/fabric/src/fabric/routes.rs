@@ -69,7 +69,7 @@ pub struct GivenRoute {
     pub from: u32,
     /// The target.
     pub to: u32,
-    /// The names of the switches, from that of the initiator to that of the target.
+    /// The names of the switches, from that of the initiator to that of the target, all of one plane.
     pub switches: Vec<String>,
 }
 
@@ -122,9 +122,21 @@ pub struct Routes {
     rule: Rule,
     /// What each host draws the choices of its packets from, if they have any.
     random: Vec<u64>,
-    /// Initiator and target of each given route, in order, with the place of its ports.
-    given: Vec<((u32, u32), u32)>,
+    /// The routes that are given, in the order of their hosts.
+    given: Vec<Listed>,
+    /// The ports of all of them, one route behind the other.
     ports: Vec<u32>,
+}
+
+/// A route that is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Listed {
+    /// Initiator and target.
+    pair: (u32, u32),
+    /// The plane of its switches.
+    plane: u32,
+    /// The place of its first port.
+    first: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,16 +172,17 @@ impl Routes {
             RoutesSettings::PerConnection(ConnectionRoutes::Hashed) => Rule::Connection { key: 0 },
             RoutesSettings::PerConnection(ConnectionRoutes::Given(routes)) => {
                 for route in routes {
-                    let pair = (route.from, route.to);
-                    given.push((pair, ports.len() as u32));
-                    ports.extend(route.ports(wiring)?);
+                    let (plane, own) = route.ports(wiring)?;
+                    let (pair, first) = ((route.from, route.to), ports.len() as u32);
+                    given.push(Listed { pair, plane, first });
+                    ports.extend(own);
                 }
                 given.sort_unstable();
                 Rule::Given
             }
         };
-        if let Some(pair) = given.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            let (from, to) = pair[0].0;
+        if let Some(two) = given.windows(2).find(|two| two[0].pair == two[1].pair) {
+            let (from, to) = two[0].pair;
             let value = format!("two routes from host {from} to host {to}");
             return Err(FabricError::new(GIVEN, value, "one route for a connection"));
         }
@@ -194,17 +207,26 @@ impl Routes {
         matches!(self.rule, Rule::Packet | Rule::Adaptive | Rule::Connection { .. })
     }
 
-    /// The routes that are listed: initiator, target, and the ports along the way, behind which those
+    /// The routes that are listed: initiator, target, plane, and the ports along the way, behind which those
     /// of other routes may follow.
-    pub(super) fn given(&self) -> impl Iterator<Item = (u32, u32, &[u32])> {
-        let route =
-            |((from, to), place): &((u32, u32), u32)| (*from, *to, &self.ports[*place as usize..]);
-        self.given.iter().map(route)
+    pub(super) fn given(&self) -> impl Iterator<Item = ((u32, u32), u32, &[u32])> {
+        self.given.iter().map(|own| (own.pair, own.plane, &self.ports[own.first as usize..]))
+    }
+
+    /// The route of a connection, if it is listed.
+    fn listed(&self, from: u32, to: u32) -> Option<Listed> {
+        let place = self.given.binary_search_by_key(&(from, to), |own| own.pair).ok()?;
+        Some(self.given[place])
     }
 
     /// Whether the route of a connection is listed.
     pub(super) fn is_given(&self, from: u32, to: u32) -> bool {
-        self.given.binary_search_by_key(&(from, to), |route| route.0).is_ok()
+        self.listed(from, to).is_some()
+    }
+
+    /// The plane through which the listed route of a connection leads, or the first one.
+    pub(super) fn listed_plane(&self, from: u32, to: u32) -> u32 {
+        self.listed(from, to).map_or(0, |own| own.plane)
     }
 
     /// Whether all packets from one host to another take one way.
@@ -294,8 +316,8 @@ impl Routes {
     }
 
     /// The plane in which a packet leaves its host. Where the packets of a connection take one way they keep to
-    /// one plane; others take the least occupied, as `occupied` tells of each, and of those equally occupied
-    /// the next from `turn` on.
+    /// one plane, that of a listed route or a hashed one; others take the least occupied, as `occupied` tells of
+    /// each, and of those equally occupied the next from `turn` on.
     pub fn plane(
         &self,
         planes: u32,
@@ -305,7 +327,10 @@ impl Routes {
     ) -> u32 {
         let key = match self.rule {
             Rule::Connection { key } => key,
-            Rule::Given => 0,
+            Rule::Given => match self.listed(from, to) {
+                Some(own) => return own.plane,
+                None => 0,
+            },
             _ => {
                 let ranks = (turn..planes).chain(0..turn);
                 // The first of equal ones, as `min_by_key` promises.
@@ -323,9 +348,9 @@ impl Routes {
         match self.rule {
             Rule::Packet | Rule::Adaptive | Rule::Valiant | Rule::Ugal => self.detour(from, to),
             Rule::Connection { key } => RouteState::new(mix(key ^ mix(connection)) as u32),
-            Rule::Given => match self.given.binary_search_by_key(&(from, to), |route| route.0) {
-                Ok(place) => RouteState::new(OWN | self.given[place].1),
-                Err(_) => RouteState::new(mix(mix(connection)) as u32 >> 1),
+            Rule::Given => match self.listed(from, to) {
+                Some(own) => RouteState::new(OWN | own.first),
+                None => RouteState::new(mix(mix(connection)) as u32 >> 1),
             },
         }
     }
@@ -447,8 +472,8 @@ fn mix(bits: u64) -> u64 {
 }
 
 impl GivenRoute {
-    /// The ports along the way, one in each switch.
-    fn ports(&self, wiring: &Wiring) -> Result<Vec<u32>, FabricError> {
+    /// The plane of the switches, and the ports along the way, one in each of them.
+    fn ports(&self, wiring: &Wiring) -> Result<(u32, Vec<u32>), FabricError> {
         let GivenRoute { from, to, switches } = self;
         for host in [*from, *to] {
             if host >= wiring.hosts() {
@@ -469,7 +494,11 @@ impl GivenRoute {
             }
             path.push(switch);
         }
-        let at = |host: u32| wiring.switch_of(wiring.host_port(host));
+        // All of them are in the plane of the first, since no cable leads from one plane to another.
+        let per_plane = wiring.switches() / wiring.planes();
+        let plane = path.first().map_or(0, |first| first / per_plane);
+        let port_of = |host: u32| wiring.host_port(plane * wiring.hosts() + host);
+        let at = |host: u32| wiring.switch_of(port_of(host));
         if path.first() != Some(&at(*from)) {
             let home = wiring.switch_name(at(*from));
             return refuse(format!("a route that begins at {home}, where {initiator} is"));
@@ -491,7 +520,7 @@ impl GivenRoute {
             };
             ports.push(port);
         }
-        ports.push(wiring.host_port(*to) - wiring.port(at(*to), 0));
-        Ok(ports)
+        ports.push(port_of(*to) - wiring.port(at(*to), 0));
+        Ok((plane, ports))
     }
 }

@@ -1,7 +1,7 @@
 //! Hosts that send flows: what their adapters need, and what the switches have to do for them.
 
 use weft_fabric::adapter::TransportParts;
-use weft_fabric::fabric::{Routes, RoutesSettings, Wiring};
+use weft_fabric::fabric::{ConnectionRoutes, Routes, RoutesSettings, Wiring};
 use weft_fabric::switch::shared_buffer::MOST_CLASSES;
 use weft_fabric::workload::{FlowList, WorkloadSettings};
 use weft_protocol::congestion::CongestionControlSettings;
@@ -74,6 +74,13 @@ pub(super) fn parts(
         refuse(name, key, &value.to_string(), &format!("a class in 0..={}", MOST_CLASSES - 1))?;
     }
     refuse_two_sprays(settings, name)?;
+    if settings.has_planes()
+        && let Some(RoutesSettings::PerConnection(ConnectionRoutes::Given(_))) = settings.routes
+    {
+        let accepted = "random or hashed beside planes: a flow draws the plane to which it keeps, \
+                        while a listed route leads through one";
+        refuse(name, "routes.per_connection", "given", accepted)?;
+    }
     let list = match workload {
         Some(own) => own.flows(&settings.facts(site), site.streams, site.until)?,
         None => FlowList { groups: Vec::new(), flows: Vec::new() },

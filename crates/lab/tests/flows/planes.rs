@@ -153,3 +153,43 @@ fn every_congestion_control_goes_with_planes() {
         }
     }
 }
+
+/// Each flow draws its plane, which a listed route cannot follow.
+#[test]
+fn listed_routes_do_not_go_with_flows_in_planes() {
+    let fabric = "fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 2, spines = 1 }\nplanes = 2\n\
+                  routes.per_connection.given = [{ from = 2, to = 1, switches = ['1/0.1', '1/1.0', '1/0.0'] }]";
+    let workload = one(950);
+    let error = Channel { fabric, workload: &workload, ..Channel::default() }.refusal();
+    assert!(error.contains("channel.c.routes.per_connection"), "{error}");
+    assert!(error.contains("random or hashed beside planes"), "{error}");
+}
+
+/// The shipped experiment: sprayed over eight planes flows are about as fast as on one of their rate, but for longer
+/// packets, and a flow that keeps to one plane takes at least what its link needs.
+#[test]
+fn the_planes_of_the_experiment_are_worth_their_sum_when_packets_are_sprayed() {
+    let options = weft_lab::Options { seeds: Some(1), ..weft_lab::Options::default() };
+    let request = weft_lab::Request::new("ultra-ethernet-planes", None, &[]);
+    let made = weft_lab::run(&request, &options, &mut |_, _| true).expect("the experiment");
+    let at = |planes, traffic, column| {
+        let choice = [("planes", planes), ("traffic", traffic)];
+        assert_eq!(super::roce::of(&made, &choice, "unfinished_flows"), 0.0);
+        super::roce::of(&made, &choice, column)
+    };
+    let median = |planes, traffic| at(planes, traffic, "all_completion_p50_us");
+    let (one, eight) = (median("one", "permutation"), median("eight", "permutation"));
+    assert!((1.05..1.3).contains(&(eight / one)), "{eight} for {one}");
+    let (one, eight) = (median("one", "incast"), median("eight", "incast"));
+    assert!((0.9..1.1).contains(&(eight / one)), "{eight} for {one}");
+    // 2 MB in 490 packets with 64 B each besides, at 100 Gbit/s.
+    let needs = (2e6 + 490.0 * 64.0) * 8.0 / 100e3;
+    let kept = median("eight_by_flow", "permutation");
+    assert!((needs..1.1 * needs).contains(&kept), "{kept} for {needs}");
+    // Six cables of 1 us, and 4150 B stored and sent six times over at the rate of a plane: alone.
+    for (planes, rate) in [("one", 800e3), ("eight", 100e3)] {
+        let probe = at(planes, "permutation", "probe_completion_p50_us");
+        let alone = 6.0 * (1.0 + 4150.0 * 8.0 / rate);
+        assert!((alone - 1e-3..1.1 * alone).contains(&probe), "{planes}: {probe} for {alone}");
+    }
+}

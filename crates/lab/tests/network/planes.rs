@@ -50,6 +50,42 @@ fn packets_leave_by_all_planes_at_once_and_those_of_a_connection_by_one() {
     }
 }
 
+/// A channel of four planes with a listed route from host 0 to host 2.
+fn listed(switches: &str) -> String {
+    format!(
+        "fabric.leaf_spine = {{ hosts_per_leaf = 2, leaves = 2, spines = 2 }}\nplanes = 4\n\
+         routes.per_connection.given = [{{ from = 0, to = 2, switches = {switches} }}]"
+    )
+}
+
+#[test]
+fn a_listed_route_is_taken_in_the_plane_that_it_names() {
+    for (plane, spine) in [(0, 1), (2, 0), (3, 1)] {
+        let channel = listed(&format!("['{plane}/0.0', '{plane}/1.{spine}', '{plane}/0.1']"));
+        for text in kinds(4, &channel, FOUR, "100 us") {
+            let busy = run(&text, 1).observations.busy().to_vec();
+            let used: Vec<usize> = (0..busy.len()).filter(|at| busy[*at] > Span::ZERO).collect();
+            // Two leaves of four ports and two spines of two in each plane, and behind all of them the hosts.
+            let first = plane * 12;
+            let expected =
+                [first + 2 + spine, first + 4, first + 8 + 2 * spine + 1, 48 + 4 * plane];
+            let mut expected = expected.to_vec();
+            expected.sort_unstable();
+            assert_eq!(used, expected, "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_listed_route_through_two_planes_is_refused() {
+    let channel = listed("['3/0.0', '2/1.0', '3/0.1']");
+    for text in kinds(4, &channel, FOUR, "100 us") {
+        let error =
+            Plan::new(&Request::of_text("planes.toml", &text)).expect_err(&text).to_string();
+        assert!(error.contains("a cable between switch 3/0.0 and switch 2/1.0"), "{error}");
+    }
+}
+
 #[test]
 fn links_are_named_by_plane() {
     let text = file(4, "planes = 2\nroutes.per_packet = 'random'", FOUR, "100 us");
