@@ -74,5 +74,5 @@ pub use delay_line::DelayLine;
 pub use halt::{Halt, Stopped};
 pub use prefetch::{prefetch, prefetch_whole};
 pub use queue::Queue;
-pub use stream::{Geometric, Stream, Streams};
+pub use stream::{Geometric, Position, Stream, Streams};
 pub use timers::Timers;

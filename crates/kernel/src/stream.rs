@@ -18,6 +18,18 @@ pub struct Stream {
     generator: ChaCha8Rng,
 }
 
+/// Where a [`Stream`] stands, in 32 bytes; the stream itself has ten times as many, most of them drawn in
+/// advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    seed: u64,
+    /// The hash of the purpose.
+    purpose: u64,
+    owner: u64,
+    /// How many words of 32 bits have been drawn.
+    words: u64,
+}
+
 impl Streams {
     /// The streams of one seed.
     pub const fn new(seed: u64) -> Streams {
@@ -26,16 +38,40 @@ impl Streams {
 
     /// The stream for one purpose of one host, port or other owner.
     pub fn stream(&self, purpose: &str, owner: usize) -> Stream {
-        let mut key = [0_u8; 32];
-        key[..8].copy_from_slice(&self.seed.to_le_bytes());
-        key[8..16].copy_from_slice(&fnv1a(purpose.as_bytes()).to_le_bytes());
-        let mut generator = ChaCha8Rng::from_seed(key);
-        generator.set_stream(owner as u64);
-        Stream { generator }
+        let purpose = fnv1a(purpose.as_bytes());
+        Stream::at(Position { seed: self.seed, purpose, owner: owner as u64, words: 0 })
     }
 }
 
 impl Stream {
+    /// The stream that stands there.
+    pub fn at(Position { seed, purpose, owner, words }: Position) -> Stream {
+        let mut key = [0_u8; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        key[8..16].copy_from_slice(&purpose.to_le_bytes());
+        let mut generator = ChaCha8Rng::from_seed(key);
+        generator.set_stream(owner);
+        if words > 0 {
+            generator.set_word_pos(words.into());
+        }
+        Stream { generator }
+    }
+
+    /// Where it stands.
+    pub fn position(&self) -> Position {
+        let key = self.generator.get_seed();
+        let word = |from: usize| {
+            (from..from + 8).rev().fold(0, |word, place| word << 8 | u64::from(key[place]))
+        };
+        Position {
+            seed: word(0),
+            purpose: word(8),
+            owner: self.generator.get_stream(),
+            // No run draws 2^64 words.
+            words: self.generator.get_word_pos() as u64,
+        }
+    }
+
     /// Sixty-four random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
@@ -161,6 +197,21 @@ mod tests {
             squares += draw * draw;
         }
         (sum / count, squares / count - (sum / count) * (sum / count))
+    }
+
+    #[test]
+    fn a_stream_goes_on_where_it_stood() {
+        for drawn in (0..70).chain([1_000]) {
+            let mut one = stream(5);
+            for _ in 0..drawn {
+                one.bits();
+            }
+            let mut other = Stream::at(one.position());
+            assert_eq!(one.position(), other.position(), "after {drawn}");
+            let next = |own: &mut Stream| (0..70).map(|_| own.bits()).collect::<Vec<_>>();
+            assert_eq!(next(&mut one), next(&mut other), "after {drawn}");
+            assert_eq!(one.position(), other.position(), "70 after {drawn}");
+        }
     }
 
     /// The first draws of every law: the same on every machine and in every version.

@@ -12,7 +12,7 @@ use super::arrivals::Arrivals;
 use super::burst::Burst;
 use super::error::check_host;
 use super::flows::{self, FlowGroup, FlowList};
-use super::source::{Bursts, OpenLoop};
+use super::source::{Bursts, Law, OpenLoop};
 use super::stream::{self, StreamGroup, StreamList};
 use super::{ArrivalsSettings, BurstSettings, Demand, PatternSettings, Source, WorkloadError};
 
@@ -317,13 +317,12 @@ impl WorkloadSettings {
             let bursts = burst.map(|law| {
                 Box::new(Bursts { law, lengths: streams.stream(&lengths, host), left: 0 })
             });
-            Source::open_loop(OpenLoop {
-                arrivals,
-                targets,
+            let process = OpenLoop {
+                law: Law { arrivals, targets, bursts },
                 times: streams.stream(&times, host),
                 destinations: streams.stream(&destinations, host),
-                bursts,
-            })
+            };
+            Source::open_loop(process, channel.hosts as usize)
         });
         Ok(sources.collect())
     }
