@@ -578,8 +578,7 @@ impl Engine {
         if self.parts.is_one() {
             complete(&mut self.observations, &instants, watch);
         } else {
-            // A copy, without which all were written to memory for this call, also where it is not made.
-            self.parts.note_delivered(&mut self.observations, Instants { ..instants });
+            self.parts.note_delivered(&mut self.observations, instants);
         }
     }
 }

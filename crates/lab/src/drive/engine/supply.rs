@@ -22,7 +22,9 @@ pub(in crate::drive) struct Handed {
 }
 
 /// The sources of the hosts, or messages in their place.
+// A tag of its own, which is looked at several times for each packet.
 #[derive(Debug)]
+#[repr(u8)]
 pub(in crate::drive) enum Supply {
     Sources(Vec<Source>),
     /// Those of the hosts of one part of a graph.
@@ -129,10 +131,11 @@ impl Supply {
 
     /// A packet of `from` is at its target. Returns when the source there is to be looked at because
     /// of that.
-    #[inline]
+    #[inline(always)]
     pub fn arrived(&mut self, now: Time, ends: (u32, u32), message: MessageId) -> Option<Time> {
         match self.of(ends.1) {
-            Ok(source) => answer(source, now, ends.0),
+            Ok(source) if source.feedback() == Feedback::Delivered => answer(source, now, ends.0),
+            Ok(_) => None,
             Err(feed) => {
                 feed.messages.arrive(now, message);
                 None
@@ -174,12 +177,9 @@ fn take(source: &mut Source, now: Time, payload: Bytes) -> Handed {
     Handed { to, generated: now, message: MessageId::NONE, size: payload, part: payload, next }
 }
 
-/// When a source is to be looked at because a packet reached its host.
-#[inline]
+/// When a source that hears of packets is to be looked at because one reached its host.
+#[inline(never)]
 fn answer(source: &mut Source, now: Time, from: u32) -> Option<Time> {
-    if source.feedback() != Feedback::Delivered {
-        return None;
-    }
     let before = source.next_time();
     source.delivered(now, from);
     Some(source.next_time()).filter(|next| *next != before)
