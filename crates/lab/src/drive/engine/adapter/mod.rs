@@ -289,10 +289,7 @@ impl Engine {
         } else if place < places.frees {
             self.take_in(now, place - places.hosts, item);
         } else if place >= places.sends {
-            match place < places.samples {
-                true => self.leave_host(now, place - places.sends),
-                false => self.happen_in_slot(now, item),
-            }
+            self.leave_or_pass_slot(now, place, item);
         } else if place >= places.wakes {
             self.try_gate(now, place - places.wakes);
         } else if place >= places.generates {
@@ -303,6 +300,15 @@ impl Engine {
             self.happen_at_limit(event);
         } else {
             self.join(now, place - places.joins, item);
+        }
+    }
+
+    /// A message has left its host, or something happens in a slot: both are too seldom to be inlined.
+    #[inline(never)]
+    fn leave_or_pass_slot(&mut self, now: Time, place: u32, item: u32) {
+        match place < self.places.samples {
+            true => self.leave_host(now, place - self.places.sends),
+            false => self.happen_in_slot(now, item),
         }
     }
 

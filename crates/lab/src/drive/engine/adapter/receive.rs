@@ -185,13 +185,15 @@ impl Engine {
         for (stage, span) in [
             (host, buffered.since(generated)),
             (Stage::SlotWait, first.since(buffered)),
-            (delayed, start.since(first)),
             (Stage::Transmission, spent.transmission),
             (Stage::Wire, spent.wire),
             (Stage::Switch, spent.switches),
-            (Stage::SwitchWait, Span(transit.0.saturating_sub(undisturbed.0))),
         ] {
-            if span > Span::ZERO || stage != Stage::SwitchWait || !in_slots {
+            self.observations.spend(stage, now, span);
+        }
+        let in_switch = Span(transit.0.saturating_sub(undisturbed.0));
+        for (stage, span) in [(delayed, start.since(first)), (Stage::SwitchWait, in_switch)] {
+            if span > Span::ZERO || !in_slots || stage != Stage::SwitchWait {
                 self.observations.spend(stage, now, span);
             }
         }

@@ -120,8 +120,6 @@ impl Engine {
         self.transmit(now, from.into());
     }
 
-    // Without a call where nearly all start, at the end of an instant, although in slots others do, too.
-    #[inline(always)]
     pub(super) fn start_request(&mut self, now: Time, host: u32, slot: Slot) {
         self.leave_host(now, host);
         let (packet, span) = (self.adapters.packet, self.graph.span(self.graph.host_port(host)));
