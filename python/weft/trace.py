@@ -196,10 +196,13 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
         with _complaints():
             result.timeline(timeline, title)
     if out is not None:
-        _write(Path(out), {
+        tables = {
             "ranks": result.ranks, "waits": result.waits,
             "intervals": result.intervals, "messages": result.messages,
-        })  # fmt: skip
+        }  # fmt: skip
+        if len(result.fast_forward):
+            tables["fast_forward"] = result.fast_forward
+        _write(Path(out), tables)
     _show(result, as_json=as_json)
 
 

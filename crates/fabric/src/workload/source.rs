@@ -64,9 +64,8 @@ struct Ahead {
     process: OpenLoop,
 }
 
-/// The same of one of very many hosts, in half as many bytes: it knows where its streams stand, and has them for
-/// as long as it draws. So it draws as many demands at a time as a stream draws words at least, but some that
-/// the laws take besides.
+/// The same of one of very many hosts, in half as many bytes: it knows where its streams stand, and makes them
+/// anew when it draws. That costs each stream a block of words, most of which the demands drawn at a time use.
 #[derive(Debug)]
 struct OfMany {
     next: usize,
@@ -79,8 +78,8 @@ struct OfMany {
 /// How many demands one of very many hosts draws at a time.
 const DRAWN_OF_MANY: usize = 18;
 
-/// From how many hosts on they are very many. Drawing takes a percent or two longer so, where what sources take
-/// stays in the cache.
+/// From how many hosts on they are very many. With fewer, all sources fit into the cache, and drawing in this way
+/// takes one or two percent longer.
 const VERY_MANY: usize = 16_384;
 
 /// Arrivals that do not depend on the fabric.

@@ -44,7 +44,8 @@ pub enum Alone {
     /// Only packets of one size between hosts without adapters cross between parts so far.
     #[error(
         "more threads only take packets that sources hand over to hosts without adapters and transports, \
-         for switches that are output_queued, input_queued with a buffer, or have a shared_buffer"
+         for switches that are output_queued, input_queued with a buffer, or have a shared_buffer, in one \
+         plane"
     )]
     Kind,
     /// Something is noted of all ports at once, or cables fail.
@@ -151,7 +152,9 @@ impl Engine {
     pub fn spread(&mut self, threads: NonZeroUsize, even_if_slower: bool) -> Result<(), Alone> {
         self.may_be_spread()?;
         let threads = threads.min(MOST_THREADS);
-        let most = PARTS * threads.get() as u32;
+        // Each part of a classed channel has a full set of ports.
+        let each = if self.classed.is_some() { 1 } else { PARTS };
+        let most = each * threads.get() as u32;
         let (part, apart) =
             divide((&self.graph, self.classed.is_some()), most.min(self.graph.switches()))
                 .ok_or(Alone::Whole)?;
@@ -297,7 +300,8 @@ impl Engine {
             }
         }
         let overruns = beside.parts.iter_mut().filter_map(|part| part.overrun.take());
-        self.overrun = overruns.min_by_key(|own| (own.time, own.place));
+        let first = overruns.min_by_key(|own| (own.time, own.place));
+        self.overrun = self.overrun.take().or(first);
         self.beside = Some(beside);
         is_stopped.then_some(Stopped::Asked)
     }

@@ -98,8 +98,8 @@ impl Supply {
         }
     }
 
-    /// The source of a host, or what hands over messages. Whoever asks does with either source the same, so that
-    /// this stands once in what is done for each packet.
+    /// The source of a host, or what hands over messages. Both kinds of sources are found here, so that the
+    /// code which runs for each packet exists once.
     #[inline]
     fn of(&mut self, host: u32) -> Result<&mut Source, &mut Feed> {
         match self {
