@@ -61,7 +61,7 @@ fn check_links(
     site: Site<'_>,
 ) -> Result<(), Error> {
     let (name, hosts) = (site.name, site.hosts as usize);
-    if hosts < 2 {
+    if hosts < 2 || u16::try_from(hosts).is_err() {
         let (key, value) = ("system.hosts".to_owned(), hosts.to_string());
         let accepted = "2 to 65535: a packet on a ring is for another host".to_owned();
         return Err(Error::Assembly { key, value, accepted });
@@ -78,9 +78,9 @@ fn check_links(
     for (host, link) in links.iter().enumerate() {
         let reserved = link.reserved.get();
         if reserved >= 1.0 {
-            let key = match ring.links.is_empty() {
-                true => "link.reserved".to_owned(),
-                false => format!("switch.ring.links.{host}.reserved"),
+            let key = match ring.links.get(host).is_some_and(|own| own.reserved.is_some()) {
+                true => format!("switch.ring.links.{host}.reserved"),
+                false => "link.reserved".to_owned(),
             };
             return refuse(name, &key, &reserved.to_string(), accepted);
         }
@@ -130,8 +130,8 @@ fn refuse_what_a_ring_does_not_read(
         (
             "flow_control",
             settings.flow_control.is_some(),
-            "no flow control on a ring: what passes an adapter goes before what it sends itself, so \
-             that it waits for one packet at the most, and a full target refuses requests",
+            "no flow control on a ring: what passes an adapter goes before what it sends itself, \
+             `switch.ring.outstanding` limits requests, and a full target refuses them",
         ),
         ("control", settings.control.is_some(), by_themselves),
         ("recovery", settings.recovery.is_some(), by_themselves),

@@ -71,11 +71,14 @@ fn a_ring_says_what_it_has_no_place_for() {
         ("fabric.torus.dimensions = [4]", "wired to each other without a switch"),
         ("switches.a.output_queued.latency = '1 ns'", "`switch.ring.links`"),
         ("routes.per_packet = 'random'", "one way round"),
-        ("flow_control = 'credits'", "waits for one packet at the most"),
+        ("flow_control = 'credits'", "`switch.ring.outstanding` limits requests"),
         ("control = 'unacknowledged'", "acknowledge and repeat by themselves"),
         ("adapter.feed.per_target.limit = 1", "all targets lie behind one link"),
         ("adapter.acknowledgments = 'interleave'", "a packet that has begun is not cut"),
-        ("adapter.throttle = { }", "throttle"),
+        (
+            "adapter.throttle = { requests = 2, per = '5 us' }",
+            "`switch.ring.outstanding` holds an adapter back",
+        ),
     ] {
         let said = refused(&file(channel, "load = 0.1", "length = '10 us'"));
         assert!(said.contains(reason), "{channel}: {said}");
