@@ -215,13 +215,8 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     }
     if how != libc::SHUT_RD && !finish(&guard, &segment) {
         // Without its kernel's direction this end could wake nobody: both stay with the kernel.
-        let revoked = attach::revoke(&guard);
-        let result = sys::try_shutdown(guard.socket(), how);
-        if revoked {
-            // From now on the kernel tells the instances of `epoll`, also of a `shutdown` that changes nothing.
-            connection.returned_in.store(true, Ordering::SeqCst);
-            connection.returned_out.store(true, Ordering::SeqCst);
-        }
+        let kernel = || sys::try_shutdown(guard.socket(), how);
+        let result = attach::shut_in_kernel(&guard, kernel);
         tell_of_a_change(&guard);
         return Some(said(result));
     }

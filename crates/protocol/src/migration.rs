@@ -150,7 +150,7 @@ pub enum Event {
     Learned,
     /// This end stays with the kernel, for a reason of its own.
     Refused,
-    /// The program has shut down the kernel's sending direction, without which this end could wake
+    /// The program shuts down the kernel's sending direction, without which this end could wake
     /// nobody.
     Shut,
     /// Both directions are the kernel's again, or the connection is over.
@@ -182,6 +182,9 @@ pub enum Action {
     Follow,
     /// Stay with the kernel, as the other end does: [`Event::Refused`].
     GiveUp,
+    /// Tell the kernel all that the program has said of the connection: [`Event::Returned`]. Until then
+    /// calls do not go to the kernel alone, which would let them wait for what never comes.
+    TellKernel,
     /// Count the connection as left to the kernel, which it just was.
     Leave,
 }
@@ -224,7 +227,7 @@ pub const fn step(phase: Phase, role: Role, agreed: Agreed, event: Event) -> Tra
         (Event::Learned, Phase::READY, _) => stays.to(Phase::JOINED, Action::Follow),
         (Event::Refused, ..) => refused(stays),
         (Event::Shut, Phase::JOINED, _) if matches!(agreed, Agreed::Server) => {
-            stays.to(Phase::PLAIN, Action::Leave).agreeing(Agreed::Revoked)
+            stays.to(Phase::JOINED, Action::TellKernel).agreeing(Agreed::Revoked)
         }
         (Event::Returned, Phase::JOINED, _) => stays.to(Phase::PLAIN, Action::Leave),
         // An end that is ready hears of it from the kernel.
@@ -481,8 +484,8 @@ mod tests {
     fn an_end_that_cannot_switch_any_more_takes_its_word_back_until_the_other_has_heard_it() {
         for given in each().filter(|it| it.event == Event::Shut) {
             let takes_back = given.phase == Phase::JOINED && given.agreed == Agreed::Server;
-            let to =
-                Transition { phase: Phase::PLAIN, agreed: Agreed::Revoked, action: Action::Leave };
+            let to = given.stays().to(Phase::JOINED, Action::TellKernel);
+            let to = to.agreeing(Agreed::Revoked);
             assert_eq!(given.step(), if takes_back { to } else { given.stays() }, "{given:?}");
         }
     }
@@ -494,6 +497,21 @@ mod tests {
             let agreed = if revokes { Agreed::Revoked } else { given.agreed };
             assert_eq!(given.step(), Transition { agreed, ..given.stays() }, "{given:?}");
         }
+    }
+
+    /// Another thread that shuts the connection down meanwhile has nothing to take back.
+    #[test]
+    fn the_kernel_is_told_before_the_connection_is_its() {
+        let (end, word) = (Migration::default(), Agreement::default());
+        end.begin();
+        for event in [Event::Listens, Event::Shared, Event::Prepared, Event::Learned] {
+            end.on(Role::Server, Some(&word), event);
+        }
+        let on = |event| (end.on(Role::Server, Some(&word), event), end.phase(), word.agreed());
+        assert_eq!(on(Event::Shut), (Action::TellKernel, Phase::JOINED, Agreed::Revoked));
+        assert_eq!(on(Event::Shut), (Action::Rest, Phase::JOINED, Agreed::Revoked));
+        assert_eq!(on(Event::Returned), (Action::Leave, Phase::PLAIN, Agreed::Revoked));
+        assert_eq!(on(Event::Returned), (Action::Rest, Phase::PLAIN, Agreed::Revoked));
     }
 
     /// What each event may lead to, in whichever phase: all the rest changes nothing.

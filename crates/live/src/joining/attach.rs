@@ -113,7 +113,7 @@ fn advance(guard: &Guard, operations: u32) -> Result<(), Reason> {
             Action::Learn => Some(learn_socket(guard)),
             Action::Follow => follow(guard),
             Action::GiveUp => return Err(Reason::Withdrawn),
-            Action::Rest | Action::Leave => None,
+            Action::Rest | Action::TellKernel | Action::Leave => None,
         };
         let Some(event) = event else { return Ok(()) };
         action = connection.on(event);
@@ -460,18 +460,26 @@ fn follow(guard: &Guard) -> Option<Event> {
     None
 }
 
-/// Takes back this end's word that it looks into the segment, if the other has not heard it. Whether it did.
-pub fn revoke(guard: &Guard) -> bool {
+/// Shuts the kernel's directions down by `kernel`, where this end's sending direction has not switched. If the
+/// other end has not heard that this one looks into the segment, that is taken back, and the connection is the
+/// kernel's from then on.
+pub fn shut_in_kernel<T>(guard: &Guard, kernel: impl FnOnce() -> T) -> T {
     let connection = guard.connection;
-    let revoked = connection.on(Event::Shut) == Action::Leave;
-    if revoked {
-        if connection.read_shut.load(Ordering::SeqCst) {
-            // From now on the kernel is asked, which has not been told.
-            sys::shutdown(guard.socket(), libc::SHUT_RD);
-        }
-        figures::fell_through(connection, Reason::Call);
+    let tells = connection.on(Event::Shut) == Action::TellKernel;
+    if tells && connection.read_shut.load(Ordering::SeqCst) {
+        // Only this library knows so far.
+        sys::shutdown(guard.socket(), libc::SHUT_RD);
     }
-    revoked
+    let result = kernel();
+    if tells {
+        if connection.on(Event::Returned) == Action::Leave {
+            figures::fell_through(connection, Reason::Call);
+        }
+        // From now on the kernel tells the instances of `epoll`, also of a `shutdown` that changes nothing.
+        connection.returned_in.store(true, Ordering::SeqCst);
+        connection.returned_out.store(true, Ordering::SeqCst);
+    }
+    result
 }
 
 /// Switches the sending direction, if both ends look into the segment. Called with the sending half

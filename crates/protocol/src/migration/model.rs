@@ -1,6 +1,8 @@
 //! Two ends of a connection in every state that they can reach, whichever order their events come in:
 //! each joins, or gives up, or dies, or comes back, while both send and receive.
 
+use std::collections::HashMap;
+
 use super::*;
 use crate::byte_ring::{Capacity, Reader, RingPointers, Unpublished, Writer};
 use crate::detour::{Inlet, Receiver};
@@ -30,6 +32,8 @@ struct End {
     lives: bool,
     /// Whether another call may yet be found inside when it wants to join.
     may_be_busy: bool,
+    /// Whether it has told the kernel that it sends no more, by which it can wake nobody.
+    is_shut: bool,
 }
 
 /// One direction: both halves, the shared words, and the kernel's stream as a queue.
@@ -59,6 +63,18 @@ struct Model {
     ends: [End; 2],
     /// By the end that writes.
     ways: [Way; 2],
+    /// What the ends leave out that they should do.
+    flaw: Flaw,
+}
+
+/// A defect that the search is to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Flaw {
+    None,
+    /// An end that gives up, or shuts its sending down, does not revoke the agreement.
+    KeepsAgreement,
+    /// A client does not hear that the server has left the meeting place with what it brought.
+    HearsNoRefusal,
 }
 
 /// What the model lets happen.
@@ -166,18 +182,24 @@ impl Way {
 
 impl Model {
     fn new() -> Self {
+        Self::with(Flaw::None)
+    }
+
+    fn with(flaw: Flaw) -> Self {
         let end = End {
             phase: Phase::CANDIDATE,
             action: Action::Rest,
             ended: 0,
             lives: true,
             may_be_busy: true,
+            is_shut: false,
         };
         Self {
             agreement: 0,
             meeting: Meeting::Nobody,
             ends: [end.clone(), end],
             ways: [Way::new(), Way::new()],
+            flaw,
         }
     }
 
@@ -199,7 +221,9 @@ impl Model {
         // Neither has a segment before the client has handed it over.
         let shared = self.end(role).phase >= Phase::OFFERED || event == Event::Shared;
         let action = end.on(role, shared.then_some(&agreement), event);
-        self.agreement = agreement.word.load(Ordering::SeqCst);
+        if self.flaw != Flaw::KeepsAgreement || agreement.agreed() != Agreed::Revoked {
+            self.agreement = agreement.word.load(Ordering::SeqCst);
+        }
         (self.end(role).phase, self.end(role).action) = (end.phase(), action);
         Some(())
     }
@@ -221,12 +245,18 @@ impl Model {
                 self.meeting = Meeting::Taken;
                 self.tell(role, Event::Shared)
             }
-            Action::AskForRefusal if self.meeting == Meeting::Nobody => {
+            Action::AskForRefusal
+                if self.meeting == Meeting::Nobody && self.flaw != Flaw::HearsNoRefusal =>
+            {
                 self.tell(role, Event::Refused)
             }
             Action::Prepare => self.tell(role, Event::Prepared),
             Action::Learn => self.tell(role, Event::Learned),
             Action::GiveUp => self.tell(role, Event::Refused),
+            Action::TellKernel => {
+                self.end(role).is_shut = true;
+                self.tell(role, Event::Returned)
+            }
             Action::Offer
             | Action::Take
             | Action::AskForRefusal
@@ -287,8 +317,8 @@ impl Model {
     fn write(&mut self, role: Role, limits: Limits) -> Option<()> {
         let joined = self.has_joined(role);
         let moves = self.moves(role);
-        let way = &mut self.ways[role as usize];
-        if !moves || way.next > limits.bytes[role as usize] {
+        let (is_shut, way) = (self.ends[role as usize].is_shut, &mut self.ways[role as usize]);
+        if !moves || is_shut || way.next > limits.bytes[role as usize] {
             return None;
         }
         match way.sender.outlet() {
@@ -420,11 +450,51 @@ impl Model {
             gave_up && self.ways[role as usize].sender.outlet() == Outlet::Ring
         })
     }
+
+    /// Whether an end waits for what the other is to do: for its word, or for a wake-up once it writes to
+    /// the ring. The kernel tells it of one that has died.
+    fn waits(&self) -> bool {
+        let word = Agreement { word: AtomicU32::new(self.agreement) };
+        let awaits_word = |role| match (role, self.ends[role as usize].phase, word.agreed()) {
+            (Role::Client, Phase::OFFERED, Agreed::Nobody)
+            | (Role::Server, Phase::JOINED, Agreed::Server) => true,
+            (_, Phase::JOINED, _) => {
+                let is_in_ring = self.ways[role as usize].sender.outlet() == Outlet::Ring;
+                is_in_ring && self.ends[role.peer() as usize].is_shut
+            }
+            _ => false,
+        };
+        self.ends.iter().all(|end| end.lives) && ROLES.into_iter().any(awaits_word)
+    }
+}
+
+/// A state in which an end waits and nothing is under way that ends the wait: whatever both do next, unless one
+/// gives up by itself or dies.
+fn waits_for_ever(states: &States<Model>, limits: Limits) -> Option<&Model> {
+    let places: HashMap<&Model, usize> = states.iter().zip(0..).collect();
+    let alone = Limits { fails: false, ..limits };
+    let mut predecessors = vec![Vec::new(); states.len()];
+    for (state, place) in states.iter().zip(0..) {
+        for next in state.successors(alone) {
+            predecessors[places[&next]].push(place);
+        }
+    }
+    let mut ends: Vec<bool> = states.iter().map(|it| !it.waits()).collect();
+    let mut frontier: Vec<usize> = (0..ends.len()).filter(|place| ends[*place]).collect();
+    while let Some(place) = frontier.pop() {
+        for before in predecessors[place].drain(..) {
+            if !std::mem::replace(&mut ends[before], true) {
+                frontier.push(before);
+            }
+        }
+    }
+    states.iter().zip(ends).find(|(_, ends)| !ends).map(|(state, _)| state)
 }
 
 fn explored(limits: Limits) -> States<Model> {
     let states = explore(Model::new(), |it: &Model| it.successors(limits));
     assert!(!states.iter().any(Model::writes_to_nobody));
+    assert_eq!(waits_for_ever(&states, limits), None);
     let server_first = |it: &Model| it.agreement != 2 || it.ends[1].phase >= Phase::READY;
     assert!(states.iter().all(server_first));
     assert!(states.all_can_reach(Model::is_read), "bytes are never read");
@@ -477,4 +547,16 @@ fn an_end_that_dies_on_the_way_back_leaves_all_that_it_has_written() {
         let alone = |it: &Model| it.ends.iter().any(|end| !end.lives && end.ended == 1);
         assert!(states.iter().any(|it| alone(it) && it.is_read()));
     }
+}
+
+/// Without bytes there are few states, and each flaw shows.
+#[test]
+fn the_search_finds_an_end_that_waits_for_ever() {
+    let limits = Limits { bytes: [0, 0], returns: false, fails: true };
+    let found = |flaw| {
+        let states = explore(Model::with(flaw), |it: &Model| it.successors(limits));
+        waits_for_ever(&states, limits).is_some()
+    };
+    let flaws = [Flaw::None, Flaw::KeepsAgreement, Flaw::HearsNoRefusal];
+    assert_eq!(flaws.map(found), [false, true, true]);
 }
