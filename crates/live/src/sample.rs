@@ -30,6 +30,22 @@ pub fn join(connection: &Connection) {
     assert_eq!(connection.phase(), Phase::JOINED);
 }
 
+/// Lets the library remember connections.
+pub fn start() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| assert!(table::start(crate::ABOVE)));
+}
+
+/// Runs something in a thread that is another user's, who is no more than that; `None` where that may not be.
+pub fn as_another_user<T: Send>(run: impl FnOnce() -> T + Send) -> Option<T> {
+    const ANOTHER: libc::c_long = 61_002;
+    let become_another = || {
+        // SAFETY: takes no memory. The C library's function would change all threads.
+        unsafe { libc::syscall(libc::SYS_setresuid, ANOTHER, ANOTHER, ANOTHER) == 0 }
+    };
+    std::thread::scope(|scope| scope.spawn(|| become_another().then(run)).join().unwrap())
+}
+
 /// A process that has ended and was waited for.
 pub fn ended() -> u32 {
     let mut child = std::process::Command::new("true").spawn().unwrap();
@@ -56,8 +72,7 @@ impl Sample {
         let far = listener.accept().unwrap().0;
         far.set_nodelay(true).unwrap();
         let ends = [near.into_raw_fd(), far.into_raw_fd()];
-        static STARTED: Once = Once::new();
-        STARTED.call_once(|| assert!(table::start(crate::ABOVE)));
+        start();
         tracking::track(ends[0], Role::Client, 1);
         let guard = table::enter(ends[0]).unwrap();
         let connection = guard.connection;

@@ -99,29 +99,58 @@ impl Place {
         let fd = socket()?;
         // SAFETY: the address has this length.
         let bound = unsafe { sys::bare!(libc::SYS_bind, fd, self.raw(), self.length) } == 0;
-        if bound && self.is_file() {
-            let_all_call(self.address.sun_path.as_ptr());
-        }
-        // SAFETY: takes no memory.
-        if bound && unsafe { sys::bare!(libc::SYS_listen, fd, 1) } == 0 {
-            return Ok(fd);
+        if bound {
+            let listens = self.open(fd);
+            if let Err(why) = listens {
+                // What somebody else has put in the file's place is not this library's.
+                if why != libc::EADDRINUSE {
+                    clear(fd);
+                }
+                sys::close(fd);
+            }
+            return listens.map(|()| fd);
         }
         let why = sys::errno();
         sys::close(fd);
         // A process that was killed leaves its file behind, where nobody answers.
-        if why == libc::EADDRINUSE && self.is_file() && self.call() == Err(libc::ECONNREFUSED) {
+        if why == libc::EADDRINUSE && self.is_file() && self.connect() == Err(libc::ECONNREFUSED) {
             remove(&self.address);
-            return if self.call() == Err(libc::ENOENT) { self.listen() } else { Err(why) };
+            return if self.connect() == Err(libc::ENOENT) { self.listen() } else { Err(why) };
         }
         Err(why)
+    }
+
+    /// Lets others call at the place by the socket that is bound to it.
+    fn open(&self, fd: c_int) -> Result<(), Errno> {
+        if self.is_file() {
+            let opened = let_all_call(self.address.sun_path.as_ptr());
+            // Without that it is the same user that may call.
+            if config::trusted_group().is_some() {
+                opened?;
+            }
+        }
+        // SAFETY: takes no memory.
+        let listens = unsafe { sys::bare!(libc::SYS_listen, fd, 1) } == 0;
+        if listens { Ok(()) } else { Err(sys::errno()) }
     }
 
     fn is_file(&self) -> bool {
         self.address.sun_path[0] != 0
     }
 
-    /// Goes to the place. Mostly nobody is there, so the socket's number is moved only once somebody is.
+    /// Goes to the place.
     pub fn call(&self) -> Result<c_int, Errno> {
+        self.connect().map_err(|why| {
+            // Whoever has made the file is about to let others call, and to answer.
+            let opens = why == libc::EACCES && self.is_file();
+            let is_early = opens && is_opening(self.address.sun_path.as_ptr());
+            if is_early { libc::ECONNREFUSED } else { why }
+        })
+    }
+
+    /// The same with what the kernel says. Mostly nobody is there, so the socket's number is moved only once
+    /// somebody is.
+    fn connect(&self) -> Result<c_int, Errno> {
         let fd = low_socket()?;
         // SAFETY: the address has this length.
         if unsafe { sys::bare!(libc::SYS_connect, fd, self.raw(), self.length) } == 0 {
@@ -129,10 +158,7 @@ impl Place {
         }
         let why = sys::errno();
         sys::close(fd);
-        // Whoever has made the file is about to let others call, and to answer.
-        let opens = why == libc::EACCES && self.is_file();
-        let is_early = opens && is_opening(self.address.sun_path.as_ptr());
-        Err(if is_early { libc::ECONNREFUSED } else { why })
+        Err(why)
     }
 }
 
@@ -357,8 +383,11 @@ pub fn take_over<const FILES: usize>(fd: c_int) -> Result<[c_int; FILES], Errno>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::as_another_user;
+    use std::fs::Permissions;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+    use std::os::unix::fs::PermissionsExt;
 
     fn pair(listen: &str, connect: &str) -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind(listen).unwrap();
@@ -409,6 +438,34 @@ mod tests {
         std::fs::remove_dir(&directory).unwrap();
         let long = vec![b'x'; 90];
         assert!(Place::in_directory(&long, b'1', &ends[0], &ends[1]).is_none());
+    }
+
+    /// A socket's file of another user's, to which others may not yet call, is no dead process's.
+    #[test]
+    fn a_place_that_another_user_is_opening_is_left_to_it() {
+        let path = std::env::temp_dir().join(format!("weft-live-opening-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        let ends = [[1; 18], [2; 18]];
+        let name = path.to_str().unwrap().as_bytes();
+        let place = Place::in_directory(name, b'1', &ends[0], &ends[1]).unwrap();
+        let fd = socket().unwrap();
+        // SAFETY: the address has this length.
+        assert_eq!(0, unsafe { sys::bare!(libc::SYS_bind, fd, place.raw(), place.length) });
+        let file = std::fs::read_dir(&path).unwrap().next().unwrap().unwrap().path();
+        let opens = |mode| {
+            std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            as_another_user(|| [place.connect(), place.call(), place.listen()])
+        };
+        if let Some(early) = opens(0o600) {
+            assert_eq!(early, [libc::EACCES, libc::ECONNREFUSED, libc::EADDRINUSE].map(Err));
+            assert!(file.exists(), "it is not taken for what a dead process has left");
+            std::fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+            let shut_out = opens(0o666).unwrap();
+            assert_eq!(shut_out, [libc::EACCES; 3].map(Err), "the directory is another's");
+        }
+        sys::close(fd);
+        std::fs::remove_dir_all(&path).unwrap();
     }
 
     #[test]

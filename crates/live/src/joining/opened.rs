@@ -3,32 +3,43 @@
 
 use std::fmt::Write;
 
-use libc::c_char;
+use libc::{c_char, c_int};
 
+use crate::descriptors;
 use crate::report::log::Line;
-use crate::sys;
+use crate::sys::{self, Errno, call};
+use crate::table;
 
 /// What all may do who may go into the directory: to call is to write.
 const ALL: libc::mode_t = 0o666;
 
-/// Lets all call at a socket's file, which nobody answers at before. `path` is a C string.
-pub fn let_all_call(path: *const c_char) {
-    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: the path ends with a zero.
-    let file = unsafe { sys::bare!(libc::SYS_openat, libc::AT_FDCWD, path, flags) } as i32;
-    if file < 0 {
-        return;
-    }
+/// Lets all call at a socket's file, which nobody answers at before. `path` is a C string. An error of the
+/// kernel's, or `EADDRINUSE` if something else is there.
+pub fn let_all_call(path: *const c_char) -> Result<(), Errno> {
+    let file = open(path)?;
     // Who may write to the directory may have put something else there, which is not to be changed.
-    if describe(file, c"".as_ptr(), libc::AT_EMPTY_PATH).is_some_and(|it| is_own_socket(&it)) {
-        let mut name = Line::new();
-        if write!(name, "/proc/self/fd/{file}\0").is_ok() {
-            let name = name.as_bytes().as_ptr();
-            // SAFETY: the name ends with a zero.
-            unsafe { sys::bare!(libc::SYS_fchmodat, libc::AT_FDCWD, name, ALL) };
-        }
-    }
-    sys::close(file);
+    let is_own =
+        describe(file, c"".as_ptr(), libc::AT_EMPTY_PATH).is_some_and(|it| is_own_socket(&it));
+    let opened = if is_own { let_all_write(file) } else { Err(libc::EADDRINUSE) };
+    table::close_own(file);
+    opened
+}
+
+/// A number of the library's own for a file, which the program cannot close: what it opened next by the same
+/// number all could write to.
+fn open(path: *const c_char) -> Result<c_int, Errno> {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let file =
+        descriptors::move_high(call!(libc::SYS_openat, libc::AT_FDCWD, path, flags)? as c_int)?;
+    table::claim(file);
+    Ok(file)
+}
+
+/// Lets all write to what a number stands for that only names it.
+fn let_all_write(file: c_int) -> Result<(), Errno> {
+    let mut name = Line::new();
+    write!(name, "/proc/self/fd/{file}\0").map_err(|_| libc::ENAMETOOLONG)?;
+    call!(libc::SYS_fchmodat, libc::AT_FDCWD, name.as_bytes().as_ptr(), ALL).map(drop)
 }
 
 /// Whether others may not yet call at a socket's file: its server has just made it. `path` is a C string.
@@ -67,6 +78,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::table::Entry;
 
     fn rights(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -85,17 +97,21 @@ mod tests {
             fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
         }
         assert!(is_opening(written(&socket).as_ptr()) && !is_opening(written(&file).as_ptr()));
-        let_all_call(written(&socket).as_ptr());
+        assert_eq!(let_all_call(written(&socket).as_ptr()), Ok(()));
         assert_eq!((rights(&socket), is_opening(written(&socket).as_ptr())), (0o666, false));
         symlink(&other, &link).unwrap();
         for path in [&link, &file] {
-            let_all_call(written(path).as_ptr());
+            assert_eq!(let_all_call(written(path).as_ptr()), Err(libc::EADDRINUSE));
         }
         fs::remove_file(&link).unwrap();
         fs::hard_link(&other, &link).unwrap();
-        let_all_call(written(&link).as_ptr());
+        assert_eq!(let_all_call(written(&link).as_ptr()), Err(libc::EADDRINUSE));
         assert_eq!([&other, &file].map(|path| rights(path)), [0o600; 2]);
-        let_all_call(written(&folder.join("nothing")).as_ptr());
+        let nothing = written(&folder.join("nothing"));
+        assert_eq!(let_all_call(nothing.as_ptr()), Err(libc::ENOENT));
+        let file = open(written(&file).as_ptr()).unwrap();
+        assert_eq!(table::entry(file), Entry::Own, "the program's `close` leaves it alone");
+        table::close_own(file);
         fs::remove_dir_all(&folder).unwrap();
     }
 }
