@@ -275,14 +275,19 @@ fn offer(guard: &Guard, place: &Place, late: bool) -> Result<Option<Event>, Reas
         sys::close(caller);
         return Err(reason);
     }
+    offer_to(guard, caller)
+}
+
+/// The same at a server that waits at the other end of a socket.
+fn offer_to(guard: &Guard, caller: c_int) -> Result<Option<Event>, Reason> {
     let handed = if meeting::is_trusted(caller) {
         hand_segment_over(guard, caller)
     } else {
         meeting::refuse(caller);
         Err(Reason::OtherUser)
     };
-    // Another user may trust others than this one does, and says so there.
-    if handed.is_ok() && !meeting::is_same_user(caller) {
+    // The server may leave before it has taken the segment, or refuse it, and says so there.
+    if handed.is_ok() {
         rendezvous::keep(guard.connection, caller);
     } else {
         sys::close(caller);
@@ -296,7 +301,7 @@ fn offer(guard: &Guard, place: &Place, late: bool) -> Result<Option<Event>, Reas
 const fn no_meeting(why: sys::Errno) -> Reason {
     match why {
         libc::EMFILE | libc::ENFILE => Reason::Limit,
-        // Somebody else is there already, or forbids it.
+        // Somebody else is there, or forbids it.
         libc::EADDRINUSE | libc::EAGAIN | libc::EACCES | libc::EPERM => Reason::NoPlace,
         _ => Reason::NoSegment,
     }
@@ -502,5 +507,65 @@ pub fn switch(guard: &Guard, segment: &Segment, sending: &mut Sending) {
         Outlet::Ring => connection.switched_out.store(true, Ordering::Release),
         Outlet::After => connection.returned_out.store(true, Ordering::Release),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::IntoRawFd;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::sample;
+    use crate::tracking;
+
+    /// Who is short of numbers takes them from all connections that wait.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    /// An end of a connection, and where the two meet.
+    fn end(role: Role) -> (Guard, Place) {
+        sample::start();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let fd = [client, listener.accept().unwrap().0].map(IntoRawFd::into_raw_fd)[role as usize];
+        tracking::track(fd, role, 1);
+        let guard = table::enter(fd).unwrap();
+        assert!(guard.is_alone());
+        let place = Place::of(fd, role).unwrap();
+        (guard, place)
+    }
+
+    #[test]
+    fn a_client_hears_that_its_server_has_left_with_what_it_brought() {
+        let _alone = ALONE.lock();
+        let (guard, place) = end(Role::Client);
+        let listener = place.listen().unwrap();
+        assert_eq!(offer_to(&guard, place.call().unwrap()), Ok(Some(Event::Shared)));
+        guard.connection.on(Event::Shared);
+        assert_eq!(refused_there(guard.connection), Ok(None));
+        sys::close(listener);
+        assert_eq!(refused_there(guard.connection), Err(Reason::Withdrawn));
+        give_up(guard.connection, Reason::Withdrawn);
+    }
+
+    #[test]
+    fn an_offer_is_taken_back_where_the_program_needs_its_number() {
+        let _alone = ALONE.lock();
+        let (guard, place) = end(Role::Client);
+        let listener = place.listen().unwrap();
+        offer_to(&guard, place.call().unwrap()).unwrap();
+        guard.connection.on(Event::Shared);
+        let made = std::cell::Cell::new(0);
+        let make = || {
+            made.set(made.get() + 1);
+            sys::set_errno(libc::EMFILE);
+            if made.get() == 1 { -1 } else { 7 }
+        };
+        assert_eq!(rendezvous::with_room(make), 7);
+        assert_eq!(guard.connection.phase(), Phase::PLAIN);
+        let agreement = guard.connection.segment().unwrap().words().agreement.agreed();
+        assert_eq!(agreement, migration::Agreed::Revoked);
+        sys::close(listener);
     }
 }

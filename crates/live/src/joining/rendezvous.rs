@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libc::c_int;
 
 use crate::descriptors;
+use crate::joining::attach;
 use crate::joining::meeting::{self, Place, Refusal};
+use crate::report::stats::Reason;
 use crate::sys::{self, Errno};
 use crate::table::attaching::Attaching;
 use crate::table::{self, Connection, Event, Phase};
@@ -19,7 +21,7 @@ static SOCKETS: AtomicU32 = AtomicU32::new(0);
 /// connections wait at a time: the others do so later.
 pub fn wait(connection: &Connection, place: &Place) -> Result<(), Errno> {
     if SOCKETS.load(Ordering::Relaxed) >= descriptors::most_dispensable() {
-        withdraw_all();
+        withdraw_all(withdraw);
     }
     let socket = place.listen()?;
     table::claim(socket);
@@ -77,19 +79,32 @@ fn close(meeting: c_int) {
 pub fn with_room(make: impl Fn() -> c_int) -> c_int {
     let made = make();
     let none_left = made < 0 && sys::errno() == libc::EMFILE && table::is_owner();
-    let one_is_free = || SOCKETS.load(Ordering::Relaxed) > 0 && withdraw_all() || table::hide();
+    let withdraws = |it: &Connection| withdraw(it) || take_offer_back(it);
+    let are_there = || SOCKETS.load(Ordering::Relaxed) > 0;
+    let one_is_free = || are_there() && withdraw_all(withdraws) || table::hide();
     if none_left && one_is_free() { make() } else { made }
 }
 
-/// Stops waiting for clients where none has come yet, until the next attempt to join; whether that
-/// has made any number free.
-fn withdraw_all() -> bool {
+/// Leaves the meeting places of those connections that `withdraws` leaves; whether that has made any number free.
+fn withdraw_all(withdraws: impl Fn(&Connection) -> bool) -> bool {
     let _errno = sys::KeepErrno::new();
     // Without the right, this thread has it already.
     let _attaching = Attaching::begin();
-    table::held().filter(|(_, connection)| withdraw(connection)).count() > 0
+    table::held().filter(|(_, connection)| withdraws(connection)).count() > 0
 }
 
+/// Leaves a connection to the kernel whose server has not answered: without the socket it would not hear if the
+/// server has left.
+fn take_offer_back(connection: &Connection) -> bool {
+    let has_offered = connection.phase() == Phase::OFFERED
+        && connection.meeting.load(Ordering::SeqCst) != u32::MAX;
+    if has_offered {
+        attach::give_up_held(connection, Reason::Limit);
+    }
+    has_offered
+}
+
+/// Stops waiting for a client, if none has come yet, until the next attempt to join.
 fn withdraw(connection: &Connection) -> bool {
     let order = Ordering::SeqCst;
     let meeting = connection.meeting.load(order);
