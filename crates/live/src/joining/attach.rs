@@ -44,6 +44,9 @@ const PATIENCE: u64 = 1_000_000_000;
 /// [`BreakEven::LATEST`] operation, and a few more times if others were in a call then.
 const SENDS: u64 = BreakEven::LATEST as u64 * 4 / 3;
 
+/// So many callers a server looks at in one call.
+const CALLERS: usize = 4;
+
 /// How long the server waits for the segment once the client has connected, in nanoseconds.
 const HAND_OVER: u64 = 50_000_000;
 
@@ -269,6 +272,8 @@ fn offer(guard: &Guard, place: &Place, late: bool) -> Result<Option<Event>, Reas
         Ok(caller) => caller,
         Err(libc::ECONNREFUSED | libc::ENOENT) if late => return Err(Reason::PeerPlain),
         Err(libc::ECONNREFUSED | libc::ENOENT) => return Ok(None),
+        // Somebody else waits there to be turned away.
+        Err(libc::EAGAIN) if !late => return Ok(None),
         Err(why) => return Err(no_meeting(why)),
     };
     if let Err(reason) = refused_here(guard.fd) {
@@ -352,28 +357,37 @@ fn within_limit() -> Result<(), Reason> {
     is_within.then_some(()).ok_or(Reason::Limit)
 }
 
-/// The server's part: take the segment, if the client has brought one.
+/// The server's part: take the segment, if the client has brought one. Whoever else calls there is turned away,
+/// and the client may come behind.
 fn look_for_offer(guard: &Guard) -> Result<Option<Event>, Reason> {
     let connection = guard.connection;
     let listener = connection.meeting.load(Ordering::Relaxed) as c_int;
-    let caller = match meeting::take_caller(listener) {
-        Ok(caller) => caller,
-        Err(libc::EAGAIN) => return Ok(None),
-        Err(why) => return Err(no_meeting(why)),
-    };
-    let taken = take_segment(guard, caller);
-    sys::close(caller);
-    rendezvous::leave(connection);
-    let (segment, [own, peer]) = taken?;
-    guard.attach(segment, own, peer);
-    Ok(Some(Event::Shared))
+    let had_stranger = connection.had_stranger.load(Ordering::Relaxed);
+    for _ in 0..CALLERS {
+        let caller = match meeting::take_caller(listener) {
+            Ok(caller) => caller,
+            // It was the client itself, if nobody has come behind it for so long.
+            Err(libc::EAGAIN) if had_stranger => return Err(Reason::OtherUser),
+            Err(libc::EAGAIN) => return Ok(None),
+            Err(why) => return Err(no_meeting(why)),
+        };
+        if !meeting::is_trusted(caller) {
+            meeting::refuse(caller);
+            sys::close(caller);
+            connection.had_stranger.store(true, Ordering::Relaxed);
+            continue;
+        }
+        let taken = take_segment(guard, caller);
+        sys::close(caller);
+        rendezvous::leave(connection);
+        let (segment, [own, peer]) = taken?;
+        guard.attach(segment, own, peer);
+        return Ok(Some(Event::Shared));
+    }
+    Ok(None)
 }
 
 fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
-    if !meeting::is_trusted(caller) {
-        meeting::refuse(caller);
-        return Err(Reason::OtherUser);
-    }
     // The client sends at once after it has connected, so this is a wait of microseconds.
     if sys::poll(caller, libc::POLLIN, HAND_OVER) & libc::POLLIN == 0 {
         return Err(Reason::Withdrawn);
@@ -517,7 +531,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::sample;
+    use crate::sample::{self, as_another_user};
     use crate::tracking;
 
     /// Who is short of numbers takes them from all connections that wait.
@@ -534,6 +548,39 @@ mod tests {
         assert!(guard.is_alone());
         let place = Place::of(fd, role).unwrap();
         (guard, place)
+    }
+
+    fn waiting_server() -> (Guard, Place) {
+        let (guard, place) = end(Role::Server);
+        rendezvous::wait(guard.connection, &place).unwrap();
+        guard.connection.on(Event::Listens);
+        (guard, place)
+    }
+
+    #[test]
+    fn a_stranger_who_calls_first_does_not_keep_the_client_out() {
+        let _alone = ALONE.lock();
+        let (guard, place) = waiting_server();
+        let Some(stranger) = as_another_user(|| place.call().unwrap()) else { return };
+        assert_eq!(look_for_offer(&guard), Ok(None));
+        assert!(meeting::is_refused(stranger), "it is turned away");
+        let caller = place.call().unwrap();
+        let (_, file) = Segment::create(Capacity::new(1 << 12).unwrap()).unwrap();
+        let [own, peer] = [(); 2].map(|()| descriptors::event().unwrap());
+        meeting::hand_over(caller, [file, own, peer]).unwrap();
+        assert_eq!(look_for_offer(&guard), Ok(Some(Event::Shared)));
+        [stranger, caller, file, own, peer].into_iter().for_each(sys::close);
+    }
+
+    #[test]
+    fn a_client_of_another_user_behind_which_nobody_comes_was_the_client() {
+        let _alone = ALONE.lock();
+        let (guard, place) = waiting_server();
+        let Some(stranger) = as_another_user(|| place.call().unwrap()) else { return };
+        assert_eq!(look_for_offer(&guard), Ok(None));
+        assert_eq!(look_for_offer(&guard), Err(Reason::OtherUser));
+        give_up(guard.connection, Reason::OtherUser);
+        sys::close(stranger);
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub struct Connection {
     /// Calls that have moved bytes, those included that will pass by before the next attempt.
     pub operations: AtomicU32,
     pub next_attempt: AtomicU32,
-    /// The rendezvous socket while listening, or at which a segment was offered to another user.
+    /// The rendezvous socket while listening, or at which a segment was offered.
     pub meeting: AtomicU32,
     /// The number by which the kernel knows the socket; zero until somebody asked.
     pub cookie: AtomicU64,
@@ -76,6 +76,8 @@ pub struct Connection {
     pub nonblocking: AtomicBool,
     /// Whether it has lasted long enough for its kind, so that the other end was looked for.
     pub sought_after: AtomicBool,
+    /// Whether a server has turned somebody away at its meeting place.
+    pub had_stranger: AtomicBool,
     /// Whether all that follows is as a connection finds it that has not yet had a segment.
     fresh: AtomicBool,
     /// The process that holds it alone, if it is known: with one holder no other does. Zero is unknown.
@@ -361,6 +363,7 @@ impl Connection {
         self.cookie.store(0, Ordering::Relaxed);
         self.sought.store(0, Ordering::Relaxed);
         self.sought_after.store(false, Ordering::Relaxed);
+        self.had_stranger.store(false, Ordering::Relaxed);
         self.segment.store(std::ptr::null_mut(), Ordering::Relaxed);
         if !self.fresh.load(Ordering::Relaxed) {
             self.freshen();
