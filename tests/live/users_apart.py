@@ -56,6 +56,8 @@ CASES = (
     # Whoever may not write there has no place to wait at, and nobody to find there.
     Case("a group in which the server is not", (NO_PLACE,), UNANSWERED, group=CLIENTS),
     Case("a group in which the client is not", UNANSWERED, (NO_PLACE,), group=SERVERS),
+    # Others find the server's place there; whoever is not in the group is turned away.
+    Case("a group that lets others in", (OTHER_USER,), (OTHER_USER,), SERVERS, 0o2775),
     Case("a directory that its group may not write", (NO_PLACE,), UNANSWERED, mode=0o2750),
 )
 
