@@ -190,25 +190,26 @@ class Case:
 
 
 CASES = (
-    Case("send", "send, recv", 34),
-    Case("write", "write, read", 38),
-    Case("vector", "writev, readv", 40),
-    Case("message", "sendmsg, recvmsg", 34),
-    Case("poll", "send, poll, recv", 105),
+    Case("send", "send, recv", 26),
+    Case("write", "write, read", 24),
+    Case("vector", "writev, readv", 26),
+    Case("message", "sendmsg, recvmsg", 20),
+    Case("poll", "send, poll, recv", 98),
     Case("select", "send, select, recv", 280),
-    Case("epoll", "send, epoll_wait, recv", 58),
-    Case("change", "send, recv, 2 epoll_ctl", 115),
-    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 320, known=AFTER_ALL),
+    Case("epoll", "send, epoll_wait, recv", 39),
+    Case("change", "send, recv, 2 epoll_ctl", 82),
+    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 186, known=AFTER_ALL),
     Case("send", "send, recv", 46, threads=2),
-    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 910, threads=2),
-    Case("send", "send, recv", 196, known=NOT_YET),
-    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 1100, known=NOT_YET),
-    Case("vector", "writev, readv", 18, known=NOT_YET, off=True),
-    Case("message", "sendmsg, recvmsg", 18, known=NOT_YET, off=True),
-    Case("poll", "send, poll, recv", 32, known=NOT_YET, off=True),
-    Case("select", "send, select, recv", 28, known=NOT_YET, off=True),
-    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 72, known=NOT_YET, off=True),
-    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 72, threads=2, off=True),
+    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 860, threads=2),
+    Case("send", "send, recv", 200, known=NOT_YET),
+    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 1015, known=NOT_YET),
+    # The first look of a call is at what holds for most: the library is on.
+    Case("vector", "writev, readv", 34, known=NOT_YET, off=True),
+    Case("message", "sendmsg, recvmsg", 32, known=NOT_YET, off=True),
+    Case("poll", "send, poll, recv", 51, known=NOT_YET, off=True),
+    Case("select", "send, select, recv", 47, known=NOT_YET, off=True),
+    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 111, known=NOT_YET, off=True),
+    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 111, threads=2, off=True),
 )
 
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::descriptors;
 use crate::handover::departure;
+use crate::interpose::system_calls;
 use crate::joining::attach;
 use crate::joining::bare_calls;
 use crate::joining::rendezvous;
@@ -134,6 +135,7 @@ pub extern "C" fn after_fork_in_child() {
     if !table::is_single_threaded() {
         table::forget_uncounted();
     }
+    system_calls::start_in_child();
     registry::start_in_child();
     departure::start_in_child();
     for_each_held(holders::share);

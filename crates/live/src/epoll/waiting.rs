@@ -14,7 +14,6 @@ use crate::interpose::{Way, system_calls};
 use crate::peer::death;
 use crate::ready;
 use crate::registry::instance::{Instance, Stay, instance};
-use crate::registry::links::are_any_tagged;
 use crate::registry::{self, CONTROL, link_place, others};
 use crate::report::stats;
 use crate::segment::Segment;
@@ -64,20 +63,21 @@ fn has_tagged(epoll: c_int) -> bool {
 /// The way of a wait by a system call, if nothing is of concern in any instance, and one thread waits, which is
 /// also the one that would put something in, by a handler.
 #[inline(always)]
-pub fn way(
+pub fn way<const COUNT: usize>(
     epoll: c_int,
     first: *mut epoll_event,
     number: c_long,
-    arguments: [usize; 6],
+    arguments: [usize; COUNT],
 ) -> Way<c_int> {
-    if are_any_tagged() || others::are_any_shared() {
-        return Way::Apart;
+    if !system_calls::is_undisturbed() || others::are_any_shared() {
+        return Way::ApartUnlessOff;
     }
-    let Some(result) = system_calls::enter(number, arguments) else { return Way::Apart };
+    // SAFETY: the call is the one that the function makes, whose arguments the program says are valid.
+    let result = unsafe { sys::enter(number, arguments) };
     if result < 0 {
         return Way::Done(system_calls::refused(result));
     }
-    if result > 0 && are_any_tagged() {
+    if result > 0 && system_calls::is_disturbed() {
         return Way::Done(told_beside_handler(epoll, first, result as c_int));
     }
     Way::Done(result as c_int)

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{c_int, c_long};
 
-use crate::interpose::Way;
-use crate::interpose::system_calls::{enter, is_bare, returned};
+use crate::interpose::system_calls::{is_bare, returned};
+use crate::interpose::{Way, is_off};
 use crate::sys;
 use crate::table::numbers::{go_out_late, word};
 use crate::table::word::Word;
@@ -24,11 +24,17 @@ pub fn pass<const COUNT: usize>(
     number: c_long,
     arguments: [usize; COUNT],
 ) -> Way<isize> {
-    let Some(word) = word(fd) else { return Way::Next };
-    if Word::from_bits(word.load(Ordering::Relaxed)).is_promising() {
-        return Way::Apart;
+    let is_promising =
+        |word: &AtomicU64| Word::from_bits(word.load(Ordering::Relaxed)).is_promising();
+    // First what is so for most calls. Where calls may be made here the library is not off.
+    if is_bare() {
+        if word(fd).is_some_and(is_promising) {
+            return Way::Apart;
+        }
+        // SAFETY: the call is the one that the function makes, whose arguments the program says are valid.
+        return Way::Done(returned(unsafe { sys::enter(number, arguments) }));
     }
-    at_once(number, arguments)
+    if is_off() || !word(fd).is_some_and(is_promising) { Way::Next } else { Way::Apart }
 }
 
 /// The same for a connection that may be accelerated, of which calls pass by, as
@@ -47,7 +53,7 @@ pub fn pass_counted<const COUNT: usize>(
     let now = Word::from_bits(word.load(Ordering::Relaxed));
     let entered = now.come_in()?;
     sys::replace_alone(word, now.bits(), entered.bits()).ok()?;
-    // SAFETY: as in `enter`.
+    // SAFETY: the call is the one that the function makes, whose arguments the program says are valid.
     let result = unsafe { sys::enter(number, arguments) };
     if sys::replace_alone(word, entered.bits(), entered.gone_out().bits()).is_err() {
         return Some(come_out_late(word, entered, result));
@@ -71,11 +77,12 @@ pub fn pass_plain<const COUNT: usize>(
     arguments: [usize; COUNT],
 ) -> Way<isize> {
     let is_plain = |word: &AtomicU64| Word::from_bits(word.load(Ordering::Relaxed)).is_plain();
-    if word(fd).is_some_and(is_plain) { at_once(number, arguments) } else { Way::Apart }
-}
-
-/// The same for a call that is the kernel's.
-#[inline(always)]
-fn at_once<const COUNT: usize>(number: c_long, arguments: [usize; COUNT]) -> Way<isize> {
-    enter(number, arguments).map_or(Way::Next, |result| Way::Done(returned(result)))
+    if is_bare() {
+        if !word(fd).is_some_and(is_plain) {
+            return Way::Apart;
+        }
+        // SAFETY: the call is the one that the function makes, whose arguments the program says are valid.
+        return Way::Done(returned(unsafe { sys::enter(number, arguments) }));
+    }
+    if is_off() || word(fd).is_some_and(is_plain) { Way::Next } else { Way::Apart }
 }

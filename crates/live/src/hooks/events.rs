@@ -5,9 +5,8 @@ use libc::{
 };
 
 use crate::epoll;
-use crate::interpose::Way;
-use crate::interpose::interpose;
 use crate::interpose::system_calls::int;
+use crate::interpose::{Way, interpose, is_off};
 use crate::joining::attach;
 use crate::memory::pointers;
 use crate::poll::{self, Sets};
@@ -98,6 +97,9 @@ fn is_kernels(entry: &pollfd) -> bool {
 #[inline(always)]
 unsafe fn way_of_poll(first: *const pollfd, count: nfds_t) -> Way<c_int> {
     const FEW: nfds_t = 16;
+    if is_off() {
+        return Way::Next;
+    }
     if count > FEW || !pointers::are_known(first, count as usize) {
         return Way::Apart;
     }
@@ -300,7 +302,7 @@ interpose! {
     fn epoll_ctl(
         epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event,
     ) -> c_int
-    = registry::way_of_control(epoll, operation, fd), else |next| {
+    = registry::way_of_control(epoll, operation, fd, event), else |next| {
         if registry::is_kernels(epoll, operation, fd) {
             return next(epoll, operation, fd, event);
         }
@@ -364,16 +366,9 @@ unsafe fn wait(
     Some(answer(found.map(|found| found as c_int)))
 }
 
-/// The call by which the C library waits without a mask.
-#[cfg(target_arch = "x86_64")]
-const WAIT: c_long = libc::SYS_epoll_wait;
-#[cfg(not(target_arch = "x86_64"))]
-const WAIT: c_long = libc::SYS_epoll_pwait;
-
-/// The way of a wait with these arguments.
+/// The way of a wait with a mask, or with none.
 #[inline(always)]
-fn way_of_wait(
-    number: c_long,
+fn way_of_masked_wait(
     epoll: c_int,
     first: *mut epoll_event,
     count: c_int,
@@ -383,14 +378,29 @@ fn way_of_wait(
     /// The size of the kernel's mask of signals, in bytes.
     const SIGNALS: usize = 8;
     let arguments = [int(epoll), first as usize, int(count), int(timeout), mask as usize, SIGNALS];
-    epoll::way_of_wait(epoll, first, number, arguments)
+    epoll::way_of_wait(epoll, first, libc::SYS_epoll_pwait, arguments)
+}
+
+/// The way of a wait without a mask, for which there is a call of its own.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn way_of_wait(epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int) -> Way<c_int> {
+    let arguments = [int(epoll), first as usize, int(count), int(timeout)];
+    epoll::way_of_wait(epoll, first, libc::SYS_epoll_wait, arguments)
+}
+
+/// The same where there is none.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn way_of_wait(epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int) -> Way<c_int> {
+    way_of_masked_wait(epoll, first, count, timeout, std::ptr::null())
 }
 
 interpose! {
     fn epoll_wait(
         epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int,
     ) -> c_int
-    = way_of_wait(WAIT, epoll, first, count, timeout, std::ptr::null()), else |next| {
+    = way_of_wait(epoll, first, count, timeout), else |next| {
         let kernel = move || next(epoll, first, count, timeout);
         // SAFETY: the program says that there is room for so many events.
         if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {
@@ -405,7 +415,7 @@ interpose! {
     fn epoll_pwait(
         epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t,
     ) -> c_int
-    = way_of_wait(libc::SYS_epoll_pwait, epoll, first, count, timeout, mask), else |next| {
+    = way_of_masked_wait(epoll, first, count, timeout, mask), else |next| {
         let kernel = move || next(epoll, first, count, timeout, mask);
         // SAFETY: as for `epoll_wait`.
         if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {

@@ -328,7 +328,7 @@ const fn is_looked_at(flags: c_int) -> bool {
 fn pass_flagged(arguments: [usize; 6]) -> Way<ssize_t> {
     let [fd, .., flags, _, _] = arguments;
     if is_looked_at(flags as c_int) {
-        return Way::Apart;
+        return Way::ApartUnlessOff;
     }
     direct::pass(fd as c_int, libc::SYS_sendto, arguments)
 }

@@ -51,6 +51,8 @@ pub enum Way<T> {
     Next,
     /// The library has to look at it.
     Apart,
+    /// The same unless it is [off](is_off), for which nobody has looked yet.
+    ApartUnlessOff,
 }
 
 /// Whether all calls are the program's alone.
@@ -83,7 +85,7 @@ macro_rules! interpose {
         $crate::interpose::interpose! {
             $(#[$note])*
             fn $name($($argument: $type),*) -> $result
-            = $crate::interpose::Way::Apart, else |$next| $body
+            = $crate::interpose::Way::ApartUnlessOff, else |$next| $body
         }
     };
     ($(#[$note:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
@@ -125,13 +127,16 @@ macro_rules! interpose {
                 $body
             }
 
-            if !$crate::interpose::is_off() {
-                match $way {
-                    $crate::interpose::Way::Done(result) => return result,
-                    $crate::interpose::Way::Next => {}
+            match $way {
+                $crate::interpose::Way::Done(result) => return result,
+                $crate::interpose::Way::Next => {}
+                // SAFETY: the same arguments.
+                $crate::interpose::Way::Apart => return unsafe { apart($($argument),*) },
+                $crate::interpose::Way::ApartUnlessOff if !$crate::interpose::is_off() => {
                     // SAFETY: the same arguments.
-                    $crate::interpose::Way::Apart => return unsafe { apart($($argument),*) },
+                    return unsafe { apart($($argument),*) };
                 }
+                $crate::interpose::Way::ApartUnlessOff => {}
             }
             match NEXT.known() {
                 // SAFETY: as in `not_known`.

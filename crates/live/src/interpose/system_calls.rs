@@ -1,7 +1,7 @@
 //! System calls in the place of the C library's functions, where these do no more.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use libc::{c_int, c_long};
 
@@ -14,8 +14,14 @@ static ALONE: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 static ANOTHER: AtomicU8 = AtomicU8::new(0);
 
+/// The same byte as long as nothing of the library's is in an instance of `epoll` either, so that one look says
+/// that a call on an instance may be made here.
+static UNDISTURBED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
+/// How many things of the library's are in instances of `epoll`.
+static DISTURBERS: AtomicU32 = AtomicU32::new(0);
+
 /// The functions whose calls are made here.
-const FUNCTIONS: [&CStr; 12] = [
+const FUNCTIONS: [&CStr; 13] = [
     c"read",
     c"write",
     c"readv",
@@ -28,6 +34,7 @@ const FUNCTIONS: [&CStr; 12] = [
     c"sendmsg",
     c"epoll_wait",
     c"epoll_pwait",
+    c"epoll_ctl",
 ];
 
 /// Whether the C library's function would be the bare system call.
@@ -37,17 +44,54 @@ pub fn is_bare() -> bool {
     unsafe { &*ALONE.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
 }
 
+/// The same of a call on an instance of `epoll`, in none of which there is anything of the library's.
+#[inline(always)]
+pub fn is_undisturbed() -> bool {
+    // SAFETY: as in `is_bare`.
+    unsafe { &*UNDISTURBED.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
+}
+
+/// Whether anything of the library's may be in an instance of `epoll`.
+#[inline(always)]
+pub fn is_disturbed() -> bool {
+    DISTURBERS.load(Ordering::SeqCst) != 0
+}
+
+/// One thing more of the library's is about to be in an instance.
+pub fn disturb() {
+    DISTURBERS.fetch_add(1, Ordering::SeqCst);
+    say_whether_disturbed();
+}
+
+/// So many are in none any more.
+pub fn disturb_less(count: u32) {
+    DISTURBERS.fetch_sub(count, Ordering::SeqCst);
+    say_whether_disturbed();
+}
+
+/// Says in [`UNDISTURBED`] what holds. A handler may change that between a look and what is said of it, and the
+/// last thread to say it finds it so.
+fn say_whether_disturbed() {
+    let order = Ordering::SeqCst;
+    let look = || if is_disturbed() { (&raw const ANOTHER).cast_mut() } else { ALONE.load(order) };
+    loop {
+        let found = look();
+        UNDISTURBED.store(found, order);
+        if std::ptr::eq(look(), found) {
+            return;
+        }
+    }
+}
+
+/// In the child of a fork, where all other threads are gone, one of which may have been about to say it.
+pub fn start_in_child() {
+    say_whether_disturbed();
+}
+
 /// A number as the kernel takes it, which looks at its lower half.
 #[inline(always)]
 pub const fn int(number: c_int) -> usize {
     number as u32 as usize
-}
-
-/// Makes a call that is the kernel's, if the C library's function does no more; its result.
-#[inline(always)]
-pub fn enter<const COUNT: usize>(number: c_long, arguments: [usize; COUNT]) -> Option<c_long> {
-    // SAFETY: the call is the one that the function makes, whose arguments the program says are valid.
-    is_bare().then(|| unsafe { sys::enter(number, arguments) })
 }
 
 /// What a call returns, by its result.
@@ -83,12 +127,14 @@ fn look_once(single_threaded: Option<*mut AtomicU8>) {
     let (unknown, order) = ((&raw const UNKNOWN).cast_mut(), Ordering::Relaxed);
     // Whoever has cancelled a thread meanwhile has the last word.
     let _ = ALONE.compare_exchange(unknown, found, order, order);
+    say_whether_disturbed();
 }
 
 /// From now on the C library's functions are asked: they are where a cancelled thread ends. Not every
 /// C library takes a thread that has cancelled itself for more than one.
 pub fn never_again() {
     ALONE.store((&raw const ANOTHER).cast_mut(), Ordering::SeqCst);
+    say_whether_disturbed();
 }
 
 /// The address of the object that has the next definition of a name after this library.
@@ -101,4 +147,41 @@ fn object_of(name: &CStr) -> Option<usize> {
         !next.is_null() && libc::dladdr(next, &raw mut place) != 0
     };
     found.then(|| place.dli_fbase.addr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of this process, which no other test has undisturbed for good.
+    #[test]
+    fn whoever_comes_last_says_whether_calls_may_be_made_here() {
+        let says_so = || {
+            let said = UNDISTURBED.load(Ordering::SeqCst);
+            let expected = if is_disturbed() {
+                (&raw const ANOTHER).cast_mut()
+            } else {
+                ALONE.load(Ordering::SeqCst)
+            };
+            std::ptr::eq(said, expected)
+        };
+        let change = || {
+            for _ in 0..10_000 {
+                disturb();
+                assert!(!std::ptr::eq(UNDISTURBED.load(Ordering::SeqCst), &raw const UNKNOWN));
+                disturb_less(1);
+            }
+        };
+        disturb();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(change);
+            }
+        });
+        assert!(is_disturbed() && says_so());
+        disturb_less(1);
+        start_in_child();
+        // Another test may be just about to say it.
+        assert!(says_so() || is_disturbed() || says_so());
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::FOLLOWED;
 use super::nests::{NESTS, Nest};
+use crate::interpose::system_calls;
 use crate::spin::SpinPolicy;
 use crate::sys;
 use crate::table::{CONNECTIONS, REGISTRATIONS, Registration, Reported};
@@ -31,38 +32,27 @@ pub struct Found {
     pub news: News,
 }
 
-/// How many registrations all instances of this process have under a datum of the library's, or more.
-static TAGS: AtomicU32 = AtomicU32::new(0);
-
-/// Whether any instance of this process may have a registration under a datum of the library's. Where none has,
-/// nothing in an instance is of concern.
-#[inline(always)]
-pub fn are_any_tagged() -> bool {
-    TAGS.load(Ordering::SeqCst) != 0
-}
-
 /// How many registrations an instance has under a datum of the library's. All zeroes are none.
 pub struct Tags(AtomicU32);
 
 impl Tags {
     /// One more, which is known of the process before it is of the instance.
     pub fn add(&self) {
-        TAGS.fetch_add(1, Ordering::SeqCst);
+        system_calls::disturb();
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 
     /// One less, which is known of the instance before it is of the process.
-    /// Takes a link out.
     pub fn remove(&self) {
         let order = Ordering::SeqCst;
         if self.0.fetch_update(order, order, |count| count.checked_sub(1)).is_ok() {
-            TAGS.fetch_sub(1, order);
+            system_calls::disturb_less(1);
         }
     }
 
     /// Forgets them all, of an instance that is no more.
     pub fn clear(&self) {
-        TAGS.fetch_sub(self.0.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+        system_calls::disturb_less(self.0.swap(0, Ordering::SeqCst));
     }
 
     #[inline]

@@ -16,9 +16,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::{c_int, epoll_event};
 
 use super::instance::{Instance, instance};
-use super::links::are_any_tagged;
 use super::{CONTROL, others, registrations};
-use crate::interpose::Way;
+use crate::interpose::{Way, is_off, system_calls};
 use crate::sys;
 use crate::table::numbers::{DESCRIPTORS, change, replace, word};
 use crate::table::word::Word;
@@ -50,31 +49,43 @@ fn note(fd: c_int) -> Option<&'static Note> {
 }
 
 /// The way of an `epoll_ctl`: it is the kernel's alone if the connection is the kernel's for good, the instance
-/// told of it, and nothing of concern in any.
+/// told of it, and nothing of concern in any. The only thread makes it here.
 #[inline(always)]
-pub fn way(epoll: c_int, operation: c_int, fd: c_int) -> Way<c_int> {
-    if !are_any_tagged() && is_noted_in_words(epoll, operation, fd) {
-        Way::Next
-    } else {
-        Way::Apart
+pub fn way(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> Way<c_int> {
+    if system_calls::is_undisturbed() {
+        if !is_noted_in_words(epoll, operation, fd, sys::replace_alone) {
+            return Way::Apart;
+        }
+        // SAFETY: the program says that the event is valid, as the C library's function would pass it on.
+        let result = unsafe { sys::enter_epoll_ctl(epoll, operation, fd, event) };
+        return Way::Done(if result < 0 { system_calls::refused(result) } else { result as c_int });
     }
+    // Beside other threads, or in front of another library's function.
+    let is_kernels =
+        || !system_calls::is_disturbed() && is_noted_in_words(epoll, operation, fd, replace);
+    if is_off() || is_kernels() { Way::Next } else { Way::Apart }
 }
 
 /// Whether all there is to be noted of an `epoll_ctl` is what the words of the two numbers say. It is noted as if
 /// the call were done: it is so after nearly all calls that fail, too, and no more than a count depends on it.
 #[inline(always)]
-fn is_noted_in_words(epoll: c_int, operation: c_int, fd: c_int) -> bool {
+fn is_noted_in_words(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    replace: impl Fn(&AtomicU64, u64, u64) -> Result<(), u64>,
+) -> bool {
     let (Some(cell), Some(outer)) = (word(fd), word(epoll)) else { return false };
     let now = Word::from_bits(cell.load(Ordering::Relaxed));
     if !now.is_told_of_in(Word::from_bits(outer.load(Ordering::Relaxed))) {
         return false;
     }
     let next = match operation {
-        libc::EPOLL_CTL_ADD => now.put_in(true),
         libc::EPOLL_CTL_DEL => now.put_in(false),
-        _ => now,
+        libc::EPOLL_CTL_ADD => now.put_in(true),
+        _ => return true,
     };
-    next == now || replace(cell, now.bits(), next.bits()).is_ok()
+    replace(cell, now.bits(), next.bits()).is_ok()
 }
 
 /// Whether an `epoll_ctl` is the kernel's alone, since the connection is the kernel's for good, where [`way`]
@@ -89,7 +100,7 @@ pub fn is_kernels(epoll: c_int, operation: c_int, fd: c_int) -> bool {
 fn is_kernels_apart(epoll: c_int, operation: c_int, fd: c_int) -> bool {
     let (Some(cell), Entry::Epoll(index)) = (word(fd), table::entry(epoll)) else { return false };
     let (Some(to), Some(note)) = (instance(index), note(fd)) else { return false };
-    if is_noted_in_words(epoll, operation, fd) {
+    if is_noted_in_words(epoll, operation, fd, replace) {
         look_aside_after(to, operation);
         return true;
     }
@@ -351,6 +362,10 @@ mod tests {
         (epoll, instance(index).unwrap())
     }
 
+    fn noted(epoll: c_int, operation: c_int, fd: c_int) -> bool {
+        is_noted_in_words(epoll, operation, fd, replace)
+    }
+
     fn unaccelerated(instance: &Instance) -> u32 {
         instance.unaccelerated.load(Ordering::SeqCst)
     }
@@ -376,13 +391,13 @@ mod tests {
     fn an_instance_that_is_told_of_a_number_is_told_no_more_by_a_count() {
         let ((epoll, here), fd) = (tracked(), 60_001);
         let cell = stands_for_plain(fd);
-        assert!(!is_noted_in_words(epoll, ADD, fd), "it is not told of it yet");
+        assert!(!noted(epoll, ADD, fd), "it is not told of it yet");
         assert!(is_kernels(epoll, ADD, fd) && is_noted(fd) && unaccelerated(here) == 1);
         for _ in 0..3 {
-            assert!(is_noted_in_words(epoll, MOD, fd) && is_noted(fd));
-            assert!(is_noted_in_words(epoll, DEL, fd) && !is_noted(fd));
+            assert!(noted(epoll, MOD, fd) && is_noted(fd));
+            assert!(noted(epoll, DEL, fd) && !is_noted(fd));
             assert_eq!(told(cell), Some((index_of(epoll), false)));
-            assert!(is_noted_in_words(epoll, ADD, fd) && is_noted(fd));
+            assert!(noted(epoll, ADD, fd) && is_noted(fd));
             assert_eq!((told(cell), unaccelerated(here)), (Some((index_of(epoll), true)), 1));
         }
         forget_number(fd, false);
@@ -395,8 +410,8 @@ mod tests {
     fn a_number_that_was_taken_out_of_one_instance_is_the_next_ones() {
         let ((one, first), (two, second), fd) = (tracked(), tracked(), 60_002);
         let cell = stands_for_plain(fd);
-        assert!(is_kernels(one, ADD, fd) && is_noted_in_words(one, DEL, fd));
-        assert!(!is_noted_in_words(two, ADD, fd) && is_kernels(two, ADD, fd));
+        assert!(is_kernels(one, ADD, fd) && noted(one, DEL, fd));
+        assert!(!noted(two, ADD, fd) && is_kernels(two, ADD, fd));
         assert_eq!((unaccelerated(first), unaccelerated(second)), (0, 1));
         assert_eq!(told(cell), Some((index_of(two), true)));
         assert!(!is_kernels(one, ADD, fd), "it is in two");
@@ -420,7 +435,7 @@ mod tests {
         inner().tagged.add();
         for (operation, looks) in [(MOD, true), (DEL, false), (ADD, true)] {
             inner().looked_aside = 7;
-            assert!(matches!(way(epoll, operation, fd), Way::Apart));
+            assert!(matches!(way(epoll, operation, fd, std::ptr::null_mut()), Way::Apart));
             assert!(is_kernels(epoll, operation, fd));
             assert_eq!(inner().looked_aside == 0, looks, "{operation}");
         }

@@ -12,9 +12,9 @@ use crate::table::lost::LostTo;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word(u64);
 
-const CONNECTION: u64 = 1 << 62;
-const EPOLL: u64 = 2 << 62;
-const OWN: u64 = 3 << 62;
+const CONNECTION: u64 = 2 << 62;
+const EPOLL: u64 = 3 << 62;
+const OWN: u64 = 1 << 62;
 const WHAT: u64 = 3 << 62;
 /// Set once a connection is known to be the kernel's for good.
 const PLAIN: u64 = 1 << 61;
@@ -24,6 +24,22 @@ const CONTROLLED: u64 = 1 << 60;
 const LISTENER: u64 = 1 << 60;
 /// Of a number that is nothing else: a TCP socket that nobody has connected yet.
 const STREAM: u64 = 1 << 59;
+/// How many more calls pass by.
+const QUIET: u64 = 1 << 50;
+const MOST_QUIET: u64 = (1 << 10) - 1;
+/// In their place, once a connection is the kernel's for good: the `epoll` instance that is told of it by the
+/// number, plus one, or zero. What the word says from here on is what the [word of that instance](told_by) says.
+const TOLD: u64 = 1 << TOLD_FROM;
+const TOLD_FROM: u32 = 51;
+const MOST_TOLD: u64 = (1 << 9) - 1;
+/// Whether the number is in that instance.
+const IN: u64 = QUIET;
+/// Tells the connections apart that have had this number one after another.
+const LIFE: u64 = 1 << 24;
+const LIVES: u64 = (1 << 26) - 1;
+/// How many of them are in the kernel now.
+const INSIDE: u64 = 1 << 16;
+const MOST_INSIDE: u64 = (1 << 8) - 1;
 /// A place, or a port, or what is known of a connection that has no place yet.
 const INDEX: u64 = (1 << 16) - 1;
 /// Set in the index of a connection that has no place yet: then it holds its kind and how often the
@@ -32,21 +48,13 @@ const UNPLACED: u64 = 1 << 15;
 const KIND: u64 = (1 << 8) - 1;
 const DOUBLING: u64 = 1 << 8;
 const DOUBLINGS: u64 = (1 << 4) - 1;
-/// How many more calls pass by.
-const QUIET: u64 = 1 << 16;
-const MOST_QUIET: u64 = (1 << 10) - 1;
-/// In their place, once a connection is the kernel's for good: the `epoll` instance that is told of it by the
-/// number, plus one, or zero.
-const TOLD: u64 = QUIET;
-const MOST_TOLD: u64 = (1 << 9) - 1;
-/// Whether the number is in that instance.
-const IN: u64 = TOLD * (MOST_TOLD + 1);
-/// How many of them are in the kernel now.
-const INSIDE: u64 = 1 << 26;
-const MOST_INSIDE: u64 = (1 << 8) - 1;
-/// Tells the connections apart that have had this number one after another.
-const LIFE: u64 = 1 << 34;
-const LIVES: u64 = (1 << 26) - 1;
+
+/// The word of the instance that is told of a number with this word: all that the latter says from [`TOLD`] on,
+/// with its highest bit in all above, so that it is found by a shift. And two more: shifted so, a number of which
+/// nothing is known is zero, as is its word, and that of an instance one less.
+const fn told_by(word: u64) -> u64 {
+    ((word as i64 >> TOLD_FROM) as u64).wrapping_add(2)
+}
 
 /// What a descriptor is to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +89,7 @@ impl Word {
         Self(match entry {
             Entry::Unknown | Entry::Unplaced => 0,
             Entry::Connection(place) => CONNECTION | (place as u64 & INDEX),
-            Entry::Epoll(place) => EPOLL | (place as u64 & INDEX),
+            Entry::Epoll(place) => told_by(CONNECTION | PLAIN | ((place as u64 + 1) * TOLD)),
             Entry::Own => OWN,
         })
     }
@@ -156,7 +164,7 @@ impl Word {
         match self.0 & WHAT {
             CONNECTION if self.0 & UNPLACED != 0 => Entry::Unplaced,
             CONNECTION => Entry::Connection(index),
-            EPOLL => Entry::Epoll(index),
+            EPOLL => Entry::Epoll(((self.0 - 3) & MOST_TOLD) as usize),
             OWN => Entry::Own,
             _ => Entry::Unknown,
         }
@@ -207,10 +215,7 @@ impl Word {
     /// tells one just now.
     #[inline]
     pub const fn is_told_of_in(self, epoll: Self) -> bool {
-        let index = epoll.0 & INDEX;
-        epoll.0 & WHAT == EPOLL
-            && self.0 & (WHAT | PLAIN | CONTROLLED | (MOST_TOLD * TOLD))
-                == CONNECTION | PLAIN | ((index + 1) * TOLD)
+        told_by(self.0) == epoll.0
     }
 
     /// The same of such a one that is put into the instance, or taken out.
@@ -389,6 +394,16 @@ mod tests {
             assert!(told.is_told_of_in(epoll) && told.put_in(false).is_told_of_in(epoll));
             assert!(!told.is_told_of_in(Word::of(Entry::Epoll(index + 1))));
             assert!(!told.is_told_of_in(Word::UNKNOWN) && !told.is_told_of_in(plain));
+            assert_eq!(epoll.entry(), Entry::Epoll(index));
+            // Nor is any other number told of in it, nor is it in another.
+            let others = [Word::UNKNOWN, Word::STREAM, Word::of(Entry::Own), Word::listener(80)];
+            for other in
+                [others, [epoll, plain, connection(5, u32::MAX), told.controlled().unwrap()]]
+                    .concat()
+            {
+                assert!(!other.is_told_of_in(epoll), "{other:?}");
+                assert!(!others.into_iter().any(|of| other.is_told_of_in(of)), "{other:?}");
+            }
             assert_eq!(told.put_in(false).told(), Some((index, false)));
             assert_eq!(told.put_in(false).put_in(true), told);
             // Nothing else changes what it says, and it changes nothing else.
