@@ -22,7 +22,7 @@ LATE_S = 5
 
 
 def let_go_back(end: socket.socket) -> None:
-    """Set what the library does not carry on, and what was set before again."""
+    """Set an option that ends the acceleration, and set it back."""
     for least in (2, 1):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
 

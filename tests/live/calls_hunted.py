@@ -241,7 +241,7 @@ def waits_for_all_that_the_kernel_takes_over_end() -> None:
             time.sleep(0.2)
             a.send(b"0123456789")
             time.sleep(0.1)
-            # The library does not carry on what has this option.
+            # A connection with this option is not accelerated.
             a.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 2)
             a.send(b"0123456789")
             time.sleep(0.05)

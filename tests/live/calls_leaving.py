@@ -35,7 +35,7 @@ def answered_by(goes_on: Callable[[socket.socket], None]) -> tuple[int, socket.s
 
 
 def last(end: socket.socket) -> None:
-    """Be worth carrying."""
+    """Last long enough to be accelerated."""
     for _ in range(LASTING):
         end.send(b"x")
         end.recv(1)

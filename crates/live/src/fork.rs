@@ -33,7 +33,8 @@ thread_local! {
     static FORK: Cell<u32> = const { Cell::new(0) };
     /// Whether it began when nothing was held any more.
     static IS_DONE: Cell<bool> = const { Cell::new(false) };
-    /// Which of [`LOCKS`] it took: not one that the thread held already, interrupted by a handler that forks.
+    /// Which of [`LOCKS`] the fork took. A lock that the thread held already, when a signal handler that forks
+    /// interrupted it, is not among them.
     static TAKEN: Cell<[bool; 2]> = const { Cell::new([false; 2]) };
 }
 
@@ -104,8 +105,8 @@ pub extern "C" fn after_fork_in_parent() {
     give_locks_back();
 }
 
-/// After a fork that has made no child, and has run the parent's handlers as if it had: nobody else holds
-/// what was counted for it. Unless another thread has forked since, whose count it is by now.
+/// After a fork that failed, for which the C library has run the parent's handlers all the same: takes back the
+/// holder that was counted for the child. If another thread has forked since, the count belongs to its child.
 #[cold]
 pub fn take_back_fork() {
     if IS_DONE.get() {

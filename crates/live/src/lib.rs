@@ -1,5 +1,5 @@
-//! The preload library of `weft live`: carries the TCP connections between programs of one host
-//! over shared memory, without a change to either (SCILAN, Research Report 256, section 3).
+//! The preload library of `weft live`: accelerates the TCP connections between programs of one host by
+//! shared memory, without a change to either (SCILAN, Research Report 256, section 3).
 //!
 //! The kernel's connection stays open underneath. It keeps the descriptor's meaning, says when the
 //! other end has died, wakes who sleeps in the kernel, and carries whatever the library does not:

@@ -83,7 +83,7 @@ pub fn way<const COUNT: usize>(
     Way::Done(result as c_int)
 }
 
-/// What such a wait returns that has brought so many events, after a handler has joined a connection.
+/// The result of a wait that returned `count` events, during which a signal handler has joined a connection.
 #[cold]
 #[inline(never)]
 fn told_beside_handler(epoll: c_int, first: *mut epoll_event, count: c_int) -> c_int {
@@ -121,8 +121,8 @@ pub unsafe fn wait_alone(
     Some(count)
 }
 
-/// Keeps, of what the kernel has told, what is the program's, after a handler has joined a connection meanwhile:
-/// where nothing is left, the handler has interrupted the wait.
+/// Keeps the program's own events of those that the kernel has reported, after a signal handler has joined a
+/// connection during the wait. If none is left, the handler has interrupted the wait.
 ///
 /// # Safety
 ///
@@ -382,7 +382,7 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// Whether this wait asks the kernel before it looks at the connections that the library carries. It reads the exact
+/// Whether this wait asks the kernel before it looks at the accelerated connections. It reads the exact
 /// clock once in `turns` waits, in each wait where the program works for long between them, and when the coarse clock,
 /// which costs less, has ticked. The kernel knows of descriptors that are not accelerated, and of peers that were silent
 /// for long; an instance with neither does not ask it.

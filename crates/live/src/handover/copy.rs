@@ -24,7 +24,7 @@ struct Way<'a> {
     memory: &'a mut [u8],
     held: std::ops::Range<usize>,
     open: bool,
-    /// Whether its end is that of a connection which was reset, as who sent the other way has been told.
+    /// Whether the connection was reset, which the sender of the other direction has been told.
     ends_in_reset: bool,
 }
 

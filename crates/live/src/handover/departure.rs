@@ -74,10 +74,11 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
         shut = shut.take().or_else(|| Shut::begin(own, stays));
         shut.is_some()
     };
-    // What is on loan is wholly the kernel's, perhaps, and others have a copied connection for it, maybe
-    // since this one has begun to leave.
+    // A connection on loan may already be the kernel's in both directions while another process uses a copy of
+    // it. The loan may have begun after this call did.
     let is_lent = || guard.connection.lending.is_lent();
-    // Nor would the kernel tell whoever takes the descriptor of an error that it has told already.
+    // The kernel reports an error once: if the library has heard of it, the next owner of the descriptor would
+    // not.
     let must_be_copied = || is_lent() || guard.connection.owes_error();
     if !is_lent() && direction::leave(own, reason, &mut is_alone) && !must_be_copied() {
         return;
@@ -90,7 +91,8 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
             pump::replace(own);
             return;
         }
-        // Who stays in a call would stay there on what was replaced, and reads the rest of the ring.
+        // A thread that stays in a call would stay on the connection that was replaced. It reads the rest of
+        // the ring itself.
         let patience = if own.local().is_visited() { VISIT } else { direction::DRAINING };
         if sys::now() - begun > patience {
             return;
@@ -158,7 +160,7 @@ pub fn depart_all(reason: Reason) {
 /// start others so for each connection that has the number.
 static DUPLICATED: [AtomicU64; 1 << 10] = [const { AtomicU64::new(0) }; 1 << 10];
 
-/// Remembers such a number. False if there is no room for it.
+/// Remembers that programs are to get this number under another one. False if the table has no room for it.
 pub fn note_duplicated(fd: c_int) -> bool {
     DUPLICATED.get(fd as u32 as usize / 64).is_some_and(|word| {
         word.fetch_or(1 << (fd % 64), Ordering::Relaxed);

@@ -172,7 +172,7 @@ impl Lender<'_> {
             let why = self.serve(&mut receiving);
             if why == Why::Alone {
                 if death::is_over(self.guard) {
-                    // Others have heard of that, and from now on nobody can tell them.
+                    // The users of the copy are to hear of the end as well, and this is the last chance.
                     sys::shutdown(self.loan.near, libc::SHUT_WR);
                 }
                 // What they have not read they will.
@@ -353,7 +353,7 @@ impl Lender<'_> {
                 Err(libc::EINTR) => {}
                 Err(why) => {
                     self.passes_on(why);
-                    // What the other end has sent before it went can be read still.
+                    // What the other end had sent before it closed can still be read.
                     sys::shutdown(self.loan.near, libc::SHUT_WR);
                     self.silent = true;
                     // Who goes on copying, once the loan has ended, would send it and be refused again.
@@ -475,7 +475,8 @@ impl Lender<'_> {
     fn read_but(&self, left: usize) -> usize {
         let arrived = sys::tcp_counts(self.loan.near).map_or(self.given, |counts| counts.arrived);
         let noted = self.given - self.unread as u64;
-        // What was given to one that had shut both directions down is not there, nor read.
+        // Bytes given to a user that had shut both directions down are dropped by the kernel: they do not count
+        // as read.
         arrived.min(self.given).saturating_sub(noted + left as u64) as usize
     }
 

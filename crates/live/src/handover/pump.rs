@@ -164,7 +164,8 @@ fn copy_by(
 /// Shuts the program's end down as the connection is that it stands for.
 fn shut_as(guard: &Guard, near: c_int) {
     let connection = guard.connection;
-    // Others that have it on loan may have written what comes before; who serves them shuts it down.
+    // A process that has the connection on loan may have written bytes that come before the end. Then the
+    // process that serves it shuts the direction down.
     let lent = connection.lending.is_lent_again();
     let has_sent_end = || sys::tcp_counts(guard.fd).is_ok_and(|counts| counts.has_sent_end);
     let sends_no_more =
@@ -181,7 +182,7 @@ fn shut_as(guard: &Guard, near: c_int) {
 fn put_in_places(guard: &Guard, near: c_int) {
     if table::is_owner() {
         for fd in numbers(guard) {
-            // Who waits to enter sees the old one until the new one is there.
+            // A thread that waits to enter sees the old connection until the new one is in its place.
             put_in_place(near, fd);
             hand_over(fd);
         }

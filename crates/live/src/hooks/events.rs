@@ -314,8 +314,8 @@ interpose! {
     }
 }
 
-/// A wait in an instance that is not the kernel's alone, for so long and with such a mask; `kernel` is the
-/// program's call.
+/// Waits in an instance that may hold accelerated connections, for `timeout` nanoseconds (`None` is for ever) and
+/// with this mask of signals; `kernel` is the program's own call.
 ///
 /// # Safety
 ///

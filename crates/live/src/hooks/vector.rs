@@ -103,7 +103,7 @@ unsafe fn has_name_there(message: *const msghdr) -> bool {
     pointers::are_there(name.cast::<u8>(), length)
 }
 
-/// The message of so many; the kernel answers for one that is not there.
+/// One message of an array of messages; `None` if its memory is not there, which the kernel reports.
 ///
 /// # Safety
 ///

@@ -24,7 +24,7 @@ pub struct News {
 #[derive(Clone, Copy)]
 pub struct Found {
     pub link: u32,
-    /// Those of one time are told as they were found.
+    /// Events of the same time are reported in the order in which they were found.
     pub nth: u32,
     pub key: u64,
     /// Valid as long as the instance's lock is held.
@@ -77,7 +77,7 @@ pub struct Inner {
     pub watches: [Watch; FOLLOWED],
     /// What a look finds, before it is told.
     pub found: [Found; FOLLOWED],
-    /// Those of them that there was no room for.
+    /// The part of `found` for which the caller had no room.
     pub left: Range<usize>,
     /// Where the link of each registration stands, if it is here.
     pub positions: [u32; CONNECTIONS * REGISTRATIONS],

@@ -15,7 +15,7 @@ const LAYOUT: u64 = 8;
 pub enum Reason {
     /// The two addresses are of different hosts or network namespaces.
     Elsewhere,
-    /// Nobody answered at the place where the other end would.
+    /// Nobody answered at the meeting place: the other end runs without the library.
     PeerPlain,
     /// The other end belongs to another user, and the two have not agreed to share memory.
     OtherUser,

@@ -1,14 +1,14 @@
-//! Whether this process carries anything.
+//! Whether this process accelerates connections at all.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::report::stats::Reason;
 use crate::table::{above, is_owner};
 
-/// Why this process carries nothing any more: the reason's number and one; zero as long as it may.
+/// Why this process accelerates no more connections: the number of the reason plus one; zero while it does.
 static FORBIDDEN: AtomicU32 = AtomicU32::new(0);
 
-/// From now on this process carries nothing, for this reason.
+/// Sends all connections of this process back to the kernel, and accelerates no more, for this reason.
 pub fn begin(reason: Reason) {
     let mark = reason as u32 + 1;
     if is_owner() && FORBIDDEN.swap(mark, Ordering::SeqCst) != mark {
@@ -16,7 +16,7 @@ pub fn begin(reason: Reason) {
     }
 }
 
-/// Why this process carries nothing any more, if it does not.
+/// Why this process accelerates no more connections; `None` while it does.
 pub fn reason() -> Option<Reason> {
     let mark = FORBIDDEN.load(Ordering::SeqCst);
     let reasons = [Reason::IoUring, Reason::BareCalls, Reason::Filter, Reason::Call];

@@ -1,7 +1,7 @@
 //! Which places of connections are free, and getting back those whose process has ended.
 //!
 //! A process that ends without closing leaves its places taken, and what it accelerated counted; so does
-//! one that is killed. Whoever lacks a place, or may carry no more, looks for such.
+//! one that is killed. A process that finds no free place, or has reached its limit, looks for such places.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

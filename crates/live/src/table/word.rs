@@ -241,8 +241,9 @@ impl Word {
         self.0 & (WHAT | PLAIN) == CONNECTION | PLAIN
     }
 
-    /// The same while a thread tells an `epoll` instance of it, which nobody does in another thread and under
-    /// which nobody joins. `None` if it may not be told of so: it may be accelerated, or is about to be.
+    /// The word with a mark, under which one thread changes the number's registration in an `epoll` instance: no
+    /// other thread does so meanwhile, and none joins the connection. `None` if a thread has marked it, or if the
+    /// connection is accelerated or about to be.
     #[inline]
     pub const fn controlled(self) -> Option<Self> {
         let passes = self.0 & (PLAIN | (MOST_QUIET * QUIET)) != 0;
@@ -253,7 +254,7 @@ impl Word {
         }
     }
 
-    /// The same of any connection.
+    /// The word with that mark, of a connection in any state.
     pub const fn held(self) -> Option<Self> {
         if self.0 & (WHAT | CONTROLLED) == CONNECTION {
             Some(Self(self.0 | CONTROLLED))
@@ -262,12 +263,12 @@ impl Word {
         }
     }
 
-    /// Whether a thread tells an `epoll` instance of it.
+    /// Whether the word is marked so.
     pub const fn is_controlled(self) -> bool {
         self.0 & (WHAT | CONTROLLED) == CONNECTION | CONTROLLED
     }
 
-    /// The same after that.
+    /// The word without that mark.
     #[inline]
     pub const fn released(self) -> Self {
         Self(self.0 & !CONTROLLED)

@@ -79,10 +79,10 @@ fn all_or_none(body: impl Fn()) {
     body();
 }
 
-/// The value of `WEFT_LIVE` by which the library carries.
+/// The value of `WEFT_LIVE` by which the library accelerates.
 const ON: &str = "on";
 
-/// Whether the test passes with the library preloaded and so told whether to carry, and what it says.
+/// Whether the test passes with the library preloaded under this value of `WEFT_LIVE`, and what it says.
 fn run_preloaded(name: &str, live: &str) -> (bool, String) {
     let run = Command::new("timeout")
         .arg("300")
