@@ -236,15 +236,15 @@ def lines(process: Process) -> Iterator[tuple[str, str]]:
     yield "connections", f"{process.accelerated:,} accelerated now, {ever}"
     sent, received = (size(counts[name]) for name in ("bytes_sent", "bytes_received"))
     yield "bytes", f"{sent} sent, {received} received"
-    woken = f"{process.interrupts:,} interrupts sent, {process.interrupts_saved:,} saved"
+    woken = f"{process.interrupts:,} wake-ups sent, {process.interrupts_saved:,} avoided"
     yield "messages", f"{counts['messages_sent']:,} sent; {woken}; slept {counts['sleeps']:,} times"
-    entered = f"{process.kernel_entries:,} times"
+    entered = f"{process.kernel_entries:,}"
     if counts["messages_sent"]:
         each = process.kernel_entries / counts["messages_sent"]
         entered += f", {each:,.0f} a message sent" if each >= 10 else f", {each:.2g} a message sent"
-    yield "kernel entered", f"{entered}: {process.polling_entries:,} while polling,"
-    aside = f"{counts['asides']:,} looks aside, {counts['turns']:,} turns given"
-    yield "", f"{aside}, the others to sleep and to wake"
+    yield "system calls", f"{entered}: {process.polling_entries:,} while polling,"
+    yield "", f"{counts['asides']:,} to check other descriptors,"
+    yield "", f"{counts['turns']:,} to yield the processor, the rest to sleep and to wake"
     for what, reasons in (("left", process.fallen_through), ("moved back", process.moved_back)):
         for reason, count in reasons.items():
             if count:
