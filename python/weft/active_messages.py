@@ -92,7 +92,7 @@ _LIBRARY = Library("weft_am", _CALLS, ActiveError)
 
 @dataclass(frozen=True)
 class Message:
-    """A message as its handler gets it; the payload is `None` if it is not a bulk message."""
+    """A message as its handler receives it; `payload` is `None` unless it is a bulk message."""
 
     initiator: tuple[int, int]
     arguments: tuple[int, ...]
@@ -101,7 +101,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a handler sends back: the handler at the initiator, arguments, payload."""
+    """The answer of a handler: the handler to call at the initiator, arguments, payload."""
 
     handler: int
     arguments: tuple[int, ...] = ()
@@ -243,7 +243,7 @@ class Node:
                 return
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Make progress until a message was handled, acknowledged, refused or failed.
+        """Make progress until a message is handled, acknowledged, refused or failed.
 
         Returns:
             Whether one was within `timeout`. An exception of a handler is raised here.

@@ -198,9 +198,9 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     no_pictures: bool,
     as_json: bool,
 ) -> None:
-    """Run one experiment; leave a folder with tables, figures and a page.
+    """Run one experiment, and write a folder with tables, figures and a page.
 
-    With --json the points are printed and the folder is written only where --out says.
+    --json prints the points, and writes a folder only if --out names one.
     """
     from weft.api import run_overrides  # noqa: PLC0415
 
@@ -230,7 +230,7 @@ def _study_options(command: Callable[..., None]) -> Callable[..., None]:
         _set_option,
         _preset_option,
         click.option(
-            "--seeds", type=click.IntRange(min=1), help="Runs that each point begins with."
+            "--seeds", type=click.IntRange(min=1), help="How many runs each point has, at least."
         ),
         click.option("--length", metavar="TIME", help="Simulated time of a run: '40 ms'."),
         _workers_option,
@@ -281,11 +281,11 @@ def sweep(
     precision: float | None,
     **options: Any,
 ) -> None:
-    """Run every point of a study that is not there yet; begun again, it goes on where it was.
+    """Run the missing points of a study; after an interruption the same command resumes.
 
-    A run is kept under the hash of its point, seed and version as soon as it is made, so nothing
-    is lost when the sweep is killed, and more values or seeds add to what is there. Ctrl-C leaves
-    the points that were finished.
+    Each run is stored under the hash of its point, seed and version as soon as it is finished, so
+    nothing is lost if the sweep is killed, and more values or seeds add only the new runs. After
+    Ctrl-C the results contain the finished points.
     """
     overrides = [*_axes(over, paired), *_checked(settings)]
     if precision is not None:
@@ -301,17 +301,21 @@ def sweep(
     )
 )
 @_study_options
-@click.option("--channel", help="Whose load is varied; the only channel with a load if not given.")
+@click.option("--channel", help="The channel whose load varies; optional if only one has a load.")
 @click.option(
     "--between",
     nargs=2,
     type=float,
     default=(0.05, 1.0),
     show_default=True,
-    help="The smallest and the largest load that are tried.",
+    help="The smallest and the largest load to try.",
 )
 @click.option(
-    "--width", type=float, default=0.01, show_default=True, help="Where a bisection ends."
+    "--width",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="The bisection ends at this difference of loads.",
 )
 def saturation(
     experiment: str,
@@ -323,10 +327,11 @@ def saturation(
     width: float,
     **options: Any,
 ) -> None:
-    """Find the load at which each point of a study stops settling, by bisection.
+    """Find the load at which each point of a study saturates, by bisection.
 
-    Near the limit a run of a given length is neither settled nor certainly saturated: shown are the
-    largest load that settled and the smallest that was saturated, and the limit lies between.
+    Near saturation a run of a given length is neither settled nor certainly saturated. The result
+    is the largest load that settled and the smallest that was saturated, and saturation lies
+    between them.
     """
     asked = {"channel": channel, "between": list(between), "width": width}
     overrides = [*_axes(over, ()), *_checked(settings)]
@@ -458,7 +463,7 @@ def reproduce(
 @click.option("--out", type=click.Path(), help="Results folder [out/compare].")
 @_json_option
 def compare(systems: tuple[str, ...], out: str | None, as_json: bool, **options: Any) -> None:
-    """Run the same programs on several systems; leave one page with one table.
+    """Run the same programs on several systems, and write one page with one table.
 
     Ping-pong, stream, ping-ping, hot spot, all-to-all and barrier on each SYSTEM, a shipped one or
     a composition file, with presets behind + if wanted; without a SYSTEM on the five of the
@@ -489,7 +494,7 @@ def compare(systems: tuple[str, ...], out: str | None, as_json: bool, **options:
 )
 @_json_option
 def report(folders: tuple[str, ...], out: str | None, as_json: bool) -> None:
-    """Draw a results folder's page and figures anew, or one page that puts several side by side.
+    """Redraw the page and figures of a results folder, or write one page that compares several.
 
     The page is one HTML file that needs no network. Of a folder that is damaged it shows what is
     whole, and says what is not.

@@ -1,4 +1,4 @@
-"""How well a composition of this host, fitted by ping-pong alone, predicts programs.
+"""Predict programs by a composition of this host that is fitted to ping-pong alone.
 
 Every run is recorded (`mpi_record`): the trace holds what each rank sent, received and computed,
 and the time that all of it took by the host's clock. Two sizes of ping-pong calibrate the two

@@ -58,7 +58,7 @@ _CONTROL = 8
 
 @dataclass(frozen=True)
 class Message:
-    """What an operation brought; of one that receives nothing only the time means something.
+    """The result of an operation; for one that receives nothing only the time is meaningful.
 
     `time_us` is when it was over; `source`, `tag`, `size` (bytes) and `value` are those of the
     message, or of the memory that was read; of a conditional write the value is 1 if it was taken.
@@ -72,7 +72,7 @@ class Message:
 
 
 class Operation:
-    """Something that a rank has begun: yield it to wait until it is over."""
+    """An operation that a rank has started: yield it to wait until it has finished."""
 
     __slots__ = ("_machine", "_number")
 
@@ -112,7 +112,7 @@ class Node:
         value: int = 0,
         channel: str | None = None,
     ) -> Operation:
-        """Send a message; over when its last byte has left.
+        """Send a message; finished when its last byte has left.
 
         `value` is written in it. `channel` takes the place of what the rules of the run say.
         """
@@ -143,21 +143,21 @@ class Node:
         return Operation(self._machine, number)
 
     def load(self, address: int) -> int:
-        """Return what stands in the own memory; it takes no time."""
+        """Return a word of this rank's own memory; it takes no time."""
         return self._machine.load(self.rank, address)
 
     def until(self, address: int, least: int) -> Operation:
-        """Wait until a word of the own memory is at least `least`."""
+        """Wait until a word of this rank's own memory is at least `least`."""
         return Operation(self._machine, self._machine.until(self.rank, address, least))
 
     def read(self, target: int, address: int, size: Size = 4) -> Operation:
-        """Read a word of the memory of another rank, without its program."""
+        """Read a word of another rank's memory, without involving its program."""
         return Operation(
             self._machine, self._machine.read(self.rank, target, address, in_bytes(size))
         )
 
     def conditional_write(self, target: int, address: int, value: int, size: Size = 4) -> Operation:
-        """Write a word that another rank sees only when it is known to be whole.
+        """Write a word that another rank sees only once all of it is known to have arrived.
 
         Over when this rank knows; the `value` that it brings is 1 if the word was taken, 0 if the
         other rank left the cluster. By conditional write where the adapters can (Memory Channel 2),
@@ -167,7 +167,7 @@ class Node:
         return Operation(self._machine, number)
 
     def departure(self, number: int = 0) -> Operation:
-        """Wait until this rank is told that another one is gone, which is its `source`.
+        """Wait until this rank is notified that another one is gone; `source` is that rank.
 
         It is the one that is the `number`th, from 0, of which this rank is told. A rank is gone
         when its host leaves the cluster; its program stops there.
@@ -176,11 +176,11 @@ class Node:
 
     @property
     def departed(self) -> list[int]:
-        """The ranks of which this one has been told that they are gone, in that order."""
+        """The ranks that this one knows to be gone, in the order of the notifications."""
         return list(self._machine.departed(self.rank))
 
     def barrier(self) -> Program:
-        """Wait until every rank has come here: `yield from me.barrier()`.
+        """Wait until every rank has reached the barrier: `yield from me.barrier()`.
 
         The dissemination barrier of Hensgen, Finkel and Manber (1988).
         """
@@ -192,43 +192,43 @@ class Node:
             distance, number = 2 * distance, number + 1
 
     def lock(self, lock: int = 0, server: int = 0) -> Program:
-        """Wait until a lock of the rank that serves locks is held: `yield from me.lock()`."""
+        """Wait for a lock of the rank that serves locks: `yield from me.lock()`."""
         asked = self.send(server, _CONTROL, _LOCK, value=2 * lock)
         yield self.receive(server, _GRANT + lock)
         yield asked
 
     def unlock(self, lock: int = 0, server: int = 0) -> Operation:
-        """Give a lock back; over when the message that says so has left."""
+        """Release a lock; finished when the message that releases it has left."""
         return self.send(server, _CONTROL, _LOCK, value=2 * lock + 1)
 
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """What a program or a trace showed. All times are in microseconds of simulated time."""
+    """The results of a program or a trace. All times are microseconds of simulated time."""
 
     time_us: float
     """When the last rank ended."""
     values: dict[int, Any]
     """What the program of each rank returned."""
     ranks: pd.DataFrame = field(repr=False)
-    """A row a rank: host, end_us, computing_us, sending_us, waiting_us, idle_us; queued_us where
-    processors are counted."""
+    """A row for each rank: host, end_us, computing_us, sending_us, waiting_us, idle_us; also
+    queued_us if processors are limited."""
     waits: pd.DataFrame = field(repr=False)
-    """A row a rank and whom it waited for (none: any): waiting_us."""
+    """A row for each rank and the rank that it waited for (none: any): waiting_us."""
     intervals: pd.DataFrame = field(repr=False)
-    """A row a stretch of a rank's time: from_us, until_us, activity, other."""
+    """A row for each interval of a rank: from_us, until_us, activity, other."""
     messages: pd.DataFrame = field(repr=False)
-    """A row a message: initiator, target, offered_us, delivered_us, size_bytes. Where hosts have
-    several ranks it names their hosts too, as `waits` and `intervals` do."""
+    """A row for each message: initiator, target, offered_us, delivered_us, size_bytes. If hosts
+    have several ranks, the hosts too, as in `waits` and `intervals`."""
     fast_forward: pd.DataFrame = field(repr=False)
-    """Where `run.fast_forward` is set, a row a channel: jumps, periods, packets and skipped_us that
-    were left out, and what rules it out (forbidden, otherwise empty)."""
+    """If `run.fast_forward` is set, a row for each channel: jumps, and the skipped periods, packets
+    and time (skipped_us); or what rules skipping out (forbidden, otherwise empty)."""
     shorter_messages: int = 0
-    """Messages of a trace that are shorter than what their receive asks for, which MPI takes."""
+    """Messages of a trace that are shorter than their receive, which MPI allows."""
 
     @property
     def completion(self) -> dict[str, float]:
-        """How long messages took from being handed over to their last byte's arrival, in µs.
+        """How long messages took from submission to the arrival of their last byte, in µs.
 
         `mean_us`, `p50_us`, `p99_us` and `longest_us`; a quantile is the shortest time that so many
         of the messages do not exceed. Of a list of flows these are the flow completion times.
@@ -245,7 +245,7 @@ class ProgramResult:
         }
 
     def figure(self, title: str = "What each rank did") -> Figure:
-        """Draw the space-time picture: a bar a rank, a line a message."""
+        """Draw the space-time figure: a bar for each rank, a line for each message."""
         from weft.plots.rank_times import draw_rank_times  # noqa: PLC0415
 
         return draw_rank_times(self.intervals, self.messages, self.ranks, title)

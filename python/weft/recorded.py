@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft._seam import Progress
 
 TraceFormat: TypeAlias = Literal["goal", "simgrid", "htsim", "hpcc", "chakra"]
-"""What a file of a recorded program or of flows is: whose simulator reads it."""
+"""The format of a recorded program or of a list of flows, by the simulator that defines it."""
 
 _ENDINGS: dict[str, TraceFormat] = {".cm": "htsim", ".et": "chakra"}
 

@@ -87,18 +87,18 @@ class Result:
 
     @property
     def stopped(self) -> bool:
-        """Whether the run was ended before its last point; the tables hold what was finished."""
+        """Whether the run ended before its last point; the tables have the finished points."""
         return bool(self.meta.get("stopped"))
 
     @property
     def is_empty(self) -> bool:
-        """Whether not one point was finished, here or in any of `runs`."""
+        """Whether no point was finished, here or in any of `runs`."""
         own = any(self._rows(name) for name in ("points", "comparison"))
         return not own and all(run.is_empty for run in self.runs.values())
 
     @property
     def failed(self) -> int:
-        """How many points have no result, because a run of theirs failed."""
+        """How many points have no result because one of their runs failed."""
         return int(self.meta.get("failed") or 0)
 
     @property
@@ -123,7 +123,7 @@ class Result:
 
     @property
     def trace(self) -> pd.DataFrame:
-        """Every transmission noted: time_us, until_us, kind, initiator, target, content."""
+        """Every recorded transmission: time_us, until_us, kind, initiator, target, content."""
         return self._table("trace")
 
     @property
@@ -133,7 +133,7 @@ class Result:
 
     @property
     def derived(self) -> pd.DataFrame:
-        """What follows from the composition without a run: quantity, value, unit, arithmetic."""
+        """Quantities that follow from the composition without a run: value, unit, arithmetic."""
         return self._table("derived")
 
     @property

@@ -124,7 +124,7 @@ def saturation(  # noqa: PLR0913 (each is an own choice of the caller)
     store: str | PathLike[str] | None = STORE,
     progress: Progress | None = None,
 ) -> Result:
-    """Find the load at which each point of a study stops settling, by bisection.
+    """Find the load at which each point of a study saturates, by bisection.
 
     Near the limit a run of a given length is neither settled nor certainly saturated. So each seed
     gives two loads, and the limit lies between them: `settles_up_to_load`, the largest that

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "  weft trace run barrier.goal --system clint --channel quick --picture barrier.svg",
 )
 def trace() -> None:
-    """Run recorded programs on any system, and write those of collectives."""
+    """Run recorded programs on any system, and generate traces of collectives."""
 
 
 @trace.command(
@@ -159,7 +159,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     out: str | None,
     as_json: bool,
 ) -> None:
-    """Run a recorded program or a list of flows, and say where each rank's time went.
+    """Run a recorded program or a list of flows, and show where each rank's time went.
 
     FILE is a GOAL trace, a time-independent trace of SimGrid, a connection matrix of htsim, a list
     of flows of HPCC's simulator, or a Chakra execution trace: NAME of NAME.0.et, NAME.1.et, ...
