@@ -39,8 +39,8 @@ const LEVELS: usize = (u64::BITS - NEAR_DIGIT).div_ceil(FAR_DIGIT) as usize;
 /// Events that stand one after another in memory; a power of two.
 const CHUNK: usize = 8;
 
-/// An event that is scheduled for the open slot is inserted among at most so many earlier ones, which
-/// move one place forward; a slot is opened with as much room before its events.
+/// An event that is scheduled for the open slot is inserted among at most this many earlier ones,
+/// which move one place forward; a slot is opened with as much room before its events.
 const SOON: usize = 16;
 
 /// Future events in order of time, place and item.
@@ -60,7 +60,7 @@ pub struct Calendar {
     slot: u64,
     /// The block behind that of the open slot: the last one that is near.
     reached: u64,
-    /// A slot is two to the power of so many picoseconds wide.
+    /// A slot is two to the power of this many picoseconds wide.
     shift: u32,
     near: Ring<RING>,
     far: Vec<Ring<FAR>>,
@@ -409,7 +409,7 @@ impl Places {
     }
 
     /// Notes what happens at a place, unless something does already or it would take room for more
-    /// than so many words; returns whether it did.
+    /// than this many words; returns whether it did.
     #[inline(always)]
     fn note(&mut self, place: u32, item: u32, most: usize) -> bool {
         let within = place % 64;

@@ -1,4 +1,4 @@
-//! A delay line: events that all come the same span after they were scheduled.
+//! A delay line: events that all happen the same time after they were scheduled.
 
 use std::collections::VecDeque;
 

@@ -97,7 +97,7 @@ mod tests {
         let halt = Halt { step_limit: Some(10_001), ..Halt::new() };
         let stop = (0..).find_map(|step| halt.check(step).map(|why| (step, why)));
         assert_eq!(stop, Some((10_001, Stopped::StepLimit)));
-        // So many at once, and the next one stops.
+        // This many at once, and the next one stops.
         assert_eq!([0, 9_999, 10_000, 20_000].map(|steps| halt.left(steps)), [10_000, 1, 0, 0]);
         assert_eq!(Halt::new().left(7), u64::MAX);
     }

@@ -1,4 +1,4 @@
-//! Fetching what is needed soon into the cache.
+//! Prefetching into the cache.
 
 /// Bytes of a line of the cache. Where lines are longer some are asked for twice.
 const LINE: usize = 64;

@@ -1,8 +1,8 @@
-//! Timers of a fixed number of owners, for what each owner waits for at most once at a time.
+//! Timers of a fixed number of owners, each of which has at most one pending expiry.
 
 use weft_units::Time;
 
-/// So many timers, or winners of groups, stand together.
+/// This many timers, or winners of groups, stand together.
 const GROUP: usize = 4;
 
 /// A fixed number of timers, each set to one time or to none.

@@ -1,4 +1,4 @@
-//! From the settings of a channel to a channel that runs. The composition decides the driver.
+//! Builds a channel from its settings. The composition determines the driver.
 
 mod adapter;
 mod bodies;

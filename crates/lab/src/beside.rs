@@ -1,5 +1,5 @@
-//! Tables of a document that set the systems of a family side by side: what it prints for each, and
-//! what comes out here, from the composition or from a run.
+//! Tables in which a document compares the systems of a family: what it prints for each, and the
+//! corresponding values here, from the composition or from a run.
 
 use serde_json::Value;
 

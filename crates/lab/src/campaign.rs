@@ -1,4 +1,4 @@
-//! A study while it is carried out: which runs it needs next, which are there, what they say.
+//! A study in progress: which runs it needs next, which are there, and their results.
 //!
 //! A campaign is asked for the runs that it needs next until there are none. What they are follows
 //! from the plan and from runs that are there, read in a fixed order, and not from who makes them
@@ -72,7 +72,7 @@ type AtLoad = (f64, Arc<[ChannelRun]>);
 
 /// How far the search of one seed is.
 enum Searched {
-    /// The runs at these loads are looked at next, and so many may follow.
+    /// The runs at these loads are looked at next, and this many may follow.
     Open(Vec<f64>, usize),
     /// Nothing is left to do.
     Found(Limits),

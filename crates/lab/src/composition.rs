@@ -1,5 +1,5 @@
-//! The types of a composition file: which parts, with which parameters. They are the types that
-//! run; a value that exists is legal.
+//! The types of a composition file: its parts and their parameters. The simulation uses these types
+//! themselves; a value that exists is legal.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,19 +42,20 @@ pub struct Spec {
     /// What this file sets out to show.
     #[serde(default)]
     pub experiment: ExperimentSettings,
-    /// The traffic of each channel, by the name of the channel. A channel without is silent.
+    /// The traffic of each channel, by the name of the channel. A channel without an entry carries
+    /// none.
     #[serde(default)]
     pub workload: BTreeMap<String, WorkloadSettings>,
     /// What the hosts run, alone or beside workloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ProgramSettings>,
-    /// How long, from where, how often.
+    /// How long runs are, which part of them is measured, and how often they are repeated.
     #[serde(default)]
     pub run: RunSettings,
-    /// What the document printed, to be held against what is measured.
+    /// What the document printed, to be compared with what is measured.
     #[serde(default)]
     pub published: Vec<Published>,
-    /// Rows of a table of the document that sets the systems of a family side by side.
+    /// Rows of a table in which the document compares the systems of a family.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Beside>,
     /// The pictures to draw.
@@ -83,20 +84,21 @@ pub struct SystemSettings {
     /// The document that `stated` origins refer to.
     #[serde(default)]
     pub document: String,
-    /// How many hosts it connects: 2 or more, on a single switch with a scheduler at most 64. More
-    /// than 65535 only over `output_queued` switches, and without messages or programs.
+    /// The number of hosts: 2 or more; at most 64 on a single switch with a scheduler. More than
+    /// 65535 only over `output_queued` switches, and without messages or programs.
     #[serde(deserialize_with = "several")]
     #[schemars(range(min = 2, max = 1_048_576))]
     pub hosts: u32,
-    /// The way of messages between ranks on one host. Needed where a program has several on one.
+    /// The memory through which ranks on one host exchange messages. Required if a program has
+    /// several ranks on a host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemorySettings>,
-    /// How many computations a host carries out at once, first come, first served, each to its end.
-    /// As many as its ranks have, if absent.
+    /// How many computations a host runs at the same time, first come, first served, each to its
+    /// end. Without a value, every computation has a processor of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processors: Option<PositiveCount>,
-    /// How long a floating-point operation of a host takes. With it there is a `q_ratio`, the time to
-    /// send what the run sends over that of an operation.
+    /// How long a floating-point operation of a host takes. Adds the column `q_ratio`: the time to
+    /// send what the run sends, divided by that of an operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Span>,
 }
@@ -140,55 +142,54 @@ pub struct ChannelSettings {
     /// Size of a request packet on the wire, header and check code included. Links with turns have
     /// packets of 16 bytes.
     pub packet: Bytes,
-    /// What of it a program handed over. Where links have turns: the payload of a message of the
-    /// workload, which takes as many packets as it needs.
+    /// The part of the packet that a program submitted. Where links have turns: the payload of a
+    /// message of the workload, which takes as many packets as it needs.
     pub payload: Bytes,
     /// The cable between an adapter and the switch.
     pub link: LinkSettings,
-    /// The ends of every cable speak by turns, in frames of packets of 16 bytes with credits in
-    /// each (Maestro 3.2). Without it both directions are independent.
+    /// The two ends of every cable send by turns, in frames of 16-byte packets that also carry
+    /// credits (Maestro 3.2). Without it both directions are independent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<TurnSettings>,
-    /// The way between the memory of a host and the FIFOs of its adapter. Needed where links have
+    /// The path between the memory of a host and the FIFOs of its adapter. Required if links have
     /// turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<TransferSettings>,
     /// The line code on the cable; without one the line rate is the data rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coding: Option<LineCode>,
-    /// What the signal loses between two adapters. It does not slow a packet.
+    /// The attenuation of the signal between two adapters. It does not delay packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attenuation: Option<LinkBudgetSettings>,
     /// The buffers of each adapter.
     pub adapter: AdapterSettings,
-    /// Which switches there are, and the cables between them, like `link` unless they say otherwise.
+    /// The switches and the cables between them; cables are like `link` unless they say otherwise.
     #[serde(default, skip_serializing_if = "FabricSettings::is_star")]
     pub fabric: FabricSettings,
-    /// How many planes there are: equal copies of `fabric`, in each of which every host has a port. Where the
-    /// packets of a connection take one way they keep to one plane, by hash; others, and those that a
-    /// transport sprays, take the next port that is free.
+    /// The number of planes: equal copies of `fabric`, in each of which every host has a port. If
+    /// all packets of a connection take one route, a hash selects one plane for them; other
+    /// packets, and those that a transport sprays, take the next free port.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub planes: PositiveCount,
-    /// Which ways packets take through a fabric that has several. Without a value each packet takes
-    /// a random one, in switches with a shared memory each connection one by its hosts, and with a
-    /// transport each flow one by its hosts and its number. Wherever a connection is meant, that is a
-    /// flow where adapters have a transport.
+    /// How packets are routed through a fabric. By default each packet takes a random route; with
+    /// shared-memory switches each connection takes one that its hosts determine, and with a
+    /// transport each flow takes one that its hosts and its number determine. Where adapters have a
+    /// transport, a connection means a flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routes: Option<RoutesSettings>,
     /// Cables that fail, come back or run at a fraction of their rate from a stated time on. For fabrics
     /// whose switches share a buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<FailureSettings>,
-    /// What keeps a buffer of a switch from being written while it is full. For fabrics whose
-    /// switches have buffers of limited size: "credits" if not given, and the only one that
-    /// `input_queued` has.
+    /// What protects the buffers of switches from overflow. For fabrics whose switches have buffers
+    /// of limited size; "credits" by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_control: Option<FlowControlSettings>,
-    /// What becomes of the channel if the buffers of its switches can wait for each other in a circle
-    /// under its routes. For fabrics whose switches have buffers of limited size.
+    /// What to do with the channel if the buffers of its switches can wait for each other in a
+    /// circle under its routes. For fabrics whose switches have buffers of limited size.
     #[serde(default, skip_serializing_if = "DeadlockSettings::is_refused")]
     pub deadlock: DeadlockSettings,
-    /// How messages become packets, which are then its cells. For switches with a shared memory.
+    /// How messages become packets, which are then cells. For switches with a shared memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segmentation: Option<SegmentationSettings>,
     /// What messages cost the hosts. For switches with a shared memory.
@@ -196,11 +197,11 @@ pub struct ChannelSettings {
     pub endpoints: Option<EndpointSettings>,
     /// The one switch of a star, or each switch of another fabric.
     pub switch: SwitchSettings,
-    /// Switches of the fabric, by name, that are not like `switch`. Those with queues at their outputs
-    /// and those with queues at their inputs may stand side by side.
+    /// Switches of the fabric, by name, that differ from `switch`. Output-queued and input-queued
+    /// switches may be mixed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub switches: BTreeMap<String, SwitchSettings>,
-    /// How an initiator learns what became of its packets. Without it none is ever lost.
+    /// How an initiator learns what became of its packets. Without it, no packet is ever lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<ControlSettings>,
     /// Damage to packets on the links, by rate and by list.
@@ -214,18 +215,18 @@ pub struct ChannelSettings {
     /// (Clint 3.1). Without one a packet is in a send buffer as soon as one is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<InterfaceSettings>,
-    /// What a message passes in the hosts before and behind the channel. Without it a message is
-    /// with its adapter as soon as a program hands it over.
+    /// The path of a message in the hosts, before and after the channel. Without it, a message is
+    /// at its adapter as soon as a program submits it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostSettings>,
     /// The mapped window of each host. For channels with a hub, which need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowSettings>,
-    /// What is done about a transfer that failed, on a channel with a scheduled switch
-    /// (Clint 3.1, `trErr`).
+    /// What to do about a failed transfer, on a channel with a scheduled switch (Clint 3.1,
+    /// `trErr`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoverySettings>,
-    /// What technologies cost that are compared with this one.
+    /// The prices of technologies that are compared with this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<PriceSettings>,
     /// Initiators that the targets of this channel disable (Clint 3.3, enable vectors).
@@ -233,7 +234,7 @@ pub struct ChannelSettings {
     pub disabled: Vec<DisabledInitiator>,
 }
 
-/// The switches of a channel. Which driver runs the channel follows from it.
+/// The switches of a channel. They determine which driver runs the channel.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SwitchSettings {
@@ -253,9 +254,9 @@ pub enum SwitchSettings {
     SharedMemory(SharedMemorySettings),
     /// A packet switch with a memory in bytes that all ports share, and traffic classes.
     SharedBuffer(SharedBufferSettings),
-    /// No switch: adapters that pass on what is for others.
+    /// No switch: adapters that forward packets for others.
     Ring(RingSettings),
-    /// A hub that keeps one order of packets of any size, between mapped windows.
+    /// A hub that keeps packets of any size in one order, between mapped windows.
     Hub(HubSettings),
 }
 
@@ -268,11 +269,10 @@ pub struct ScheduledSettings {
     /// Idle time in each slot that covers the misalignment of the hosts.
     #[serde(default)]
     pub gap: Span,
-    /// Length of the cable of each host in order, none longer than `link.length`, which all have
-    /// if absent.
+    /// Length of the cable of each host in order, at most `link.length`, which is also the default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lengths: Vec<Length>,
-    /// How hosts at different distances fall into step.
+    /// How hosts at different distances synchronise.
     #[serde(default)]
     pub alignment: Alignment,
     /// Share of each slot in which the receiver locks onto the clock of a new sender.
@@ -280,13 +280,13 @@ pub struct ScheduledSettings {
     pub relock: Fraction,
     /// How long before a transmission the requests for it are sampled.
     pub lead: Span,
-    /// Who decides.
+    /// The scheduler.
     pub scheduler: SchedulerSettings,
     /// How requests, grants and acknowledgments travel.
     #[serde(default)]
     pub signalling: SignallingSettings,
-    /// Whether what the scheduler leaves over is granted without request. An option that the paper
-    /// announces and does not describe (Clint 4.2).
+    /// Whether initiators and targets that the scheduler leaves unmatched are granted without
+    /// request. The paper announces this option but does not describe it (Clint 4.2).
     #[serde(default)]
     pub speculation: Speculation,
 }

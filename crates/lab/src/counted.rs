@@ -1,5 +1,5 @@
-//! Which rows of a table of checks count: what a document prints once counts once, at however many
-//! settings and under however many readings it is held against a run.
+//! Which rows of a table of checks count: what a document prints once counts once, however many
+//! settings and readings it is compared with.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! From the settings of channels that act together to a cluster that runs. Which channels do, and
-//! which scheduled channel itself tells hosts of their packets, follows from the composition.
+//! Builds a cluster from the settings of channels that act together. The composition determines
+//! which channels do, and which scheduled channels report to hosts what became of their packets.
 
 pub(crate) mod program;
 mod shared_link;

@@ -22,12 +22,12 @@ pub struct ExperimentSettings {
     /// What a reader should know before reading the numbers.
     #[serde(default)]
     pub note: String,
-    /// What came out that the document does not say, in a sentence or two for the front page.
+    /// Results that the document does not state, in a sentence or two for the front page.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub finding: String,
 }
 
-/// How long, from where, how often.
+/// How long runs are, which part of them is measured, and how often they are repeated.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunSettings {
@@ -41,15 +41,17 @@ pub struct RunSettings {
     pub seed: u64,
     /// The largest number of slots or events of one run.
     pub step_limit: Option<u64>,
-    /// Whether every transmission is noted, for the table `trace`. It takes memory in proportion
-    /// to the length of the run, so it is for short ones.
+    /// Whether every transmission is recorded, for the table `trace`. Memory grows with the length
+    /// of the run, so use it for short runs.
     pub trace: bool,
-    /// How often the load of each cable and the cells that wait for it are noted, for the table
-    /// `samples`, in the first run of a point. For switches with a shared memory or buffer.
+    /// The interval at which the load of each cable and the cells that wait for it are recorded,
+    /// for the table `samples`, in the first run of a point. For switches with a shared memory or
+    /// buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<Span>,
-    /// Whether whole periods are left out where a channel repeats itself while a program or a trace waits
-    /// for it, which changes no result. What was left out, or what forbids it, stands with the results.
+    /// Whether to skip whole periods in which a channel repeats itself while a program or a trace
+    /// waits for it. This changes no result. The results say what was skipped, or what rules it
+    /// out.
     #[serde(skip_serializing_if = "is_false")]
     pub fast_forward: bool,
     /// Adds runs to a point until its interval is narrow enough. Without it every point has
@@ -58,15 +60,15 @@ pub struct RunSettings {
     pub precision: Option<PrecisionSettings>,
 }
 
-/// How narrow the interval of a mean has to be. Runs are added to a point, the next seeds in order,
-/// until it is; five are made at least, since an interval from fewer is itself a guess. A point
-/// that is saturated or stuck has no mean that more runs would narrow and gets no more.
+/// How narrow the interval of a mean has to be. Runs with the next seeds are added to a point until
+/// it is; at least five, because an interval from fewer runs is itself a guess. Saturated and stuck
+/// points get no more runs, since they have no mean that these would narrow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PrecisionSettings {
-    /// The half width of the 95 % interval over the runs, as a share of the mean.
+    /// The half width of the 95 % interval over the runs, as a fraction of the mean.
     pub relative: Fraction,
-    /// What is to be known so well; "queueing" if not given.
+    /// The quantity; "queueing" if not given.
     #[serde(default)]
     pub quantity: PreciseQuantity,
     /// The largest number of runs of a point, after which it stays as it is; 100 if not given.
@@ -78,7 +80,7 @@ fn most_runs() -> PositiveCount {
     PositiveCount::new(100).unwrap_or(PositiveCount::ONE)
 }
 
-/// A mean of which an interval may be asked.
+/// A mean for which an interval may be requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PreciseQuantity {
@@ -101,54 +103,54 @@ pub enum PreciseQuantity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Regime {
-    /// Everything, from an empty system on and without warm-up, as Clint 4.1 did it. The mean of
-    /// a run that does not settle is then a function of its length.
+    /// Everything, starting from an empty system and without warm-up, as in Clint 4.1. The mean of
+    /// a run that does not settle then depends on its length.
     FromEmpty,
-    /// What follows the warm-up that MSER-5 finds in the series of latencies.
+    /// Everything after the warm-up, whose end MSER-5 finds in the series of latencies.
     #[default]
     Steady,
-    /// What follows a span that is left out.
+    /// Everything after a given time.
     Skip(Span),
 }
 
-/// One number that the document printed, or one statement that it makes, and where it is held
-/// against a run. Entries with the same `value`, or the same `statement`, of the same `section` are
-/// one printed number or statement at several settings, and count once.
+/// One number that the document printed, or one statement that it makes, and the runs to compare it
+/// with. Entries with the same `section` and the same `value` or `statement` are one printed number
+/// or statement at several settings, and count once.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Which column of the points it is held against, or a quantity over all points that match
+    /// The column of `points` to compare it with, or a quantity over all points that match
     /// (`saturation_load`), or a quantity that follows without a run (`derived.NAME`).
     pub quantity: String,
-    /// At which values of the sweep and which variants.
+    /// The values of the sweep and the variants at which to compare.
     #[serde(default)]
     pub at: BTreeMap<String, Setting>,
-    /// Divides by the same quantity where these differ: a ratio between channels or variants.
+    /// Divides by the same quantity at these other places: a ratio between channels or variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub over: BTreeMap<String, Setting>,
-    /// Subtracts the same quantity where these differ: what one variant gains over another.
+    /// Subtracts the same quantity at these other places: what one variant gains over another.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub less: BTreeMap<String, Setting>,
     /// A factor that the document applies to the quantity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<f64>,
-    /// The unit of the printed number. Absent it is that of the column, and none for a ratio or
-    /// with a factor.
+    /// The unit of the printed number. By default that of the column; none for a ratio or with a
+    /// factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// What was printed. Absent where the document shows only a bound, a trend or an order.
     #[serde(default)]
     pub value: Option<f64>,
-    /// What the document says where it prints no number, in a few words: it holds if what is
-    /// measured lies within the band.
+    /// What the document states without a number, in a few words. The statement holds if the
+    /// measured value lies within the band.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statement: Option<String>,
-    /// A parameter was calibrated by this number, so that it says nothing when it comes out.
+    /// Whether a parameter was fitted to this number, so that reproducing it proves nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub calibrates: bool,
     /// What counts as reproduced.
     pub band: Band,
-    /// Where it was printed, so closely that no other number there is the same.
+    /// Where it was printed, precisely enough that no other number there is the same.
     pub section: String,
     /// What a reader should know about it.
     #[serde(default)]
@@ -211,8 +213,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A row of a table of the document that sets the systems of a family side by side, as generations:
-/// what it prints for the system of this experiment, and where the same stands here.
+/// A row of a table in which the document compares the systems of a family, such as generations:
+/// what it prints for the system of this experiment, and what corresponds to it here.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Beside {
@@ -222,14 +224,14 @@ pub struct Beside {
     pub row: String,
     /// What the document prints.
     pub printed: String,
-    /// Parameters that say it here, by their keys; of a choice, the part that was chosen.
+    /// The corresponding parameters, by their keys; for a choice, the part that was chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<String>,
     /// Or a column of the points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantity: Option<String>,
-    /// At which values of the sweep and which variants; where several points match, the least and
-    /// the greatest number are shown.
+    /// The values of the sweep and the variants; if several points match, the smallest and the
+    /// largest number are shown.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, Setting>,
     /// What a reader should know about it.
@@ -237,33 +239,34 @@ pub struct Beside {
     pub note: String,
 }
 
-/// What counts as reproduced. Which one it is says why a band is as wide as it is.
+/// What counts as reproduced. The variant says why the band is as wide as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Band {
-    /// Within this fraction of the published value: a tolerance of whoever writes the file.
+    /// Within this fraction of the published value: a tolerance chosen by the author of the file.
     Relative(Fraction),
     /// Within this much of the published value, in its unit: half a unit of the last digit printed.
     Rounding(HalfUnit),
     /// Within this much of the published value, in its unit: how closely the document reads it off
     /// a figure, or says "around".
     Reading(HalfUnit),
-    /// Between the least and the greatest number that the document itself gives for the same thing,
-    /// half a unit of their last digits included; the note says which.
+    /// Between the smallest and the largest number that the document itself gives for the same
+    /// thing, including half a unit of their last digits; the note says which.
     Spread([f64; 2]),
     /// The published value is that of one run as long as these: within the 95 % prediction interval
-    /// of one more run, and this much, half a unit of the last digit printed, to either side.
+    /// of one more run, extended on either side by this value, half a unit of the last digit
+    /// printed.
     OneRun(HalfUnit),
-    /// Between two numbers, both included: what a statement leaves room for.
+    /// Between two numbers, both included: the range that a statement allows.
     Between([f64; 2]),
-    /// The document's number does not come out, as was known before the run; the note says why.
+    /// The document's number is not reproduced, as was known before the run; the note says why.
     Missed,
     /// Shown without a verdict, because the number does not allow one; the note says why.
     ReportOnly,
 }
 
-/// How closely a number is printed, to either side and in its unit: half a unit of its last digit,
-/// or of what it is read off by. 0 or more.
+/// How precisely a number is printed, to either side and in its unit: half a unit of its last
+/// digit, or of the scale from which it is read. 0 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "f64")]
 pub struct HalfUnit(f64);
@@ -306,7 +309,7 @@ pub struct Figure {
     pub name: String,
     /// One line above the picture.
     pub title: String,
-    /// Below the picture: what to look at.
+    /// The text below the picture: what to look at.
     #[serde(default)]
     pub caption: String,
     /// What is drawn.
@@ -319,10 +322,10 @@ pub struct Figure {
     /// The column on the vertical axis.
     #[serde(default)]
     pub y: Option<String>,
-    /// The axis of variants that gives one line each.
+    /// The axis with one curve for each value.
     #[serde(default)]
     pub series: Option<String>,
-    /// The axis of variants that gives one picture each, side by side.
+    /// The axis with one panel for each value, side by side.
     #[serde(default)]
     pub panels: Option<String>,
 }
@@ -341,13 +344,13 @@ pub enum FigureKind {
     Histogram,
     /// Where the time went, stage by stage, as shares.
     LatencyBudget,
-    /// Where the time went, the stages behind each other along time.
+    /// Where the time went, the stages one after another along time.
     LatencyAlongTime,
     /// Accepted throughput along the time of a run: the table `samples`, which needs `run.sample`.
     ThroughputAlongTime,
     /// Who sent what to whom when: the table `trace`, which needs `run.trace`.
     SpaceTime,
-    /// Any column of the points against what is swept, on a linear axis.
+    /// Any column of the points against a swept value, on a linear axis.
     Curve,
     /// Where the time of the ranks of a program went: shares of computing, sending and waiting, a bar
     /// a point. For runs of a program.

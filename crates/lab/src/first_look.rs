@@ -36,8 +36,8 @@ pub struct Reduced {
     pub length: String,
 }
 
-/// An experiment that asks for at most so many runs of a point is run whole: the interval of fewer
-/// runs would be too wide to decide a band, and a single run has no interval.
+/// An experiment that asks for at most this many runs of a point is run whole: the interval of
+/// fewer runs would be too wide to decide a band, and a single run has no interval.
 const SMALL_SEEDS: u32 = 5;
 
 /// How much shorter the measured part of a first look is.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::{Length, PositiveCount};
 
-/// Prices of technologies (SCILAN 4.8, Table 4). Nothing that runs reads them.
+/// Prices of technologies (SCILAN 4.8, Table 4). They do not affect a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PriceSettings {

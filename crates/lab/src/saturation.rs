@@ -1,4 +1,4 @@
-//! The load at which a point stops settling, by bisection.
+//! The load at which a point saturates, by bisection.
 //!
 //! Near its limit a system settles ever more slowly, so that a run of a given length cannot tell on
 //! which side a load lies: it is neither settled nor certainly saturated. Each seed therefore gives
@@ -58,7 +58,7 @@ pub struct Limits {
 /// What a seed still needs, or what it says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Search {
-    /// The runs at these loads are looked at next, and so many may follow.
+    /// The runs at these loads are looked at next, and this many may follow.
     Open(Vec<f64>, usize),
     /// Nothing is left to do.
     Found(Limits),

@@ -1,4 +1,4 @@
-//! One run: a pure function of what is run and a seed.
+//! One run: a pure function of the specification and a seed.
 
 use std::borrow::Cow;
 

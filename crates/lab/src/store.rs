@@ -1,4 +1,4 @@
-//! Runs that were carried out, kept by the key of what they are a function of.
+//! The store of finished runs, each under a key of everything that determines it.
 //!
 //! A stored run is a file `ab/cdef....run` under the folder of the store, named by its key: a line
 //! that names the format, the SHA-256 of what follows, and the run. It is written beside its place

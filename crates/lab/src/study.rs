@@ -96,7 +96,7 @@ impl Options {
         self.workers.map_or_else(all, NonZeroUsize::get)
     }
 
-    /// How many threads each of so many runs may have.
+    /// How many threads each of this many runs may have.
     pub fn threads_of(&self, runs: usize) -> NonZeroUsize {
         let left = || NonZeroUsize::new(self.workers() / runs.max(1)).unwrap_or(NonZeroUsize::MIN);
         self.threads.unwrap_or_else(left)

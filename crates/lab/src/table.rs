@@ -1,4 +1,4 @@
-//! Columns: what every run, sweep and comparison ends in.
+//! Tables of named columns: the result of every run, sweep and comparison.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How many threads one run may have, and why some runs have one all the same.
+//! How many threads one run may have, and why some runs use only one.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;

@@ -1,4 +1,4 @@
-//! When a connection is worth being accelerated another way.
+//! Decides when accelerating a connection pays off.
 //!
 //! To join costs as much as some tens of operations save, and nobody knows how long a connection
 //! will last (the ski-rental problem). What the ones before it did says most: a join that was not
@@ -38,7 +38,7 @@ impl BreakEven {
         Self { after: if after > Self::LATEST { Self::LATEST } else { after } }
     }
 
-    /// The state after so many doublings of the first, or as many as there can be.
+    /// The state after this many doublings of the first, or as many as there can be.
     pub const fn doubled(doublings: u32) -> Self {
         let most = Self::DOUBLINGS;
         Self { after: Self::SOONEST << if doublings < most { doublings } else { most } }

@@ -69,7 +69,7 @@ pub enum Begun {
     NotYet,
     /// It ended before it began: the first way is the only one.
     Never,
-    /// After so many bytes of the first way.
+    /// After this many bytes of the first way.
     After(u64),
 }
 
@@ -170,7 +170,8 @@ impl Detour {
         self.doorbells.fetch_or(TOP, Ordering::AcqRel);
     }
 
-    /// How many doorbells there are in the first way so far, or will be: so many may be thrown away.
+    /// How many doorbells there are in the first way so far, or will be: this many may be thrown
+    /// away.
     pub fn doorbells(&self) -> u64 {
         self.doorbells.load(Ordering::Acquire) & COUNT
     }
@@ -204,9 +205,10 @@ impl Detour {
         }
     }
 
-    /// Says that nothing follows what was published. The writer tells the first way too, once its
-    /// outlet is [`Outlet::After`]. True if the detour was ended before: then it comes back at once,
-    /// since a reader may have looked for this before.
+    /// Marks what was published as the last of the stream. Once its outlet is [`Outlet::After`],
+    /// the writer must also end the first way. Returns true if the detour had ended before this
+    /// call: the writer must then return to the first way at once, because the reader may already
+    /// have checked for this mark and missed it.
     #[must_use = "a reader that has gone back hears of the end by the first way only"]
     pub fn finish(&self) -> bool {
         self.over.store(1, publish());
@@ -304,7 +306,7 @@ impl Sender {
         Ok(())
     }
 
-    /// So many bytes of the rest were put into the first way.
+    /// This many bytes of the rest were put into the first way.
     pub fn sent_rest(&mut self, words: &Detour, writer: &Writer, count: u64) {
         let Outlet::Rest(from) = self.outlet else { return };
         self.outlet = Outlet::Rest(from + count);
@@ -318,15 +320,15 @@ impl Sender {
 /// Where a reader's next byte comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inlet {
-    /// The first way, where the detour may begin meanwhile: bytes may be looked at, and so many of
-    /// them taken as a second look at this allows.
+    /// The first way, where the detour may begin meanwhile: bytes may be looked at, and this many
+    /// of them taken as a second look at this allows.
     Before {
         /// How many bytes of the first way are known to come before the ring.
         left: u64,
     },
     /// The ring.
     Ring,
-    /// The first way, after so many doorbells, which are to be thrown away.
+    /// The first way, after this many doorbells, which are to be thrown away.
     Doorbells(u64),
     /// The first way, as soon as the writer has finished ringing.
     Settling,

@@ -1,5 +1,5 @@
-//! Protocol state machines without a clock, a queue or a socket: what arrives goes in, what to do
-//! comes out.
+//! Sans-IO protocol state machines, without a clock, a queue or a socket: what arrives goes in,
+//! what to do comes out.
 
 pub mod adapter;
 pub mod break_even;

@@ -13,17 +13,16 @@ use weft_units::{Bytes, Limit, Span, Time};
 
 use crate::resequence::REACH;
 
-/// How the initiator learns what became of a transmission.
+/// How the initiator learns the outcome of a transmission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ControlSettings {
-    /// It does not: a dropped packet is given up. For switches that drop nothing.
+    /// Not at all: a dropped packet is given up. For switches that drop nothing.
     Unacknowledged,
     /// Acknowledgment packets on the channel itself, and a timer.
     RequestAcknowledge(RequestAcknowledgeSettings),
-    /// The outcome is known after a fixed time without any packet on the channel; an idealisation
-    /// (Clint 4.2 simulates the unscheduled bulk channels free of errors and without
-    /// acknowledgments).
+    /// After a fixed time, without any packet on the channel: an idealisation (Clint 4.2 simulates
+    /// the unscheduled bulk channels free of errors and without acknowledgments).
     OutOfBand(OutOfBandSettings),
 }
 
@@ -31,7 +30,7 @@ pub enum ControlSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RequestAcknowledgeSettings {
-    /// A request is sent again this long after the start of its transmission unless its
+    /// A request is retransmitted this long after the start of its transmission unless its
     /// acknowledgment has arrived.
     pub timeout: Span,
     /// How many packets may be sent and not yet acknowledged, per initiator.
@@ -44,10 +43,10 @@ pub struct RequestAcknowledgeSettings {
     /// Which packets may overtake which.
     #[serde(default)]
     pub order: Order,
-    /// Whether a packet to be sent again goes before packets not yet sent.
+    /// Whether a retransmission goes before packets not yet sent.
     #[serde(default)]
     pub retries: Retries,
-    /// Every timer is prolonged by a random span from zero up to this one.
+    /// Every timer is extended by a random time from zero up to this value.
     #[serde(default)]
     pub back_off: Span,
 }
@@ -56,32 +55,32 @@ pub struct RequestAcknowledgeSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutOfBandSettings {
-    /// From what instant the delay counts.
+    /// When the delay starts.
     #[serde(default)]
     pub known_after: KnownAfter,
-    /// The outcome is known this long after that instant.
+    /// The outcome is known this long after that.
     pub delay: Span,
-    /// How many packets may be sent with an outcome not yet known, per initiator.
+    /// How many packets of an initiator may have an outcome that is not yet known.
     pub outstanding: Limit,
     /// Which packets may overtake which.
     #[serde(default)]
     pub order: Order,
-    /// Whether a packet to be sent again goes before packets not yet sent.
+    /// Whether a retransmission goes before packets not yet sent.
     #[serde(default)]
     pub retries: Retries,
-    /// A packet that was lost is sent again after a further random span from zero up to this one.
+    /// A lost packet is retransmitted after a further random time from zero up to this value.
     #[serde(default)]
     pub back_off: Span,
 }
 
-/// From what instant the delay of an outcome counts.
+/// When the delay of an outcome starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KnownAfter {
-    /// From the end of the transmission.
+    /// At the end of the transmission.
     #[default]
     Transmission,
-    /// A success from the arrival of the last byte at the target, a loss from the end of the
+    /// For a success at the arrival of the last byte at the target, for a loss at the end of the
     /// transmission.
     Delivery,
 }
@@ -90,10 +89,10 @@ pub enum KnownAfter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Retransmitted packets may be overtaken, also by packets for the same target.
+    /// Retransmitted packets may be overtaken, even by packets for the same target.
     #[default]
     Unordered,
-    /// As `unordered` on the wire; the target hands packets over in order of sequence number.
+    /// Like `unordered` on the wire, but the target delivers packets in order of sequence number.
     Resequenced,
     /// A packet waits until every earlier one for the same target is acknowledged.
     PerPair,
@@ -101,7 +100,7 @@ pub enum Order {
     HeadOfLine,
 }
 
-/// Whether a packet to be sent again goes before packets not yet sent.
+/// Whether a retransmission goes before packets not yet sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Retries {
@@ -173,7 +172,7 @@ pub struct Window<P> {
     by_age: VecDeque<u32>,
     /// The next sequence number by target.
     sequences: Vec<u32>,
-    /// Packets never sent, by target; empty unless somebody asks for them so.
+    /// Packets never sent, by target. Kept only if the caller asks for the packets of a target.
     fresh: Vec<VecDeque<u32>>,
     /// Packets whose first transmission has started.
     unacknowledged: usize,

@@ -1,4 +1,4 @@
-//! Spraying: which of many ways each packet of a flow takes.
+//! Spraying: which of many routes each packet of a flow takes.
 //!
 //! The initiator writes a value into the header of each packet, which switches hash together with what
 //! names the flow, so that each value stands for one way, and not every way for equally many values. What
@@ -20,9 +20,9 @@ pub struct SprayingSettings {
     /// How the next value is chosen.
     #[serde(default)]
     pub by: SprayingMethod,
-    /// With `reps`: after a timeout only values go by which one of the last eight unmarked packets came, in
-    /// turn, used or not, for so long at least; then sixteen at random. 10 ms in the simulator of the Ultra
-    /// Ethernet Consortium. Never if absent.
+    /// With `reps`: for at least this time after a timeout, only the values of the last eight
+    /// unmarked packets are used, in turn, used before or not; then sixteen random ones. 10 ms in
+    /// the simulator of the Ultra Ethernet Consortium. Never if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freezing: Option<Span>,
 }
@@ -31,17 +31,17 @@ pub struct SprayingSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SprayingMethod {
-    /// All in turn, in an order that is drawn anew for each round.
+    /// All values in turn, in a new random order for each round.
     #[default]
     Oblivious,
-    /// All in turn, but a value by which a packet was marked is passed over once, one by which a packet was
-    /// cut four times, and at most fifteen times.
+    /// All values in turn, but a value is skipped once after a marked packet and four times after a
+    /// trimmed one, at most fifteen times.
     Bitmap,
-    /// One by which a packet came unmarked goes again, of the last eight of them; otherwise one at random
-    /// (Bonato et al., "REPS: Recycled Entropy Packet Spraying for Adaptive Load Balancing and Failure
-    /// Mitigation", 2024).
+    /// One of the last eight values whose packet arrived unmarked, each used again once; otherwise
+    /// a random one (Bonato et al., "REPS: Recycled Entropy Packet Spraying for Adaptive Load
+    /// Balancing and Failure Mitigation", 2024).
     Reps,
-    /// One by which a packet came unmarked goes again, whenever that was; otherwise as with the bitmap.
+    /// A value whose packet arrived unmarked, however long ago; otherwise as with the bitmap.
     Mixed,
 }
 

@@ -102,7 +102,7 @@ pub struct Log {
 const TRIES: u32 = 1 << 12;
 
 impl Log {
-    /// A log of so many places for so many nodes.
+    /// A log of this many places for this many nodes.
     pub const fn new(places: u64, nodes: usize) -> Log {
         Log { places, nodes }
     }

@@ -135,7 +135,7 @@ impl Rate {
         self.scaled(millionths, WHOLE)
     }
 
-    /// So many times the rate; once for a count of zero.
+    /// This many times the rate; once for a count of zero.
     #[must_use]
     pub fn times(self, count: u32) -> Rate {
         self.scaled(NonZeroU64::new(count.into()).unwrap_or(NonZeroU64::MIN), NonZeroU64::MIN)

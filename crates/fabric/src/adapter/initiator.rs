@@ -115,8 +115,7 @@ impl Initiator {
         Some(self.throttle.as_ref().map_or(free, |throttle| free.max(throttle.ready_at())))
     }
 
-    /// Notes that the link is to be looked at again at `at`. Returns whether nobody has been told to
-    /// do so by then.
+    /// Notes that the link must be served again at `at`. Returns whether no earlier time was noted.
     #[inline]
     pub fn arm(&mut self, at: Time) -> bool {
         let earlier = at < self.wake;

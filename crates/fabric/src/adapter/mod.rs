@@ -25,23 +25,23 @@ pub use transport::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdapterSettings {
-    /// How many packets the adapter holds; further ones wait in the host's packet queue.
+    /// How many packets the adapter holds; further packets wait in the host's packet queue.
     pub send_buffers: Limit,
-    /// Which waiting packet is moved into a send buffer that has become free.
+    /// Which waiting packet moves into a send buffer that becomes free.
     #[serde(default)]
     pub feed: Feed,
-    /// When a send buffer becomes free. Without a value: with the acknowledgment where there is
-    /// one, with the start of the transmission where there is none.
+    /// When a send buffer becomes free. By default on the acknowledgment if there is one, otherwise
+    /// at the start of the transmission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<Release>,
-    /// What an acknowledgment does that is ready while the adapter sends a request.
+    /// What happens to an acknowledgment that is ready while the adapter sends a request.
     #[serde(default)]
     pub acknowledgments: Insertion,
-    /// Limit on the use of the channel by one host. An option that the paper names and did not
-    /// build (Clint 3.4: "a throttling mechanism could be added to the nodes").
+    /// Limit on the use of the channel by one host. The paper names this option but did not build
+    /// it (Clint 3.4: "a throttling mechanism could be added to the nodes").
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle: Option<ThrottleSettings>,
-    /// How it carries flows. For workloads of flows, which need it.
+    /// How it carries flows. Required for workloads of flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<TransportSettings>,
 }
@@ -56,7 +56,7 @@ pub enum Release {
     Acknowledgment,
 }
 
-/// What an acknowledgment does that is ready while the adapter sends a request (Clint 4.2).
+/// What happens to an acknowledgment that is ready while the adapter sends a request (Clint 4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Insertion {

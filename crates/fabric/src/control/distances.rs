@@ -9,18 +9,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::{Span, Time};
 
-/// How hosts at different distances from the switch fall into step (Clint 3.3). The grants, which leave
-/// the switch together, tell them of the slots.
+/// How hosts at different distances from the switch synchronise (Clint 3.3). Grants leave the
+/// switch together and tell the hosts where slots begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Alignment {
-    /// By the grants alone: the packet of a host comes to the switch earlier by twice what its cable is
-    /// shorter, and the gap of a slot covers it.
+    /// By the grants alone: the packet of a host with a shorter cable arrives at the switch
+    /// earlier, by twice the difference in delay, and the gap of a slot covers that.
     #[default]
     Gap,
-    /// Every host has measured the round trip of its link, and waits for as much longer as its cable is
-    /// shorter: the packets of a slot come to the switch together. The paper names it and did not build
-    /// it; here the measurement is exact.
+    /// Every host has measured the round trip of its link and delays its packets by the difference
+    /// to the longest cable, so that the packets of a slot arrive at the switch together. The paper
+    /// names this method but did not build it; here the measurement is exact.
     RoundTrips,
 }
 

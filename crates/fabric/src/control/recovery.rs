@@ -1,11 +1,11 @@
-//! What is done about a transfer that failed (Clint 3.1, 3.3).
+//! What hosts and adapters do about a failed transfer (Clint 3.1, 3.3).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::Limit;
 
-/// What is done about a transfer that failed (Clint 3.1, 3.3: `trErr`). The paper says that the
-/// error is reported to the host and not what the host does with it.
+/// What to do about a failed transfer (Clint 3.1, 3.3: `trErr`). The paper says that the error is
+/// reported to the host, but not what the host does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecoverySettings {
@@ -20,7 +20,7 @@ pub struct RecoverySettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
-    /// It hands it over once more, before later packets of the same pair.
+    /// It submits the packet again, before later packets of the same pair.
     #[default]
     SendAgain,
     /// It gives it up.

@@ -19,8 +19,8 @@ use crate::link::SharedLinkSettings;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SignallingSettings {
-    /// Without packets: requests are known when they are sampled, grants when they are used,
-    /// outcomes when the acknowledgment stage is over.
+    /// Without packets: requests are known when they are sampled, grants when they are used, and
+    /// outcomes at the end of the acknowledgment stage.
     #[default]
     Ideal,
     /// As packets on another channel (Clint 3.2: "all signaling for the bulk channel is done via
@@ -32,8 +32,8 @@ pub enum SignallingSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CarriedSettings {
-    /// The channel that carries it: one with a crossbar that drops, and nothing `reserved` on its
-    /// link, since what would be reserved travels as packets now.
+    /// The channel that carries it: one with a crossbar that drops. Its link has nothing
+    /// `reserved`, because the signalling itself travels as packets.
     pub by: String,
     /// Size of a configuration packet (`cfg`), from every adapter to the switch once a slot.
     pub configuration: Bytes,
@@ -48,9 +48,9 @@ pub struct CarriedSettings {
     /// From the last byte of a request to the moment when its acknowledgment is ready to be sent.
     #[serde(default)]
     pub turn_around: Span,
-    /// Both channels are virtual channels of one link, which they share on demand. An option that
-    /// the paper names and did not build (Clint 2). Both have the same `link` then, and switches of
-    /// the same `latency`.
+    /// Both channels are virtual channels of one link, which they share on demand. The paper names
+    /// this option but did not build it (Clint 2). Both channels then have the same `link`, and
+    /// switches of the same `latency`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_link: Option<SharedLinkSettings>,
 }
@@ -127,7 +127,7 @@ pub struct Signalling {
 }
 
 impl Signalling {
-    /// Signalling between so many hosts and the arbiter, at cycle zero.
+    /// Signalling between this many hosts and the arbiter, at cycle zero.
     pub fn new(settings: CarriedSettings, timing: CarriedTiming, hosts: usize) -> Signalling {
         Signalling {
             settings,

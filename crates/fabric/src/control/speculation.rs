@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::scheduler::{Matching, Requests};
 
-/// Whether and how initiators and targets that the scheduler leaves over are paired.
+/// Whether and how initiators and targets that the scheduler leaves unmatched are paired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Speculation {
-    /// They are not.
+    /// Not at all.
     #[default]
     Off,
-    /// Targets by ascending number, each with the lowest initiator that is left.
+    /// Targets in ascending order, each with the lowest-numbered initiator that is left.
     FixedPriority,
-    /// Targets by ascending number, each with the initiator left that has the fewest requests;
-    /// among equals the lowest.
+    /// Targets in ascending order, each with the remaining initiator that has the fewest requests;
+    /// among equals the lowest-numbered.
     FewestRequests,
 }
 

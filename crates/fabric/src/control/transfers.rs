@@ -88,7 +88,7 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// No transfers between so many hosts.
+    /// No transfers between this many hosts.
     pub fn new(recovery: RecoverySettings, hosts: usize) -> Transfers {
         let expected = vec![vec![0; hosts]; hosts];
         Transfers { recovery, all: Arena::new(), under_way: vec![Vec::new(); hosts], expected }

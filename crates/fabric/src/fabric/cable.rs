@@ -1,4 +1,4 @@
-//! What one cable has otherwise than the others of its channel.
+//! How one cable differs from the `link` of its channel.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,8 @@ use weft_units::{Fraction, Length, Rate, SpanPerLength};
 
 use crate::link::LinkSettings;
 
-/// Settings of a cable, or of all cables of a tier. What is not given is that of the `link` of the
-/// channel.
+/// Settings of a cable, or of all cables of a tier. Keys that are not given are those of the
+/// channel's `link`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CableSettings {
@@ -20,7 +20,7 @@ pub struct CableSettings {
     /// Propagation delay of the cable for each metre.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_per_metre: Option<SpanPerLength>,
-    /// Fraction of the rate that is taken by traffic that is not modelled packet by packet.
+    /// Fraction of the rate taken by traffic that is not modelled packet by packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Fraction>,
 }

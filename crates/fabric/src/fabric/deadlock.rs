@@ -19,15 +19,15 @@ use super::next_hops::{Choice, NextHops};
 use super::routes::{RouteState, Routes};
 use super::wiring::{Peer, Wiring};
 
-/// What becomes of a channel whose buffers can wait for each other in a circle.
+/// What to do with a channel whose buffers can wait for each other in a circle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlockSettings {
-    /// It is refused before it runs, and the circle is named.
+    /// Refuse it before it runs, and name the circle.
     #[default]
     Refused,
-    /// It runs; if the packets of a circle do wait for each other, the run ends as `stuck` or `partly
-    /// stuck`.
+    /// Run it; if the packets of a circle do wait for each other, the run ends as `stuck` or
+    /// `partly stuck`.
     Allowed,
 }
 
@@ -649,9 +649,9 @@ mod tests {
         }
     }
 
-    /// Three switches in a ring: shortest paths take one cable. Routes the long way round close it if
-    /// there is one from every switch, and connections that are not listed do not count as if they
-    /// took those.
+    /// Three switches in a ring, where shortest paths take one cable and close no circle. Given
+    /// routes the long way round close one if every switch has such a route; connections that are
+    /// not listed count with their shortest path.
     #[test]
     fn given_routes_count_as_they_are() {
         let ring = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \

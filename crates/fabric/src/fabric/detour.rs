@@ -1,5 +1,5 @@
-//! Ways through a group in between, which a dragonfly needs where the traffic between two groups is more
-//! than their cables carry.
+//! Routes through an intermediate group, which a dragonfly needs if the traffic between two groups
+//! exceeds what their cables carry.
 //!
 //! *Valiant*: a packet to another group goes by a third one, each equally likely, on a minimal way
 //! there and from there on (Valiant and Brebner, "Universal schemes for parallel communication", STOC

@@ -37,12 +37,12 @@ pub struct DragonflySettings {
     /// Cables from each router to other groups (h); as many as it has hosts unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_links_per_router: Option<PositiveCount>,
-    /// How many groups there are, 2 to `a h + 1`, which it is unless given. With fewer, several cables
-    /// join each pair of groups, and what cannot be shared out evenly stays unused.
+    /// The number of groups, 2 to `a h + 1` (the default). With fewer, several cables join each
+    /// pair of groups, and cables that cannot be distributed evenly stay unused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<PositiveCount>,
-    /// What the cables of each tier have otherwise than the `link` of the channel: first those of the
-    /// hosts, then those within groups, then those between them.
+    /// How the cables of each tier differ from the `link` of the channel: first those of the hosts,
+    /// then those within groups, then those between them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<CableSettings>,
 }

@@ -8,14 +8,15 @@ use super::error::FabricError;
 use super::table::End;
 use super::wiring::{Peer, Wiring};
 
-/// Settings of cables that do not stay as they are: both of their directions fail, come back or run at a
-/// fraction of their rate. Other cables are as without them, and so is all that comes before.
+/// Settings of cables that change during a run: both directions fail, come back or run at a
+/// fraction of their rate. Other cables are not affected, and neither is anything before the first
+/// change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailureSettings {
-    /// How long it takes until all switches know that a cable has failed and no route uses it any more,
-    /// and as long until it is used again when it is back. What is over sooner is never noticed. Needed
-    /// where a cable fails.
+    /// How long it takes until all switches know that a cable has failed, or is back. From then on
+    /// routes avoid the cable, or use it again. A shorter failure is never noticed. Required if a
+    /// cable fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detection: Option<Span>,
     /// What the ports at both ends of a failed cable do.
@@ -26,18 +27,18 @@ pub struct FailureSettings {
     pub cables: Vec<FailingCable>,
 }
 
-/// What the ports at both ends of a failed cable do. What is on the cable when it fails is lost.
+/// What the ports at both ends of a failed cable do. Packets on the cable when it fails are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailedPorts {
-    /// They send as before, and all of it is lost.
+    /// They send as before, and all packets are lost.
     #[default]
     Send,
-    /// They hold what they have until the cable is back.
+    /// They hold their packets until the cable is back.
     Hold,
 }
 
-/// What becomes of one cable.
+/// How one cable changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailingCable {
@@ -46,12 +47,12 @@ pub struct FailingCable {
     /// The other end. Needed where `from` is a switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// From when on.
+    /// When the change begins.
     pub at: Span,
-    /// When it is as before again; never if absent.
+    /// When the cable is back to normal; never if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Span>,
-    /// The fraction of its rate that is left: 0 where it fails.
+    /// The fraction of its rate that is left; 0 if it fails.
     #[serde(default)]
     pub rate: Fraction,
 }

@@ -33,28 +33,29 @@ pub struct HyperXSettings {
     /// Hosts at every switch (T).
     #[serde(default = "one")]
     pub hosts_per_switch: PositiveCount,
-    /// Cables between each two switches of a row (K), one number for each dimension; one cable unless
-    /// given.
+    /// Cables between two switches of a row (K), one number for each dimension; one cable by
+    /// default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parallel_cables: Vec<PositiveCount>,
     /// In which order a packet takes its dimensions.
     #[serde(default)]
     pub order: DimensionOrder,
-    /// What the cables of each tier have otherwise than the `link` of the channel: first those of the
-    /// hosts, then those of each dimension.
+    /// How the cables of each tier differ from the `link` of the channel: first those of the hosts,
+    /// then those of each dimension.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<CableSettings>,
 }
 
-/// Which of the minimal ways through a `HyperX` there are to choose from.
+/// Which of the minimal routes through a `HyperX` packets may choose from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DimensionOrder {
-    /// The first listed first: ways differ in parallel cables alone, and any number of virtual channels
-    /// will do.
+    /// In the listed order: routes differ only in parallel cables, and any number of virtual
+    /// channels is enough.
     #[default]
     Listed,
-    /// Any: every minimal way. Buffers of limited size need a virtual channel for each dimension.
+    /// Any order, so that every minimal route is possible. Buffers of limited size need a virtual
+    /// channel for each dimension.
     Any,
 }
 

@@ -59,7 +59,7 @@ pub enum FabricSettings {
     /// A tree in which every switch has as many ports down as up (k-ary n-tree; Petrini and
     /// Vanneschi, IPPS 1997).
     KAryTree(KAryTreeSettings),
-    /// A tree of switches with equally many ports, all of which the highest tier has down
+    /// A tree of switches with the same number of ports; in the highest tier all ports lead down
     /// (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008).
     FatTree(FatTreeSettings),
     /// Leaves with hosts, each with a cable to every spine.
@@ -68,15 +68,15 @@ pub enum FabricSettings {
     /// switches in the AC3 Velocity cluster (Vogels, Follett, Hsieh, Lifka and Stern,
     /// "Tree-Saturation Control in the AC3 Velocity Cluster Interconnect", Figures 1 and 9).
     FoldedTree,
-    /// Switches in rows whose ends meet, along any number of dimensions (k-ary n-cube); of one
-    /// dimension it is a ring of switches.
+    /// Switches in rows with wrap-around cables, in any number of dimensions (k-ary n-cube); with
+    /// one dimension a ring of switches.
     Torus(TorusSettings),
-    /// The same with rows whose ends are open.
+    /// Like `torus`, without wrap-around cables.
     Mesh(TorusSettings),
     /// Groups of routers, every router with a cable to every other of its group and every group with
     /// cables to every other (Kim, Dally, Scott and Abts, ISCA 2008).
     Dragonfly(DragonflySettings),
-    /// Switches at the places of a lattice, each with cables to every other of its row in every
+    /// Switches at the positions of a lattice, each with cables to all others of its row in every
     /// dimension (Ahn, Binkert, Davis, McLaren and Schreiber, SC 2009).
     #[serde(rename = "hyperx")]
     HyperX(HyperXSettings),
@@ -154,7 +154,7 @@ impl FabricSettings {
         }
     }
 
-    /// The same for so many planes: copies of the fabric, in each of which every host has a port.
+    /// The same for this many planes: copies of the fabric, in each of which every host has a port.
     pub fn planes(&self, planes: u32, hosts: u32, rate: Rate) -> Result<Wiring, FabricError> {
         let one = self.wiring(hosts, rate)?;
         let ports = u64::from(one.ports()) * u64::from(planes);

@@ -1,4 +1,4 @@
-//! Through which ports of a switch a packet comes nearer to its target.
+//! The ports of a switch that bring a packet nearer to its target.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ pub(super) enum NextHops {
     HyperX(Lattice),
     /// Up from one leaf and down to another, where hosts of a server are at different leaves.
     Rails(Rails),
-    /// Those of one plane, of so many switches, in each of several.
+    /// Those of one plane, of this many switches, in each of several.
     Planes(Box<NextHops>, u32),
 }
 
-/// Ports among which a packet may choose: so many from the first one on, which [`NextHops::port`] turns
-/// into their numbers. Regular fabrics have ports that lead the same way side by side.
+/// Ports among which a packet may choose: this many from the first one on, which [`NextHops::port`]
+/// turns into their numbers. Regular fabrics have ports that lead the same way side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub first: u32,
@@ -70,7 +70,7 @@ impl Choice {
         Choice { first: port, count: 1 }
     }
 
-    /// Its only place, or the one that `rank` says of so many.
+    /// The place that `rank` selects among these.
     #[inline]
     fn place(self, rank: impl FnOnce(u32) -> u32) -> u32 {
         match self.count {
@@ -105,8 +105,8 @@ impl NextHops {
         }
     }
 
-    /// The port of `switch` through which a packet for `target` leaves: where it may choose among several, the one
-    /// that `rank` says of so many.
+    /// The port of `switch` through which a packet for `target` leaves: where it may choose among
+    /// several, the one that `rank` says of this many.
     #[inline(always)]
     pub fn next(&self, switch: u32, target: u32, rank: impl FnOnce(u32) -> u32) -> u32 {
         match self {

@@ -1,4 +1,4 @@
-//! Oversubscription: what hosts of a leaf can send against what its cables up can carry.
+//! Oversubscription: the rate of the hosts of a leaf relative to the rate of its cables up.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ const LARGEST: u32 = 1_000_000;
 pub(super) struct Uplinks {
     asked: Oversubscription,
     rates: [Rate; 2],
-    /// So many hosts have so many cables up, in lowest terms.
+    /// This many hosts have this many cables up, in lowest terms.
     share: [u128; 2],
 }
 
@@ -38,7 +38,7 @@ impl Uplinks {
         Uplinks { asked, rates, share }
     }
 
-    /// The spines of leaves with so many hosts.
+    /// The spines of leaves with this many hosts.
     pub fn of_hosts(&self, hosts: u32, key: &str) -> Result<u32, FabricError> {
         let [of, cables] = self.share;
         // Terms have no divisor in common, so that what is left of this one divides nothing.
@@ -58,7 +58,7 @@ impl Uplinks {
         Err(self.refuse(key, &what, needed / of, u128::MAX, like))
     }
 
-    /// The ports up of a leaf with so many ports in all.
+    /// The ports up of a leaf with this many ports in all.
     pub fn of_radix(&self, ports: u32, key: &str) -> Result<u32, FabricError> {
         let ports = u128::from(ports);
         let [hosts, cables] = self.share;
@@ -93,7 +93,7 @@ impl Uplinks {
         Err(FabricError::new(key, self.asked, accepted))
     }
 
-    /// The ratio of so many hosts and so many cables up.
+    /// The ratio of this many hosts and this many cables up.
     fn made(&self, hosts: u128, cables: u128) -> String {
         let [hosts, up] = product(relative(self.rates), [hosts, cables]);
         format!("{hosts}:{up}")

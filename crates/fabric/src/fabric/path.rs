@@ -1,4 +1,4 @@
-//! The whole way of a connection, laid down when it is set up.
+//! The whole route of a connection, fixed when the connection is set up.
 
 use super::routes::Routes;
 use super::wiring::{Peer, Wiring};

@@ -39,7 +39,7 @@ impl Rails {
 }
 
 impl LeafSpineSettings {
-    /// Leaves and as many spines, for the hosts of servers with so many `rails`.
+    /// Leaves and as many spines, for the hosts of servers with this many `rails`.
     pub(super) fn rails(&self, rails: u32, spines: u32, hosts: u32) -> Result<Wiring, FabricError> {
         let (each, leaves) = (self.hosts_per_leaf.get(), self.leaves.get());
         if !leaves.is_multiple_of(rails) {

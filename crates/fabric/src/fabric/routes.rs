@@ -1,4 +1,4 @@
-//! Which of the ways through a fabric a packet takes.
+//! How a packet is routed through a fabric.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,18 +10,18 @@ use super::error::FabricError;
 use super::next_hops::{Choice, NextHops};
 use super::wiring::{Peer, Wiring};
 
-/// How a packet chooses among the ways through a fabric. In a tree the ways differ on the way up;
+/// How a packet chooses among the routes through a fabric. In a tree, routes differ on the way up;
 /// packets never go down and up again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RoutesSettings {
-    /// All packets from one host to another take one way, and so arrive in order.
+    /// All packets from one host to another take the same route, and so arrive in order.
     PerConnection(ConnectionRoutes),
-    /// Each packet takes its own.
+    /// Each packet takes its own route.
     PerPacket(PacketRoutes),
 }
 
-/// How the way of a connection is chosen.
+/// How the route of a connection is chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionRoutes {
@@ -33,20 +33,20 @@ pub enum ConnectionRoutes {
     Given(Vec<GivenRoute>),
 }
 
-/// How the way of a packet is chosen.
+/// How the route of a packet is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PacketRoutes {
     /// Each port that leads to the target is equally likely.
     Random,
-    /// The port that is least occupied: that is free first where switches have output queues, with
-    /// the fewest packets waiting for it elsewhere. Of those equally occupied a random one.
+    /// The least occupied port: in switches with output queues the one that becomes free first, in
+    /// others the one with the fewest waiting packets. Ties are broken at random.
     Adaptive,
-    /// In a dragonfly: by a group in between, each equally likely, so that no traffic is worse than
-    /// another (Valiant and Brebner, STOC 1981).
+    /// In a dragonfly: through a random intermediate group, so that no traffic pattern is worse
+    /// than another (Valiant and Brebner, STOC 1981).
     Valiant,
-    /// In a dragonfly: that way or the minimal one, whichever has less waiting at the first switch, each
-    /// weighed with the length of the way (UGAL-L; Kim, Dally, Scott and Abts, ISCA 2008).
+    /// In a dragonfly: that route or the minimal one, whichever has the smaller product of queue
+    /// length at the first switch and route length (UGAL-L; Kim, Dally, Scott and Abts, ISCA 2008).
     Ugal,
 }
 
@@ -61,7 +61,7 @@ impl PacketRoutes {
     }
 }
 
-/// The way of one connection.
+/// The route of one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GivenRoute {
@@ -234,7 +234,8 @@ impl Routes {
         matches!(self.rule, Rule::Connection { .. } | Rule::Given)
     }
 
-    /// Whether each packet draws its way among several, in a fabric of so many switches and hosts.
+    /// Whether each packet draws its way among several, in a fabric of this many switches and
+    /// hosts.
     pub fn draws_ways(&self, switches: u32, hosts: u32) -> bool {
         let is_open = |switch| (0..hosts).any(|host| self.next_hops.choice(switch, host).count > 1);
         match self.rule {

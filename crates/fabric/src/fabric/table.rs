@@ -32,7 +32,7 @@ pub struct TableSwitch {
     pub name: String,
     /// How many ports it has, numbered from 0.
     pub ports: PositiveCount,
-    /// The ports that no cable is in on purpose.
+    /// The ports that have no cable on purpose.
     #[serde(default)]
     pub unused: Vec<u32>,
 }
@@ -45,7 +45,7 @@ pub struct Cable {
     pub from: End,
     /// The other end.
     pub to: End,
-    /// What it has otherwise than the `link` of the channel.
+    /// How it differs from the `link` of the channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<CableSettings>,
 }
@@ -207,7 +207,7 @@ impl TableSettings {
     }
 }
 
-/// Gives a cable, one end of which is in a port, what it has otherwise than others.
+/// Sets how the cable in a port differs from the `link` of its channel.
 fn lay(cable: &Cable, port: (u32, u32), wiring: &mut Wiring) {
     if let Some(own) = &cable.link {
         wiring.lay(wiring.port(port.0, port.1), own);

@@ -20,8 +20,8 @@ use super::wiring::Wiring;
 /// Switches of all dimensions together beyond which a number in a file is taken for a mistake.
 pub(super) const MOST_SWITCHES: u64 = 1 << 15;
 
-/// Settings of a torus or a mesh. A switch is named by its places in all dimensions: `3.0`. Its
-/// first ports are those of its hosts; then each dimension has one up and one down.
+/// Settings of a torus or a mesh. The name of a switch is its position in all dimensions: `3.0`.
+/// Its first ports are those of its hosts; then each dimension has one up and one down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TorusSettings {
@@ -184,8 +184,8 @@ impl Grid {
         Choice::one(target % self.hosts)
     }
 
-    /// Whether a packet that leaves by a port has the cable that closes the ring behind it, or will
-    /// not pass it.
+    /// Whether a packet that leaves by a port no longer has the cable ahead of it that closes the
+    /// ring: it has passed that cable already, or its route does not use it.
     #[inline]
     pub fn is_past_dateline(&self, switch: u32, port: u32, target: u32) -> bool {
         let Some(place) = port.checked_sub(self.hosts) else { return false };

@@ -22,8 +22,8 @@ pub struct KAryTreeSettings {
     pub arity: PositiveCount,
     /// How many stages there are.
     pub levels: PositiveCount,
-    /// What the cables of each tier have otherwise than the `link` of the channel: first those of
-    /// the hosts, then those between the first stage and the second.
+    /// How the cables of each tier differ from the `link` of the channel: first those of the hosts,
+    /// then those between the first stage and the second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<CableSettings>,
 }
@@ -37,22 +37,22 @@ pub struct FatTreeSettings {
     pub radix: PositiveCount,
     /// How many stages there are.
     pub tiers: Tiers,
-    /// What the cables of the hosts of a leaf carry against what its cables up carry, such as "3:1";
-    /// 1:1 unless given. A leaf has then more ports for hosts and fewer up; the stages above it have
-    /// half of their ports up still.
+    /// The rate of all host cables of a leaf to the rate of all its cables up, such as "3:1"; 1:1
+    /// by default. A leaf then has more ports for hosts and fewer up; in the stages above, half of
+    /// the ports still lead up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oversubscription: Option<Oversubscription>,
-    /// What the cables of each tier have otherwise than the `link` of the channel: first those of
-    /// the hosts, then those between the first stage and the second.
+    /// How the cables of each tier differ from the `link` of the channel: first those of the hosts,
+    /// then those between the first stage and the second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<CableSettings>,
 }
 
-/// Settings of leaves and spines, with any oversubscription, which or the number of spines is given.
-/// Switches are named as in a k-ary tree: `0.3` is the fourth leaf
-/// and `1.0` the first spine. The first ports of a leaf are those of its hosts, then comes one for each
-/// spine; a spine has one for each leaf. With switches in servers these are the first stage, leaves the
-/// second, and spines the third.
+/// Settings of leaves and spines; either the oversubscription or the number of spines is given.
+/// Switches are named as in a k-ary tree: `0.3` is the fourth leaf and `1.0` the first spine. The
+/// first ports of a leaf are those of its hosts, followed by one for each spine; a spine has one
+/// for each leaf. With switches in servers, those are the first stage, leaves the second, and
+/// spines the third.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeafSpineSettings {
@@ -60,27 +60,28 @@ pub struct LeafSpineSettings {
     pub hosts_per_leaf: PositiveCount,
     /// How many leaves there are.
     pub leaves: PositiveCount,
-    /// How many spines there are; follows from `oversubscription` unless given.
+    /// The number of spines; computed from `oversubscription` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spines: Option<PositiveCount>,
-    /// What the cables of the hosts of a leaf carry against what its cables to spines carry, such as
-    /// "3:1": hosts times their rate over spines times theirs.
+    /// The rate of all host cables of a leaf to the rate of all its cables to spines, such as
+    /// "3:1".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oversubscription: Option<Oversubscription>,
-    /// How many hosts, such as GPUs, a server has, which are numbered one after another. The first host of
-    /// each server is then at the first leaf of a group of as many leaves, the second one at the second leaf:
-    /// hosts of one rail meet at a leaf, and packets from rail to rail pass a spine. Without it hosts
-    /// that are numbered one after another are at one leaf.
+    /// How many hosts, such as GPUs, a server has; they are numbered consecutively. The first host
+    /// of each server is then at the first leaf of a group of as many leaves, the second at the
+    /// second leaf: hosts of the same rail share a leaf, and packets from one rail to another pass
+    /// a spine. Without it, consecutive hosts share a leaf.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rails: Option<PositiveCount>,
-    /// With `rails`: each server has a switch to which its hosts have a cable, and which has one to a leaf of
-    /// each rail. Packets within a server pass that switch alone, those from rail to rail change the rail there,
-    /// and the leaves of each rail have `spines` of their own, or none if each rail has one leaf. Here stands
-    /// what the cables in servers have otherwise than the `link` of the channel.
+    /// With `rails`: each server has a switch with a cable to each of its hosts and one to a leaf
+    /// of each rail. Packets within a server pass only that switch, packets from one rail to
+    /// another change rails there, and the leaves of each rail have their own `spines`, or none if
+    /// each rail has one leaf. The value says how the cables in servers differ from the `link` of
+    /// the channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_server: Option<CableSettings>,
-    /// What the cables of each tier have otherwise than the `link` of the channel: first those of
-    /// the hosts (or servers) of leaves, then those between leaves and spines.
+    /// How the cables of each tier differ from the `link` of the channel: first those of the hosts
+    /// (or servers) of leaves, then those between leaves and spines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<CableSettings>,
 }
@@ -263,8 +264,8 @@ pub(super) fn star(hosts: u32) -> Result<Wiring, FabricError> {
     grow(&[hosts], &[], (hosts, "one switch"), &[])
 }
 
-/// A tree whose switches have `down[stage]` ports down and, below the highest stage, `up[stage]` ports
-/// up, for so many hosts; `links` are those of the tiers.
+/// A tree whose switches have `down[stage]` ports down and, below the highest stage, `up[stage]`
+/// ports up, for this many hosts; `links` are those of the tiers.
 pub(super) fn grow(
     down: &[u32],
     up: &[u32],

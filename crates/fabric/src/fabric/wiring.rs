@@ -35,7 +35,7 @@ pub struct Wiring {
     ends: Vec<u32>,
     planes: u32,
     next_hops: NextHops,
-    /// What cables have otherwise than the link of the channel: first those that have nothing.
+    /// How cables differ from the `link` of the channel; the first kind does not.
     cables: Vec<CableSettings>,
     /// The place of each of them in the list.
     known: HashMap<CableSettings, u32>,
@@ -44,7 +44,7 @@ pub struct Wiring {
 }
 
 impl Wiring {
-    /// Switches with so many ports each, without a cable.
+    /// Switches with this many ports each, without a cable.
     pub(super) fn new(switches: Vec<(String, u32)>, hosts: u32, next_hops: NextHops) -> Wiring {
         let mut first = vec![0];
         let mut names = Vec::with_capacity(switches.len());
@@ -93,7 +93,8 @@ impl Wiring {
         }
     }
 
-    /// So many planes of what is wired so far, whose switches are named by plane and switch: `1/0.3`.
+    /// This many planes of what is wired so far, whose switches are named by plane and switch:
+    /// `1/0.3`.
     pub(super) fn planes_of(self, planes: u32) -> Wiring {
         if planes == 1 {
             return self;
@@ -124,7 +125,7 @@ impl Wiring {
         }
     }
 
-    /// Gives the cable in a port, at both of its ends, what it has otherwise than others.
+    /// Sets, at both ends, how the cable in a port differs from the `link` of its channel.
     pub(super) fn lay(&mut self, port: u32, settings: &CableSettings) {
         if settings.is_default() {
             return;

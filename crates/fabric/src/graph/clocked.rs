@@ -215,7 +215,7 @@ impl Graph {
         self.with_clocked(port, |own, output| own.regain_credit(now, output, channel))
     }
 
-    /// The far end stops a port, or lets it go on. Returns what there is to do.
+    /// The far end stops a port, or lets it continue. Returns what there is to do.
     pub fn stop(&mut self, now: Time, port: u32, stops: bool) -> Wakes {
         if !self.is_clocked(port) {
             self.stop_gate(port, stops);

@@ -58,7 +58,8 @@ impl Graph {
         self.deciding.iter().any(|own| matches!(own, Deciding::Crossbar { holds: true, .. }))
     }
 
-    /// The deciding switch of an output, with the number of that there.
+    /// The deciding switch that an output belongs to, and the number of the output within that
+    /// switch.
     #[inline]
     fn deciding_at(&mut self, output: u32) -> Option<(&mut Deciding, u16)> {
         let switch = self.switch_of(output);

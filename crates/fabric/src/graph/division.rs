@@ -1,4 +1,4 @@
-//! Parts of a graph that run side by side.
+//! Divides a graph into parts that run on several threads.
 
 use std::sync::Arc;
 

@@ -27,8 +27,8 @@ pub(super) struct Flow {
 const FREE: u32 = u32::MAX;
 
 impl Flow {
-    /// The flow control of directed ports, of which each leads to a buffer with room for so many packets of
-    /// each virtual channel, or to none of limited size.
+    /// The flow control of directed ports, of which each leads to a buffer with room for this many
+    /// packets of each virtual channel, or to none of limited size.
     pub fn new(control: &FlowControl, virtual_channels: u8, rooms: &[Option<u32>]) -> Flow {
         let channels = usize::from(control.channels);
         let credits = rooms.iter().flat_map(|room| {

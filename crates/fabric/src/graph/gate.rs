@@ -84,7 +84,8 @@ impl Gate {
         self.waiting.store(self.waiting() - 1, Ordering::Relaxed);
     }
 
-    /// It will be looked at. Returns whether that is sooner than was known.
+    /// Notes that the port will be served at `time`. Returns whether that is earlier than any time
+    /// noted before.
     #[inline]
     fn attend(&self, time: Time) -> bool {
         let is_sooner = time.0 < self.due.load(Ordering::Relaxed);
@@ -94,7 +95,7 @@ impl Gate {
         is_sooner
     }
 
-    /// It is looked at.
+    /// The port is served.
     #[inline]
     fn look(&self, now: Time) {
         if self.due.load(Ordering::Relaxed) <= now.0 {
@@ -157,7 +158,7 @@ impl Graph {
         Passage::Leaves(packet, self.depart(now, port))
     }
 
-    /// The far end stops a gated port, or lets it go on.
+    /// The far end stops a gated port, or lets it continue.
     pub fn stop_gate(&mut self, port: u32, stops: bool) {
         self.gates[port as usize].is_stopped.store(stops, Ordering::Relaxed);
     }

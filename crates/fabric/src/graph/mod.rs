@@ -144,7 +144,8 @@ enum Kind {
     /// At its inputs: its place among the switches with a clock, behind all of them if it is in another part
     /// of the graph.
     Clocked(u32),
-    /// In a shared memory, which holds so many packets of each input, and of all of them together.
+    /// In a shared memory, which holds this many packets of each input, and of all of them
+    /// together.
     Memory { buffer: u32, pool: Limit, bandwidth: Option<Rate> },
     /// It decides on all that reaches an output in one instant: its place among those that do.
     Deciding(u32),
@@ -464,7 +465,7 @@ impl Graph {
         }
     }
 
-    /// What a packet spends from host to host through so many switches, where all links and
+    /// What a packet spends from host to host through this many switches, where all links and
     /// switches are alike.
     #[inline]
     pub fn spent_alike(&self, hops: u8) -> Spent {

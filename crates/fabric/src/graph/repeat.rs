@@ -1,4 +1,4 @@
-//! What ports do again and again, a period apart, counted without being simulated.
+//! Counts what ports do in periods that repeat, without simulating these.
 
 use weft_units::{Span, Time};
 
@@ -50,7 +50,8 @@ impl Graph {
         since >= self.window.0 && until <= self.window.1
     }
 
-    /// A port has sent so many packets [in the window](Self::is_in_window), each as soon as it came.
+    /// A port has sent this many packets [in the window](Self::is_in_window), each as soon as it
+    /// came.
     pub fn count_sent(&self, port: u32, packets: u64) {
         self.ports[port as usize].go_on(Span::ZERO, self.span(port) * packets);
     }

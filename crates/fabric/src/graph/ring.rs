@@ -1,4 +1,4 @@
-//! Hosts that are wired to each other in a ring, without a switch.
+//! A graph of hosts in a ring, without a switch.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What waits for what: for who looks at a graph in which nothing moves any more.
+//! What waits for what, to explain a graph in which nothing moves any more.
 
 use super::{Graph, Kind};
 use crate::switch::InputQueued;

@@ -5,16 +5,17 @@ use serde::{Deserialize, Serialize};
 use weft_protocol::counting_flag::CountingFlag;
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
-/// The word of the flags of a host. All interrupt at the same stimuli.
+/// What the flag word of a host contains. Both variants interrupt on the same stimuli.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "HostFlagSettings")]
 pub enum FlagSettings {
-    /// It says who sleeps, and counts nothing: that of the live library.
+    /// Whether the program sleeps, without counting: the flag of `weft live`.
     #[default]
     Sleepers,
-    /// The adapter increments it at every stimulus, and interrupts if the most significant bit was
-    /// zero before (SCILAN 3.2): what has not interrupted can be seen in memory.
+    /// A counter that the adapter increments at every stimulus; it interrupts if the most
+    /// significant bit was zero before (SCILAN 3.2). Stimuli that did not interrupt can thus be
+    /// seen in memory.
     Counting,
 }
 

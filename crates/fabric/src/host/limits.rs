@@ -1,4 +1,4 @@
-//! What the rates of a host allow, without a run.
+//! The throughput and latency that a host's rates allow, computed without a run.
 
 use weft_units::Bytes;
 

@@ -1,4 +1,4 @@
-//! The memory of a host as a way between programs on it: a message is one copy.
+//! The memory of a host as a channel between programs on it: a message is one copy.
 //!
 //! The initiator makes the copy, and its next one begins when this one is made. Copies of different
 //! initiators do not hold each other up: a rate is that of one processor that copies, not that of
@@ -8,12 +8,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::{Bytes, Rate, Span, Time};
 
-/// What a message between two ranks on one host costs: `latency` and its size over `rate`.
+/// What a message between two ranks on one host costs: `latency` plus its size divided by `rate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemorySettings {
-    /// From the last byte of the copy to where the target has the message: what both programs and
-    /// their caches take for one that has no bytes.
+    /// From the last byte of the copy until the target has the message: the time that both programs
+    /// and their caches need for a message without bytes.
     pub latency: Span,
     /// How fast the initiator copies.
     pub rate: Rate,

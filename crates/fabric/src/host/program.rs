@@ -1,4 +1,4 @@
-//! Whether the program of a host looks for messages or sleeps until it is interrupted.
+//! Whether the program of a host polls for messages or sleeps until it is interrupted.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,15 +12,15 @@ use super::flag::Flag;
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "HostProgramSettings")]
 pub struct ProgramSettings {
-    /// The resource that it works with. Needed where a stage asks what the program does; a message
-    /// counts as sent with the last stage of the send way that uses it.
+    /// The processor on which it runs. Required if a stage depends on what the program is doing. A
+    /// message counts as sent after the last stage of the send path that uses this processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processor: Option<String>,
-    /// How long it looks for the next message before it sleeps. "0 ns" sleeps at once; without a
-    /// value it never does.
+    /// How long it polls for the next message before it sleeps. "0 ns" sleeps at once; without a
+    /// value it never sleeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spin: Option<Span>,
-    /// From one look to the next; without a value it looks all the time.
+    /// The interval between polls; without a value it polls continuously.
     pub look_every: Span,
 }
 
@@ -29,7 +29,7 @@ pub struct ProgramSettings {
 pub(super) enum Meeting {
     /// The program works.
     Busy,
-    /// The program looks for messages and finds this one after so long.
+    /// The program polls and finds this message after this time.
     Polling(Span),
     /// The program sleeps.
     Asleep,

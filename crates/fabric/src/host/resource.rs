@@ -8,8 +8,9 @@ use weft_units::{Bytes, Rate, Span};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResourceSettings {
-    /// What it moves in one traversal. A stage that moves its bytes across it several times holds
-    /// it as often as long. Without a value it slows nothing down, and is only held.
+    /// The rate of one traversal. A stage that moves its bytes across the resource several times
+    /// holds it that many times longer. Without a value the resource is held but does not slow
+    /// anything down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
 }

@@ -12,18 +12,18 @@ use super::{
     WindowSettings,
 };
 
-/// What a message passes between a program and its adapter. All hosts are alike; each has its own
-/// resources, and each channel has hosts of its own.
+/// The path of a message between a program and its adapter. All hosts are alike; each has its own
+/// resources, and each channel has its own hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostSettings {
-    /// What can be used by one stage at a time, by name.
+    /// Resources that one stage at a time can hold, by name.
     pub resource: BTreeMap<String, ResourceSettings>,
-    /// What is done with a message, by name. The names are those of the latency budget.
+    /// The stages, by name. The names also appear in the latency budget.
     pub stage: BTreeMap<String, StageSettings>,
-    /// The stages of the initiator, in the order of the way.
+    /// The stages of the initiator, in the order of the path.
     pub send: Vec<String>,
-    /// The stages of the target, in the order of the way.
+    /// The stages of the target, in the order of the path.
     pub receive: Vec<String>,
     /// How the program waits for messages.
     pub program: ProgramSettings,
@@ -33,27 +33,27 @@ pub struct HostSettings {
     /// The flow control between programs; none if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowSettings>,
-    /// How much may be on the way from an initiator before its last send stage stalls; unlimited
-    /// if absent.
+    /// How much may be in flight from an initiator before its last send stage stalls; unlimited if
+    /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub posted: Option<PostedSettings>,
-    /// The stage of the send way that checks whether a chunk has arrived (SCILAN 3.2). What a channel
-    /// gives up of a chunk is then found by it, and the chunk stored again before the message ends; what
-    /// a channel gives up is lost if absent.
+    /// The stage of the send path that checks whether a chunk has arrived (SCILAN 3.2). If the
+    /// channel gave up a packet of the chunk, this stage detects it, and the chunk is stored again
+    /// before the message ends. Without it, what a channel gives up is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resend: Option<String>,
-    /// How connections between programs begin; they are there from the beginning if absent.
+    /// How connections between programs are set up; they exist from the beginning if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sockets: Option<SocketsSettings>,
 }
 
-/// Transactions that an adapter has on the way (SCILAN 4.2: each is acknowledged in hardware).
+/// Transactions of an adapter in flight (SCILAN 4.2: each is acknowledged in hardware).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PostedSettings {
     /// How many packets.
     pub packets: PositiveCount,
-    /// The stage of the receive way with whose end a packet is on the way no more. If absent, it is
+    /// The stage of the receive path whose end counts as the arrival of a packet. If absent, it is
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
 }

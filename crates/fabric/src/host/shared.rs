@@ -1,5 +1,5 @@
-//! Data without connections: one receiver buffer of a host, into which every other host writes when it has
-//! the turn (SCILAN 3.4).
+//! Data without connections: one receive buffer of a host, to which every other host writes while
+//! it holds the lock (SCILAN 3.4).
 //!
 //! The state machine is [`weft_protocol::shared_ring`]. What a model adds is what the turn costs: attempts to
 //! lock, and the write pointer, which its transmitter reads in the memory of the target since another one may
@@ -17,16 +17,17 @@ use weft_units::{Bytes, Span};
 use super::FlagSettings;
 use super::flag::Flag;
 
-/// A receiver buffer that all other hosts write to, a message at a time. Who sends locks it over the channel,
-/// reads the write pointer, stores the message, and lets go with a store that comes behind all others into the
-/// memory of the target. The processor is free for what arrives while its program waits for the lock.
+/// A receive buffer to which all other hosts write, one message at a time. A sender locks it over
+/// the channel, reads the write pointer, stores the message, and unlocks with a store that reaches
+/// the target's memory after all others. While a program waits for the lock, its processor is free
+/// for arriving messages.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SharedWindowSettings {
-    /// What a test-and-set in another host's memory takes, more than "0 ns". While another one has the turn it
-    /// is tried again and again, each time for as long.
+    /// The time of a test-and-set in another host's memory, more than "0 ns". While another sender
+    /// holds the lock, it is repeated, each time for this long.
     pub lock: Span,
-    /// What it takes to read the write pointer in another host's memory, once in each turn.
+    /// The time to read the write pointer in another host's memory, once for each message.
     pub pointer: Span,
 }
 
@@ -39,7 +40,7 @@ pub struct SharedBuffer {
 }
 
 impl SharedBuffer {
-    /// An empty buffer for transmitters of so many hosts, with flags of a kind.
+    /// An empty buffer for transmitters of this many hosts, with flags of a kind.
     pub fn new(hosts: u16, flag: FlagSettings) -> SharedBuffer {
         let room = (0..hosts).map(|_| Flag::new(flag)).collect();
         SharedBuffer { ring: SharedRing::default(), room }
@@ -150,7 +151,8 @@ impl SharedReceiver {
         SharedReceiver { buffer: Arc::clone(buffer), reader: Reader::new(capacity) }
     }
 
-    /// So many bytes are read. Returns whose transmitter is to be woken: only who has the turn waits for room.
+    /// This many bytes are read. Returns whose transmitter is to be woken: only who has the turn
+    /// waits for room.
     pub fn release(&mut self, bytes: Bytes) -> Option<u16> {
         let pointers = &self.buffer.ring.pointers;
         let known = self.reader.available(pointers, bytes.0);

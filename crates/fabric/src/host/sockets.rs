@@ -1,4 +1,4 @@
-//! What it costs two programs to be connected before anything is sent (SCILAN 3.3 and 3.4).
+//! The time to connect two programs before they send anything (SCILAN 3.3 and 3.4).
 
 use std::net::Ipv4Addr;
 
@@ -8,35 +8,37 @@ use weft_protocol::sci_address::node_of;
 use weft_units::{Bytes, PositiveCount, Span};
 
 /// Sockets of a library that sets up connections over the channel itself: the first message between
-/// two hosts asks for one, and waits until it is accepted. What a node says to another one passes
-/// the hosts and the channel like a message.
+/// two hosts requests a connection and waits until it is accepted. Requests and answers pass hosts
+/// and channel like messages.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SocketsSettings {
     /// Payload of a request for a connection, and of an answer.
     pub request: Bytes,
-    /// What a test-and-set in another host's memory takes, more than "0 ns". A socket that listens
-    /// has one receiver for all; who asks locks it, and tries again after this time while another
-    /// one has it. Letting go is a store, and takes half of it (SCILAN 3.4).
+    /// The time of a test-and-set in another host's memory, more than "0 ns". A listening socket
+    /// has one receiver for all requests; a requester locks it, and retries after this time while
+    /// another one holds it. Unlocking is a store, which takes half of it (SCILAN 3.4).
     pub lock: Span,
-    /// What it takes the driver of either side to map the buffer of the other one (SCILAN 2.2).
+    /// The time that the driver of each side needs to map the buffer of the other side (SCILAN
+    /// 2.2).
     pub map: Span,
-    /// How many requests may wait at a host until its program accepts. Others are refused.
+    /// How many requests may wait at a host until its program accepts them. Further ones are
+    /// refused.
     pub backlog: PositiveCount,
-    /// From when on programs accept, counted from the beginning of the run.
+    /// When programs begin to accept, counted from the beginning of the run.
     #[serde(default)]
     pub accept_from: Span,
     /// Hosts on which nobody listens: they refuse.
     #[serde(default)]
     pub without_listener: Vec<u16>,
-    /// Addresses that are not given in order. Host 0 is 192.168.0.1, host 1 192.168.0.2, and so on,
-    /// 254 to a network; an address outside of 192.168.0.0 to 192.168.255.255 names no node, and
-    /// messages to it and from it are left to the ordinary stack.
+    /// Addresses that differ from the default. By default host 0 is 192.168.0.1, host 1
+    /// 192.168.0.2, and so on, 254 to a network. An address outside 192.168.0.0 to 192.168.255.255
+    /// names no node, and messages to it and from it are left to the ordinary protocol stack.
     #[serde(default)]
     pub addresses: Vec<AddressSettings>,
 }
 
-/// What the name of a host is mapped to.
+/// The address of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddressSettings {

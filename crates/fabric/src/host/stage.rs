@@ -13,33 +13,33 @@ use weft_units::{Bytes, Limit, Rate, Span};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StageSettings {
-    /// What each unit costs whatever its size.
+    /// The time for each unit, whatever its size.
     pub fixed: Span,
-    /// How fast the bytes of a unit are worked on; without a value only the resources decide.
+    /// How fast the bytes of a unit are processed; without a value only the resources matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// What is worked on at once. A stage begins when it has one, and hands it on when it is done.
+    /// The unit of work. A stage begins when it has a whole unit, and passes it on when it is done.
     pub unit: Unit,
-    /// The resources that it holds meanwhile, and how often each of its bytes crosses them. A stage
-    /// without any delays what passes, however much that is, and is never busy.
+    /// The resources that it holds while it works, and how often each byte crosses them. A stage
+    /// without resources delays units without ever being busy.
     pub uses: BTreeMap<String, u8>,
-    /// The smallest message that it is for; other messages pass it.
+    /// The smallest message that the stage handles; smaller ones skip it.
     pub from: Bytes,
-    /// The smallest message that it is no longer for.
+    /// The smallest message that the stage no longer handles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<Bytes>,
-    /// How much may wait before it: units of the stage before, which stalls while there is no room.
-    /// Buffers of a bridge, and the stores that a processor has posted.
+    /// How many units may wait in front of it; the previous stage stalls while there is no room.
+    /// Models the buffers of a bridge and the posted stores of a processor.
     pub room: Limit,
-    /// Whether it depends on what the program of the target does as the message comes.
+    /// Whether the stage depends on what the target's program is doing when the message arrives.
     pub when: When,
-    /// Whether bytes go on at once and the work is done behind them. Only the end of the message
-    /// waits for it, and travels as a packet of its own: a check of what was written, before the
-    /// message is announced (SCILAN 2.1, MTU).
+    /// Whether bytes move on at once, before the work on them is done. Only the end of the message
+    /// waits for the work, and travels as a packet of its own: a check of what was written, before
+    /// the message is announced (SCILAN 2.1, MTU).
     pub in_passing: bool,
 }
 
-/// What a stage works on at once.
+/// The unit of work of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -48,20 +48,20 @@ pub enum Unit {
     Message,
     /// What one packet of the channel carries.
     Packet,
-    /// So many bytes: a store that an adapter gathers, a page, an MTU.
+    /// This number of bytes: a store that an adapter gathers, a page, an MTU.
     Chunk(Bytes),
 }
 
-/// For which messages a stage of the receive way is gone through.
+/// Which messages pass a stage of the receive path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// For every message.
+    /// Every message.
     #[default]
     Always,
-    /// For a message that comes while the program sleeps: interrupt and wake-up.
+    /// A message that arrives while the program sleeps: interrupt and wake-up.
     Asleep,
-    /// For a message that comes while the program polls: it is found at the next look.
+    /// A message that arrives while the program polls: the next poll finds it.
     Polling,
 }
 

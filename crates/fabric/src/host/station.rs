@@ -12,7 +12,7 @@ use super::{Piece, ResourceSettings, StageSettings, Unit, When};
 enum Cut {
     /// As they come.
     AsIs,
-    /// Pieces of so many bytes, and what a message leaves over.
+    /// Pieces of this many bytes, and what a message leaves over.
     Into(u64),
 }
 
@@ -90,7 +90,7 @@ impl Station {
         }
     }
 
-    /// Whether nothing waits before it, is gathered or worked on.
+    /// Whether the station is idle: nothing is queued, being gathered or in progress.
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.working.is_empty() && self.gathered.is_empty()
     }

@@ -20,22 +20,22 @@ use super::shared::{SharedReceiver, SharedWindowSettings, Sharing};
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "HostWindowSettings")]
 pub struct WindowSettings {
-    /// Size of the receiver buffer, a power of two: what may be sent before any of it is received
-    /// (SCILAN 2.1).
+    /// Size of the receive buffer, a power of two: how much may be sent before any of it is
+    /// received (SCILAN 2.1).
     pub buffer: Bytes,
     /// The stage of the send way that writes into the buffer, and stalls while it is full.
     pub fill: String,
-    /// The stage of the receive way with whose end bytes make room.
+    /// The stage of the receive path whose end frees the bytes.
     pub release: String,
-    /// What a look at the read pointer in the other host's memory costs the sender. It looks when
-    /// by its own copy of the pointer there is too little room.
+    /// The time of the sender to read the read pointer in the other host's memory. It does so if
+    /// its own copy of the pointer shows too little room.
     #[serde(default)]
     pub look: Span,
-    /// From a release to the sender that slept for room working again.
+    /// From a release until a sender that slept for lack of room is working again.
     #[serde(default)]
     pub wake: Span,
-    /// One receiver buffer of a host for all that send to it, without connections, in place of one for each
-    /// pair of hosts; of a pair if absent.
+    /// One receive buffer of a host that all its senders share, without connections. Without it
+    /// there is a buffer for each pair of hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<SharedWindowSettings>,
 }
@@ -98,8 +98,9 @@ impl Transmitter {
         Transmitter { peer, way: Way::Sharing(sharing), asleep: false, looks: 0 }
     }
 
-    /// Whether so many bytes of a message may be written: by who has the turn, where others write too, and
-    /// only where there is room. If there is none, the transmitter sleeps until [`Transmitter::wake`].
+    /// Whether this many bytes of a message may be written: by who has the turn, where others write
+    /// too, and only where there is room. If there is none, the transmitter sleeps until
+    /// [`Transmitter::wake`].
     pub fn may_write(&mut self, message: u32, bytes: Bytes) -> bool {
         if self.asleep || self.shares().is_some_and(|own| !own.has_turn(message)) {
             return false;
@@ -155,7 +156,7 @@ impl Transmitter {
         self.asleep = false;
     }
 
-    /// So many bytes are written, the last ones of their message or not.
+    /// This many bytes are written, the last ones of their message or not.
     pub fn publish(&mut self, bytes: Bytes, last: bool) {
         match &mut self.way {
             Way::Alone(connection, writer) => writer.publish(&connection.pointers, bytes.0),
@@ -169,7 +170,7 @@ impl Receiver {
         Receiver { peer, connection, reader: Reader::new(capacity) }
     }
 
-    /// So many bytes are read. Returns whether the transmitter is to be woken.
+    /// This many bytes are read. Returns whether the transmitter is to be woken.
     pub fn release(&mut self, bytes: Bytes) -> bool {
         let known = self.reader.available(&self.connection.pointers, bytes.0);
         debug_assert!(known.is_ok_and(|known| known >= bytes.0), "{known:?} of {bytes}");

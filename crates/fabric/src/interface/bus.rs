@@ -1,4 +1,4 @@
-//! What it costs to cross the bus between a host and its adapter.
+//! The cost of crossing the bus between a host and its adapter.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use weft_units::{Bytes, Rate, Span};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BusSettings {
-    /// What one write of the host into a register of the adapter costs the host. Such a write
-    /// crosses the bus alone and takes an address translation.
+    /// What a write of the host to a register of the adapter costs the host. Such a write crosses
+    /// the bus alone and needs an address translation.
     pub host_write: Span,
-    /// What one look of the host at a valid bit in its own memory costs the host.
+    /// What polling a valid bit in its own memory costs the host.
     pub poll: Span,
-    /// From the moment when the adapter decides on a copy to its first byte.
+    /// From the adapter's decision to copy to the first byte of the copy.
     pub dma_setup: Span,
-    /// Rate of a copy that the adapter makes; without it a copy takes no longer than its set-up.
+    /// Rate of a copy by the adapter; without it a copy takes only its set-up.
     pub dma_rate: Option<Rate>,
 }
 

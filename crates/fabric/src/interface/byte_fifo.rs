@@ -10,15 +10,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::Bytes;
 
-/// When what is in a FIFO may be read at its other side.
+/// When the content of a FIFO may be read at its other end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Forwarding {
     /// Packet by packet (Maestro 3.1, pipelined transfer).
     #[default]
     Packets,
-    /// When a message is there as a whole, or the FIFO is full: the conventional transfer that
-    /// Maestro 4.3 compares with.
+    /// When a message is complete, or the FIFO is full: the conventional transfer with which
+    /// Maestro 4.3 compares.
     Messages,
 }
 
@@ -45,7 +45,7 @@ pub struct ByteFifo<P> {
 }
 
 impl<P> ByteFifo<P> {
-    /// An empty FIFO for so many packets of a size.
+    /// An empty FIFO for this many packets of a size.
     pub fn new(capacity: u16, packet: Bytes, forwarding: Forwarding) -> ByteFifo<P> {
         ByteFifo {
             packets: VecDeque::new(),

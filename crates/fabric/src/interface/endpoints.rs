@@ -7,45 +7,45 @@ use weft_protocol::vi::Reliability;
 use weft_units::{Bytes, Limit, PositiveCount, Span};
 
 /// Settings of the endpoints of each host (Virtual Interface Architecture 1.0; cLAN C). A program
-/// posts a descriptor and rings a doorbell; the adapter fetches descriptor and data, and tells by a
-/// completion when it is done. Every stream has an endpoint of its own, with as many descriptors at
-/// the adapter as `adapter.send_buffers` says.
+/// posts a descriptor and rings a doorbell; the adapter fetches descriptor and data, and posts a
+/// completion when it is done. Every stream has its own endpoint, with `adapter.send_buffers`
+/// descriptors at the adapter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointSettings {
-    /// From the doorbell to the first cell, if nothing else is to be done.
+    /// From the doorbell to the first cell, if the adapter is idle.
     pub send: Span,
-    /// From the last cell to the completion that the receiving program sees, if nothing else is to
-    /// be done.
+    /// From the last cell to the completion that the receiving program sees, if the adapter is
+    /// idle.
     pub receive: Span,
     /// How long each message occupies the bus of its host for descriptor and completion, at the
-    /// sender and again at the receiver; it goes on while cells of other messages are sent.
+    /// sender and again at the receiver. Cells of other messages can be sent during that time.
     #[serde(default)]
     pub per_message: Span,
-    /// How many cells the adapter holds whose messages the receiving host has not taken yet.
+    /// How many cells the adapter holds of messages that the receiving host has not taken yet.
     pub receive_buffer: PositiveCount,
-    /// At how many of them the adapter stops its cable, where links are stopped.
+    /// At how many of them the adapter stops its cable, under `stop_go`.
     pub receive_stop: PositiveCount,
-    /// At how many it lets it go on; less than `receive_stop`.
+    /// At how many it lets it continue; less than `receive_stop`.
     pub receive_go: u32,
     /// When a send is complete, and what happens to a connection on a fault.
     #[serde(default)]
     pub reliability: Reliability,
-    /// How many receive descriptors the program at the end of a connection posts, each again when it
-    /// has dealt with the message. Without one a message is dropped, or breaks its connection, as
-    /// `reliability` says. "unlimited": there is always one.
+    /// How many receive descriptors the program at the end of a connection posts; it posts each
+    /// again when it has processed the message. A message that finds none is dropped, or breaks its
+    /// connection, depending on `reliability`. "unlimited": there is always one.
     #[serde(default = "unlimited")]
     pub receive_descriptors: Limit,
-    /// Entries of the completion queue of each host, to which all its receive queues report. One too
-    /// many breaks the connection that it is for.
+    /// Entries of the completion queue of each host, to which all its receive queues report. If it
+    /// overflows, the connection of the extra entry breaks.
     #[serde(default = "unlimited")]
     pub completions: Limit,
-    /// How long a program deals with a message that it received, one after another.
+    /// How long a program processes a received message, one message at a time.
     #[serde(default)]
     pub program: Span,
-    /// Size on the wire of what a target tells an initiator: that a message is in its memory, with
-    /// `reliable_reception`, or that the connection is broken. It travels on the way of the
-    /// connection against its direction, before cells that wait. Without a value it is a packet.
+    /// Size on the wire of a notification from target to initiator: that a message is in its memory
+    /// (with `reliable_reception`), or that the connection is broken. It travels back along the
+    /// route of the connection, ahead of waiting cells. One packet by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Bytes>,
 }

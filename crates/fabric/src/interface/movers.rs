@@ -212,7 +212,7 @@ impl<M: Copy> Movers<M> {
     }
 }
 
-/// How a packet of so many bytes of a message is moved.
+/// How a packet of this many bytes of a message is moved.
 fn way<M>(what: Move, cargo: &Cargo<M>, rules: &TransferSettings, bytes: Bytes) -> Way {
     let pio = rules.pio(cargo.size);
     if let (TransferPath::Memory { rate }, None, Move::Fill | Move::Empty) = (rules.path, pio, what)

@@ -30,7 +30,7 @@ pub struct NicSettings {
     pub host_receive_buffers: u16,
     /// Receive buffers on the adapter.
     pub receive_buffers: u16,
-    /// Size of a message without what the link adds: what is copied over the bus.
+    /// Size of a message without the bytes that the link adds: what is copied over the bus.
     pub message: Bytes,
     /// Size of an entry of a completion ring.
     #[serde(default)]
@@ -41,7 +41,7 @@ pub struct NicSettings {
     /// When a send buffer of the adapter is free for the next message.
     #[serde(default)]
     pub release: Release,
-    /// What crossing the bus costs.
+    /// The costs of crossing the bus.
     #[serde(default)]
     pub bus: BusSettings,
 }

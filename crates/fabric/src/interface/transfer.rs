@@ -8,35 +8,36 @@ use weft_units::{Bytes, Rate, Span};
 
 use super::Forwarding;
 
-/// Settings of the way between memory and FIFOs; both directions are alike.
+/// Settings of the path between memory and FIFOs; both directions are alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferSettings {
     /// The DMA controller.
     pub dma: MoverSettings,
-    /// The processor of the adapter, which moves short messages; without it all go by DMA.
+    /// The processor of the adapter, which moves short messages; without it all messages go by DMA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pio: Option<PioSettings>,
-    /// The way of what goes by DMA.
+    /// The path of messages that go by DMA.
     #[serde(default)]
     pub path: TransferPath,
     /// Whether both directions and both channels share one bus.
     #[serde(default)]
     pub bus: TransferBus,
-    /// What the processor of the adapter does for a message; nothing that takes time if not given.
+    /// What the processor of the adapter does for a message; takes no time if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerSettings>,
-    /// How many bytes of messages a host may have in the memory that its system reserved for them
-    /// (Maestro 3.4), until they have left, or are answered where that releases them; others wait
-    /// outside. A longer one is alone there. Without a value there is no limit.
+    /// How many bytes of messages a host may keep in the memory that its system reserves for them
+    /// (Maestro 3.4) until they have left, or until they are answered where that releases them;
+    /// further messages wait. A message longer than this has the memory to itself. Unlimited if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Bytes>,
-    /// Whether the controller of the link works on a message that is not there as a whole, on
-    /// both sides (Maestro 4.3).
+    /// Whether the controllers of a link, on both sides, work on a message before it is complete
+    /// (Maestro 4.3).
     #[serde(default)]
     pub forwarding: Forwarding,
     /// The target answers every message with one of this payload, on the second pair of FIFOs, and
-    /// the initiator counts the time until it has it (Maestro 4, remote-DMA latency).
+    /// the initiator measures the time until the answer arrives (Maestro 4, remote-DMA latency).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledgment: Option<Bytes>,
 }
@@ -68,16 +69,16 @@ pub struct PioSettings {
     pub rate: Rate,
 }
 
-/// The way of what goes by DMA (Maestro 3.3: the PCI interface moves messages "from the host memory
-/// not only to the NI manager's DRAM but also to the FIFO buffers").
+/// The path of messages that go by DMA (Maestro 3.3: the PCI interface moves messages "from the
+/// host memory not only to the NI manager's DRAM but also to the FIFO buffers").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum TransferPath {
     /// Between the memory of the host and the FIFO, packet by packet.
     #[default]
     Direct,
-    /// Through the memory of the adapter, where a message is as a whole before its processor moves
-    /// it on, packet by packet.
+    /// Through the memory of the adapter: its processor moves the message on, packet by packet,
+    /// once all of it is there.
     Memory {
         /// How fast the processor moves bytes between its memory and the FIFO.
         rate: Rate,
@@ -88,7 +89,7 @@ pub enum TransferPath {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TransferBus {
-    /// Each direction of each channel has a way of its own.
+    /// Each direction of each channel has a bus of its own.
     #[default]
     Independent,
     /// One packet at a time is on the bus, first come, first served.
@@ -100,10 +101,10 @@ pub enum TransferBus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManagerSettings {
-    /// What it takes for a message, whatever its size.
+    /// The time for a message, whatever its size.
     #[serde(default)]
     pub message: Span,
-    /// What it takes to translate the address of a page; answers and requests of a barrier have none.
+    /// The time to translate the address of a page; answers and barrier requests have no address.
     #[serde(default)]
     pub translation: Span,
     /// How large a page is.
@@ -115,11 +116,11 @@ pub struct ManagerSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PioBy {
-    /// That of the adapter, which does nothing else meanwhile.
+    /// The adapter's, which does nothing else during that time.
     #[default]
     Manager,
-    /// That of the host, straight into the FIFO, by its own addresses: the processor of the adapter
-    /// has no part in it.
+    /// The host's, straight into the FIFO, by its own addresses and without the processor of the
+    /// adapter.
     Host,
 }
 
@@ -128,12 +129,12 @@ fn four_kib() -> Bytes {
 }
 
 impl TransferSettings {
-    /// The processor that moves a message of so much payload, if one does.
+    /// The processor that moves a message of this much payload, if one does.
     pub fn pio(&self, payload: Bytes) -> Option<PioSettings> {
         self.pio.filter(|pio| payload <= pio.up_to)
     }
 
-    /// What moves a message of so much payload.
+    /// What moves a message of this much payload.
     pub fn mover(&self, payload: Bytes) -> MoverSettings {
         self.pio(payload)
             .map_or(self.dma, |pio| MoverSettings { set_up: pio.set_up, rate: pio.rate })
@@ -141,7 +142,8 @@ impl TransferSettings {
 }
 
 impl ManagerSettings {
-    /// What is done for a message with so much payload in pages of the host, if it has some there.
+    /// What is done for a message with this much payload in pages of the host, if it has some
+    /// there.
     pub fn span(&self, payload: Option<Bytes>) -> Span {
         let pages = payload.map_or(0, |payload| payload.0.div_ceil(self.page.0.max(1)));
         self.message + self.translation * pages

@@ -20,17 +20,17 @@ pub struct WindowSettings {
     pub page: PageSize,
     /// The size of the window.
     pub size: Bytes,
-    /// The largest write that a host makes; longer runs of stores are several. What a source hands
-    /// over at once is one such write.
+    /// The largest write of a host; longer runs of stores become several writes. Each submission of
+    /// a source is one such write.
     pub write: Bytes,
     /// From a store of the processor to the bus.
     #[serde(default)]
     pub store: Span,
-    /// The bus that packets of both directions share. Without one they take no time on it.
+    /// The bus that packets of both directions share. Without it, crossing the bus takes no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus: Option<WindowBusSettings>,
-    /// From the last word taken in to the first byte on the link: the packet is stored, then
-    /// forwarded.
+    /// From the last word that the adapter receives to the first byte on the link: the packet is
+    /// stored, then forwarded.
     #[serde(default)]
     pub transmit: Span,
     /// From the last byte on the link to the request for the bus: the packet is stored and checked,
@@ -43,35 +43,35 @@ pub struct WindowSettings {
     /// From memory to the program that polls it, on average.
     #[serde(default)]
     pub poll: Span,
-    /// How many packets the adapter holds for the bus of the target.
+    /// How many packets the adapter of the target holds in front of the bus.
     pub receive_buffers: PositiveCount,
-    /// The size of a control packet, which tells the other side of a link of new room. It goes
-    /// before data packets that have not begun; beside a bus control has lines of its own.
+    /// The size of a control packet, which tells the other side of a link about new room. It
+    /// precedes data packets that have not begun; with a bus, control has separate lines.
     #[serde(default)]
     pub control: Bytes,
-    /// How many places come free before a control packet tells of them; all that there are if they
+    /// How many buffers must become free before a control packet reports them; all of them if there
     /// are fewer.
     #[serde(default = "one_place")]
     pub places_per_control: PositiveCount,
-    /// A flag behind each message, for messages of varying length. Without one a program polls the
+    /// A flag after each message, for messages of varying length. Without it, a program polls the
     /// last word of the message itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flag: Option<FlagSettings>,
-    /// How each write of a source is made recoverable, so that its target uses it only when all of
-    /// it is known to have arrived. Without it the target uses what is in its memory.
+    /// How each write of a source is made recoverable, so that its target uses it only once all of
+    /// it is known to have arrived. Without it, the target uses whatever is in its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recoverable: Option<RecoverableSettings>,
     /// The code by which adapters find damaged packets. For channels with `errors`.
     #[serde(default)]
     pub detection: DetectionSettings,
-    /// From an error that an adapter has found to the first message of the cluster software about
-    /// it, over pages that stay enabled under error.
+    /// From an error that an adapter detects to the first message of the cluster software about it,
+    /// over pages that stay enabled under error.
     #[serde(default)]
     pub recovery: Span,
-    /// Membership, recovery, fail-over and clock of the cluster. Without it nobody leaves.
+    /// Membership, recovery, fail-over and clock of the cluster. Without it no node leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterSettings>,
-    /// How nodes go on line. Without it all have their numbers from the beginning.
+    /// How nodes come on line. Without it all nodes have their numbers from the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<ConfigurationSettings>,
     /// The share of the writes of sources that go to a page mapped as broadcast.
@@ -80,11 +80,11 @@ pub struct WindowSettings {
     /// Whether the adapters can read the memory of other nodes. Without it programs send messages.
     #[serde(default)]
     pub remote_read: bool,
-    /// Whether the adapters carry out conditional writes, each answered by one acknowledgment that
-    /// tells whether it was taken. Without it what a program writes recoverably takes round trips.
+    /// Whether the adapters support conditional writes, each answered by one acknowledgment that
+    /// says whether it was accepted. Without it, recoverable writes take round trips.
     #[serde(default)]
     pub conditional_write: bool,
-    /// Whether every run is held against the three ordering rules.
+    /// Whether every run is checked against the three ordering rules.
     #[serde(default)]
     pub check_order: bool,
     /// Which pages are mapped: those of `outgoing` and `incoming`, or pages of every node to every
@@ -104,7 +104,7 @@ pub struct WindowSettings {
     /// Incoming pages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub incoming: Vec<IncomingPage>,
-    /// What single programs do, besides the traffic of sources.
+    /// Accesses of single programs, in addition to the traffic of sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accesses: Vec<AccessSettings>,
 }
@@ -113,9 +113,9 @@ pub struct WindowSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WindowBusSettings {
-    /// What it carries in its data cycles.
+    /// Its rate in data cycles.
     pub rate: Rate,
-    /// The width: one cycle carries as much.
+    /// The width: the bytes of one cycle.
     pub word: Bytes,
     /// Cycles of each transaction before its data.
     #[serde(default)]
@@ -129,8 +129,8 @@ pub struct WindowBusSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum MappingSettings {
-    /// Those that are listed. A store goes through the entry of its page on both sides, and what is
-    /// not mapped does not arrive.
+    /// The listed pages. A store goes through the entry of its page on both sides; a store to a
+    /// page that is not mapped does not arrive.
     #[default]
     Listed,
     /// Every node has plain pages to every other, one to all others, and pages that can be read and
@@ -138,13 +138,13 @@ pub enum MappingSettings {
     All,
 }
 
-/// A flag that tells of a message.
+/// A flag that announces a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlagSettings {
     /// The size of its packet.
     pub size: Bytes,
-    /// From the flag to the message: what reading it from memory costs.
+    /// From the flag to the message: the time to read it from memory.
     #[serde(default)]
     pub read: Span,
 }

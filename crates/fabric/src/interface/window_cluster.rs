@@ -11,22 +11,22 @@ use weft_units::Span;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DetectionSettings {
-    /// Two cycles of Reed-Solomon code behind each packet (generation 2).
+    /// Two cycles of Reed-Solomon code after each packet (generation 2).
     #[default]
     ReedSolomon,
-    /// A parity bit for each word and a word of parity behind each packet (generation 1).
+    /// A parity bit for each word and a word of parity after each packet (generation 1).
     Parity,
 }
 
-/// How a message becomes one that its target uses only when it is known to be whole (MEMORY CHANNEL
-/// 2 Enhanced Software Support).
+/// How a message is made recoverable: its target uses it only once it is known to be complete
+/// (MEMORY CHANNEL 2 Enhanced Software Support).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RecoverableSettings {
-    /// The message, a sweep of its path, and when that is answered a word that declares the message
+    /// The message, a sweep of its path, and after the answer a word that declares the message
     /// valid (generation 1).
     RoundTrip,
-    /// The message as a conditional write, whose status comes back (generation 2).
+    /// The message as a conditional write, whose status is returned (generation 2).
     ConditionalWrite,
 }
 
@@ -39,7 +39,7 @@ pub struct ClusterSettings {
     pub heartbeat: Span,
     /// The silence after which a port isolates its node, and a node gives up its hub.
     pub time_out: Span,
-    /// From a message of the recovery to its repetition if nothing comes of it.
+    /// From a message of the recovery to its repetition if there is no reaction.
     pub retry: Span,
     /// Damaged packets within one recovery of a path after which its error is nonrecoverable.
     #[serde(default = "most_tries")]
@@ -50,12 +50,12 @@ pub struct ClusterSettings {
     /// The global clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockSettings>,
-    /// What happens to the cluster. A node whose first event is to join is off line before.
+    /// Events of the cluster. A node whose first event is to join is off line until then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<ClusterEvent>,
 }
 
-/// Something that happens to the cluster.
+/// An event of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterEvent {
@@ -65,15 +65,15 @@ pub struct ClusterEvent {
     pub what: ClusterEventKind,
 }
 
-/// What happens to the cluster.
+/// An event of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ClusterEventKind {
-    /// The node of this number stops, in the middle of whatever it does.
+    /// The node with this number stops, whatever it is doing.
     Dies(u16),
-    /// The node of this number comes on line, with nothing to send again.
+    /// The node with this number comes on line, with nothing to retransmit.
     Joins(u16),
-    /// The active network breaks, with everything that is on it.
+    /// The active network breaks, and all packets on it are lost.
     Breaks,
 }
 
@@ -84,12 +84,12 @@ pub enum ClusterEventKind {
 pub struct ClockSettings {
     /// From one pulse to the next.
     pub interval: Span,
-    /// The clock of each node runs wrong by up to as much in either direction, drawn for each node
-    /// alike: millionths.
+    /// The largest drift of a node's clock in either direction, in parts per million, drawn
+    /// uniformly for each node.
     #[schemars(extend("x-unit" = "ppm"))]
     pub drift_ppm: f64,
-    /// From the pulse to the reading of the local clock by the service routine, at the most; drawn
-    /// for each pulse alike.
+    /// The longest time from the pulse to the reading of the local clock by the service routine,
+    /// drawn uniformly for each pulse.
     pub service: Span,
 }
 

@@ -1,11 +1,11 @@
-//! How a node of mapped windows goes on line, and what single programs do there at a time.
+//! How a node of mapped windows comes on line, and accesses of single programs at given times.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_protocol::window::{Cluster, MapError, Node};
 use weft_units::{Bytes, Span};
 
-/// Autoconfiguration: an adapter takes nothing before it has a node number (Memory Channel 2,
+/// Autoconfiguration: an adapter accepts nothing before it has a node number (Memory Channel 2,
 /// MEMORY CHANNEL 2 Link Protocol).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,8 +37,8 @@ pub enum AccessKind {
         /// How much.
         size: Bytes,
     },
-    /// A device on its PCI, as a disk is, writes there by itself: the processor stores nothing, and
-    /// one write is as long as a packet can be.
+    /// A device on its PCI bus, such as a disk, writes there by itself: the processor stores
+    /// nothing, and each write is as long as a packet can be.
     DeviceWrite {
         /// Where in the window.
         offset: Bytes,
@@ -54,7 +54,7 @@ pub enum AccessKind {
         /// How much.
         size: Bytes,
     },
-    /// It writes to the memory of another node and hears whether that was taken.
+    /// It writes to the memory of another node and learns whether the write was accepted.
     ConditionalWrite {
         /// Whose memory.
         target: Node,

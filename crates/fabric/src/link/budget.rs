@@ -20,7 +20,7 @@ pub struct LinkBudgetSettings {
     pub connector: Decibel,
     /// How many connectors the signal passes.
     pub connectors: u16,
-    /// Attenuation of one circuit board trace of the greatest length.
+    /// Attenuation of one circuit board trace of maximum length.
     pub trace: Decibel,
     /// How many traces the signal passes.
     pub traces: u16,

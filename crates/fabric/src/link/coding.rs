@@ -1,4 +1,4 @@
-//! Line codes: how many bits are sent for the bits that are meant.
+//! Line codes: how many bits the line carries for the bits of a packet.
 
 use std::num::NonZeroU64;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::Rate;
 
-/// The code of a serial link. Rates elsewhere are data rates; the code tells what the line needs.
+/// The code of a serial link. Rates elsewhere are data rates; the code determines the line rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum LineCode {
     /// Bits are sent as they are.

@@ -11,16 +11,16 @@ use weft_units::{Bytes, Fraction};
 pub struct ErrorSettings {
     /// Probability that a bit arrives wrong, independently of all others.
     pub bit_error_rate: Fraction,
-    /// Probability that a packet is damaged, whatever its size; on top of the bit error rate.
+    /// Probability that a packet is damaged, whatever its size; in addition to the bit error rate.
     pub packet_error_rate: Fraction,
-    /// Packets that are damaged without chance, by their number.
+    /// Packets that are damaged deterministically, by their number.
     pub packets: Vec<DamagedPacket>,
-    /// Packets that are damaged without chance, by the slot that they are sent in. On a channel
-    /// without slots nothing.
+    /// Packets that are damaged deterministically, by the slot in which they are sent. No effect on
+    /// a channel without slots.
     pub slots: Vec<DamagedSlot>,
 }
 
-/// A packet that is damaged without chance, by its number.
+/// A packet that is damaged deterministically, by its number.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]
@@ -28,11 +28,11 @@ pub struct ErrorSettings {
 pub struct DamagedPacket {
     /// The host that sends it.
     pub host: u16,
-    /// Which of that host's transmissions on the channel it is, from 0, repetitions included.
+    /// Which of that host's transmissions on the channel it is, from 0, retransmissions included.
     pub packet: u64,
 }
 
-/// A packet that is damaged without chance, by the slot that it is sent in.
+/// A packet that is damaged deterministically, by the slot in which it is sent.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]

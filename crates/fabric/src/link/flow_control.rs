@@ -1,4 +1,4 @@
-//! Which flow control there is, ready to be asked.
+//! The flow control of a channel, in the form in which the engine uses it.
 
 use weft_protocol::flow::{FlowControlSettings, Marks, QuenchSettings, StopGoSettings};
 use weft_units::{Bytes, PositiveCount, Span};

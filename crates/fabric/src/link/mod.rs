@@ -1,5 +1,4 @@
-//! Links: how long a packet occupies one, how long a signal travels on it, what is sent for a bit,
-//! and what is lost on the way.
+//! Links: how long a packet occupies one, how long a signal travels, the line code, and losses.
 
 mod budget;
 mod coding;

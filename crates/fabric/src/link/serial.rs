@@ -16,9 +16,9 @@ pub struct LinkSettings {
     /// Propagation delay of the cable for each metre.
     #[serde(default)]
     pub delay_per_metre: SpanPerLength,
-    /// Fraction of the rate that is taken by traffic that is not modelled packet by packet. It
-    /// prolongs every packet (Clint 4.2: bulk acknowledgments, configurations and grants "are
-    /// modeled as a reduction of the available bandwidth").
+    /// Fraction of the rate taken by traffic that is not modelled packet by packet. It lengthens
+    /// every packet (Clint 4.2: bulk acknowledgments, configurations and grants "are modeled as a
+    /// reduction of the available bandwidth").
     #[serde(default)]
     pub reserved: Fraction,
 }

@@ -1,6 +1,6 @@
-//! Links that two channels share on demand, as virtual channels of one physical channel: the
-//! option that Clint names and did not build (2). How it would be done the paper does not say; the
-//! rules here are choices, see [`SharedLinks`].
+//! Links that two channels share on demand, as virtual channels of one physical channel: an option
+//! that Clint names but did not build (2). The paper does not say how it would work; the rules here
+//! are our choices, see [`SharedLinks`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,8 +10,8 @@ use weft_units::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SharedLinkSettings {
-    /// By how much packets of the other channel may delay a transfer on its way; part of the gap of
-    /// each slot. What would delay it more waits in the adapter, and is dropped in the switch.
+    /// By how much packets of the other channel may delay a transfer; it is part of the gap of each
+    /// slot. A packet that would delay it more waits in the adapter, and is dropped in the switch.
     pub guard: Span,
 }
 
@@ -75,7 +75,7 @@ struct Downward {
 }
 
 impl SharedLinks {
-    /// The links of so many hosts, all free.
+    /// The links of this many hosts, all free.
     pub fn new(timing: SharedLinkTiming, hosts: usize) -> SharedLinks {
         SharedLinks {
             timing,

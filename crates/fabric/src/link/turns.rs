@@ -19,13 +19,13 @@ use super::LinkSettings;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TurnSettings {
-    /// From the last symbol of a frame to the first one of the other end: release, request,
+    /// From the last symbol of a frame to the first symbol of the other end: release, request,
     /// arbitration and grant of the physical layer, and the controllers on both sides.
     pub turn_around: Span,
-    /// How many bits travel at a time, which bounds the credits (Maestro Table 1, 6).
+    /// How many bits travel at a time, which limits the credits (Maestro Table 1, 6).
     #[serde(default)]
     pub symbol: SymbolWidth,
-    /// The most packets in a frame; without a value as many as a credit can express.
+    /// The largest number of packets in a frame; by default as many as a credit can express.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<PositiveCount>,
     /// How many packets a frame has.
@@ -50,14 +50,13 @@ pub struct TurnSettings {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[schemars(rename = "TurnBurstSettings")]
 pub enum BurstSettings {
-    /// As many as wait and as the other end has room for (Maestro 3.1, Network Burst).
+    /// As many as are waiting and as the other end has room for (Maestro 3.1, Network Burst).
     #[default]
     Credit,
-    /// One packet of a fixed size, the 16, 32 and 64 bytes of Maestro 4.2, which is the unit of
-    /// everything: memory, FIFOs, credits, the link and the switch move it as a whole. A message is
-    /// filled up to a multiple of it.
+    /// One packet of a fixed size, the 16, 32 and 64 bytes of Maestro 4.2. Memory, FIFOs, credits,
+    /// the link and the switch all work in units of it. A message is padded to a multiple of it.
     Single {
-        /// How many times the 16 bytes it has.
+        /// Its size in units of 16 bytes.
         packets: PositiveCount,
     },
 }
@@ -69,8 +68,8 @@ pub enum HoldSettings {
     /// After every frame (Maestro 3.2, fair link arbitration).
     #[default]
     OneFrame,
-    /// When it has nothing to send or no credit any more: the greedy sender that fair arbitration
-    /// is there to prevent.
+    /// When it has nothing left to send, or no credit: the greedy sender that fair arbitration is
+    /// meant to prevent.
     WhileAllowed,
 }
 
@@ -79,11 +78,11 @@ pub enum HoldSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionSettings {
-    /// When its turn begins, before the turn-around, so that a packet always pays for one.
+    /// When its turn begins, before the turn-around, so that a packet always waits for one.
     #[default]
     BeforeTurnAround,
-    /// When its first symbol leaves, after the turn-around, so that a packet that comes during the
-    /// turn-around still goes.
+    /// When its first symbol leaves, after the turn-around, so that a packet that arrives during
+    /// the turn-around still joins the frame.
     AfterTurnAround,
 }
 
@@ -91,13 +90,13 @@ pub enum DecisionSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseSettings {
-    /// Each somewhere else, by the seed of the run: nothing keeps links in step.
+    /// Each at a random point that the seed determines: nothing synchronises links.
     #[default]
     Random,
-    /// All at the beginning of the turn of their first end, that of the host.
+    /// All at the beginning of the turn of their first end, which is the host's.
     Aligned,
-    /// When the first turn of that end begins, for each link, those of the hosts first; at once
-    /// where no more is given.
+    /// When the first turn of that end begins, for each link, those of the hosts first; at once for
+    /// links that the list does not reach.
     At(Vec<Span>),
 }
 
@@ -230,7 +229,7 @@ impl TurnSettings {
         Bytes(PACKET as u64 * times)
     }
 
-    /// What a message with so much payload takes on the link, preambles not counted.
+    /// What a message with this much payload takes on the link, preambles not counted.
     pub fn message(&self, payload: Bytes) -> Bytes {
         Bytes((packets_of(payload.0) * PACKET as u64).next_multiple_of(self.packet().0))
     }
@@ -326,7 +325,7 @@ impl TurnLink {
         Some(since + Span(turns * turn))
     }
 
-    /// What is due at `now`, with so many packets in the send FIFOs of the holder, those on their
+    /// What is due at `now`, with this many packets in the send FIFOs of the holder, those on their
     /// way included. Returns what happened and when the next step is due; `None` while nothing but
     /// null frames would pass, see [`TurnLink::wake`].
     ///

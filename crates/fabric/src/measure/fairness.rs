@@ -1,4 +1,4 @@
-//! Who got how much: deliveries per initiator.
+//! Fairness: deliveries by initiator.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ impl Fairness {
         }
     }
 
-    /// Counts so many deliveries for an initiator.
+    /// Counts this many deliveries for an initiator.
     pub(super) fn count_more(&mut self, initiator: usize, deliveries: u64) {
         if let Some(delivered) = self.delivered.get_mut(initiator) {
             *delivered += deliveries;

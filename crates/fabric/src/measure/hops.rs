@@ -9,13 +9,13 @@ pub struct Hops {
 }
 
 impl Hops {
-    /// Counts one delivery of a packet that passed so many switches.
+    /// Counts one delivery of a packet that passed this many switches.
     #[inline]
     pub fn count(&mut self, switches: u8) {
         self.count_more(switches, 1);
     }
 
-    /// Counts so many deliveries.
+    /// Counts this many deliveries.
     #[inline]
     pub(super) fn count_more(&mut self, switches: u8, deliveries: u64) {
         let place = usize::from(switches);

@@ -1,4 +1,4 @@
-//! How full something was: a level, such as the packets in a buffer, over time.
+//! A level over time, such as the number of packets in a buffer.
 
 use weft_units::Time;
 

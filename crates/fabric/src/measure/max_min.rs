@@ -1,5 +1,5 @@
-//! Max-min fair shares: what flows would get from what they share if none could get more without
-//! taking it from one that has no more (Bertsekas and Gallager, "Data Networks", section 6.5).
+//! Max-min fair shares: the rates at which no flow can get more without taking it from a flow that
+//! has no more (Bertsekas and Gallager, "Data Networks", section 6.5).
 
 /// What one flow needs.
 #[derive(Clone, Debug, PartialEq)]

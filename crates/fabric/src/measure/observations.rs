@@ -300,7 +300,7 @@ impl Observations {
         self.standing.hand_over(initiator, now);
     }
 
-    /// The same of so many packets at once.
+    /// The same of this many packets at once.
     pub fn generate_all_from(&mut self, initiator: usize, now: Time, packets: u64) {
         self.sample(now);
         self.generated += packets;

@@ -1,4 +1,4 @@
-//! Observations of parts of a network that run side by side.
+//! Observations of parts of a network that run on several threads.
 //!
 //! What does not depend on the order of deliveries is a sum of integers: each part has its own, and they are
 //! added at the end. What does, the course of a latency, who stands, and the counters at the steps of a

@@ -1,4 +1,4 @@
-//! What is kept of one latency definition: count, exact sum, extremes, histogram, batch series.
+//! The statistics of one latency: count, exact sum, extremes, histogram, batch series.
 
 use serde::{Deserialize, Serialize};
 use weft_units::{Span, Time};

@@ -1,4 +1,4 @@
-//! Deliveries that come again and again, a period apart, counted without being simulated.
+//! Counts deliveries that repeat in periods, without simulating these.
 //!
 //! All that is kept is a whole number, or, for the series, a sum at a count of records; so what comes of
 //! `times` repetitions follows from one of them, and is the same to the last digit.

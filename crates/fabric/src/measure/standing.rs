@@ -1,4 +1,4 @@
-//! Which hosts have packets under way of which none arrives.
+//! Finds hosts that have packets in flight of which none arrives.
 
 use serde::{Deserialize, Serialize};
 use weft_units::Time;
@@ -18,7 +18,7 @@ struct UnderWay {
 }
 
 impl Standing {
-    /// Nothing under way yet, of so many initiators.
+    /// Nothing in flight yet, for this many initiators.
     pub fn among(initiators: usize) -> Standing {
         Standing { initiators: vec![UnderWay::default(); initiators] }
     }
@@ -29,7 +29,7 @@ impl Standing {
         self.hand_over_all(initiator, 1, now);
     }
 
-    /// The same of so many packets.
+    /// The same of this many packets.
     #[inline]
     pub(super) fn hand_over_all(&mut self, initiator: usize, packets: u64, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator) {
@@ -52,7 +52,7 @@ impl Standing {
         }
     }
 
-    /// So many packets of an initiator are at their targets, the last of them since `now`.
+    /// This many packets of an initiator are at their targets, the last of them since `now`.
     pub(super) fn deliver_more(&mut self, initiator: usize, packets: u64, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator)
             && let Some(left) = own.packets.checked_sub(packets)

@@ -15,16 +15,16 @@ use super::handler::{Called, Handler, HandlerSettings};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ActiveMessageSettings {
-    /// From the moment when the host knows of a message to the first instruction of its handler.
+    /// From when the host knows of a message to the first instruction of its handler.
     pub dispatch: Span,
     /// How long a handler runs.
     pub handler: Span,
-    /// The handlers of each endpoint by name, beside the one that messages call which name none: it
-    /// does nothing. The paper says that there are handlers, and not which.
+    /// The handlers of each endpoint by name. Messages that name no handler call a further one that
+    /// does nothing. The paper says that there are handlers, but not which.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub table: BTreeMap<String, HandlerSettings>,
-    /// The memory of each endpoint that its handlers write and read, in words of 4 B, zero at the
-    /// beginning.
+    /// The memory of each endpoint, which its handlers read and write: words of 4 B, initially
+    /// zero.
     #[serde(skip_serializing_if = "is_none")]
     pub memory: Bytes,
 }
@@ -166,8 +166,8 @@ impl ActiveMessages {
         }
     }
 
-    /// The handler of a message that was [delivered](Self::deliver) does what it does; a payload has
-    /// room for so many words.
+    /// Runs the handler of a message that was [delivered](Self::deliver); a payload has room for
+    /// this many words.
     ///
     /// # Errors
     /// [`Refusal`] as when it was delivered; no handler is called then.

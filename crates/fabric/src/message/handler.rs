@@ -1,33 +1,33 @@
-//! What the handlers of active messages do in a run (Clint 3.1). The paper has no example of one:
-//! these are what a memory of words at each endpoint needs to be written, read, counted in and
-//! answered from.
+//! What the handlers of active messages do in a run (Clint 3.1). The paper gives no example of a
+//! handler: these write, read, and count in a memory of words at each endpoint, and answer from it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_protocol::packet::{HandlerIndex, Message};
 
-/// What a handler does with a message. The memory is that of the endpoint that the message is for,
-/// in words of 32 bits which are numbered from zero. Arguments that a message does not give are zero.
-/// A handler that is to touch words outside of the memory, or to answer with more words than a
-/// message has room for, does nothing, and is counted as failed.
+/// What a handler does with a message. It works on the memory of the endpoint to which the message
+/// is sent: words of 32 bits, numbered from zero. Arguments that a message does not give are zero.
+/// If a call would access words outside the memory, or answer with more words than fit a message,
+/// the handler does nothing and the call counts as failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum HandlerSettings {
     /// Nothing. Its calls are counted, like those of all handlers.
     Count,
-    /// Writes the payload to memory, beginning with the word that the first argument names; without a
+    /// Writes the payload to memory, starting at the word that the first argument names; without a
     /// payload it writes the second argument there.
     Put,
     /// Adds the second argument to the word that the first one names, modulo 2^32.
     Add,
-    /// Reads as many words as the second argument says, beginning with the one that the first names,
-    /// and answers with the third argument and one word, or with the third argument, their number and
-    /// a payload of several words. So a reply of kind `put` writes them where the third argument says.
+    /// Reads as many words as the second argument says, starting at the word that the first
+    /// argument names. It answers with the third argument and the word, or with the third argument,
+    /// the number of words and a payload of the words. A reply handler of kind `put` thus writes
+    /// them where the third argument says.
     Get {
         /// The handler that the answer calls at the initiator, by name.
         reply: String,
     },
-    /// As `add`, and answers with the third argument and the word as it was before.
+    /// Like `add`, and answers with the third argument and the previous value of the word.
     FetchAdd {
         /// The handler that the answer calls at the initiator, by name.
         reply: String,
@@ -97,7 +97,7 @@ impl HandlerSettings {
 }
 
 impl Handler {
-    /// Does it, with so many words in a payload at the most.
+    /// Runs it, with at most this many words in a payload.
     pub fn call(
         self,
         arguments: [u32; Message::ARGUMENTS],
@@ -139,7 +139,7 @@ fn answer(handler: HandlerIndex, [back, value]: [u32; 2], payload: &[u32]) -> Ca
     Called::Answers(Content { handler, arguments, payload: payload.to_vec() })
 }
 
-/// So many words of memory, if they are there.
+/// This many words of memory, if they are there.
 fn words_of(memory: &mut [u32], address: u32, count: usize) -> Option<&mut [u32]> {
     let from = address as usize;
     memory.get_mut(from..from.saturating_add(count))

@@ -1,4 +1,4 @@
-//! Messages: what programs hand over and how the target acts on it.
+//! Messages: what programs submit, and how the target reacts.
 
 mod active_message;
 mod handler;

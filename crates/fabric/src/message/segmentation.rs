@@ -13,26 +13,26 @@ pub enum SegmentationSettings {
     Aal5(Aal5Settings),
 }
 
-/// Settings of AAL5. The `packet` of the channel is a whole cell, and its `payload` what of it is not
-/// header.
+/// Settings of AAL5. The `packet` of the channel is a whole cell, and its `payload` is the cell
+/// without its header.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Aal5Settings {
     /// Length and check code behind the message, in its last cell.
     pub trailer: Bytes,
-    /// What a message carries besides, once: connection state, address, immediate data.
+    /// Further bytes that a message carries once: connection state, address, immediate data.
     #[serde(default)]
     pub envelope: Bytes,
-    /// What the last cell of a message holds behind the trailer.
+    /// What the last cell of a message holds after the trailer.
     #[serde(default)]
     pub last: LastCell,
 }
 
-/// What the last cell of a message holds behind the trailer.
+/// What the last cell of a message holds after the trailer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LastCell {
-    /// It is filled up: all cells are equally long (ITU-T I.363.5).
+    /// Padding: all cells are equally long (ITU-T I.363.5).
     #[default]
     Padded,
     /// Nothing: it ends with the trailer.

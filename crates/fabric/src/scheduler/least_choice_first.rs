@@ -18,8 +18,8 @@ use super::{Algorithm, Matching, Requests, Scheduler};
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LeastChoiceFirstSettings {
-    /// Whether one cell per target, moving through the request matrix, wins whatever its choices;
-    /// bounds the wait of a standing request to ports² slots.
+    /// Whether one cell per target, moving through the request matrix, wins regardless of its
+    /// choices. This bounds the wait of a standing request to ports² slots.
     pub round_robin: bool,
     /// What counts as a choice of an initiator.
     pub counts: Counts,

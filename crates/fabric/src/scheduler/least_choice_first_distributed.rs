@@ -20,7 +20,7 @@ use super::{Algorithm, Iterations, MAX_PORTS, Matching, Requests, Scheduler};
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LeastChoiceFirstDistributedSettings {
-    /// Rounds of request, grant and accept in a slot. One alone saturates below 0.7 of the load.
+    /// Rounds of request, grant and accept in a slot. A single round saturates below a load of 0.7.
     pub iterations: Iterations,
     /// Whether one cell, moving through the request matrix, is served before the first round;
     /// bounds the wait of a standing request to ports² slots.

@@ -1,4 +1,4 @@
-//! Who sends to whom: the output of a scheduler.
+//! Matchings of initiators and targets: the output of a scheduler.
 
 use super::MAX_PORTS;
 use super::bits::{Members, all, only};

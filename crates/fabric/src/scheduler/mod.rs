@@ -1,4 +1,4 @@
-//! Crossbar schedulers: from who asks for whom to who sends to whom, once a slot.
+//! Crossbar schedulers: from the requests of inputs for outputs to a matching, once a slot.
 //!
 //! One file per algorithm. A new one is a file with a settings type that implements `Algorithm`
 //! and a line in the list at the foot of this file; with it the scheduler stands in the schema and

@@ -1,4 +1,4 @@
-//! Random maximal matching: the yardstick for what plain greed achieves.
+//! Random maximal matching: the baseline of a greedy scheduler.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Who asks for whom: the input of a scheduler.
+//! Requests of initiators for targets: the input of a scheduler.
 
 use super::MAX_PORTS;
 use super::bits::{Members, only};

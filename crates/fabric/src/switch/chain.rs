@@ -1,4 +1,4 @@
-//! Packets that wait one behind the other.
+//! Linked lists of waiting packets.
 
 /// A queue of packets by number: the oldest and the youngest. Which packet is behind which stands
 /// in one array of all packets, since each is in one queue at a time.

@@ -21,7 +21,7 @@ pub struct CrossbarSettings {
     pub latency: Span,
     /// What happens to a packet whose output is occupied.
     pub contention: Contention,
-    /// What an acknowledgment does to a request at the same output.
+    /// What happens when an acknowledgment meets a request at the same output.
     #[serde(default)]
     pub acknowledgments: AcknowledgmentRule,
     /// Who goes first among simultaneous arrivals.
@@ -36,21 +36,21 @@ pub enum Contention {
     /// It is dropped (Clint's B1, Q1, Q2).
     Drop,
     /// It is held on its link until the output is free, in order of arrival (Clint's B2). The link
-    /// acts as if it were elastic: the bytes on it stop and go without loss of time.
+    /// is elastic: its bytes stop and resume without loss of time.
     BackPressure,
 }
 
-/// What an acknowledgment does to a request at the same output.
+/// What happens when an acknowledgment meets a request at the same output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AcknowledgmentRule {
-    /// They collide. Under `drop` the acknowledgment wins, also over a request in progress, the
-    /// rest of which is dropped (Clint's Q1); under `back_pressure` it waits before requests.
+    /// They collide. Under `drop` the acknowledgment wins, even over a request in progress, whose
+    /// rest is dropped (Clint's Q1); under `back_pressure` it waits ahead of requests.
     #[default]
     Collide,
-    /// Its bytes are inserted into the request, which ends later by as much; a request that
-    /// arrives during an acknowledgment follows it (Clint's Q2). A gap that its adapter left in a
-    /// request is not closed again.
+    /// Its bytes are inserted into the request, which ends that much later; a request that arrives
+    /// during an acknowledgment follows it (Clint's Q2). A gap that an adapter left in a request is
+    /// not closed again.
     Interleave,
 }
 

@@ -22,52 +22,53 @@ use crate::interface::Forwarding;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FifoBusSettings {
-    /// What the processor takes from reading a header to ordering its transfer.
+    /// The time of the processor from reading a header to ordering the transfer.
     pub analysis: Span,
-    /// What the controller takes on the bus to set up the transfer of a message.
+    /// The time of the controller on the bus to set up the transfer of a message.
     pub set_up: Span,
     /// How fast the bus moves packets from FIFO to FIFO.
     pub rate: Rate,
-    /// How many ports share an interface, and so a queue of headers, of which the processor serves
-    /// one after another (Maestro 3.3: two).
+    /// How many ports share an interface, and so a queue of headers, which the processor serves one
+    /// after another (Maestro 3.3: two).
     pub ports_per_interface: PositiveCount,
-    /// Whether a message is moved before it is there as a whole. It is moved when its header has
-    /// been analysed, as fast as it comes, if not given.
+    /// Whether a message may be moved before all of it has arrived. By default it is moved as soon
+    /// as its header has been analysed, at the speed of its arrival.
     #[serde(default)]
     pub forwarding: Forwarding,
-    /// Whether one transfer serves several outputs: all FIFOs are on the bus, and those that are
-    /// told to take the message down together (Maestro 3.3).
+    /// Whether one transfer serves several outputs: all FIFOs are on the bus, and the selected ones
+    /// copy the message at the same time (Maestro 3.3).
     #[serde(default)]
     pub multicast: bool,
     /// What such a transfer waits for where several switch boxes stand in a tree.
     #[serde(default)]
     pub multicast_start: MulticastStart,
-    /// Who counts the hosts that have arrived at a barrier; without a value the box has none.
+    /// What counts the hosts that have arrived at a barrier; without a value the box has no
+    /// barrier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub barrier: Option<BarrierCounter>,
 }
 
-/// What a message to several outputs waits for, besides the outputs themselves, in a tree of switch
-/// boxes. In a single one it waits for nothing more, since behind its outputs are only hosts, which
+/// What a message to several outputs waits for besides the outputs themselves, in a tree of switch
+/// boxes. In a single box it waits for nothing more, because its outputs lead to hosts, which
 /// always read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MulticastStart {
     /// Room for all of it in the FIFO of every output, so that it never waits for room while others
-    /// wait for its outputs. Those without room let others pass, and what is longer than a FIFO is
-    /// sent as copies.
+    /// wait for its outputs. Messages without room let others pass, and a message longer than a
+    /// FIFO is sent as copies.
     #[default]
     WithRoom,
     /// Nothing. Two such messages that begin in different boxes may each hold an output that the
-    /// other one needs further on, and stand still for ever.
+    /// other one needs, and deadlock.
     AtOnce,
 }
 
-/// Who counts the hosts that have arrived at a barrier.
+/// What counts the hosts that have arrived at a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BarrierCounter {
-    /// The switch controller, as soon as a request is in its FIFO (Maestro 3.3).
+    /// The switch controller, as soon as it has a request in its FIFO (Maestro 3.3).
     Controller,
     /// The processor, which analyses each request like the header of a message.
     Processor,
@@ -81,7 +82,7 @@ pub struct HeaderQueues<H> {
 }
 
 impl<H> HeaderQueues<H> {
-    /// Empty queues of so many interfaces.
+    /// Empty queues of this many interfaces.
     pub fn new(interfaces: usize) -> HeaderQueues<H> {
         let queues = std::iter::repeat_with(VecDeque::new).take(interfaces.max(1)).collect();
         HeaderQueues { queues, next: 0 }
@@ -141,7 +142,7 @@ pub struct BusController<M> {
 }
 
 impl<M: Copy + PartialEq> BusController<M> {
-    /// A controller of ports with so many pairs of FIFOs.
+    /// A controller of ports with this many pairs of FIFOs.
     pub fn new(channels: usize) -> BusController<M> {
         BusController {
             waiting: VecDeque::new(),

@@ -32,13 +32,13 @@ pub struct InputQueuedSettings {
     /// How the cells of one input wait.
     #[serde(default)]
     pub queues: InputQueues,
-    /// Who decides.
+    /// The scheduler.
     pub scheduler: SchedulerSettings,
-    /// How many cells the queues of one input hold together. For fabrics other than `star`, which
-    /// need it; in a star queues are unlimited without it.
+    /// How many cells the queues of one input hold together. Required for fabrics other than
+    /// `star`; in a star, queues are unlimited without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<PositiveCount>,
-    /// Size of a cell on the wire. A packet takes whole cells; without a value it is one.
+    /// Size of a cell on the wire. A packet takes whole cells; by default a cell is a packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<Bytes>,
 }
@@ -563,7 +563,7 @@ impl InputQueued {
         self.look(now)
     }
 
-    /// The far end of an output stops it, or lets it go on. Returns an edge as
+    /// The far end of an output stops it, or lets it continue. Returns an edge as
     /// [`expect`](Self::expect) does.
     pub fn stop(&mut self, now: Time, output: u32, stops: bool) -> Option<Time> {
         if stops {

@@ -1,4 +1,4 @@
-//! Switches that packets reach unannounced: each output decides for itself when they arrive.
+//! Switches without a schedule: each output decides when packets arrive.
 //!
 //! A switch is told of every arrival at an input ([`Arrival`]) and decides once for all arrivals
 //! of one picosecond at an output. Times at the outputs count from the inputs; the latency of the

@@ -20,12 +20,12 @@ use super::{Arrival, Effect, Loss, Simultaneous};
 pub struct OutputBufferedSettings {
     /// From a byte at an input to the same byte at an idle output.
     pub latency: Span,
-    /// How many packets an output holds, the one that leaves included.
+    /// How many packets an output holds, including the one being sent.
     pub buffers: Limit,
-    /// How many packets can be written into the buffers of one output at the same time, each for as
-    /// long as it takes to leave.
+    /// How many packets can be written into the buffers of one output at the same time; each write
+    /// lasts as long as the transmission of the packet.
     pub writers: Limit,
-    /// What happens to a packet that finds no buffer or no way into it.
+    /// What happens to a packet that finds no free buffer, or no free write port.
     #[serde(default)]
     pub overflow: Overflow,
     /// Who goes first among simultaneous arrivals.
@@ -37,7 +37,7 @@ pub struct OutputBufferedSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overflow {
-    /// It is dropped; its initiator sends it again.
+    /// It is dropped, and its initiator retransmits it.
     #[default]
     Drop,
 }

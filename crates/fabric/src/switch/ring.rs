@@ -1,4 +1,4 @@
-//! A ring without a switch: each adapter passes on what is for others (IEEE 1596; SCILAN 4.4).
+//! A ring without a switch: each adapter forwards packets for others (IEEE 1596; SCILAN 4.4).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,10 @@ mod node;
 
 pub use node::{RingDemand, RingKind, RingNode, RingTurn};
 
-/// A ring of adapters, each connected to the next by one link, the last to the first. A packet goes
-/// round to its target, which takes it out and sends an acknowledgment on to the initiator; so
-/// every request loads the whole ring. What passes goes before what an adapter inserts itself.
+/// A ring of adapters, each connected to the next by one link, and the last to the first. A packet
+/// travels to its target, which removes it and sends an acknowledgment onwards to the initiator;
+/// every request thus loads the whole ring. Passing packets go before those that an adapter inserts
+/// itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RingSettings {
@@ -22,18 +23,19 @@ pub struct RingSettings {
     pub bypass: Span,
     /// Size of an acknowledgment on the wire.
     pub acknowledgment: Bytes,
-    /// How many requests an adapter has on the way unacknowledged.
+    /// How many unacknowledged requests an adapter may have.
     #[serde(default = "unlimited")]
     pub outstanding: Limit,
-    /// From a negative acknowledgment at the initiator to the repetition, at the earliest.
+    /// The minimum time from a negative acknowledgment at the initiator to the retransmission.
     #[serde(default)]
     pub retry_after: Span,
-    /// How often a request is repeated at most. One whose last repetition does not arrive whole is
-    /// given up: its initiator knows, and its message is lost unless `host.resend` stores it again.
+    /// The largest number of retransmissions of a request. If the last one is damaged too, the
+    /// request is given up: its initiator knows, and its message is lost unless `host.resend`
+    /// stores it again.
     #[serde(default = "unlimited")]
     pub retries: Limit,
-    /// What the link of each adapter to the next has otherwise than the `link` of the channel: first
-    /// that of host 0, as many as there are hosts.
+    /// How the link of each adapter to the next differs from the `link` of the channel: one entry
+    /// for each host, from host 0 on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<CableSettings>,
 }

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::{Limit, PositiveCount, Rate, Span};
 
-/// Settings of a switch with a shared memory (cLAN C: "a non-blocking, shared memory architecture").
-/// Without a `bandwidth` the memory takes a cell from every input and gives one to every output at the
-/// rate of the links.
+/// Settings of a switch with a shared memory (cLAN C: "a non-blocking, shared memory
+/// architecture"). Without a `bandwidth` the memory takes cells from all inputs and gives cells to
+/// all outputs at the rate of the links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SharedMemorySettings {
@@ -17,14 +17,14 @@ pub struct SharedMemorySettings {
     pub queues: SharedQueues,
     /// How many cells from each input the memory holds.
     pub buffer: PositiveCount,
-    /// How many cells it holds of all inputs together, those that leave included. Nothing keeps the
-    /// inputs from filling it but their flow control (`source_quench.memory` for one); a cell that
-    /// finds it full ends the run, as one does that finds `buffer` full.
+    /// How many cells it holds of all inputs together, including those being sent. Only flow
+    /// control (such as `source_quench.memory`) keeps inputs from filling it; a cell that finds it
+    /// full ends the run, like a cell that finds `buffer` full.
     #[serde(default = "unlimited", skip_serializing_if = "is_unlimited")]
     pub pool: Limit,
-    /// At which the memory is written and read, together (cLAN C: "16 Gb/sec cross-sectional
-    /// bandwidth"). A cell takes the time of a write and of a read when its output takes it out, one
-    /// after another in the order in which outputs ask. As the links need, if absent.
+    /// The rate of writes and reads of the memory together (cLAN C: "16 Gb/sec cross-sectional
+    /// bandwidth"). When an output takes a cell out, it occupies the memory for a write and a read,
+    /// in the order in which outputs ask. By default as fast as the links need.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Rate>,
 }
@@ -45,8 +45,8 @@ pub enum SharedQueues {
     /// basis").
     #[default]
     PerConnection,
-    /// A queue for each pair of input and output: what virtual output queues are with a memory that
-    /// is never short of bandwidth.
+    /// A queue for each pair of input and output: the equivalent of virtual output queues, with a
+    /// memory that is never short of bandwidth.
     PerInput,
     /// One queue for each input: a cell waits behind those that came before it, whatever their
     /// outputs.

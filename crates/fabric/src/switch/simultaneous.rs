@@ -1,4 +1,4 @@
-//! Who goes first among packets that reach one output within the same picosecond.
+//! The order of packets that reach one output in the same picosecond.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -107,7 +107,7 @@ impl BoxRules {
 }
 
 impl<M: Copy + PartialEq> SwitchBox<M> {
-    /// A switch with so many ports, alone or one of several.
+    /// A switch with this many ports, alone or one of several.
     pub fn new(rules: &BoxRules, ports: u32, alone: bool) -> SwitchBox<M> {
         let per_interface = rules.processor.unwrap_or(1).max(1);
         SwitchBox {
@@ -241,8 +241,8 @@ mod tests {
         BoxRules::of_bus(&settings, Bytes(16))
     }
 
-    /// What is in the receive FIFOs of four ports, with room for so many packets in each send FIFO.
-    /// All is of channel 0, and messages have two packets.
+    /// What is in the receive FIFOs of four ports, with room for this many packets in each send
+    /// FIFO. All is of channel 0, and messages have two packets.
     struct Four {
         fronts: [Option<char>; 4],
         room: [usize; 4],

@@ -24,14 +24,13 @@ pub enum ArrivalsSettings {
         #[serde(default = "uniform_high")]
         high: f64,
     },
-    /// All intervals are the mean. Each host starts at a random phase, since hosts in step would
-    /// collide always or never.
+    /// All intervals equal the mean. Each host starts at a random phase, because synchronised hosts
+    /// would collide always or never.
     Constant,
-    /// One trial in every slot of the channel, as slotted switches are studied with (Karol,
-    /// Hluchyj and Morgan, IEEE Trans. Commun. 35(12) 1987). Here the load is the probability of a
-    /// packet in a slot, so that it is a fraction of the slots, gaps included, and not of the
-    /// link's bandwidth. Packets are handed over at the beginning of their slot. For channels
-    /// with slots only.
+    /// One trial in every slot of the channel, as in studies of slotted switches (Karol, Hluchyj
+    /// and Morgan, IEEE Trans. Commun. 35(12) 1987). The load is the probability of a packet in a
+    /// slot, and so a fraction of the slots, gaps included, not of the link's bandwidth. Packets
+    /// are submitted at the beginning of their slot. Only for channels with slots.
     Bernoulli,
 }
 

@@ -1,4 +1,4 @@
-//! Bursts: several packets that a program hands over together.
+//! Bursts: several packets that a program submits together.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,8 +7,8 @@ use weft_units::{PositiveCount, Span};
 
 use super::WorkloadError;
 
-/// Packets come in bursts. The arrival process then sets the times of the bursts, with a mean
-/// interval longer by the mean length, so that the load holds.
+/// Packets come in bursts. The arrival process then sets the times of the bursts; its mean interval
+/// is multiplied by the mean length of a burst, so that the load stays the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BurstSettings {
@@ -17,9 +17,9 @@ pub struct BurstSettings {
     /// Whether the packets of a burst go to one target.
     #[serde(default)]
     pub targets: BurstTargets,
-    /// From one packet of a burst to the next; "0 ns" hands over all at one instant. Intervals of
-    /// the arrival process then count from the last packet of a burst to the first of the next,
-    /// shortened by the mean duration of a burst, so that the load holds.
+    /// From one packet of a burst to the next; "0 ns" submits all of them at once. Intervals of the
+    /// arrival process then run from the last packet of a burst to the first of the next, shortened
+    /// by the mean duration of a burst, so that the load stays the same.
     #[serde(default)]
     pub spacing: Span,
 }

@@ -1,4 +1,4 @@
-//! Workload: what programs hand over to a channel, one source per host.
+//! Workload: what programs submit to a channel, one source per host.
 //!
 //! Open-loop traffic is arrival process x burst x destination pattern, each a file here and each
 //! with its own random stream per host, so that changing one leaves the draws of the others, and

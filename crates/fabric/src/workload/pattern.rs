@@ -1,4 +1,4 @@
-//! Destination patterns: to whom a host sends.
+//! Traffic patterns: the targets of each host.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use weft_units::Fraction;
 
 use super::error::{WorkloadError, check_host};
 
-/// To whom the hosts send. A pattern that fixes the targets may name a host as its own target; the
-/// packet then takes the way through the switch like any other.
+/// The targets of each host. A pattern that fixes the targets may name a host as its own target;
+/// the packet then passes the switch like any other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum PatternSettings {
@@ -24,21 +24,21 @@ pub enum PatternSettings {
     /// Each host sends to one host only, and each receives from one.
     Permutation(PermutationSettings),
     /// One host is more popular (Pfister and Norton, IEEE Trans. Comput. 34(10) 1985): this
-    /// fraction of the packets goes to it, the rest to any other host, the popular one among
-    /// them. The popular host itself sends to any other.
+    /// fraction of the packets goes to it, and the rest goes to all other hosts alike, the popular
+    /// one included. The popular host itself sends to all others alike.
     HotSpot {
         /// The popular host.
         target: u32,
-        /// The fraction of the packets of each other host that is for it on purpose.
+        /// The fraction of the packets of each other host that is addressed to it specifically.
         fraction: Fraction,
     },
-    /// Fixed flows. Each host that a flow starts from offers the whole load, divided among its
-    /// flows by their shares; other hosts send nothing.
+    /// Fixed flows. Each host at which flows start offers the whole load, divided among its flows
+    /// by their weights; other hosts send nothing.
     Flows(Vec<Flow>),
     /// Host `h` sends to host `h + n` modulo the number of hosts.
     Shift(u32),
-    /// Host `h` sends to the host whose number has all bits the other way round. For a number of
-    /// hosts that is a power of two.
+    /// Host `h` sends to the host whose number is the bitwise complement. The number of hosts must
+    /// be a power of two.
     BitComplement,
 }
 

@@ -22,7 +22,7 @@ use super::{ArrivalsSettings, BurstSettings, Demand, PatternSettings, Source, Wo
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSettings {
     /// What each host offers, as a fraction of the bandwidth of its link: the time that its packets
-    /// take on the link, gaps between slots not counted. For open-loop sources, which need it.
+    /// take on the link, without gaps between slots. Required for open-loop sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
     /// How the intervals between packets, or bursts, vary. For open-loop sources; "poisson" if not
@@ -32,64 +32,66 @@ pub struct WorkloadSettings {
     /// Packets come in bursts. For open-loop sources; single packets if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<BurstSettings>,
-    /// To whom the hosts send. For open-loop, greedy and paced sources; "uniform" if not given.
+    /// The targets of each host. For open-loop, greedy and paced sources; "uniform" if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<PatternSettings>,
-    /// Size of a message, in whose place the other settings say packet. It passes the hosts of the
-    /// channel and is cut into packets. If absent, what is handed over is one packet.
+    /// Size of a message. It passes the hosts of the channel and is cut into packets; the other
+    /// settings then apply to messages where they say packets. If absent, each submission is one
+    /// packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Bytes>,
     /// The traffic class of its packets, 0 to 7. For channels with `shared_buffer` switches; 0 if not
     /// given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<u8>,
-    /// Size of its packets on the wire, at most that of the channel, which they have if it is not given.
-    /// For traffic in `beside`.
+    /// Size of its packets on the wire, at most that of the channel, which is the default. For
+    /// traffic in `beside`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet: Option<Bytes>,
-    /// From when on it is offered; from the beginning of the run if not given. For traffic in `beside`.
+    /// When it begins; at the beginning of the run by default. For traffic in `beside`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Span>,
-    /// Until when it is offered; to the end of the run if not given. For traffic in `beside`.
+    /// When it ends; at the end of the run by default. For traffic in `beside`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Span>,
-    /// Further traffic of the same hosts by name, beside flows, too, each with settings of its own, but no messages and no
-    /// sources that wait for the fabric. For channels with `shared_buffer` switches.
+    /// Further traffic of the same hosts, by name, each with its own settings; it may also run
+    /// beside flows. It cannot have messages, nor sources that wait for the fabric. For channels
+    /// with `shared_buffer` switches.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub beside: BTreeMap<String, WorkloadSettings>,
-    /// What makes a host hand over a packet.
+    /// What makes a host submit a packet.
     #[serde(default)]
     pub source: SourceSettings,
 }
 
-/// What makes a host hand over a packet.
+/// What makes a host submit a packet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum SourceSettings {
-    /// Its arrival process, whatever the fabric does.
+    /// The arrival process, whatever the fabric does.
     #[default]
     OpenLoop,
-    /// The adapter: there is always a packet, handed over as soon as there is space for it.
+    /// The adapter: there is always a packet, submitted as soon as there is space for it.
     Greedy,
     /// A clock: packets at equal intervals, from a random phase on.
     Paced {
         /// How much each host offers, counted in whole packets on the wire.
         rate: Rate,
     },
-    /// The answer to the packet before: one packet goes to and fro between the hosts of each pair.
+    /// The answer to the previous packet: one packet goes back and forth between the hosts of each
+    /// pair.
     PingPong {
         /// The pairs; no host may belong to two.
         pairs: Vec<Pair>,
-        /// From the arrival of a packet at a host to the time at which the host hands over the
-        /// answer.
+        /// From the arrival of a packet at a host until the host submits the answer.
         #[serde(default)]
         turnaround: Span,
     },
     /// A list: exactly these packets.
     List(Vec<Listed>),
-    /// Streams of messages, in groups with names. For switches with a shared memory.
+    /// Streams of messages, in named groups. For switches with a shared memory.
     Streams(BTreeMap<String, StreamGroup>),
-    /// Flows, in groups with names, each of so many bytes. For adapters with a transport.
+    /// Flows, in named groups, each with a number of bytes. For adapters with a transport.
     Flows(BTreeMap<String, FlowGroup>),
 }
 
@@ -103,12 +105,12 @@ pub struct Pair {
     pub to: u32,
 }
 
-/// One packet of a list. On a channel with an interface it is a message that may call a handler at its
-/// target; elsewhere it says nothing.
+/// One packet of a list. On a channel with an interface it is a message that may call a handler at
+/// its target; on other channels it has no content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
-    /// When it is handed over, from the start of the run.
+    /// When it is submitted, from the start of the run.
     pub time: Span,
     /// The initiator.
     pub from: u32,
@@ -121,11 +123,11 @@ pub struct Listed {
     /// Up to five arguments of the handler; those that are not given are zero.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<u32>,
-    /// What it carries besides, in words of 4 B.
+    /// Its payload, in words of 4 B.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub payload: Vec<u32>,
-    /// The virtual network whose endpoints it passes between, by its place in
-    /// `interface.virtual_networks`, from zero; the first that both hosts are in if not given.
+    /// The virtual network of its endpoints, as an index into `interface.virtual_networks`, from
+    /// zero; the first that both hosts are in by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<u16>,
 }

@@ -1,4 +1,4 @@
-//! The source of one host: when it hands over the next packet, and to whom.
+//! The source of one host: when it submits the next packet, and the target.
 
 use weft_kernel::{Position, Stream};
 use weft_units::{Span, Time};
@@ -146,7 +146,7 @@ impl Source {
         Source { next: rest.next().unwrap_or(NOTHING), kind: Kind::List(rest) }
     }
 
-    /// That of one of so many hosts.
+    /// That of one of this many hosts.
     pub(super) fn open_loop(mut process: OpenLoop, hosts: usize) -> Source {
         let next = process.first();
         if hosts < VERY_MANY {

@@ -16,15 +16,16 @@ use super::settings::Pair;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StreamGroup {
-    /// From where to where.
+    /// Its ends.
     pub flows: FlowsSettings,
-    /// What a program hands over at a time.
+    /// The size of a message.
     pub size: Bytes,
-    /// What each stream offers, as a fraction of what a link carries of messages of this size. Without
-    /// a value it is greedy: there is always a message, handed over as soon as a descriptor is free.
+    /// What each stream offers, as a fraction of what a link carries with messages of this size.
+    /// Without a value it is greedy: there is always a message, submitted as soon as a descriptor
+    /// is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
-    /// Only the first so many streams of the group send; all without a value.
+    /// How many streams of the group send, the first ones; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<u32>,
     /// What the descriptors of its streams ask for.
@@ -33,12 +34,12 @@ pub struct StreamGroup {
     /// The protection tag of both endpoints of each stream.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tag: u32,
-    /// The protection tag of the memory at the target that RDMA writes go to; that of the endpoints
-    /// without a value. With another one they are refused.
+    /// The protection tag of the memory at the target to which RDMA writes go; by default that of
+    /// the endpoints. With any other tag the writes are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_tag: Option<u32>,
-    /// Messages come in bursts of so many at once, as long apart as keeps the mean at the `load`; one
-    /// by one without a value. For streams with a `load`.
+    /// How many messages come at once in a burst; intervals between bursts keep the mean at the
+    /// `load`. One by one by default. For streams with a `load`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<BurstLength>,
 }
@@ -47,12 +48,12 @@ pub struct StreamGroup {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamOperation {
-    /// Messages go where receive descriptors of the target say.
+    /// Messages go to the buffers of the target's receive descriptors.
     #[default]
     Send,
-    /// Messages are written into memory of the target, whose program is not told.
+    /// Messages are written to memory of the target, whose program is not notified.
     RdmaWrite,
-    /// The same, and a receive descriptor tells the program.
+    /// The same, and a receive descriptor notifies the program.
     RdmaWriteImmediate,
 }
 
@@ -77,7 +78,7 @@ fn is_zero(tag: &u32) -> bool {
     *tag == 0
 }
 
-/// From where to where the streams of a group go.
+/// The ends of the streams of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowsSettings {
@@ -91,14 +92,14 @@ pub enum FlowsSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomFlows {
-    /// How many there are.
+    /// The number of streams.
     pub connections: PositiveCount,
-    /// The hosts that they start from, each as often as any other, give or take one.
+    /// The hosts at which they start; each occurs equally often, to within one.
     pub from: HostRange,
-    /// The hosts that they end at.
+    /// The hosts at which they end.
     pub to: HostRange,
-    /// Whether each end is drawn from all of `to`, so that two may have one end, instead of each host
-    /// being an end as often as any other.
+    /// Whether each end is drawn independently from `to`, so that several streams may share it,
+    /// instead of every host being an end equally often.
     #[serde(default)]
     pub repeated: bool,
 }
@@ -220,7 +221,7 @@ impl RandomFlows {
     }
 }
 
-/// So many hosts of a range: all of them in random order, then all again, until there are enough.
+/// This many hosts of a range: all of them in random order, then all again, until there are enough.
 fn rounds(range: HostRange, count: usize, random: &mut weft_kernel::Stream) -> Vec<u32> {
     let mut hosts = Vec::with_capacity(count);
     while hosts.len() < count {

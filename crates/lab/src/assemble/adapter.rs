@@ -1,4 +1,4 @@
-//! The adapters of hosts: whether anything asks for them, and what goes together with what.
+//! The adapters of hosts: whether any setting needs them, and which settings go together.
 
 use weft_fabric::adapter::{AdapterSettings, Feed, Insertion, Release};
 use weft_fabric::fabric::Wiring;

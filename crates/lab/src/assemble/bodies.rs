@@ -1,4 +1,4 @@
-//! What the messages of a list say, checked against the interface of their channel.
+//! The contents of listed messages, checked against the interface of their channel.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Cables that fail, come back or run at a fraction of their rate: where they may, and which ways are left
-//! when.
+//! Cables that fail, come back or run at a fraction of their rate: which channels support them, and
+//! which routes are left at which times.
 
 use weft_fabric::fabric::{
     ConnectionRoutes, LiveNextHops, PacketRoutes, Routes, RoutesSettings, Wiring,

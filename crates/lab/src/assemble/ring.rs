@@ -1,4 +1,4 @@
-//! A ring of adapters: hosts that are wired to each other, and what they leave no room for.
+//! A ring of adapters, and the settings that do not go with it.
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::graph::SwitchParts;

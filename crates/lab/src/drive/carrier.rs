@@ -1,4 +1,4 @@
-//! What everything above a channel sees of it: messages go in, notices come out.
+//! The interface of a channel to what is above it: messages go in, notices come out.
 //!
 //! A channel that is driven as a carrier has no traffic of its own. It splits a message into whole
 //! packets, as many as its payload takes (a message without payload is one packet), and tells when
@@ -175,16 +175,17 @@ pub trait Carrier {
         false
     }
 
-    /// Has whole periods left out from now on where the channel repeats itself.
+    /// From now on, detects whether the channel repeats itself, so that [`Carrier::fast_forward`]
+    /// can skip whole periods.
     ///
     /// # Errors
-    /// Which part of it has a state that is not compared, so that it cannot tell.
+    /// Names the part of the channel whose state is not compared, which rules this out.
     fn begin_fast_forward(&mut self) -> Result<(), String> {
         Err("a driver whose state is not compared".to_owned())
     }
 
-    /// Leaves out as many whole periods as fit before the horizon, if the channel is known to repeat
-    /// itself; to be called after [`Carrier::advance`].
+    /// Skips as many whole periods as fit before the horizon, if the channel is known to repeat
+    /// itself. Call it after [`Carrier::advance`].
     fn fast_forward(&mut self, horizon: Horizon) -> Option<Jump> {
         let _ = horizon;
         None

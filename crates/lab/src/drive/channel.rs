@@ -1,4 +1,4 @@
-//! What every driver of a channel offers to whoever runs it and reads what came of it.
+//! The interface of a driver to the code that runs it and reads its results.
 
 use std::num::NonZeroUsize;
 

@@ -32,16 +32,15 @@ impl Faults {
     }
 }
 
-/// An initiator that targets disable, for example because it is suspected to malfunction
-/// (Clint 3.3): their enable vectors leave it out. Each channel has a vector of its own. Where
-/// signalling is carried, both travel in the configurations of the targets, and count from the
-/// arrival of the next one.
+/// An initiator that targets disable, for example because it may be faulty (Clint 3.3): their
+/// enable vectors exclude it. Each channel has its own vector. Where signalling is carried, both
+/// vectors travel in the configurations of the targets and take effect when the next one arrives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DisabledInitiator {
     /// The host.
     pub host: u16,
-    /// From when on, counted from the start of the run.
+    /// When it begins, counted from the start of the run.
     #[serde(default)]
     pub from: Span,
     /// The targets that disable it; all of them if absent.

@@ -23,9 +23,9 @@ pub use bodies::{
 };
 use head_of_line::HeadOfLine;
 
-/// Settings of the interface between a host and one channel (Clint 3.1, Figure 2). The number of
-/// send buffers on the adapter is that of `adapter.send_buffers`. Bus and host are occupied by one
-/// use at a time, but each channel has its own.
+/// Settings of the interface between a host and one channel (Clint 3.1, Figure 2).
+/// `adapter.send_buffers` gives the number of send buffers on the adapter. Bus and host serve one
+/// use at a time; each channel has its own bus and host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InterfaceSettings {
@@ -35,7 +35,7 @@ pub struct InterfaceSettings {
     pub host_receive_buffers: u16,
     /// Receive buffers on the adapter. Without a free one a request is refused (Clint 3.3).
     pub receive_buffers: u16,
-    /// Size of a message without what the link adds: what is copied over the bus.
+    /// Size of a message without the bytes that the link adds: what is copied over the bus.
     pub message: Bytes,
     /// Size of an entry of a completion ring.
     #[serde(default)]
@@ -43,16 +43,15 @@ pub struct InterfaceSettings {
     /// Which message the adapter fetches next.
     #[serde(default)]
     pub prefetch: Prefetch,
-    /// What crossing the bus costs.
+    /// The costs of crossing the bus.
     #[serde(default)]
     pub bus: BusSettings,
-    /// The handlers of endpoints, and what calling one costs the host.
+    /// The handlers of endpoints, and the cost of a call for the host.
     #[serde(default)]
     pub handlers: ActiveMessageSettings,
-    /// The hosts of each virtual network (Clint 3.1). A host has an endpoint in each network that
-    /// it is in. A message passes through the network that its list names, or the first that both hosts
-    /// are in, from endpoint to endpoint, and is refused if there is none. One network of all hosts if
-    /// absent.
+    /// The hosts of each virtual network (Clint 3.1). A host has an endpoint in each of its
+    /// networks. A message uses the network that its list names, or the first one that both hosts
+    /// are in; it is refused if there is none. By default there is one network of all hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub virtual_networks: Vec<Vec<u16>>,
 }
@@ -116,7 +115,7 @@ impl InterfaceSettings {
         (payload / ActiveMessageSettings::WORD.0) as usize
     }
 
-    /// The interface of `host` among `hosts`, with so many send buffers on the adapter.
+    /// The interface of `host` among `hosts`, with this many send buffers on the adapter.
     pub fn build(&self, host: u16, hosts: u16, send_buffers: u16) -> Interface {
         let nic = NicSettings {
             host_send_buffers: self.host_send_buffers,
@@ -403,8 +402,9 @@ impl Interface {
 }
 
 impl InterfaceCounters {
-    /// The columns of a run until `until` with so many hosts. Shares are those of the hosts, or of
-    /// the buses, that were occupied on the mean; messages blocked are the mean number at a host.
+    /// The columns of a run until `until` with this many hosts. Shares are those of the hosts, or
+    /// of the buses, that were occupied on the mean; messages blocked are the mean number at a
+    /// host.
     pub fn columns(&self, hosts: u16, until: Time) -> Vec<(&'static str, f64)> {
         let all = until.0 as f64 * f64::from(hosts);
         let handled = self.messages.handled;

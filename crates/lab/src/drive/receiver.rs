@@ -6,14 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::{PositiveCount, Span, Time};
 
-/// Receive buffers, and how fast the host empties them. Where none is free, the target answers with
-/// a negative acknowledgment (Clint 3.3). For a host in full detail see `interface`.
+/// Receive buffers, and how fast the host empties them. If none is free, the target answers with a
+/// negative acknowledgment (Clint 3.3). For a host in full detail see `interface`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiverSettings {
     /// How many packets the adapter of a target holds.
     pub buffers: PositiveCount,
-    /// How long the host takes for each packet, one after the other; its buffer is free then.
+    /// How long the host takes for each packet, one at a time; it then frees the buffer.
     pub service: Span,
 }
 

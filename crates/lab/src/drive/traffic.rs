@@ -298,8 +298,8 @@ impl<C: Carrier> Traffic<C> {
     }
 }
 
-/// For messages that come from elsewhere: a channel like the one under it, that carries those of
-/// its sources besides.
+/// Wraps a channel: it carries messages of others like the channel itself, and in addition those of
+/// its own sources.
 impl<C: Carrier> Carrier for Traffic<C> {
     fn offer(&mut self, now: Time, message: Message) {
         self.post(now, message, Some(message.ticket));

@@ -1,4 +1,4 @@
-//! What a rank has begun and waits for.
+//! Operations that a rank has started and may wait for.
 
 use weft_units::{Bytes, Time};
 

@@ -7,8 +7,8 @@ use weft_units::PositiveCount;
 
 use crate::drive::carrier::Destination;
 
-/// Which host each rank runs on. `n` ranks with up to `k` a host are on as few hosts as that takes,
-/// the first ones; only "random" uses all.
+/// Which host each rank runs on. `n` ranks with up to `k` a host occupy the first hosts, as few as
+/// possible; only "random" uses all hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
@@ -19,7 +19,7 @@ pub enum Placement {
     Block,
     /// Round robin: rank 0 on host 0, rank 1 on host 1, and on host 0 again after the last one.
     Cyclic,
-    /// Each rank in a place that is drawn, of which a host has `k`: with another seed another one.
+    /// Each rank in a random place, of which a host has `k`; the seed determines the places.
     Random,
     /// The hosts in order of the ranks.
     Hosts(Vec<u16>),
@@ -154,7 +154,7 @@ impl Places {
         same.into_iter().chain(others.iter().copied())
     }
 
-    /// How many hosts have ranks, if they are the first ones; there are so many ranks.
+    /// How many hosts have ranks, if they are the first ones; there are this many ranks.
     pub fn first_hosts(&self, ranks: u16) -> Option<u16> {
         if self.hosts.is_empty() {
             return Some(ranks);
@@ -163,7 +163,7 @@ impl Places {
         all_have.then_some(self.ranks.len() as u16)
     }
 
-    /// How many hosts have ranks, of which there are so many.
+    /// How many hosts have ranks, of which there are this many.
     pub fn hosts_in_use(&self, ranks: u16) -> u16 {
         match self.hosts.is_empty() {
             true => ranks,

@@ -1,10 +1,10 @@
-//! Which traffic goes by which channel: as a file says, by size and by kind, or as the program says.
+//! Which messages take which channel: by rules of a file (size and kind), or as the program says.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::Bytes;
 
-/// What a message is, for the choice of its channel.
+/// The kind of a message, for the choice of its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -16,7 +16,7 @@ pub enum Kind {
     Read,
 }
 
-/// One rule of a policy. Each condition that it names must hold; it then gives the channel.
+/// One rule of a policy. If all conditions that it names hold, it selects the channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {

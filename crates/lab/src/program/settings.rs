@@ -1,4 +1,4 @@
-//! How a file says which program runs, and which of its traffic goes by which channel.
+//! Settings of the program that runs, and of the channels that its messages take.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,34 +24,34 @@ use crate::source::Request;
 use crate::trace::play;
 use crate::trace::settings::TraceSettings;
 
-/// A program that the hosts run. It ends by itself, whatever `run.length` is; `run.step_limit` ends
-/// it. A workload of a channel that the program uses, or of one that acts together with such a one, is
-/// traffic beside it, until the program or `run.length` ends. One of another channel runs as long as the
-/// program.
+/// A program that the hosts run. It runs to its end, whatever `run.length` is; `run.step_limit` can
+/// stop it. A workload of a channel that the program uses, or of one that acts together with such a
+/// channel, is background traffic until the program or `run.length` ends. A workload of another
+/// channel runs as long as the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSettings {
-    /// A program of the library. Either it or `trace` is given.
+    /// A program of the library. Give either this or `trace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<LibraryProgram>,
     /// A recorded program, or a collective operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceSettings>,
-    /// How many ranks it has; as many as `placement` lists, or as hosts have places for, if absent.
+    /// The number of ranks; by default as many as `placement` lists, or as hosts have places for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<PositiveCount>,
     /// Which host each rank runs on: "block" (the first ranks on host 0, and so on) if not given,
     /// "cyclic" (round robin), "random", or `hosts = [...]` in order of the ranks.
     #[serde(default, skip_serializing_if = "Placement::is_block")]
     pub placement: Placement,
-    /// How many ranks a host has at most; one if absent, in a list of hosts as many as it says.
-    /// Several need `system.memory`.
+    /// The largest number of ranks on a host; by default one, or with a list of hosts as many as it
+    /// says. Several ranks on a host need `system.memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_per_host: Option<PositiveCount>,
-    /// The channel that all messages take. Not needed where there is one channel.
+    /// The channel that all messages take. Optional if there is only one channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// Rules in place of `channel`: a message takes the channel of the first one that holds.
+    /// Rules instead of `channel`: a message takes the channel of the first rule that matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub route: Vec<Rule>,
 }
@@ -278,9 +278,9 @@ impl ProgramSettings {
         !runs && self.ranks.is_none() && self.channel.is_none() && !self.route.is_empty()
     }
 
-    /// The channels before which hosts stand for this program alone: scheduled ones that are driven
-    /// by events, and those that carry their signalling. None where the program names its channels
-    /// wrongly.
+    /// The channels that have hosts only because this program runs on them: scheduled channels that
+    /// are simulated by events, and the channels that carry their signalling. Empty if the program
+    /// names a channel that does not exist.
     pub(crate) fn scheduled_channels(&self, spec: &Spec) -> Vec<String> {
         let names = self.ways().rules(spec).map(|(_, names)| names);
         names.and_then(|names| scheduled_with_carriers(spec, &names)).unwrap_or_default()

@@ -30,7 +30,7 @@ impl FailedRuns<'_> {
         }
     }
 
-    /// Adds the row of the point, of which so many runs have a result.
+    /// Adds the row of the point, of which this many runs have a result.
     pub fn point(&self, results: usize, table: &mut Table) {
         let Some((_, first)) = self.failures.first() else { return };
         let (failed, all) = (self.failures.len(), self.failures.len() + results);

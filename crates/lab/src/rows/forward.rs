@@ -1,4 +1,4 @@
-//! What fast-forward left out of a run, and what proves that nothing is missing.
+//! What fast-forward skipped in a run, and what proves that results are unchanged.
 
 use weft_units::Time;
 

@@ -1,4 +1,4 @@
-//! Rows of handlers: what ran when, and what the endpoints held at the end.
+//! Rows of handlers: which ran when, and the memory of endpoints at the end.
 
 use weft_units::Time;
 

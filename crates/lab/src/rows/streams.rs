@@ -1,4 +1,4 @@
-//! Rows of a fabric: what streams got, what cables carried, and how both went over time.
+//! Rows of a fabric: throughput of streams, load of cables, and both over time.
 
 use weft_fabric::fabric::Peer;
 use weft_units::Time;

@@ -1,4 +1,4 @@
-//! Tree to the types that run: a serde deserializer that knows every place.
+//! From the tree to the settings types: a serde deserializer that knows the place of every value.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

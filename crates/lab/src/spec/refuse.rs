@@ -1,4 +1,5 @@
-//! What serde says about a value, until the place is known; then in the words of a specification.
+//! Errors of serde, kept until the place is known and then expressed in the terms of a
+//! specification.
 
 use std::fmt::Display;
 

@@ -1,4 +1,4 @@
-//! What a run is worth: warm-up, intervals, and the verdict on whether it settled.
+//! The statistics of runs: warm-up, intervals, and the verdict on whether a run settled.
 //!
 //! Everything here works on what a run recorded and touches no simulation. Elementary functions
 //! are those of `libm`, so that the same run has the same interval on every machine.

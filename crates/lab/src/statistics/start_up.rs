@@ -1,4 +1,4 @@
-//! What the beginning of a run, when its queues fill, does to a mean that counts it.
+//! The bias of a mean that includes the beginning of a run, when queues fill.
 
 use super::{Estimate, WarmUp, mser, replications};
 
@@ -30,7 +30,7 @@ pub fn start_up_bias(series: &[&[f64]]) -> Option<f64> {
     differs.then_some(whole - steady.mean)
 }
 
-/// The mean of a series, and the width of the interval in which the mean of so many consecutive
+/// The mean of a series, and the width of the interval in which the mean of this many consecutive
 /// elements of it lies with a probability of 95 %.
 fn parts(series: &[f64], length: usize) -> Option<Estimate> {
     let means: Vec<f64> = series

@@ -45,15 +45,15 @@ pub enum Collective {
     AllToAll,
     /// The data of all at one rank: binomial tree.
     Gather,
-    /// Differently much data of each at one rank: everybody sends to it.
+    /// Data of different sizes from each rank at one rank: every rank sends to it.
     GatherV,
     /// A piece for each from one rank: binomial tree.
     Scatter,
-    /// A piece of another size for each from one rank, which sends to everybody.
+    /// Pieces of different sizes from one rank, which sends to every rank.
     ScatterV,
-    /// The data of all at all: each piece goes around a ring.
+    /// The data of all at all: each piece travels around a ring.
     AllgatherRing,
-    /// Differently much data of each at all: each piece goes around a ring.
+    /// Data of different sizes from each rank at all ranks: each piece travels around a ring.
     AllgatherV,
     /// The data of all at all: the algorithm of Bruck, in a logarithm of rounds.
     AllgatherBruck,
@@ -110,7 +110,7 @@ impl Collective {
         }
     }
 
-    /// How many messages it takes among so many ranks.
+    /// How many messages it takes among this many ranks.
     pub fn messages(self, ranks: u64) -> u64 {
         let rounds = u64::from(ranks.next_power_of_two().trailing_zeros());
         match self {
@@ -164,7 +164,7 @@ pub struct Payload<'a> {
     pub size: Bytes,
     /// Bytes of each rank in its order, where they differ; empty where all have `size`.
     pub sizes: &'a [Bytes],
-    /// The rank that has the data first, or gets it.
+    /// The rank that has the data at first, or gets it.
     pub root: u16,
     /// How fast a rank adds what it receives to what it has, where sums are asked for; in no time if
     /// not given.

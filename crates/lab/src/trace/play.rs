@@ -14,7 +14,7 @@ use super::schedule::{Action, After, Followers, Operation, Schedule};
 use crate::drive::carrier::{Carrier, Destination};
 use crate::program::{Activity, Interval, Machine, OpId, Outgoing, ProgramError, Received, Wanted};
 
-/// Whoever watches a run is told of it after so many of its steps, which take some milliseconds.
+/// Whoever watches a run is told of it after this many of its steps, which take some milliseconds.
 const TOLD_EACH: u64 = 1 << 10;
 
 /// What running a schedule showed.

@@ -66,7 +66,7 @@ pub enum TraceSettings {
     },
     /// A collective operation of all ranks.
     Collective {
-        /// Which, by which algorithm.
+        /// The operation and its algorithm.
         operation: Collective,
         /// Bytes of each rank.
         #[serde(default)]
@@ -75,14 +75,14 @@ pub enum TraceSettings {
         /// `allgather_v` and `reduce_scatter_ring`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sizes: Vec<Bytes>,
-        /// The rank that has the data first, or gets it.
+        /// The rank that has the data at first, or gets it.
         #[serde(default)]
         root: u16,
-        /// How many times, one after another.
+        /// How many times it runs, one after another.
         #[serde(default = "once")]
         rounds: PositiveCount,
-        /// How fast a rank adds what it receives to what it has, where an algorithm sums; in no time if not
-        /// given. The time takes its processor.
+        /// How fast a rank adds what it receives to what it has, in algorithms that sum; takes no
+        /// time if not given. The addition occupies the rank's processor.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reduction: Option<Rate>,
     },
@@ -93,7 +93,7 @@ fn once() -> PositiveCount {
 }
 
 impl TraceSettings {
-    /// Reads or makes the schedule for so many ranks, of which a trace may name fewer.
+    /// Reads or makes the schedule for this many ranks, of which a trace may name fewer.
     pub fn schedule_for(&self, ranks: u16) -> Result<Schedule, TraceError> {
         let schedule = self.schedule(ranks)?;
         check_ranks(schedule.ranks.len(), ranks)?;

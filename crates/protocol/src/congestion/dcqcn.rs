@@ -13,29 +13,30 @@ use weft_units::{Bytes, PositiveCount, Rate, Span, Time};
 
 use super::{Line, Share};
 
-/// Settings of DCQCN for links of 40 Gbit/s. Defaults were held against the ns-3 simulator of its authors
-/// (`bobzhuyb/ns3-rdma`, `mix/config.txt` and `qbb-net-device.cc`), but for `increase_interval` and
-/// `increase_bytes`, which are those of the paper as HPCC's authors and others quote it.
+/// Settings of DCQCN for links of 40 Gbit/s. Defaults were compared with the ns-3 simulator of its
+/// authors (`bobzhuyb/ns3-rdma`, `mix/config.txt` and `qbb-net-device.cc`), except
+/// `increase_interval` and `increase_bytes`, which are those of the paper as HPCC's authors and
+/// others quote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DcqcnSettings {
     /// The least time between two notifications of one flow: N, 50 us.
     pub notification_interval: Span,
-    /// After so long without a notification alpha decays: K, 55 us, longer than
+    /// After this time without a notification alpha decays: K, 55 us, longer than
     /// `notification_interval`.
     pub alpha_interval: Span,
     /// The gain of alpha: g, 1/256.
     pub gain: Share,
-    /// The rate is raised once in so long: T, 55 us.
+    /// The interval after which the rate is raised: T, 55 us.
     pub increase_interval: Span,
-    /// The rate is raised once in so many bytes: B, 10 MB.
+    /// The number of bytes after which the rate is raised: B, 10 MB.
     pub increase_bytes: Bytes,
-    /// How many rounds of fast recovery there are: F, 5.
+    /// The number of rounds of fast recovery: F, 5.
     pub fast_recovery: PositiveCount,
     /// By how much the target rate grows in additive increase, `R_AI`: 40 Mbit/s.
     pub additive_increase: Rate,
-    /// By how much it grows in a round of hyper increase, times the rounds so far: `R_HAI`. 200 Mbit/s,
-    /// five times `additive_increase`, as the authors' simulator is configured.
+    /// By how much it grows in a round of hyper increase, multiplied by the rounds so far: `R_HAI`.
+    /// 200 Mbit/s, five times `additive_increase`, as in the authors' configuration.
     pub hyper_increase: Rate,
     /// The lowest rate: 100 Mbit/s, as in the authors' simulator.
     pub least_rate: Rate,
@@ -143,7 +144,7 @@ impl Dcqcn {
         self.current
     }
 
-    /// So many bytes of the flow start.
+    /// This many bytes of the flow start.
     #[inline]
     pub fn sent(&mut self, now: Time, bytes: u64) {
         if !self.was_notified {

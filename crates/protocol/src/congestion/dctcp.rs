@@ -7,14 +7,14 @@ use weft_units::PositiveCount;
 
 use super::{Acknowledged, Line, Loss, Share};
 
-/// Settings of a window that marks cut.
+/// Settings of DCTCP: a window that marks reduce.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DctcpSettings {
     /// The gain of alpha, the estimate of the share of bytes that are marked: g, 1/16 if not given
     /// (section 3.4; also in Linux, `tcp_dctcp.c`, where alpha begins as 1, too).
     pub gain: Share,
-    /// With how many packets a flow begins: 10 if not given (RFC 6928).
+    /// The initial window of a flow in packets: 10 by default (RFC 6928).
     pub initial_window: PositiveCount,
 }
 

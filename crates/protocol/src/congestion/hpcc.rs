@@ -1,5 +1,5 @@
-//! HPCC (Li et al., "HPCC: High Precision Congestion Control", SIGCOMM 2019, section 3 and algorithm
-//! 1): a window from what the links on the way say of themselves.
+//! HPCC (Li et al., "HPCC: High Precision Congestion Control", SIGCOMM 2019, section 3 and
+//! algorithm 1): a window that follows the utilisation reported by the links of the route.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,12 +12,12 @@ use super::{Acknowledged, Line, Share};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HpccSettings {
-    /// The round trip without load, of the longest way: T.
+    /// The round trip of the longest route without load: T.
     pub base_round_trip: Span,
-    /// The utilisation of links that is aimed at: eta, 0.95.
+    /// The target utilisation of links: eta, 0.95.
     #[serde(default = "utilisation")]
     pub utilisation: Share,
-    /// How many round trips in a row a window grows by addition alone: `maxStage`, 5.
+    /// For how many round trips in a row a window grows only additively: `maxStage`, 5.
     #[serde(default = "stages")]
     pub stages: PositiveCount,
     /// By how much a window grows: `W_AI`, 80 bytes.

@@ -37,11 +37,11 @@ pub struct InfinibandSettings {
     pub index_limit: PositiveCount,
     /// The lowest index: `CCTI_Min`, 0.
     pub index_least: u16,
-    /// The index falls by one in so long: `CCTI_Timer`, 10 times 1.024 us.
+    /// The interval after which the index falls by one: `CCTI_Timer`, 10 times 1.024 us.
     pub timer: Span,
-    /// The delay behind a full packet at the highest index: 8 us. Entries of the table are
-    /// rounded down to eighths of the span of a packet, coarser if they are long: a shift of 2 bits, and a
-    /// multiplier of 14.
+    /// The delay after a full packet at the highest index: 8 us. Entries of the table are rounded
+    /// down to eighths of the duration of a packet, more coarsely if they are long: a shift of 2
+    /// bits and a multiplier of 14.
     pub longest_delay: Span,
     /// How delays grow up to there.
     pub growth: IndexGrowth,
@@ -164,7 +164,8 @@ impl Infiniband {
         self.look_up();
     }
 
-    /// The rate that the table has for the index: behind each packet a delay of so many parts of its span.
+    /// The rate that the table has for the index: behind each packet a delay of this many parts of
+    /// its span.
     fn look_up(&mut self) {
         let (index, limit) = (u64::from(self.index), u64::from(self.limit));
         let multiplier = match self.growth {
@@ -192,7 +193,7 @@ mod tests {
         Time::ZERO + Span((us * 1e6) as u64)
     }
 
-    /// The rate with so many eighths of a packet behind each packet.
+    /// The rate with this many eighths of a packet behind each packet.
     fn behind(eighths: f64) -> f64 {
         100e9 / (1.0 + eighths / 8.0)
     }

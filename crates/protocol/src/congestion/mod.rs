@@ -1,5 +1,5 @@
-//! Congestion control from end to end: how fast a sender may send a flow, by what the network and
-//! its target say of congestion.
+//! End-to-end congestion control: how fast a sender may send a flow, given what the network and the
+//! target report of congestion.
 //!
 //! A machine is told what was sent, acknowledged, marked or lost, and when. It says at what rate the
 //! flow may be sent and how many of its bytes may be under way. It has no timer: what a
@@ -32,27 +32,29 @@ pub use swift::{Swift, SwiftSettings};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CongestionControlSettings {
-    /// A rate that the target's congestion notifications lower, and that time and bytes raise (Zhu et
-    /// al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015). For switches that
-    /// mark.
+    /// A rate that congestion notifications from the target lower, and that rises with time and
+    /// bytes sent (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM
+    /// 2015). For switches that mark.
     Dcqcn(DcqcnSettings),
-    /// A window that is cut by the share of bytes that were marked (Alizadeh et al., "Data Center
-    /// TCP (DCTCP)", SIGCOMM 2010). For switches that mark.
+    /// A window that shrinks with the fraction of marked bytes (Alizadeh et al., "Data Center TCP
+    /// (DCTCP)", SIGCOMM 2010). For switches that mark.
     Dctcp(DctcpSettings),
-    /// A window by what links say of their use (Li et al., "HPCC: High Precision Congestion Control",
-    /// SIGCOMM 2019). Switches write it into packets, whose room for it is a part of their header.
+    /// A window that follows the utilisation of links (Li et al., "HPCC: High Precision Congestion
+    /// Control", SIGCOMM 2019). Switches write their state into packets, whose headers must have
+    /// room for it.
     Hpcc(HpccSettings),
-    /// Delays between packets by an index that the target's notifications raise and a timer lowers (InfiniBand
-    /// Architecture Specification, annex A10: FECN and BECN). For switches that mark.
+    /// Delays between packets, looked up by an index that notifications from the target raise and a
+    /// timer lowers (InfiniBand Architecture Specification, annex A10: FECN and BECN). For switches
+    /// that mark.
     Infiniband(InfinibandSettings),
-    /// A window by delay, marks and packets that were cut (Ultra Ethernet, UET specification 1.0, section
-    /// 3.6.13). For switches that mark, and best for such that cut packets (`trim`).
+    /// A window that follows delay, marks and trimmed packets (Ultra Ethernet, UET specification
+    /// 1.0, section 3.6.13). For switches that mark, ideally ones that trim packets (`trim`).
     Nscc(NsccSettings),
-    /// Credits that the target of a flow grants, whose flows share its link (Ultra Ethernet, uet-htsim). No
-    /// switch has to do anything for it; best for such that cut packets (`trim`).
+    /// Credits that a target grants to the flows that share its link (Ultra Ethernet, uet-htsim).
+    /// Works with any switch, ideally with ones that trim packets (`trim`).
     Rccc(RcccSettings),
-    /// A window by the delay from a packet to its acknowledgment (Kumar et al., "Swift: Delay is
-    /// Simple and Effective for Congestion Control in the Datacenter", SIGCOMM 2020).
+    /// A window that follows the delay from a packet to its acknowledgment (Kumar et al., "Swift:
+    /// Delay is Simple and Effective for Congestion Control in the Datacenter", SIGCOMM 2020).
     Swift(SwiftSettings),
 }
 
@@ -276,8 +278,8 @@ impl CongestionControl {
         }
     }
 
-    /// Up to where the header of a packet asks the target for credits while so many bytes wait to be sent; 0
-    /// without credits.
+    /// Up to where the header of a packet asks the target for credits while this many bytes wait to
+    /// be sent; 0 without credits.
     pub fn pull_target(&self, waiting: u64) -> u32 {
         match self {
             CongestionControl::Rccc(own) => own.pull_target(waiting),
@@ -292,7 +294,7 @@ impl CongestionControl {
         }
     }
 
-    /// A packet of so many bytes starts.
+    /// A packet of this many bytes starts.
     #[inline]
     pub fn sent(&mut self, now: Time, bytes: u64) {
         match self {

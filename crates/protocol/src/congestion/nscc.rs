@@ -13,11 +13,12 @@ use super::{Acknowledged, Line, Share};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NsccSettings {
-    /// The round trip without load of the longest way: `_network_rtt`. That of a flow is the least that it has
-    /// measured, and not longer.
+    /// The round trip of the longest route without load: `_network_rtt`. A flow uses the smallest
+    /// round trip that it has measured, at most this one.
     pub base_round_trip: Span,
-    /// The queueing delay that is aimed at: `_target_Qdelay`. Three quarters of `base_round_trip` if not given,
-    /// as where switches cut packets; where they drop them, the authors take all of it.
+    /// The target queueing delay: `_target_Qdelay`. By default three quarters of `base_round_trip`,
+    /// the authors' choice for switches that trim packets; for switches that drop them they use all
+    /// of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_delay: Option<Span>,
     /// How strongly the window shrinks above the target: `_gamma`, 0.8.
@@ -26,8 +27,8 @@ pub struct NsccSettings {
     /// The weight of a new delay in their mean: `_delay_alpha`, 0.0125.
     #[serde(default = "delay_gain")]
     pub delay_gain: Share,
-    /// Quick adaptation: a window becomes what came in the last round trip only where that is less than
-    /// this share of the largest window: 2^-`_qa_gate`, an eighth.
+    /// Quick adaptation: the window is set to the bytes that arrived in the last round trip only if
+    /// they are less than this fraction of the largest window: 2^-`_qa_gate`, an eighth.
     #[serde(default = "quick_gate")]
     pub quick_gate: Share,
 }
@@ -97,7 +98,7 @@ const PERIOD: f64 = 0.15;
 const ADJUSTED_AFTER: f64 = 8.0;
 /// The smallest share that one decrease leaves of a window.
 const LEAST_LEFT: f64 = 0.5;
-/// A delay above so many targets starts quick adaptation: `_qa_threshold`.
+/// A delay above this many targets starts quick adaptation: `_qa_threshold`.
 const QUICK: f64 = 4.0;
 
 /// The initiator of one flow. Sizes are in bytes, times in picoseconds.
@@ -223,7 +224,7 @@ impl Nscc {
         self.bound();
     }
 
-    /// A packet was cut on its way, or is known to be lost, while so many bytes are under way.
+    /// A packet was cut on its way, or is known to be lost, while this many bytes are under way.
     pub fn lost(&mut self, now: Time, under_way: u64) {
         self.ignored += self.packet;
         // So much delay is taken to be where packets are cut.
@@ -361,7 +362,8 @@ mod tests {
         about(own.window, 50_000.0);
         own.acknowledged(us(2), &heard(15, false));
         about(own.window, 50_000.0 + 9_000.0 * 1_800.0 / 50_000.0);
-        // At the target or above it without a mark: 5 x 900 a byte; and 0.15 x 900 once a round trip.
+        // Without a mark, delay at or above the target: the window grows by 5 x 900 for each byte,
+        // and by 0.15 x 900 once in a round trip.
         let before = own.window;
         own.acknowledged(us(13), &heard(21, false));
         about(own.window, before + 1_000.0 * 4_500.0 / before + 135.0);

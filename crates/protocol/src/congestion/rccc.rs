@@ -18,15 +18,16 @@ use super::{Line, Share};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RcccSettings {
-    /// The round trip without load of the longest way: `_base_rtt`. One and a half times what the link of a host
-    /// carries in it is sent without credits at the beginning of a flow, and is the most that an initiator asks
-    /// for ahead, and keeps: `_configured_maxwnd`.
+    /// The round trip of the longest route without load: `_base_rtt`. One and a half times what the
+    /// link of a host carries in this time is `_configured_maxwnd`: how much a flow sends without
+    /// credits at its beginning, and the most credits that an initiator requests in advance and
+    /// keeps.
     pub base_round_trip: Span,
-    /// What share of the rate of its link a target grants: `pull_rate_modifier`, 0.99.
+    /// The fraction of its link's rate that a target grants: `pull_rate_modifier`, 0.99.
     #[serde(default = "pace")]
     pub pace: Share,
-    /// How many bytes of a flow, counted as they are on the wire and rounded down to 256, one grant allows at the
-    /// most: `_credit_per_pull`. The payload of four packets if not given.
+    /// The largest number of bytes of a flow that one grant allows, counted as on the wire and
+    /// rounded down to 256: `_credit_per_pull`. The payload of four packets by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_grant: Option<Bytes>,
 }
@@ -111,7 +112,7 @@ impl Rccc {
         self.credit > 0
     }
 
-    /// A packet of so many bytes starts.
+    /// A packet of this many bytes starts.
     pub fn sent(&mut self, bytes: u64) {
         self.credit -= bytes as i64;
     }
@@ -133,7 +134,8 @@ impl Rccc {
         }
     }
 
-    /// Up to where credits are asked for while so many bytes wait to be sent, again or for the first time.
+    /// Up to where credits are asked for while this many bytes wait to be sent, again or for the
+    /// first time.
     pub fn pull_target(&self, waiting: u64) -> u32 {
         let waiting = waiting.min(self.most as u64) as i64;
         let mut wanted = waiting - self.credit;

@@ -1,4 +1,4 @@
-//! A share of something that is not nothing: a gain or a cut.
+//! A fraction above 0: a gain or a reduction.
 
 use std::borrow::Cow;
 

@@ -8,20 +8,22 @@ use weft_units::{PositiveCount, Span, Time};
 
 use super::{Acknowledged, Line, Loss, Share};
 
-/// Settings of a window by delay. No constant is checked against the text of the paper. What is not given is as
-/// in csg-htsim (`swift.cpp`), whose authors call these values guesses; there, though, the base target is 20 us,
-/// a hop adds 1/6.55 of it, and flow scaling at most five times as much.
+/// Settings of Swift: a window that follows delay. No constant is checked against the text of the
+/// paper. Defaults are as in csg-htsim (`swift.cpp`), whose authors call them guesses, except that
+/// there the base target is 20 us, a hop adds 1/6.55 of it, and flow scaling at most five times as
+/// much.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwiftSettings {
-    /// The delay from a packet to its acknowledgment that is aimed at, before what follows is added.
-    /// Longer than the round trip without load: less would starve all flows. 25 us if not given.
+    /// The base target: the desired delay from a packet to its acknowledgment, before the additions
+    /// below. It must exceed the round trip without load, since a smaller target would starve all
+    /// flows. 25 us by default.
     #[serde(default = "base_target")]
     pub base_target: Span,
-    /// What each switch on the way adds to the target (section 3.2).
+    /// What each switch on the route adds to the target (section 3.2).
     #[serde(default)]
     pub per_hop: Span,
-    /// What the target grows by for flows with a small window; nothing if not given.
+    /// By how much the target grows for flows with a small window; nothing if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_scaling: Option<FlowScaling>,
     /// By how many packets the window grows in a round trip below the target: ai, 1.
@@ -30,10 +32,10 @@ pub struct SwiftSettings {
     /// How strongly the window shrinks above the target: beta, 0.8.
     #[serde(default = "beta")]
     pub beta: Share,
-    /// By what share the window shrinks at the most in a round trip: 0.5.
+    /// The largest fraction by which the window shrinks in a round trip: 0.5.
     #[serde(default = "half")]
     pub most_decrease: Share,
-    /// With how many packets a flow begins: 10 if not given, as DCTCP.
+    /// The initial window of a flow in packets: 10 by default, as with DCTCP.
     #[serde(default = "ten")]
     pub initial_window: PositiveCount,
     /// The smallest window, in packets: below 1 a packet is sent once in several round trips. 0.001 if
@@ -45,17 +47,17 @@ pub struct SwiftSettings {
     pub most_window: PositiveCount,
 }
 
-/// By how much the target grows with the number of flows, of which a small window tells (section
+/// By how much the target grows with the number of flows, which a small window indicates (section
 /// 3.2 and figure 5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowScaling {
     /// The most that is added: `fs_range`.
     pub range: Span,
-    /// The window in packets at which that is added: `fs_min_cwnd`, 0.1.
+    /// The window in packets at which all of it is added: `fs_min_cwnd`, 0.1.
     #[serde(default = "tenth")]
     pub from_window: Share,
-    /// The window in packets from which on nothing is: `fs_max_cwnd`, 100.
+    /// The window in packets from which on nothing is added: `fs_max_cwnd`, 100.
     #[serde(default = "hundred")]
     pub to_window: PositiveCount,
 }
@@ -125,7 +127,7 @@ impl SwiftSettings {
     }
 }
 
-/// After so many timeouts without an acknowledgment in between the window is the smallest
+/// After this many timeouts without an acknowledgment in between the window is the smallest
 /// (`RETX_RESET_THRESHOLD`, as in csg-htsim).
 const RESET: u32 = 5;
 
@@ -177,8 +179,8 @@ impl Swift {
         }
     }
 
-    /// A window below one packet is sent as a packet once in so many round trips; a larger one is not
-    /// paced.
+    /// With a window below one packet, the flow sends one packet in several round trips; a larger
+    /// window is not paced.
     #[inline]
     pub fn rate(&self) -> f64 {
         if self.window >= 1.0 {

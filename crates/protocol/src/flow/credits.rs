@@ -1,4 +1,4 @@
-//! Credits: how much space the far end of a cable is known to have.
+//! Credits: the space that the far end of a cable is known to have.
 
 /// The credits of one cable, or of one virtual channel on it, at the near end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
-//! A level with two marks: it becomes high at one and low again at another.
+//! A level with hysteresis: it becomes high at one mark and low again at another.
 
 /// Where a level becomes high, and where it becomes low again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// It is high as soon as it has reached so many.
+    /// It is high as soon as it has reached this many.
     pub high: u32,
-    /// It is low again as soon as it has fallen to so many; less than `high`.
+    /// It is low again as soon as it has fallen to this many; less than `high`.
     pub low: u32,
 }
 

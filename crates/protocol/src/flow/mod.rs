@@ -1,4 +1,4 @@
-//! Flow control: what keeps a buffer from being written while it is full.
+//! Flow control: what protects a buffer from overflow.
 //!
 //! Each kind is a pair of machines, one where cells are held and one where they come from. A machine
 //! is told what happened and returns what the other one has to hear; how that travels, and how long
@@ -18,19 +18,20 @@ pub use hysteresis::{Crossing, Hysteresis, Marks};
 pub use quench::{QuenchMonitor, QuenchSettings, QuenchedSource, Quenching};
 pub use stop_go::StopGoSettings;
 
-/// What keeps a buffer from being written while it is full: one key of a channel.
+/// What protects buffers from overflow: one key of a channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowControlSettings {
-    /// Whoever sends to a buffer has a credit for each packet that it holds. A credit is spent with
-    /// the first byte, and comes back over the cable when the last byte has left the buffer.
+    /// The sender has a credit for each packet that the buffer can hold. It spends a credit with
+    /// the first byte of a packet, and the credit returns over the cable when the last byte has
+    /// left the buffer.
     #[default]
     Credits,
-    /// The same for each of several virtual channels, which share a cable and have buffers of their
-    /// own (Dally, "Virtual-Channel Flow Control", IEEE TPDS 3(2) 1992). A connection keeps to one.
+    /// Credits for each of several virtual channels, which share a cable and have separate buffers
+    /// (Dally, "Virtual-Channel Flow Control", IEEE TPDS 3(2) 1992). A connection stays on one.
     VirtualChannelCredits(VirtualChannelSettings),
-    /// An input that has filled stops the cable that fills it, whatever is sent on it (cLAN G: the
-    /// link-level flow control that takes the place of source quench).
+    /// A full input stops the cable that fills it, whatever is sent on that cable (cLAN G: the
+    /// link-level flow control that replaces source quench).
     StopGo(StopGoSettings),
     /// A switch stops the source of the connection that fills it (cLAN C).
     SourceQuench(QuenchSettings),

@@ -22,16 +22,17 @@ pub struct QuenchSettings {
     pub quench: PositiveCount,
     /// At how many cells it is unquenched; less than `quench`.
     pub unquench: u32,
-    /// At how many cells, of all connections that leave by a port, any connection with more than
-    /// `unquench` cells there is quenched (cLAN C: congestion is evaluated "taking into account VCI,
-    /// link, and general buffer utilization"). Without a value the port is not looked at.
+    /// At how many cells at a port, of all connections together, every connection with more than
+    /// `unquench` cells there is quenched (cLAN C: congestion is evaluated "taking into account
+    /// VCI, link, and general buffer utilization"). Without a value the total of a port does not
+    /// matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<PositiveCount>,
     /// The same for all cells in the memory of a switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<PositiveCount>,
-    /// Size on the wire of a quench, and of an unquench. They travel on the way of the connection
-    /// against its direction, before cells that wait, and take their time on each cable.
+    /// Size on the wire of a quench and of an unquench. They travel back along the route of the
+    /// connection, ahead of waiting cells, and occupy each cable.
     pub indication: Bytes,
     /// The link-level flow control underneath (cLAN G: "GigaNet also employs a link-level flow
     /// control").

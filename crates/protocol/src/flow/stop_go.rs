@@ -6,20 +6,20 @@ use weft_units::{PositiveCount, Span};
 
 use super::hysteresis::Marks;
 
-/// Settings of link-level stop and go. The input of a switch, or of an adapter, that holds `stop`
-/// cells stops whoever sends to it, and lets it go on when it holds `go` cells or fewer. Cells that
-/// come until the sender has heard it need space beyond `stop`: a buffer that is too small for them
-/// is overrun, which fails the run.
+/// Settings of link-level stop and go. An input of a switch or of an adapter that holds `stop`
+/// cells stops its sender, and lets it continue when it holds `go` cells or fewer. Cells that
+/// arrive before the sender reacts need space beyond `stop`: if the buffer is too small for them,
+/// it overflows and the run fails.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopGoSettings {
     /// At how many held cells an input stops its cable.
     #[schemars(example = 8)]
     pub stop: PositiveCount,
-    /// At how many held cells it lets it go on; less than `stop`.
+    /// At how many held cells it lets it continue; less than `stop`.
     #[schemars(example = 4)]
     pub go: u32,
-    /// From the decision of the input until the sender follows it, without the cable.
+    /// From the decision of the input until the sender obeys, without the delay of the cable.
     #[serde(default)]
     pub reaction: Span,
 }

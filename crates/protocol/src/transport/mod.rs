@@ -1,15 +1,15 @@
 //! How the packets of a flow reach its target all and in order though some are lost: what both ends
 //! keep of a flow, and what the target answers.
 //!
-//! A flow is so many packets, numbered from 0. The target answers each packet with an
+//! A flow is a sequence of packets, numbered from 0. The target answers each packet with an
 //! acknowledgment, which says up to where everything has come. With *go-back-N*, as in RoCE NICs
-//! (Guo et al., "RDMA over Commodity Ethernet at Scale", SIGCOMM 2016, section 4.1), it keeps nothing
-//! that comes behind a gap, and says so once; the sender then sends everything again from there.
-//! With *selective repeat*, as in IRN (Mittal et al., "Revisiting Network Support for RDMA", SIGCOMM
-//! 2018, section 3.1), it keeps what comes and names it, and the sender sends again what is missing
-//! below that. Where switches cut packets instead of dropping them, the target refuses what was cut, and
-//! the sender sends that again at once (Handley et al., "Re-architecting datacenter networks and stacks for
-//! low latency and high performance", SIGCOMM 2017, section 3.2).
+//! (Guo et al., "RDMA over Commodity Ethernet at Scale", SIGCOMM 2016, section 4.1), it keeps
+//! nothing that comes behind a gap, and says so once; the sender then sends everything again from
+//! there. With *selective repeat*, as in IRN (Mittal et al., "Revisiting Network Support for RDMA",
+//! SIGCOMM 2018, section 3.1), it keeps what comes and names it, and the sender sends again what is
+//! missing below that. Where switches cut packets instead of dropping them, the target refuses what
+//! was cut, and the sender sends that again at once (Handley et al., "Re-architecting datacenter
+//! networks and stacks for low latency and high performance", SIGCOMM 2017, section 3.2).
 
 mod notifier;
 mod receiver;
@@ -22,14 +22,14 @@ pub use notifier::Notifier;
 pub use receiver::{Answer, Arrival, Receiver};
 pub use sender::{Heard, Sender};
 
-/// How what is lost is sent again.
+/// How lost packets are retransmitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LossRecovery {
-    /// Everything from a gap on. What comes behind a gap is not kept.
+    /// Everything from the first gap on. The target discards packets behind a gap.
     #[default]
     GoBackN,
-    /// What is missing. What comes behind a gap is kept.
+    /// Only what is missing. The target keeps packets behind a gap.
     SelectiveRepeat,
 }
 

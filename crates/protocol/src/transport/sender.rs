@@ -20,7 +20,7 @@ pub struct Sender {
     come: Bits,
     come_count: u32,
     highest: u32,
-    /// A packet is missing when one so many numbers higher has come.
+    /// A packet is missing when one this many numbers higher has come.
     threshold: u32,
     /// While what is missing is sent again: the next packet that is looked at.
     again: Option<u32>,

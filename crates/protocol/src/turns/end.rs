@@ -22,8 +22,8 @@ pub enum Burst {
     /// As many as wait and as the other end has room for, whatever messages they belong to
     /// (Maestro 3.1, Network Burst).
     Credit,
-    /// Exactly so many, at least one: the single packets of a fixed size that Maestro 4.2 compares
-    /// with. An end waits until so many are there and allowed.
+    /// Exactly this many, at least one: the single packets of a fixed size with which Maestro 4.2
+    /// compares. An end waits until this many are there and allowed.
     Fixed(u16),
 }
 
@@ -67,14 +67,14 @@ pub struct End {
 }
 
 impl End {
-    /// An end with empty receive FIFOs of so many packets each. It may send nothing before it has
+    /// An end with empty receive FIFOs of this many packets each. It may send nothing before it has
     /// heard the other end.
     pub fn new(rules: Rules, capacity: u16) -> End {
         let (room, credit) = ([capacity; CHANNELS], [0; CHANNELS]);
         End { rules, room, credit, first: 0, frame: None }
     }
 
-    /// The turn begins, with so many packets in each send FIFO: how the frame begins. Credits are
+    /// The turn begins, with this many packets in each send FIFO: how the frame begins. Credits are
     /// what is free now; nothing arrives before the other end has heard them.
     pub fn begin(&mut self, waiting: [u16; CHANNELS]) -> Preamble {
         let most = self.rules.width.most_credit();
@@ -104,7 +104,7 @@ impl End {
         }
     }
 
-    /// The frame is over, with so many packets in each send FIFO: whether the end sends another
+    /// The frame is over, with this many packets in each send FIFO: whether the end sends another
     /// one at once instead of handing the link over.
     pub fn may_hold(&mut self, waiting: [u16; CHANNELS]) -> bool {
         self.frame = None;
@@ -147,7 +147,7 @@ impl End {
         self.room.map(|room| room.min(self.rules.width.most_credit()))
     }
 
-    /// Whether a turn that begins now, with so many packets in each send FIFO, would carry some.
+    /// Whether a turn that begins now, with this many packets in each send FIFO, would carry some.
     pub fn wants(&self, waiting: [u16; CHANNELS]) -> bool {
         (0..CHANNELS).any(|channel| self.can_begin(channel, waiting))
     }
@@ -278,7 +278,7 @@ mod tests {
             let states = explore(Link::new(rules), |link| {
                 link.check();
                 let mut ahead = link.clone();
-                // A frame, or frames, of so many packets, their beginnings and their ends.
+                // A frame, or frames, of this many packets, their beginnings and their ends.
                 let bound = 3 * longest + 1;
                 let passed = (0..bound).any(|_| {
                     ahead = ahead.step();

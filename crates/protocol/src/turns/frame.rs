@@ -60,7 +60,7 @@ impl SymbolWidth {
         (1 << self.bits()) - 1
     }
 
-    /// How many bits of the link a frame of so many packets takes.
+    /// How many bits of the link a frame of this many packets takes.
     pub const fn frame_bits(self, packets: u64) -> u64 {
         self.preamble_bits() + packets * PACKET as u64 * 8
     }

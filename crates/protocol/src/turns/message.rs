@@ -16,7 +16,7 @@ const SEVERAL: u8 = 0x80;
 /// The longest payload of one message in bytes: 65535 packets.
 pub const LONGEST_MESSAGE: usize = FIRST + SECOND + (u16::MAX as usize - 2) * PACKET;
 
-/// How many packets a message with so much payload takes: one up to 11 bytes (type 0), two up to
+/// How many packets a message with this much payload takes: one up to 11 bytes (type 0), two up to
 /// 25, and then one for each 16 bytes (type 1).
 pub const fn packets_of(payload: u64) -> u64 {
     let (first, second) = (FIRST as u64, SECOND as u64);

@@ -33,7 +33,7 @@ pub struct CompletionQueue<T> {
 }
 
 impl<T> CompletionQueue<T> {
-    /// An empty queue of so many entries.
+    /// An empty queue of this many entries.
     pub fn new(capacity: usize) -> CompletionQueue<T> {
         CompletionQueue { entries: VecDeque::new(), capacity }
     }

@@ -60,7 +60,7 @@ impl Registry {
         self.regions.remove(&handle)
     }
 
-    /// Whether an endpoint with `tag` may write so many bytes to `to` from another host.
+    /// Whether an endpoint with `tag` may write this many bytes to `to` from another host.
     ///
     /// # Errors
     /// The [`Fault`] of the first rule that is broken: registered, tag, leave, region.
@@ -77,7 +77,7 @@ impl Registry {
         region.check(to, length)
     }
 
-    /// Whether a descriptor of an endpoint with `tag` may name so many bytes of its own host.
+    /// Whether a descriptor of an endpoint with `tag` may name this many bytes of its own host.
     ///
     /// # Errors
     /// The [`Fault`] of the first rule that is broken: registered, tag, region.
@@ -100,7 +100,7 @@ impl Registry {
 }
 
 impl Region {
-    /// Whether so many bytes lie inside of it.
+    /// Whether this many bytes lie inside of it.
     fn check(&self, at: RemoteAddress, length: u64) -> Result<(), Fault> {
         let RemoteAddress { handle, address } = at;
         let begins = address >= self.address;

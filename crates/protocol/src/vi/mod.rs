@@ -27,18 +27,20 @@ pub use endpoint::{
 };
 pub use memory::{MemoryHandle, ProtectionTag, Region, Registry, RemoteAddress};
 
-/// What a connection promises, and so when a send is complete and what a fault does.
+/// What a connection guarantees, and so when a send is complete and what a fault does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reliability {
-    /// In order, at most once. A send is complete when its last byte has left. What cannot be
-    /// received is dropped, and nobody is told.
+    /// In order, at most once. A send is complete when its last byte has left. A message that
+    /// cannot be received is dropped silently.
     UnreliableDelivery,
-    /// In order, exactly once. A send is complete when its last byte has left, while it may still be
-    /// in the network. What cannot be received breaks the connection, and the sender is told.
+    /// In order, exactly once. A send is complete when its last byte has left, although it may
+    /// still be in the network. A message that cannot be received breaks the connection, and the
+    /// sender is notified.
     #[default]
     ReliableDelivery,
-    /// The same, but a send is complete when the target has put it into its memory and said so.
+    /// Like `reliable_delivery`, but a send is complete when the target has confirmed that the
+    /// message is in its memory.
     ReliableReception,
 }
 

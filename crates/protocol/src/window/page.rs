@@ -31,23 +31,23 @@ pub struct PageSizeError(pub Bytes);
 #[serde(transparent)]
 pub struct NetworkPage(pub u32);
 
-/// To whom the stores into an outgoing page go.
+/// Where the stores to an outgoing page go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
     /// To one node.
     Point(Node),
-    /// To every node that is on line, but the sender; see [`TransmitPage::local_copy`].
+    /// To every node that is on line except the sender; see [`TransmitPage::local_copy`].
     Broadcast,
 }
 
-/// An entry of the transmit page control table: what becomes of stores into an outgoing page.
+/// An entry of the transmit page control table: what happens to stores to an outgoing page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransmitPage {
     /// Broadcast or point-to-point.
     pub reach: Reach,
-    /// Stores become packets. A page that is not enabled swallows nothing: a store is refused.
+    /// Stores become packets. A store to a page that is not enabled is refused.
     #[serde(default = "enabled")]
     pub enabled: bool,
     /// An ordered copy of each packet comes back to the sender's own receive table.
@@ -66,24 +66,24 @@ pub struct TransmitPage {
     pub under_error: bool,
 }
 
-/// An entry of the receive page control table: what becomes of packets for an incoming page.
+/// An entry of the receive page control table: what happens to packets for an incoming page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceivePage {
-    /// Packets are taken.
+    /// Packets are accepted.
     #[serde(default = "enabled")]
     pub enabled: bool,
     /// Each packet interrupts the processor.
     #[serde(default)]
     pub interrupt: bool,
-    /// Packets are taken even while the path is in error: pages of recovery traffic.
+    /// Packets are accepted even while the path is in error: pages of recovery traffic.
     #[serde(default)]
     pub under_error: bool,
-    /// Each packet is a request to read this page; the data go back as a write to the same address.
+    /// Each packet is a request to read this page; the data return as a write to the same address.
     #[serde(default)]
     pub remote_read: bool,
-    /// Each packet is a conditional write: taken only without a pending error, and answered with a
-    /// single acknowledgment that tells which.
+    /// Each packet is a conditional write: it is accepted only without a pending error, and a
+    /// single acknowledgment says whether it was.
     #[serde(default)]
     pub conditional_write: bool,
     /// The upper bits of the local address, for receive-side remapping: the number of a page of the

@@ -8,7 +8,7 @@
 /// The state of a path, at its receiving end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathState {
-    /// Packets are taken.
+    /// Packets are accepted.
     #[default]
     Normal,
     /// A damaged packet came: what follows is discarded, and software does not know yet.

@@ -1,4 +1,4 @@
-//! What either end of a flow keeps of it.
+//! The state of a flow at its initiator and at its target.
 
 use weft_protocol::congestion::{CongestionControl, Demand};
 use weft_protocol::spraying::Spraying;

@@ -1,4 +1,4 @@
-//! What became of flows.
+//! The outcomes of flows.
 
 use weft_units::{Span, Time};
 

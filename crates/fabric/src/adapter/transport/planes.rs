@@ -1,4 +1,4 @@
-//! To which of several planes a flow keeps.
+//! The plane of a flow.
 
 use super::Transports;
 

@@ -1,4 +1,4 @@
-//! What a file says of how an adapter carries flows.
+//! The settings of an adapter's transport.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,26 +9,26 @@ use weft_units::{Bytes, PositiveCount, Span};
 
 use crate::link::Misfit;
 
-/// Settings of the transport of flows. Each flow under way has a queue pair of its own; those of a host that
-/// may send take turns, packet by packet.
+/// Settings of the transport of flows. Each flow in progress has its own queue pair; the flows of a
+/// host that may send take turns, packet by packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransportSettings {
-    /// How what is lost is sent again.
+    /// How lost packets are retransmitted.
     #[serde(default)]
     pub reliability: LossRecovery,
     /// What decides how fast a flow is sent; the rate of the link if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<CongestionControlSettings>,
-    /// Whether congestion control goes on from flow to flow.
+    /// Whether a flow inherits the state of congestion control from an earlier one.
     #[serde(default, skip_serializing_if = "QueuePairs::are_per_flow")]
     pub queue_pairs: QueuePairs,
-    /// Which of the ways each packet takes where `routes.per_connection` give a flow one; all of a flow take
-    /// one if not given.
+    /// How the initiator spreads packets over routes where `routes.per_connection` gives a flow
+    /// one; without it, all packets of a flow take the same route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spraying: Option<SprayingSettings>,
-    /// How many bytes of a flow may be under way at the most, counted as they are on the wire; one packet
-    /// in any case. Without a limit if absent.
+    /// The largest number of bytes of a flow in flight, counted as on the wire; at least one
+    /// packet. Unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Bytes>,
     /// The size on the wire of an acknowledgment, a congestion notification, and a grant of credits or a request for
@@ -37,30 +37,32 @@ pub struct TransportSettings {
     /// Their traffic class.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub acknowledgment_class: u8,
-    /// After how many bytes that came, counted as they are on the wire, the target acknowledges them; each
-    /// packet at once if not given. Before that it acknowledges the first packet of a flow, a marked one, one
-    /// that came twice, and those whose sender asks for it: the last one, one that fills the window, one
-    /// that is sent again.
+    /// After how many received bytes, counted as on the wire, the target sends an acknowledgment;
+    /// after every packet if not given. It acknowledges at once the first packet of a flow, a
+    /// marked packet, a duplicate, and packets for which the sender asks: the last one, one that
+    /// fills the window, and retransmissions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged_after: Option<Bytes>,
-    /// After so long without an acknowledgment that says something new, what is under way counts as
-    /// lost; after so long without credits, where they are needed, they are asked for again.
+    /// After this time without an acknowledgment of new data, all bytes in flight count as lost;
+    /// after this time without credits, where credits are needed, the initiator requests them
+    /// again.
     pub timeout: Span,
-    /// With `selective_repeat`: by how many packets a packet may be overtaken before it counts as lost.
-    /// 1, as in IRN, if not given; more where packets take several ways.
+    /// With `selective_repeat`: how many packets may overtake a packet before it counts as lost. 1
+    /// by default, as in IRN; more if packets take several routes.
     #[serde(default = "one")]
     pub reordering: PositiveCount,
 }
 
-/// What becomes of the queue pair of a flow, and of its congestion control, when the flow has ended.
+/// What happens to the queue pair of a flow, and to its congestion control, when the flow has
+/// ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QueuePairs {
-    /// It is given up. Every flow begins as if nothing had been sent.
+    /// It is closed. Every flow starts afresh.
     #[default]
     PerFlow,
-    /// It is kept for the next flow of its class between the same two hosts, which goes on at its rate, or with its
-    /// window. Where all of them are in use another one is opened.
+    /// It is kept for the next flow of its class between the same two hosts, which continues at its
+    /// rate or with its window. If all kept queue pairs are in use, a new one is opened.
     Kept,
 }
 

@@ -1,4 +1,4 @@
-//! Fetching into the cache what the ends of flows keep, before something happens there.
+//! Prefetches the state of flows into the cache before it is needed.
 
 use weft_kernel::prefetch_whole;
 

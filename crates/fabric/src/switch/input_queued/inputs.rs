@@ -27,7 +27,7 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Empty buffers of so many ports and, in each, virtual channels; the rest as in
+    /// Empty buffers of this many ports and, in each, virtual channels; the rest as in
     /// [`InputQueuedParts`](super::InputQueuedParts).
     pub fn new(
         (ports, lots): (usize, usize),

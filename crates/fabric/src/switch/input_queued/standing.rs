@@ -1,4 +1,4 @@
-//! What waits for what in a switch with queues at its inputs.
+//! What waits for what in an input-queued switch.
 
 use super::InputQueued;
 use crate::scheduler::bits::{Members, only};

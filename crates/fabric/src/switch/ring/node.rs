@@ -1,4 +1,4 @@
-//! One node of a ring: what passes it, what it repeats, and what it sends for its host.
+//! One node of a ring: packets that pass it, requests that it repeats, and packets of its host.
 
 use std::collections::VecDeque;
 

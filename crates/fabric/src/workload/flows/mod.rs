@@ -1,5 +1,5 @@
-//! Flows: so many bytes from one host to another, from a time on. What is offered does not depend on
-//! how the channel copes, so that all of it is drawn before a run.
+//! Flows: a number of bytes from one host to another, starting at some time. What is offered does
+//! not depend on the state of the channel, so all flows are drawn before a run.
 
 mod sizes;
 
@@ -24,39 +24,40 @@ pub struct FlowGroup {
     /// How large they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sizes: Option<FlowSizes>,
-    /// What each host offers in the mean, as a fraction of the bandwidth of its link. The bytes of
-    /// flows count, not the headers of their packets, as where completion times are compared.
+    /// The mean load of each host, as a fraction of the bandwidth of its link. It counts the bytes
+    /// of flows, not the headers of their packets, as is usual in comparisons of completion times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
-    /// To whom the hosts send; "uniform" if not given. Each begins flows at exponential intervals.
+    /// The targets of each host; "uniform" if not given. Each host begins flows at exponential
+    /// intervals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<PatternSettings>,
-    /// Flows come in events of several at once for one host, in place of one by one.
+    /// Flows come in incasts, several at once to one host, instead of one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incast: Option<IncastSettings>,
-    /// Exactly these flows, in place of drawn ones.
+    /// Exactly these flows, instead of random ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub list: Vec<ListedFlow>,
     /// The traffic class of their packets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub class: u8,
-    /// From when on flows begin.
+    /// When the first flows may begin.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub start: Span,
-    /// Up to when flows begin; the end of the run if not given.
+    /// When the last flows may begin; the end of the run if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Span>,
 }
 
-/// Many hosts send to one at once (Phanishayee et al., FAST 2008: the responses to a request that was
-/// sent to all of them). Events come at exponential intervals, each with a target and senders of its
-/// own.
+/// Many hosts send to one at once (Phanishayee et al., FAST 2008: the responses to a request that
+/// was sent to all of them). Incasts come at exponential intervals, each with its own random target
+/// and senders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IncastSettings {
-    /// How many hosts send, less than there are.
+    /// How many hosts send; less than the number of hosts.
     pub senders: PositiveCount,
-    /// To whom; each time any host, equally likely, if not given.
+    /// The target; by default a random host each time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<u32>,
 }
@@ -102,7 +103,7 @@ pub struct FlowList {
     pub flows: Vec<FlowDemand>,
 }
 
-/// So many flows take some gigabytes.
+/// This many flows take some gigabytes.
 const MOST_FLOWS: f64 = 16_777_216.0;
 
 /// The highest traffic class: the priority of IEEE 802.1Q has three bits.

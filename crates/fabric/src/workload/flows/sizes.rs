@@ -7,7 +7,7 @@ use weft_units::{Bytes, Fraction};
 
 use super::super::WorkloadError;
 
-/// The sizes of flows: what programs hand over, headers not counted.
+/// The sizes of flows: what programs submit, without headers.
 ///
 /// The four that have names are cumulative distributions as HPCC's simulator ships them (Li et al.,
 /// "HPCC: High Precision Congestion Control", SIGCOMM 2019; `traffic_gen` of

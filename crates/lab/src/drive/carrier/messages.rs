@@ -302,8 +302,8 @@ impl Messages {
         self.held.iter().map(|own| [own.unsent, own.missing]).collect()
     }
 
-    /// Starts and delivers so many times more what has started and arrived since those `before` were
-    /// left; no message comes to its end.
+    /// Starts and delivers this many times more what has started and arrived since those `before`
+    /// were left; no message comes to its end.
     pub fn go_on(&mut self, before: &[[u32; 2]], times: u32) {
         for (own, [unsent, missing]) in self.held.iter_mut().zip(before) {
             own.unsent -= (unsent - own.unsent) * times;

@@ -1,4 +1,4 @@
-//! Messages in place of sources.
+//! The engine as a carrier of messages, in place of sources.
 
 use weft_units::Time;
 

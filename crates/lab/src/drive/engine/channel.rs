@@ -1,4 +1,4 @@
-//! What whoever runs a channel and reads what came of it asks of the engine.
+//! The engine's implementation of the interface of a driver.
 
 use std::num::NonZeroUsize;
 

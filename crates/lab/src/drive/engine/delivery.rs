@@ -1,4 +1,4 @@
-//! What whoever watches a run is shown of it.
+//! What an observer of a run sees of a delivery.
 
 use weft_units::Time;
 

@@ -20,26 +20,27 @@ use crate::drive::carrier::Carrier;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum LibraryProgram {
-    /// Two ranks send one message to and fro.
+    /// Two ranks send one message back and forth.
     PingPong(PairSettings),
-    /// Two ranks send to each other at once, and again when both have received.
+    /// Two ranks send to each other at the same time, and again when both have received.
     PingPing(ExchangeSettings),
     /// One rank sends windows of messages to another, which answers each window by 4 bytes.
     Stream(StreamSettings),
-    /// Every rank sends one message to every other; again when all have received theirs.
+    /// Every rank sends one message to every other; the next round starts when all have received
+    /// theirs.
     AllToAll(RoundSettings),
     /// All ranks meet at barriers.
     Barrier(BarrierSettings),
-    /// One rank stores into the memory of all others, each of which answers.
+    /// One rank stores to the memory of all others, and each of them answers.
     Broadcast(BroadcastSettings),
-    /// All ranks want one lock that a rank serves, first come, first served.
+    /// All ranks want one lock, which a server rank grants first come, first served.
     Lock(LockSettings),
-    /// All ranks want one lock that nobody serves: bids by ordered broadcast, the first one wins
-    /// (Memory Channel 2, Additional MEMORY CHANNEL Network Features).
+    /// All ranks want one lock that has no server: they bid by ordered broadcast, and the first bid
+    /// wins (Memory Channel 2, Additional MEMORY CHANNEL Network Features).
     OrderedLock(OrderedLockSettings),
     /// All ranks send to one.
     HotSpot(HotSpotSettings),
-    /// Clients ask a server, which answers.
+    /// Clients send requests to a server, which replies.
     RequestReply(RequestReplySettings),
 }
 
@@ -57,7 +58,7 @@ pub struct PairSettings {
     pub pair: [u16; 2],
 }
 
-/// Both ways at once between two ranks.
+/// Both directions at once between two ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExchangeSettings {
@@ -69,19 +70,19 @@ pub struct ExchangeSettings {
     /// The two ranks.
     #[serde(default = "first_two")]
     pub pair: [u16; 2],
-    /// Who keeps a barrier of all ranks before each time, which is not part of what is timed
-    /// (Maestro 4.1, PingPing). Without a value there is none.
+    /// What implements a barrier of all ranks before each round, which is not timed (Maestro 4.1,
+    /// PingPing). Without a value there is no barrier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub barrier: Option<BarrierBy>,
 }
 
-/// One way between two ranks.
+/// One direction between two ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StreamSettings {
     /// Size of each message.
     pub size: Bytes,
-    /// Messages handed over before an answer is waited for.
+    /// How many messages are sent before the sender waits for an answer.
     #[serde(default = "sixty_four")]
     pub window: PositiveCount,
     /// How many windows.
@@ -110,19 +111,19 @@ pub struct BarrierSettings {
     /// How many barriers, one after another.
     #[serde(default = "ten")]
     pub rounds: PositiveCount,
-    /// Who keeps them.
+    /// What implements them.
     #[serde(default)]
     pub by: BarrierBy,
 }
 
-/// Who keeps a barrier.
+/// What implements a barrier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BarrierBy {
     /// The ranks, by messages: dissemination (Hensgen, Finkel and Manber, IJPP 17(1), 1988).
     #[default]
     Messages,
-    /// The channel, where it keeps one; otherwise the ranks.
+    /// The channel if it supports barriers, otherwise the ranks.
     Channel,
 }
 
@@ -138,8 +139,8 @@ pub struct BroadcastSettings {
     /// The rank that sends.
     #[serde(default)]
     pub root: u16,
-    /// Whether one message is handed over to each rank, or one for all, which the channel then
-    /// carries as it can.
+    /// Whether a separate message goes to each rank, or one message to all, by multicast if the
+    /// channel supports it.
     #[serde(default)]
     pub copies: bool,
 }
@@ -154,13 +155,13 @@ pub struct LockSettings {
     /// How long each keeps it.
     #[serde(default)]
     pub hold: Span,
-    /// The rank that serves it.
+    /// The rank that grants it.
     #[serde(default)]
     pub server: u16,
 }
 
-/// One lock that all want, by ordered broadcast. For channels that keep one order of messages to
-/// several hosts.
+/// One lock that all want, by ordered broadcast. For channels that keep messages to several hosts
+/// in one order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrderedLockSettings {
@@ -170,8 +171,8 @@ pub struct OrderedLockSettings {
     /// How long each keeps it.
     #[serde(default)]
     pub hold: Span,
-    /// What the first rank waits after its first failed bid; others wait more, each a different
-    /// time, and all of them more with every bid.
+    /// How long the first rank waits after its first failed bid; other ranks wait longer, each a
+    /// different time, and every rank waits longer after each further bid.
     pub back_off: Span,
 }
 
@@ -184,19 +185,19 @@ pub struct HotSpotSettings {
     /// How many messages each rank sends.
     #[serde(default = "ten")]
     pub rounds: PositiveCount,
-    /// The rank that they are for.
+    /// Their target.
     #[serde(default)]
     pub target: u16,
-    /// How many messages of a rank may be on their way into the channel: the next one is handed over
-    /// when the first of so many has left.
+    /// How many messages of a rank may wait for the channel: the next one is submitted when the
+    /// oldest of these has left.
     #[serde(default = "one")]
     pub window: PositiveCount,
-    /// How many ranks send to it, those of the lowest numbers besides it and the second of
+    /// How many ranks send to it: the lowest-numbered ones other than the target and the second of
     /// `victim`; all of them if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub senders: Option<u16>,
-    /// Two ranks: the first sends as many messages to the second, in the same way, beside what it
-    /// sends to the target if it is one of those that do.
+    /// Two ranks: the first sends as many messages to the second, in the same way, in addition to
+    /// those for the target if it is one of the senders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim: Option<[u16; 2]>,
 }
@@ -212,7 +213,7 @@ pub struct RequestReplySettings {
     /// How many requests each client makes, one after another.
     #[serde(default = "ten")]
     pub rounds: PositiveCount,
-    /// The rank that serves; all others are clients.
+    /// The rank of the server; all others are clients.
     #[serde(default)]
     pub server: u16,
     /// What the server computes for a request.
@@ -259,7 +260,7 @@ struct Noted {
 }
 
 impl Notes {
-    /// Something that began at `from` and brought so many bytes is over.
+    /// Something that began at `from` and brought this many bytes is over.
     fn note(&self, from: Time, until: Time, bytes: Bytes) {
         let mut noted = self.0.borrow_mut();
         noted.spans.push(until.since(from));
@@ -317,8 +318,8 @@ impl LibraryProgram {
         }
     }
 
-    /// What does not fit so many ranks: the key behind `program.run`, its value, what is accepted.
-    /// That every rank of [`named_ranks`](Self::named_ranks) is there is not looked at.
+    /// The first setting that does not fit this many ranks: the key below `program.run`, its value,
+    /// what is accepted. Does not check that the ranks of [`named_ranks`](Self::named_ranks) exist.
     pub(super) fn misfit(&self, ranks: u16) -> Option<(&'static str, String, String)> {
         if let LibraryProgram::Broadcast(own) = self
             && !own.copies

@@ -1,5 +1,5 @@
-//! Messages that a channel leaves to the ordinary stack: the program uses the same calls for both
-//! (SCILAN 3.3, Figure 1).
+//! Messages that a channel leaves to the ordinary protocol stack: the program uses the same calls
+//! for both (SCILAN 3.3, Figure 1).
 
 use super::{Cargo, Machine, Parcel};
 use crate::drive::carrier::{Carrier, Destination, Message, Ticket};

@@ -1,4 +1,4 @@
-//! Exact fast-forward: whole periods of a channel are left out while nothing else happens.
+//! Exact fast-forward: skips whole periods of a channel while nothing else happens.
 
 use weft_units::Time;
 
@@ -42,8 +42,8 @@ impl<C: Carrier> Machine<C> {
         table
     }
 
-    /// Leaves out as many whole periods as fit before anything else happens, and into so many steps at the
-    /// most. Returns how many steps were left out.
+    /// Skips as many whole periods as fit before anything else happens, and into at most this many
+    /// steps. Returns how many steps it skipped.
     pub fn fast_forward(&mut self, most: u64) -> u64 {
         if self.forbidden.is_none() {
             return 0;

@@ -1,5 +1,5 @@
-//! What the ranks on one host share besides its place on the channels: a memory, through which they
-//! send to each other, and processors.
+//! What the ranks on one host share in addition to its channels: a memory, through which they send
+//! to each other, and processors.
 
 use weft_fabric::host::{Copied, Memory, MemorySettings, Processors};
 use weft_kernel::Queue;
@@ -28,7 +28,7 @@ pub(super) struct Hosts {
 }
 
 impl<C: Carrier> Machine<C> {
-    /// The same on hosts with this memory, and with so many processors each: as many as there are
+    /// The same on hosts with this memory, and with this many processors each: as many as there are
     /// computations if absent. At time zero only.
     #[must_use]
     pub fn on_hosts(

@@ -108,7 +108,7 @@ fn nodes(path: &Path) -> Result<Vec<Node>, TraceError> {
     Ok(nodes)
 }
 
-/// The next message of a file of so many bytes.
+/// The next message of a file of this many bytes.
 fn message<M: Message + Default>(
     rest: &mut &[u8],
     length: usize,

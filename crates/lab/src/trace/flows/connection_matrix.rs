@@ -63,7 +63,7 @@ struct Matrix {
     known: HashMap<u32, u32>,
 }
 
-/// A trigger fires when so many of its causes have happened.
+/// A trigger fires when this many of its causes have happened.
 #[derive(Clone, Copy, Debug)]
 struct Trigger {
     count: u64,

@@ -26,7 +26,7 @@ use super::{Flow, Line, MOST_HOSTS, Start, schedule_of, text_of};
 pub struct Nodes(Vec<Option<u16>>);
 
 impl Nodes {
-    /// So many hosts and nothing else.
+    /// This many hosts and nothing else.
     pub fn hosts(count: u16) -> Nodes {
         Nodes((0..count).map(Some).collect())
     }

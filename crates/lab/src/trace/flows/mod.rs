@@ -41,7 +41,8 @@ enum Cause {
     Received(usize),
 }
 
-/// Makes a schedule of flows between so many ranks. Each waits only for what happens at its own host.
+/// Makes a schedule of flows between this many ranks. Each waits only for what happens at its own
+/// host.
 fn schedule_of(ranks: u16, flows: &[Flow]) -> Result<Schedule, TraceError> {
     let mut schedule = Schedule::new(ranks);
     let mut sends = Vec::with_capacity(flows.len());
@@ -105,7 +106,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// A time that is written as a number of units of so many picoseconds.
+    /// A time that is written as a number of units of this many picoseconds.
     fn time(&mut self, unit: f64, accepted: &str) -> Result<Span, TraceError> {
         let word = self.next(accepted)?;
         let time: f64 = word.parse().map_err(|_| self.wrong(word, accepted))?;

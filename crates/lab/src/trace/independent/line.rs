@@ -20,7 +20,7 @@ pub(super) enum Act {
     Begin(Action),
     /// For a request: the oldest open one with this name, the youngest one of all without.
     Wait(Option<Name>),
-    /// For all open requests, of which there are at most so many.
+    /// For all open requests, of which there are at most this many.
     WaitAll(Option<u64>),
     /// A collective, and what this rank computes behind it.
     Join(Box<Joint>, Span),

@@ -141,7 +141,7 @@ impl Search {
         Search { anchor, left, stride, wait, taken, kept, patience, looks, most }
     }
 
-    /// Whether a state is to be looked at now that so many packets of the anchor are left.
+    /// Whether to compare a state now that this many packets of the anchor are left.
     fn is_due(&mut self, left: u32) -> bool {
         if left == self.left {
             return false;
@@ -307,8 +307,7 @@ impl Engine {
         Some(Jump { steps: steps * times, until: self.now })
     }
 
-    /// Has what happened between two states happen so many times more. Returns how many events that
-    /// were.
+    /// Repeats what happened between two states this many times. Returns the number of events.
     fn leave_out(&mut self, (before, state): (&State, &State), times: u64) -> u64 {
         let period = state.period(before);
         let later = period * times;

@@ -66,7 +66,7 @@ struct UnderWay {
 }
 
 impl State {
-    /// The present state of a channel, after so many steps.
+    /// The present state of a channel, after this many steps.
     pub fn of(channel: &mut Engine, steps: u64) -> State {
         let at = channel.now;
         let has_choice = channel.routes.is_per_connection();

@@ -33,7 +33,7 @@ pub(super) struct Port {
     /// What the input holds, by virtual channel, and how many packets it has space for.
     held: Vec<Hysteresis>,
     space: u32,
-    /// Where it stops its cable, and where it lets it go on.
+    /// Where it stops its cable, and where it lets it continue.
     marks: Option<Marks>,
     /// How long it was busy at the last sample.
     pub busy_before: Span,
@@ -391,7 +391,7 @@ impl Engine {
         self.schedule(time, self.places.signals + peer, channel.into());
     }
 
-    /// An input stops its cable, or lets it go on.
+    /// An input stops its cable, or lets it continue.
     fn signal_stop(&mut self, now: Time, port: u32, said: u32) {
         let (Some(peer), Some(stop_go)) = (self.graph.peer(port), self.memories.control.stop_go)
         else {
