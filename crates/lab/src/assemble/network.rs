@@ -228,7 +228,8 @@ pub(super) fn name_circle(
     named.join(", ")
 }
 
-/// Whether switches may wait for each other is asked only where buffers of limited size stand.
+/// Refuses the key `deadlock` if no buffer has a limit, because switches then never wait for each
+/// other.
 pub(super) fn refuse_deadlock_without_buffers(
     settings: &ChannelSettings,
     name: &str,

@@ -224,7 +224,7 @@ impl Nscc {
         self.bound();
     }
 
-    /// A packet was cut on its way, or is known to be lost, while this many bytes are under way.
+    /// A switch cut a packet, or its loss became known, while this many bytes are in flight.
     pub fn lost(&mut self, now: Time, under_way: u64) {
         self.ignored += self.packet;
         // So much delay is taken to be where packets are cut.

@@ -89,7 +89,8 @@ impl Receiver {
         Answer { expected: self.expected, number, before: 0, is_refusal }
     }
 
-    /// Which of the 32 packets before a number have come, as an answer says it.
+    /// A bit for each of the 32 packets before a number that has arrived, as acknowledgments carry
+    /// it.
     pub fn before(&self, number: u32) -> u32 {
         (0..32).fold(0, |bits, back| {
             let has = number.checked_sub(back + 1).is_some_and(|own| self.kept.has(own));

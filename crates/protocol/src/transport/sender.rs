@@ -39,7 +39,7 @@ pub struct Sender {
 pub struct Heard {
     /// How many packets are known to have come that were not.
     pub packets: u32,
-    /// Whether a packet is known to be lost by it, of which the sender did not know.
+    /// Whether it reveals a loss that the sender did not know of.
     pub is_loss: bool,
 }
 
