@@ -7,7 +7,7 @@ mod movers;
 mod nic;
 mod transfer;
 mod vi;
-mod window;
+pub mod window;
 mod window_cluster;
 mod window_start;
 

@@ -12,6 +12,29 @@ use super::{
     AccessSettings, ClusterSettings, ConfigurationSettings, DetectionSettings, RecoverableSettings,
 };
 
+mod clocks;
+mod damage;
+mod host_bus;
+mod logs;
+mod members;
+mod numbering;
+mod operations;
+mod page_tables;
+mod recovery;
+
+pub use clocks::Clocks;
+pub use damage::{Damage, Damageable, DamagedChannel, Leg};
+pub use host_bus::{BusTurn, HostBus, Stores, StoresFor, TakenStore};
+pub use logs::{Answer, Entry, Logs};
+pub use members::{Joining, Members, News, Sent, Silent};
+pub use numbering::{Numbering, NumberingStep, Paired};
+pub use operations::{Act, Operations, Question, Recoverable, Request, SHORT};
+pub use page_tables::{Lookup, MappedStore, PageTables, Through};
+pub use recovery::{
+    Admitted, PathPacket, RecoveryMessage, RecoveryRules, RecoverySoftware, SoftwareAct,
+    SoftwareTimer,
+};
+
 /// Settings of the window of each host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -4,6 +4,9 @@ mod budget;
 mod coding;
 mod errors;
 mod flow_control;
+mod lane;
+mod lane_sender;
+mod room;
 mod serial;
 mod shared;
 mod turns;
@@ -12,6 +15,9 @@ pub use budget::{DecibelPerInch, LinkBudget, LinkBudgetSettings, trace_attenuati
 pub use coding::LineCode;
 pub use errors::{DamagedPacket, DamagedSlot, ErrorSettings, Errors};
 pub use flow_control::{FlowControl, MOST_CHANNELS, Misfit, Quench, StopGo};
+pub use lane::Lane;
+pub use lane_sender::{Commitment, LaneSender, Sendable};
+pub use room::Room;
 pub use serial::LinkSettings;
 pub use shared::{SharedLinkSettings, SharedLinkTiming, SharedLinks};
 pub use turns::{

@@ -10,15 +10,14 @@ use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 use weft_units::{PositiveCount, Span, Time};
 
+use crate::link::Lane;
 use crate::scheduler::{
     AnyScheduler, MAX_PORTS, Matching, Requests, Scheduler, SchedulerError, SchedulerSettings,
 };
 
-mod lane;
 mod request_sampling;
 mod synchronisation;
 
-pub use lane::Lane;
 use request_sampling::Sampled;
 pub use synchronisation::Synchronisation;
 

@@ -27,7 +27,7 @@ pub use fifo_bus::{
     BarrierCounter, BusController, FifoBusSettings, HeaderQueues, MulticastStart, Transfer,
 };
 pub use hub::{
-    ArbiterSettings, Awaited, Hub, HubRequest, HubSettings, HubSide, Lane, Synchronisation,
+    ArbiterSettings, Awaited, Hub, HubRequest, HubSettings, HubSide, Synchronisation,
     TransferSettings,
 };
 pub use input_queued::{

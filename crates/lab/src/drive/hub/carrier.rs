@@ -1,10 +1,10 @@
 //! The channel as a carrier of messages: a run of stores each, to several targets by one broadcast.
 
+use weft_fabric::interface::window::Through;
 use weft_protocol::window::{Node, Use};
 use weft_units::{Bytes, Time};
 
 use super::host::Purpose;
-use super::pages::Through;
 use super::{HubChannel, Operation};
 use crate::drive::carrier::{
     Carrier, Departure, Destination, Message, Notice, RemoteAccess, Ticket,
@@ -58,7 +58,7 @@ impl Carrier for HubChannel {
             && let Some(pages) = &self.pages
         {
             let [from, target] = [write.from, write.target].map(|host| Node(host as u8));
-            let checked = pages.cluster.check_conditional(from, target, write.offset.0);
+            let checked = pages.cluster().check_conditional(from, target, write.offset.0);
             checked.map_err(|error| error.to_string())?;
         }
         self.write_for_program(now, write);
@@ -79,7 +79,7 @@ impl Carrier for HubChannel {
 
     fn waiting(&self) -> Vec<String> {
         let line = |(place, host): (usize, &super::Host)| {
-            let (stores, packets) = (host.runs.len(), host.link_queue.len());
+            let (stores, packets) = (host.bus.messages(), host.link.waiting());
             (stores + packets > 0).then(|| {
                 format!("host {place}: {stores} stores wait for its bus, {packets} for its link")
             })

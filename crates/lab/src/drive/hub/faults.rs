@@ -1,39 +1,27 @@
 //! What faults do to packets and nodes: what is lost for now and what for good, a node that stops
 //! or begins, a network that breaks.
 
+use weft_fabric::interface::window::{Entry, Joining, Stores};
 use weft_fabric::workload::Feedback;
 use weft_kernel::Id;
 use weft_protocol::window::{Node, PacketName, Rail};
-use weft_units::{Span, Time};
+use weft_units::Time;
 
 use super::cluster::Step;
-use super::host::{Packet, Purpose, Run, purpose_at};
-use super::logs::Entry;
-use super::recovery::path_in_recovery;
+use super::host::{Packet, Purpose, purpose_at};
 use super::{Departure, Event, HubChannel, Notice};
 
 impl HubChannel {
     /// A node knows that another one is gone: it sends nothing more to it, and waits for no answer.
     pub(super) fn forget_peer(&mut self, now: Time, node: u16, other: u16) {
-        let runs = &mut self.hosts[usize::from(node)].runs;
-        let mut given_up = Vec::new();
-        for run in runs.iter_mut().filter(|run| run.targets >> other & 1 == 1) {
-            run.targets &= !(1 << other);
-            given_up.push((run.purpose, u64::from(run.left + 1)));
-        }
-        runs.retain(|run| run.targets != 0);
+        let given_up = self.hosts[usize::from(node)].bus.remove_target(other);
         for (purpose, packets) in given_up {
             match purpose {
                 Purpose::Again(number, _) => self.take_back(now, node, number, 1 << other),
                 _ => self.refuse_for_good(now, purpose, packets, other),
             }
         }
-        let waits = |own: &super::Pending| own.waits(node, other);
-        let open: Vec<usize> = (0..self.operations.len())
-            .filter(|place| self.operations[*place].as_ref().is_some_and(waits))
-            .collect();
-        open.into_iter().for_each(|place| self.unanswered(now, place as u32, other));
-        self.leave_barrier(now, node, other);
+        self.expect_nothing_of(now, node, other);
         self.wake_bus(now, node);
     }
 
@@ -42,10 +30,7 @@ impl HubChannel {
     fn take_back(&mut self, now: Time, node: u16, number: u64, targets: u64) {
         let name = PacketName { sender: Node(node as u8), number };
         let Some(own) = &mut self.management else { return };
-        let Some(entry) = own.logs.entry(name) else { return };
-        entry.lost |= targets & entry.targets;
-        let gone = targets & !entry.targets;
-        let packet = entry.packet;
+        let Some((packet, gone)) = own.software.logs().take_back(name, targets) else { return };
         for target in (0..64).filter(|target| gone >> target & 1 == 1) {
             self.give_up(now, &packet, target);
         }
@@ -62,7 +47,7 @@ impl HubChannel {
             Purpose::Message(ticket) => {
                 self.notices.push(Notice::Lost { time: now, ticket, to: target });
             }
-            Purpose::Request(place) => self.unanswered(now, place, target),
+            Purpose::Request(place) => self.operate(now, |own| own.unanswered(place, target)),
             _ => {}
         }
     }
@@ -73,25 +58,30 @@ impl HubChannel {
         if let Some(own) = &mut self.management
             && !purpose.is_urgent()
         {
-            own.counts.refused += packets;
+            own.refused += packets;
         }
     }
 
     /// A store goes to the targets that are on line, and is refused for others.
-    pub(super) fn only_those_on_line(&mut self, now: Time, host: u16, mut run: Run) -> Option<Run> {
-        let Some(own) = &self.management else { return Some(run) };
-        let refused = run.targets & !(own.view(host) | 1 << host);
+    pub(super) fn only_those_on_line(
+        &mut self,
+        now: Time,
+        host: u16,
+        mut stores: Stores<Purpose>,
+    ) -> Option<Stores<Purpose>> {
+        let Some(own) = &self.management else { return Some(stores) };
+        let refused = stores.targets & !(own.members.view(host) | 1 << host);
         if refused == 0 {
-            return Some(run);
+            return Some(stores);
         }
-        run.targets &= !refused;
+        stores.targets &= !refused;
         for target in (0..64).filter(|target| refused >> target & 1 == 1) {
-            self.refuse_for_good(now, run.purpose, u64::from(run.left) + 1, target);
+            self.refuse_for_good(now, stores.purpose, u64::from(stores.packets()), target);
         }
-        if run.targets == 0 {
-            self.go_on_after_refusal(now, host, run.next);
+        if stores.targets == 0 {
+            self.go_on_after_refusal(now, host, stores.next_size());
         }
-        (run.targets != 0).then_some(run)
+        (stores.targets != 0).then_some(stores)
     }
 
     /// A packet that an adapter has taken in gets its name, and is noted by its sender; one that is
@@ -105,7 +95,8 @@ impl HubChannel {
                 let Some(own) = &mut self.management else { return false };
                 let name = PacketName { sender, number };
                 // Its sender sends it before it answers the survey that lets it be forgotten.
-                let Some(Entry { packet: first, .. }) = own.logs.entry(name) else { return false };
+                let logs = own.software.logs();
+                let Some(Entry { packet: first, .. }) = logs.entry(name) else { return false };
                 *packet = Packet {
                     targets: packet.targets,
                     missing: packet.missing,
@@ -121,8 +112,9 @@ impl HubChannel {
                 let name = self.checker.as_mut().map(|own| own.send(sender, packet.targets));
                 packet.number = name.map(|name| name.number);
                 if let Some(own) = &mut self.management {
-                    packet.number = Some(own.logs.next_name(packet.from).number);
-                    own.logs.record(*packet);
+                    let logs = own.software.logs();
+                    packet.number = Some(logs.next_name(packet.from).number);
+                    logs.record(packet.from, packet.targets, *packet);
                 }
             }
         }
@@ -147,7 +139,7 @@ impl HubChannel {
 
     /// Whether the room of a packet counts in the network that works.
     pub(super) fn is_on_working_rail(&self, rail: Rail) -> bool {
-        self.management.as_ref().is_none_or(|own| own.up == Some(rail))
+        self.management.as_ref().is_none_or(|own| own.members.up() == Some(rail))
     }
 
     /// A copy of a packet does not reach its target now. Its sender sends it again, unless one of
@@ -160,8 +152,9 @@ impl HubChannel {
             self.packets.remove(id);
         }
         let (Some(own), Some(name)) = (&mut self.management, lost.name()) else { return };
-        if own.isolated >> target & 1 == 0 && own.logs.lose(target, name) {
-            own.open(now);
+        let is_there = own.members.isolated() >> target & 1 == 0;
+        if is_there && own.software.logs().lose(target, name) {
+            own.software.open(now);
         } else {
             self.give_up(now, &lost, target);
         }
@@ -170,7 +163,7 @@ impl HubChannel {
     /// A copy of a packet is lost for good: its sender or its target is gone.
     pub(super) fn give_up(&mut self, now: Time, packet: &Packet, target: u16) {
         if let Some(own) = &mut self.management {
-            own.counts.given_up += 1;
+            own.given_up += 1;
         }
         self.let_go(now, packet, target);
     }
@@ -181,10 +174,8 @@ impl HubChannel {
         self.observations.abandon(now);
         if let Some(own) = &mut self.management
             && let Some(name) = packet.name()
-            && let Some(entry) = own.logs.entry(name)
         {
-            entry.targets &= !(1 << target);
-            entry.lost &= !(1 << target);
+            own.software.logs().let_go(target, name);
         }
         if let (Some(checker), Some(name)) = (&mut self.checker, packet.name()) {
             checker.abandon(Node(target as u8), name);
@@ -200,7 +191,7 @@ impl HubChannel {
     /// recovery.
     pub(super) fn is_for_cluster(&mut self, now: Time, id: Id<Packet>, target: u16) -> bool {
         let Some(own) = &mut self.management else { return false };
-        let is_alive = own.is_alive(target);
+        let is_alive = own.members.is_alive(target);
         let Packet { from, size, .. } = self.packets[id];
         let purpose = self.packets[id].purpose_at(target);
         if is_alive && !purpose.is_urgent() {
@@ -220,7 +211,7 @@ impl HubChannel {
                 self.flying -= 1;
                 self.observations.abandon(now);
                 if let Some(own) = &mut self.management {
-                    own.counts.given_up += 1;
+                    own.given_up += 1;
                 }
                 if let Purpose::Message(ticket) = purpose {
                     self.notices.push(Notice::Lost { time: now, ticket, to: target });
@@ -244,8 +235,10 @@ impl HubChannel {
         let Some(own) = &self.management else { return true };
         let is_bus = self.parts.hub.is_bus();
         let packet = self.packets[id];
-        let is_isolated = own.isolated >> packet.from & 1 == 1;
-        if Some(packet.rail) == own.up && !is_isolated && !own.is_unsent(&packet, is_bus) {
+        let members = &own.members;
+        let is_isolated = members.isolated() >> packet.from & 1 == 1;
+        let is_unsent = members.is_unsent(packet.sent(), is_bus);
+        if Some(packet.rail) == members.up() && !is_isolated && !is_unsent {
             self.damage_upstream(id);
             return true;
         }
@@ -256,7 +249,7 @@ impl HubChannel {
 
     /// A packet that waited in its adapter for a bus waits no more.
     pub(super) fn leave_adapter(&mut self, now: Time, packet: &Packet) {
-        if let Some(room) = &mut self.hosts[usize::from(packet.from)].send_room
+        if let Some(room) = self.hosts[usize::from(packet.from)].bus.room_mut()
             && self.parts.hub.is_bus()
             && packet.is_stored()
         {
@@ -267,92 +260,81 @@ impl HubChannel {
     /// The targets of a packet that the hub grants which it does not let through.
     pub(super) fn held_back(&self, packet: &Packet) -> u64 {
         let Some(own) = &self.management else { return 0 };
-        let is_gone = own.is_unsent(packet, true) && self.parts.hub.is_bus();
-        if is_gone { packet.targets } else { packet.targets & own.isolated }
+        let members = &own.members;
+        let is_gone = self.parts.hub.is_bus() && members.is_unsent(packet.sent(), true);
+        if is_gone { packet.targets } else { packet.targets & members.isolated() }
     }
 
     /// A node stops in the middle of everything.
     pub(super) fn die(&mut self, now: Time, node: u16) {
         let Some(own) = &mut self.management else { return };
-        if !own.is_alive(node) {
+        if !own.members.die(now, node) {
             return;
         }
-        own.alive &= !(1 << node);
         self.departures.push(Departure::Stops { host: node });
-        own.nodes[usize::from(node)].died = Some(now);
         let mut gone: Vec<(Packet, u16)> = Vec::new();
-        let mut lost_at = |entry: &Entry, set: u64| {
+        let mut lost_at = |entry: &Entry<Packet>, set: u64| {
             let targets = (0..64).filter(|target| set >> target & 1 == 1);
             gone.extend(targets.map(|target| (entry.packet, target)));
         };
         let host = &mut self.hosts[usize::from(node)];
-        let runs = std::mem::take(&mut host.runs);
-        for run in &runs {
-            if let Purpose::Again(number, _) = run.purpose
-                && let Some(entry) = own.logs.entry(PacketName { sender: Node(node as u8), number })
+        let all_stores = host.bus.take_stores(|_| true);
+        let logs = own.software.logs();
+        for stores in &all_stores {
+            if let Purpose::Again(number, _) = stores.purpose
+                && let Some(entry) = logs.entry(PacketName { sender: Node(node as u8), number })
             {
-                lost_at(entry, run.targets);
+                lost_at(entry, stores.targets);
             }
         }
-        own.logs.remove_sender(node).iter().for_each(|entry| lost_at(entry, entry.lost));
-        let [links, incoming] = [&mut host.link_queue, &mut host.incoming].map(std::mem::take);
-        host.is_halted = false;
+        logs.remove_sender(node).iter().for_each(|entry| lost_at(entry, entry.lost));
+        let (links, incoming) = (host.link.take_waiting(), host.bus.take_all_incoming());
+        own.software.die(node);
         if let Some(checker) = &mut self.checker {
             // What it has seen is lost with it, and binds nobody.
             checker.remove(Node(node as u8));
         }
-        self.orphan(now, node);
+        self.operate(now, |own| own.orphan(node));
         for (packet, target) in gone {
             self.give_up(now, &packet, target);
         }
-        for run in runs {
-            if let Purpose::Message(ticket) = run.purpose {
-                // What it was in is gone with the node.
-                self.notices.push(Notice::Sent { time: now, ticket });
-            }
-            let targets = (0..64).filter(|target| run.targets >> target & 1 == 1);
-            targets.for_each(|to| {
-                let purpose = purpose_at(run.purpose, run.is_copied && to == node);
-                self.refuse_for_good(now, purpose, u64::from(run.left) + 1, to);
-            });
-        }
-        links.into_iter().for_each(|id| self.lose_all(now, id));
+        all_stores.into_iter().for_each(|stores| self.drop_stores(now, node, &stores));
+        links.for_each(|id| self.lose_all(now, id));
         incoming.into_iter().for_each(|id| self.lose(now, id, node));
+    }
+
+    /// Stores are gone with the node that was to make them.
+    fn drop_stores(&mut self, now: Time, node: u16, stores: &Stores<Purpose>) {
+        if let Purpose::Message(ticket) = stores.purpose {
+            // What it was in is gone with the node.
+            self.notices.push(Notice::Sent { time: now, ticket });
+        }
+        for to in (0..64).filter(|target| stores.targets >> target & 1 == 1) {
+            let purpose = purpose_at(stores.purpose, stores.is_copied && to == node);
+            self.refuse_for_good(now, purpose, u64::from(stores.packets()), to);
+        }
     }
 
     /// A node comes on line. It has nothing to send again, and sends nothing before the cluster has
     /// been surveyed.
     pub(super) fn join(&mut self, now: Time, node: u16) {
         let Some(own) = &mut self.management else { return };
-        if own.is_alive(node) {
-            return;
-        }
-        if own.isolated >> node & 1 == 0 {
-            // Its port still takes it for the one that died.
-            let again = now + own.settings.heartbeat.max(Span(1));
-            self.agenda.push(again, Event::Manage(Step::Join(node)));
-            return;
-        }
-        own.alive |= 1 << node;
-        let tries = own.settings.tries;
-        let up = own.up;
-        let state = &mut own.nodes[usize::from(node)];
-        state.path = path_in_recovery(tries);
-        state.view = 1 << node;
-        (state.status, state.heard) = (now, now);
-        if state.rails.active() != up && up.is_some() {
-            state.rails.fail(Rail::First);
-        }
-        let rail = state.rails.active().unwrap_or_default();
-        own.open(now);
+        let rail = match own.members.join(now, node) {
+            Joining::Already => return,
+            Joining::Later(again) => {
+                return self.agenda.push(again, Event::Manage(Step::Join(node)));
+            }
+            Joining::Joined(rail) => rail,
+        };
+        own.software.join(now, node);
         self.inputs[usize::from(node)] = self.parts.input_room();
         self.hub.lane(node).forget();
         let send = self.parts.send_buffers.count().map(|count| count.get());
         let host = &mut self.hosts[usize::from(node)];
-        host.send_room = self.parts.send_room();
-        host.lane.reset(now);
-        (host.link_free, host.bus_free, host.rail) = (now, now, rail);
-        (host.is_sending, host.is_halted) = (false, true);
+        host.bus.set_room(self.parts.send_room());
+        host.bus.set_free(now);
+        host.link.restart(now);
+        host.rail = rail;
         if host.feedback == Feedback::Ready {
             let posted = send.unwrap_or(1);
             (0..posted).for_each(|_| self.agenda.generate(now, node));
@@ -360,21 +342,18 @@ impl HubChannel {
         if !self.configure(now, node) {
             self.begin_beating(now, node);
         }
-        self.nag_later(now, node);
+        self.recover(now, |software, _| software.nag_later(node));
     }
 
     /// The active network breaks, with all that is on it.
     pub(super) fn break_rail(&mut self, now: Time) {
         let Some(own) = &mut self.management else { return };
-        if own.up.is_none() {
+        if !own.members.break_rail(now) {
             return;
         }
-        let has_standby = own.rails_of_standby && own.up == Some(Rail::First);
-        own.up = has_standby.then_some(Rail::Second);
-        own.broken = Some(now);
-        own.open(now);
+        own.software.open(now);
         self.adapters.iter_mut().for_each(|room| *room = self.parts.adapter_room());
-        self.hosts.iter_mut().for_each(|host| host.lane.forget());
+        self.hosts.iter_mut().for_each(|host| host.link.lane_mut().forget());
         for request in self.hub.drain() {
             let packet = self.packets[request.key];
             self.leave_adapter(now, &packet);
@@ -385,19 +364,17 @@ impl HubChannel {
     /// A node found its path beyond repair: the network is given up, if another one stands by.
     pub(super) fn give_up_rail(&mut self, now: Time, node: u16) {
         let Some(own) = &mut self.management else { return };
-        if own.rails_of_standby && own.up == Some(Rail::First) {
+        if own.members.can_give_up() {
             self.break_rail(now);
             self.switch(now, node);
         } else {
-            let tries = own.settings.tries;
-            own.nodes[usize::from(node)].path = path_in_recovery(tries);
+            own.software.try_again(node);
         }
     }
 
     /// A message came over the standby network.
     pub(super) fn follow_rail(&mut self, now: Time, node: u16) {
-        let Some(own) = &self.management else { return };
-        if own.up.is_some() && own.nodes[usize::from(node)].rails.active() != own.up {
+        if self.management.as_ref().is_some_and(|own| own.members.is_behind(node)) {
             self.switch(now, node);
         }
     }
@@ -405,45 +382,33 @@ impl HubChannel {
     /// What a node was to send again is behind packets that the first network lost: it comes after
     /// another survey.
     fn survey_again(&mut self, now: Time, node: u16) {
-        let runs = &mut self.hosts[usize::from(node)].runs;
-        let mut again = Vec::new();
-        runs.retain(|run| {
-            let Purpose::Again(number, _) = run.purpose else { return true };
-            again.push((number, run.targets));
-            false
-        });
-        again.into_iter().for_each(|(number, targets)| self.take_back(now, node, number, targets));
-        self.manager_switches(now, node);
+        let is_again = |stores: &Stores<Purpose>| matches!(stores.purpose, Purpose::Again(..));
+        for stores in self.hosts[usize::from(node)].bus.take_stores(is_again) {
+            if let Purpose::Again(number, _) = stores.purpose {
+                self.take_back(now, node, number, stores.targets);
+            }
+        }
+        self.recover(now, |software, members| software.survey_again(now, node, members));
     }
 
     /// A node goes over to the standby network. What it had given to the first one is to be sent
     /// again.
     pub(super) fn switch(&mut self, now: Time, node: u16) {
         let Some(own) = &mut self.management else { return };
-        let tries = own.settings.tries;
-        let state = &mut own.nodes[usize::from(node)];
-        if !own.rails_of_standby || state.rails.active() != Some(Rail::First) {
+        if !own.members.switch(now, node) {
             return;
         }
-        state.rails.fail(Rail::First);
-        state.path = path_in_recovery(tries);
-        (state.status, state.is_spoilt) = (now, true);
-        own.open(now);
-        if let Some(broken) = own.broken {
-            own.counts.switches.push(now.since(broken));
-        }
-        let is_bus = self.parts.hub.is_bus();
+        own.software.switch(now, node);
         self.inputs[usize::from(node)] = self.parts.input_room();
         self.hub.lane(node).forget();
         let host = &mut self.hosts[usize::from(node)];
-        host.lane.reset(now);
-        (host.rail, host.link_free, host.is_halted) = (Rail::Second, now, true);
-        host.is_sending = false;
-        let queued = std::mem::take(&mut host.link_queue);
-        if !is_bus {
-            host.send_room = self.parts.send_room();
+        let queued = host.link.take_waiting();
+        host.link.restart(now);
+        host.rail = Rail::Second;
+        if !self.parts.hub.is_bus() {
+            host.bus.set_room(self.parts.send_room());
         }
-        queued.into_iter().for_each(|id| self.lose_all(now, id));
+        queued.for_each(|id| self.lose_all(now, id));
         self.survey_again(now, node);
         let step = Step::Interrupt(node);
         self.agenda.push(now + self.parts.window.recovery, Event::Manage(step));

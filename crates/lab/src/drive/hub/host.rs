@@ -1,16 +1,14 @@
-//! A host and its adapter: stores that wait for the bus, packets that wait for the link, packets
-//! from the link that wait for the bus.
+//! A host with its adapter, and a packet on its way.
 
-use std::collections::VecDeque;
-
-use weft_fabric::switch::Lane;
+use weft_fabric::interface::window::{
+    Damageable, HostBus, PathPacket, RecoveryMessage, Sent, StoresFor,
+};
+use weft_fabric::link::LaneSender;
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Id, Stream};
-use weft_protocol::window::{NetworkPage, Node, PacketName, Pieces, Rail};
+use weft_protocol::window::{NetworkPage, Node, PacketName, Rail};
 use weft_units::{Bytes, Span, Time};
 
-use super::recovery::Recovery;
-use super::room::Room;
 use crate::drive::carrier::Ticket;
 
 /// What a packet is for.
@@ -35,7 +33,7 @@ pub(super) enum Purpose {
     /// That its sender is at a barrier.
     Announce(u32),
     /// A message of a recovery.
-    Recovery(Recovery),
+    Recovery(RecoveryMessage),
     /// The packet of this number once more, for this survey.
     Again(u64, u32),
 }
@@ -45,25 +43,11 @@ impl Purpose {
     pub fn is_urgent(self) -> bool {
         matches!(self, Purpose::Recovery(_) | Purpose::Again(..))
     }
-}
 
-/// What a program hands over at once: the stores of one message.
-#[derive(Debug)]
-pub(super) struct Run {
-    pub targets: u64,
-    pub generated: Time,
-    /// When the first store is at the bus.
-    pub ready: Time,
-    pub pieces: Pieces,
-    /// The next piece.
-    pub next: Bytes,
-    /// Pieces after the next one, the flag among them.
-    pub left: u32,
-    pub purpose: Purpose,
-    /// The page that it is stored to, where pages are mapped.
-    pub page: Option<NetworkPage>,
-    /// Whether its node is a target only since the page copies what is stored to it.
-    pub is_copied: bool,
+    /// The stores of a message for this, to these targets.
+    pub fn stores(self, targets: u64) -> StoresFor<Purpose> {
+        StoresFor { targets, purpose: self, is_urgent: self.is_urgent() }
+    }
 }
 
 /// What the stores of a message are to a target, or as a copy that nobody has asked for.
@@ -92,7 +76,7 @@ pub(super) struct Packet {
     /// Whether it ends its message.
     pub last: bool,
     pub purpose: Purpose,
-    /// As of its [`Run`].
+    /// The page that it was stored to, and whether its node is a target as a copy only.
     pub page: Option<NetworkPage>,
     pub is_copied: bool,
     /// Targets that it has not reached, at most 64.
@@ -122,9 +106,24 @@ impl Packet {
         self.number.map(|number| PacketName { sender, number })
     }
 
-    /// Whether its page is enabled under error.
-    pub fn is_under_error(&self) -> bool {
-        self.survey.is_some() || matches!(self.purpose, Purpose::Recovery(_))
+    /// As the path to its target sees it, if its code is right.
+    pub fn on_path(&self, is_whole: bool) -> PathPacket {
+        let is_recovery = matches!(self.purpose, Purpose::Recovery(_));
+        let is_under_error = self.survey.is_some() || is_recovery;
+        PathPacket { is_whole, is_under_error, survey: self.survey }
+    }
+
+    /// As far as the life of its sender matters to it.
+    pub fn sent(&self) -> Sent {
+        let Packet { from, taken, start, span, .. } = *self;
+        Sent { from, taken, start, end: start + span }
+    }
+
+    /// As its bytes are made.
+    pub fn bytes(&self) -> Damageable {
+        let Packet { from, targets, size, missing, .. } = *self;
+        let number = self.number.unwrap_or(0);
+        Damageable { from, targets, size, number, is_broadcast: missing > 1 }
     }
 
     /// Whether it came over the bus, and has a place between bus and link. What an adapter sends by
@@ -147,68 +146,27 @@ pub(super) struct Host {
     pub feedback: Feedback,
     /// Which of its writes are broadcast.
     pub random: Stream,
-    /// Whether it sends nothing ordinary, and the network that it sends on.
-    pub is_halted: bool,
+    /// The network that it sends on.
     pub rail: Rail,
-    pub runs: VecDeque<Run>,
-    /// Packets taken in, for which the link has no room yet.
-    pub link_queue: VecDeque<Id<Packet>>,
-    pub link_free: Time,
-    /// Whether a packet is on the link, as far as is known, whose beginning is not settled.
-    pub is_sending: bool,
-    /// The link with its control packets.
-    pub lane: Lane,
-    /// Room in the adapter between bus and link; none if it is without limit.
-    pub send_room: Option<Room>,
-    pub incoming: VecDeque<Id<Packet>>,
-    pub bus_free: Time,
-    /// Whether the bus went to a packet from the link last.
-    pub received_last: bool,
-    /// How long the bus was held.
-    pub bus_held: Span,
+    pub bus: HostBus<Purpose, Id<Packet>>,
+    /// Packets taken in, and the link that they wait for.
+    pub link: LaneSender<Id<Packet>>,
 }
 
 impl Host {
     pub fn new(
         source: Option<Source>,
-        send_room: Option<Room>,
-        lane: Lane,
+        bus: HostBus<Purpose, Id<Packet>>,
+        link: LaneSender<Id<Packet>>,
         random: Stream,
     ) -> Host {
         Host {
             feedback: source.as_ref().map_or(Feedback::None, Source::feedback),
             source,
             random,
-            is_halted: false,
             rail: Rail::First,
-            runs: VecDeque::new(),
-            link_queue: VecDeque::new(),
-            link_free: Time::ZERO,
-            is_sending: false,
-            lane,
-            send_room,
-            incoming: VecDeque::new(),
-            bus_free: Time::ZERO,
-            received_last: false,
-            bus_held: Span::ZERO,
+            bus,
+            link,
         }
-    }
-
-    /// The packet that is committed to a time next. On a short cable that is one at a time: more is
-    /// known when the next one can follow.
-    #[inline]
-    pub fn next_to_send(&self, is_long_cable: bool) -> Option<Id<Packet>> {
-        if self.is_sending && !is_long_cable { None } else { self.link_queue.front().copied() }
-    }
-
-    /// When the next store can have the bus for itself: it is there and the adapter has room.
-    #[inline]
-    pub fn store_time(&self, now: Time) -> Time {
-        let Some(run) = self.runs.front() else { return Time::NEVER };
-        if self.is_halted && !run.purpose.is_urgent() {
-            return Time::NEVER;
-        }
-        let room = self.send_room.as_ref().map_or(now, |room| room.next(now));
-        room.max(run.ready)
     }
 }

@@ -1,17 +1,12 @@
-//! The links: data packets that have known room at the far end, and control packets that tell of new
-//! room and go before every data packet that has not begun.
-//!
-//! A data packet is committed to a time ahead, by what is known then of control packets that go
-//! before it. More may get before it: that is settled when its first byte would be at the far end,
-//! where everything is known that was ready before it began. A packet without room is looked at when
-//! it would be at the far end, too, had it been told of room as early as can be.
+//! The links: when a packet is committed to a time, when it would be at the far end of its cable, and
+//! when its link is looked at again. What goes first on a link is [`weft_fabric::link::LaneSender`]'s.
 
+use weft_fabric::link::{Commitment, Room};
 use weft_fabric::switch::HubRequest;
 use weft_kernel::Id;
 use weft_units::{Span, Time};
 
 use super::host::Packet;
-use super::room::Room;
 use super::{HubChannel, HubParts};
 
 impl HubParts {
@@ -43,31 +38,29 @@ impl HubChannel {
     /// Sends what has known room at the far end of the link.
     pub(super) fn feed_link(&mut self, place: u16) {
         let direct = self.parts.hub.is_direct();
-        while let Some(id) = self.hosts[usize::from(place)].next_to_send(self.spans.is_long) {
+        let is_long = self.spans.is_long;
+        while let Some(id) = self.hosts[usize::from(place)].link.next(is_long) {
             if direct {
                 (0..2).for_each(|end| self.learn_of_adapter(self.now, end));
             } else {
                 self.learn_of_input(place);
             }
             let packet = &mut self.packets[id];
-            let host = &mut self.hosts[usize::from(place)];
-            let earliest = packet.ready.max(host.link_free);
             let to = if packet.targets == 1 << place { place } else { place ^ 1 };
             let far = if direct {
                 &mut self.adapters[usize::from(to)]
             } else {
                 &mut self.inputs[usize::from(place)]
             };
-            let span = packet.span;
-            let Some(start) = far.take(earliest) else {
-                return self.wait_for_room(place, to, earliest, span);
+            let start = match self.hosts[usize::from(place)].link.commit(far) {
+                Some(Commitment::Starts { start, .. }) => start,
+                Some(Commitment::NoRoom { earliest, span }) => {
+                    return self.wait_for_room(place, to, earliest, span);
+                }
+                None => return,
             };
-            let start = host.lane.likely_start(start);
-            host.link_queue.pop_front();
             packet.start = start;
-            host.link_free = start + packet.span;
-            host.is_sending = true;
-            if self.spans.is_long {
+            if is_long {
                 self.leaves_adapter(id);
             }
             let there = start + self.spans.cable;
@@ -83,14 +76,14 @@ impl HubChannel {
     /// can be at the far end, and before its last byte has left.
     fn wait_for_room(&mut self, place: u16, to: u16, earliest: Time, span: Span) {
         let lane = if self.parts.hub.is_direct() {
-            &self.hosts[usize::from(to)].lane
+            self.hosts[usize::from(to)].link.lane()
         } else {
             self.hub.lane(place)
         };
         let Some(told) = lane.next_start() else { return };
         let begin = earliest.max(told + self.spans.notice);
         let host = &self.hosts[usize::from(place)];
-        let time = host.lane.likely_start(begin) + self.spans.cable.min(span);
+        let time = host.link.look_again(begin, span, self.spans.cable);
         self.agenda.look_at_link(place, time);
     }
 
@@ -98,7 +91,7 @@ impl HubChannel {
     pub(super) fn reach(&mut self, now: Time, id: Id<Packet>) {
         let place = self.packets[id].from;
         self.leave_cable(now, id);
-        if !self.hosts[usize::from(place)].link_queue.is_empty() {
+        if !self.hosts[usize::from(place)].link.is_empty() {
             self.feed_link(place);
         }
     }
@@ -108,12 +101,12 @@ impl HubChannel {
     fn leaves_adapter(&mut self, id: Id<Packet>) {
         let packet = &self.packets[id];
         let place = packet.from;
-        let host = &mut self.hosts[usize::from(place)];
-        if let Some(room) = &mut host.send_room
+        let bus = &mut self.hosts[usize::from(place)].bus;
+        if let Some(room) = bus.room_mut()
             && packet.is_stored()
         {
             room.give(packet.start + packet.span);
-            if !host.runs.is_empty() {
+            if !bus.has_no_stores() {
                 self.wake_bus(self.now, place);
             }
         }
@@ -142,20 +135,19 @@ impl HubChannel {
     fn gives_way(&mut self, id: Id<Packet>) -> bool {
         let packet = &mut self.packets[id];
         let (place, host) = (packet.from, &mut self.hosts[usize::from(packet.from)]);
-        let is_of_the_dead =
-            self.management.as_ref().is_some_and(|own| own.is_from_before_death(packet));
+        let is_of_the_dead = self
+            .management
+            .as_ref()
+            .is_some_and(|own| own.members.is_from_before_death(packet.sent()));
         if packet.is_settled || packet.rail != host.rail || is_of_the_dead {
             return false;
         }
         packet.is_settled = true;
-        host.is_sending = false;
-        let start = host.lane.start(packet.start);
-        host.lane.occupy(start, packet.span);
+        let start = host.link.settle(packet.start, packet.span);
         self.observations.occupy(self.parts.link_of(place), start, packet.span);
         let is_later = start != packet.start;
         if is_later {
             packet.start = start;
-            host.link_free = host.link_free.max(start + packet.span);
             self.agenda.reach(start + self.spans.cable, id, place);
         }
         if !self.spans.is_long {
@@ -171,14 +163,14 @@ impl HubChannel {
         if self.parts.hub.is_bus() {
             own.give(known);
         } else if own.free_one() {
-            self.hosts[usize::from(place)].lane.insert(time);
+            self.hosts[usize::from(place)].link.lane_mut().insert(time);
             self.telling |= 1 << place;
         } else {
             return;
         }
         if self.parts.hub.is_direct() {
             let peer = 1 - place;
-            if !self.hosts[usize::from(peer)].link_queue.is_empty() {
+            if !self.hosts[usize::from(peer)].link.is_empty() {
                 self.feed_link(peer);
             }
         } else if self.hub.is_wanted(known, place) {
@@ -188,11 +180,8 @@ impl HubChannel {
 
     /// What control packets of the hub have told an adapter by now, or will.
     fn learn_of_input(&mut self, place: u16) {
-        let lane = self.hub.lane(place);
-        lane.settle(self.now);
-        while let Some(start) = lane.take_begun() {
-            self.inputs[usize::from(place)].tell(start + self.spans.notice);
-        }
+        let room = &mut self.inputs[usize::from(place)];
+        room.learn(self.hub.lane(place), self.now, self.spans.notice);
     }
 
     /// The hub tells a node something at once. Returns when its control packet begins.
@@ -206,7 +195,7 @@ impl HubChannel {
         if self.parts.hub.is_bus() || self.spans.control.0 == 0 {
             return Vec::new();
         }
-        let adapters: u64 = self.hosts.iter().map(|host| host.lane.sent()).sum();
+        let adapters: u64 = self.hosts.iter().map(|host| host.link.lane().sent()).sum();
         let packets = adapters + self.hub.control_packets();
         let directions = if self.parts.hub.is_direct() { 1 } else { 2 };
         let time = until.0.max(1) as f64 * directions as f64 * self.hosts.len() as f64;

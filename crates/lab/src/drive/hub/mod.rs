@@ -11,26 +11,26 @@
 
 mod agenda;
 mod carrier;
-mod clock;
 mod cluster;
 mod faults;
 mod host;
 mod link;
-mod logs;
 mod operations;
 mod pages;
 mod parts;
-mod recoverable;
-mod recovery;
 mod report;
-mod room;
 mod side;
+mod software;
 mod start;
 mod traffic;
 
+use weft_fabric::interface::window::{
+    BusTurn, HostBus, Numbering, NumberingStep, Operations, PageTables, Stores, TakenStore, Through,
+};
+use weft_fabric::link::{LaneSender, Room, Sendable};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::MAX_PORTS;
-use weft_fabric::switch::{Awaited, Hub, Lane};
+use weft_fabric::switch::{Awaited, Hub};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, DelayLine, Id, Streams};
 use weft_protocol::window::OrderChecker;
@@ -40,17 +40,13 @@ pub use cluster::Course;
 pub use operations::Operation;
 pub use parts::{HubParts, HubPartsError};
 
-use super::carrier::{Departure, Notice};
+use super::carrier::{Departure, Notice, Ticket};
 use agenda::Agenda;
 use cluster::{Management, Step};
-use host::{Host, Packet, Purpose, Run, count_of};
-use operations::{Pending, Waiting};
-use pages::{Pages, Through};
+use host::{Host, Packet, Purpose, count_of};
 use parts::{BySize, Spans};
 use report::{Counters, StageSums};
-use room::Room;
 use side::Side;
-use start::{Configuration, Exchange};
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -67,7 +63,7 @@ enum Event {
     /// A program has a packet.
     Deliver(Id<Packet>, u16),
     /// A node goes on line.
-    Configure(u16, Exchange),
+    Configure(u16, NumberingStep),
     /// A program does what the file says, by its place there.
     Access(u16),
     /// Something happens to the cluster, or its software acts.
@@ -96,12 +92,11 @@ pub struct HubChannel {
     now: Time,
     checker: Option<OrderChecker>,
     /// The page control tables, if pages are listed.
-    pages: Option<Box<Pages>>,
+    pages: Option<Box<PageTables>>,
     /// What keeps the cluster together, where anything can go wrong.
     management: Option<Box<Management>>,
-    configuration: Option<Configuration>,
-    operations: Vec<Option<Pending>>,
-    barriers: Vec<Waiting>,
+    numbering: Option<Numbering>,
+    operations: Operations<Ticket>,
     problem: Option<String>,
     notices: Vec<Notice>,
     departures: Vec<Departure>,
@@ -146,8 +141,9 @@ impl HubChannel {
             hosts: (0..hosts)
                 .map(|host| {
                     let random = streams.stream(&purpose, host);
-                    let lane = Lane::new(spans.control);
-                    Host::new(sources.next(), parts.send_room(), lane, random)
+                    let flag = parts.window.flag.as_ref().map(|flag| flag.size);
+                    let bus = HostBus::new(parts.send_room(), spans.stall, flag);
+                    Host::new(sources.next(), bus, LaneSender::new(spans.control), random)
                 })
                 .collect(),
             packets: Arena::new(),
@@ -158,11 +154,12 @@ impl HubChannel {
             decide: Time::NEVER,
             now: Time::ZERO,
             checker: parts.window.check_order.then(|| OrderChecker::new(parts.hosts)),
-            pages: is_listed.then(|| Box::new(Pages::new(cluster))),
+            pages: is_listed.then(|| Box::new(PageTables::new(cluster))),
             management: Management::new(&parts, streams),
-            configuration: Configuration::new(&parts, streams),
-            operations: Vec::new(),
-            barriers: Vec::new(),
+            numbering: parts.window.configuration.as_ref().map(|settings| {
+                Numbering::new(settings, (parts.name.as_str(), parts.hosts), streams)
+            }),
+            operations: Operations::default(),
             problem: None,
             notices: Vec::new(),
             departures: Vec::new(),
@@ -215,11 +212,11 @@ impl HubChannel {
             }
             Event::Arrive(id, host) => {
                 if self.admits(now, id, host) && self.takes(now, id, host) {
-                    self.hosts[usize::from(host)].incoming.push_back(id);
+                    self.hosts[usize::from(host)].bus.arrive(id);
                     self.serve_bus(now, host);
                 }
             }
-            Event::Configure(node, step) => self.exchange(now, node, step),
+            Event::Configure(node, step) => self.number(now, node, step),
             Event::Access(place) => self.access(now, place),
             Event::Manage(step) => self.manage(now, step),
             Event::Deliver(id, host) => {
@@ -257,97 +254,78 @@ impl HubChannel {
         let is_device = matches!(purpose, Purpose::Device);
         let writes = self.parts.window.writes(self.parts.payload);
         let writes = if is_device { writes.of_device() } else { writes };
-        let mut pieces = writes.pieces(0, size);
-        let next = pieces.next().map_or(Bytes(4), |(_, size)| size);
         let is_message = matches!(purpose, Purpose::Traffic | Purpose::Message(_));
-        let flag = u32::from(is_message && self.parts.window.flag.is_some());
-        let left = pieces.clone().count() as u32 + flag;
+        let is_flagged = is_message && self.parts.window.flag.is_some();
         let ready = if is_device { now } else { now + self.spans.store };
-        let (page, is_copied) = (None, false);
-        let run =
-            Run { targets, generated: now, ready, pieces, next, left, purpose, page, is_copied };
-        let deliveries = u64::from(left + 1) * u64::from(count_of(targets));
+        let pieces = writes.pieces(0, size);
+        let stores = Stores::new(purpose.stores(targets), pieces, is_flagged, (now, ready));
+        let deliveries = u64::from(stores.packets()) * u64::from(count_of(targets));
         (0..deliveries).for_each(|_| self.observations.generate(now));
         self.waiting += deliveries;
-        let Some(run) = self.only_those_mapped(now, host, run, through) else { return false };
-        let Some(run) = self.only_those_on_line(now, host, run) else { return false };
-        self.hosts[usize::from(host)].runs.push_back(run);
+        let Some(stores) = self.only_those_mapped(now, host, stores, through) else { return false };
+        let Some(stores) = self.only_those_on_line(now, host, stores) else { return false };
+        self.hosts[usize::from(host)].bus.push(stores);
         true
+    }
+
+    /// Whether a host sends nothing ordinary.
+    #[inline]
+    fn is_halted(&self, host: u16) -> bool {
+        self.management.as_ref().is_some_and(|own| own.software.is_halted(host))
     }
 
     /// The bus of a host is looked at as soon as it can do something.
     fn wake_bus(&mut self, now: Time, host: u16) {
-        let state = &self.hosts[usize::from(host)];
+        let bus = &self.hosts[usize::from(host)].bus;
         let looked_at = self.agenda.bus_time(host);
-        if looked_at <= state.bus_free.max(now) {
+        if looked_at <= bus.free().max(now) {
             return;
         }
-        let work = if state.incoming.is_empty() { state.store_time(now) } else { now };
-        let time = work.max(state.bus_free);
+        let time = bus.next_turn(now, self.is_halted(host));
         if time < looked_at {
             self.agenda.look_at_bus(host, time);
         }
     }
 
-    /// Gives the bus to a packet from the link or to a store; in turn if there are both.
+    /// Gives the bus to whoever's turn it is.
     fn serve_bus(&mut self, now: Time, host: u16) {
-        let state = &self.hosts[usize::from(host)];
-        if state.bus_free <= now {
-            let is_for_link = !state.incoming.is_empty();
-            if is_for_link && !state.received_last {
-                self.write(now, host);
-            } else if state.store_time(now) <= now {
-                self.take_in(now, host);
-            } else if is_for_link {
-                self.write(now, host);
-            }
+        match self.hosts[usize::from(host)].bus.turn(now, self.is_halted(host)) {
+            Some(BusTurn::Write) => self.write(now, host),
+            Some(BusTurn::TakeIn) => self.take_in(now, host),
+            None => {}
         }
         self.wake_bus(now, host);
     }
 
     /// The bus takes a store into the adapter, which forwards the packet when it has all of it.
     fn take_in(&mut self, now: Time, place: u16) {
-        let transmit = self.spans.transmit;
         let host = &mut self.hosts[usize::from(place)];
-        let Some(run) = host.runs.front_mut() else { return };
-        let (size, last) = (run.next, run.left == 0);
+        let Some(size) = host.bus.next_store() else { return };
         let (bus, span) = self.by_size.spans(&self.parts, size);
-        let end = now + bus;
+        let Some(taken) = host.bus.take_in(now, bus) else { return };
+        let TakenStore { targets, generated, purpose, page, is_copied, last, end } = taken;
+        let ready = end + self.spans.transmit;
         let mut packet = Packet {
             from: place,
-            targets: run.targets,
+            targets,
             size,
             span,
             last,
-            purpose: run.purpose,
-            page: run.page,
-            is_copied: run.is_copied,
-            missing: count_of(run.targets) as u8,
+            purpose,
+            page,
+            is_copied,
+            missing: count_of(targets) as u8,
             number: None,
-            generated: run.generated,
+            generated,
             taken: now,
-            ready: end + transmit,
-            start: end + transmit,
+            ready,
+            start: ready,
             granted: Time::ZERO,
             rail: host.rail,
             is_whole: true,
             survey: None,
             is_settled: false,
         };
-        let purpose = packet.purpose;
-        if last {
-            host.runs.pop_front();
-        } else {
-            run.left -= 1;
-            let flag = self.parts.window.flag.as_ref().map_or(Bytes(4), |flag| flag.size);
-            run.next = run.pieces.next().map_or(flag, |(_, size)| size);
-        }
-        if let Some(room) = &mut host.send_room {
-            room.take(now);
-        }
-        host.received_last = false;
-        host.bus_free = end + self.spans.stall;
-        host.bus_held += host.bus_free.since(now);
         if !purpose.is_urgent() {
             let deliveries = u64::from(packet.missing);
             self.waiting -= deliveries;
@@ -362,7 +340,7 @@ impl HubChannel {
                 self.agenda.generate(now, place);
             }
         }
-        if last && self.hosts[usize::from(place)].runs.is_empty() {
+        if last && self.hosts[usize::from(place)].bus.has_no_stores() {
             self.wait_for_source(now, place);
         }
         if self.name(&mut packet) {
@@ -372,13 +350,13 @@ impl HubChannel {
 
     /// An adapter has all of a packet, and forwards it when it is ready.
     fn forward(&mut self, packet: Packet) {
-        let (place, ready) = (packet.from, packet.ready);
+        let Packet { from: place, ready, span, .. } = packet;
         let id = self.packets.insert(packet);
         if self.parts.hub.is_bus() {
             // It waits in its adapter for the bus of the hub.
             self.agenda.reach(ready, id, place);
         } else {
-            self.hosts[usize::from(place)].link_queue.push_back(id);
+            self.hosts[usize::from(place)].link.push(Sendable { key: id, ready, span });
             self.feed_link(place);
         }
     }
@@ -389,7 +367,7 @@ impl HubChannel {
 
     /// The hub lets pass what can.
     fn pass(&mut self, now: Time) {
-        let isolated = self.management.as_ref().map_or(0, |own| own.isolated);
+        let isolated = self.management.as_ref().map_or(0, |own| own.members.isolated());
         let is_bus = self.parts.hub.is_bus();
         let HubChannel { packets, agenda, adapters, observations, hosts, telling, .. } = self;
         let mut side = Side {
@@ -429,7 +407,7 @@ impl HubChannel {
                 let read = self.hub.read_until(input);
                 self.hub.lane(input).insert(read);
             }
-            if !self.hosts[usize::from(input)].link_queue.is_empty() {
+            if !self.hosts[usize::from(input)].link.is_empty() {
                 self.feed_link(input);
             }
         }
@@ -437,18 +415,15 @@ impl HubChannel {
 
     /// The bus of a target takes a packet out of the adapter.
     fn write(&mut self, now: Time, place: u16) {
-        let Some(id) = self.hosts[usize::from(place)].incoming.pop_front() else { return };
+        let Some(id) = self.hosts[usize::from(place)].bus.take_incoming() else { return };
         let packet = &self.packets[id];
         let span = self.span_of_bus(self.carried(packet));
         let rest = match packet.last {
             true => self.spans.after(self.interrupts(packet, place)),
             false => self.spans.memory,
         };
-        let host = &mut self.hosts[usize::from(place)];
-        host.received_last = true;
-        host.bus_free = now + span;
-        host.bus_held += span;
-        let (end, name, rail) = (host.bus_free, packet.name(), packet.rail);
+        let end = self.hosts[usize::from(place)].bus.write(now, span);
+        let (name, rail) = (packet.name(), packet.rail);
         let request = Some(packet.purpose).filter(|_| packet.last);
         self.will_deliver(end + rest, id, place);
         self.check_order(place, name);

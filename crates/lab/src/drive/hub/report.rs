@@ -1,5 +1,6 @@
 //! What is observed where a packet reaches a program.
 
+use weft_fabric::interface::window::Numbering;
 use weft_fabric::measure::{Latency, Observations, Passage, Stage};
 use weft_kernel::{Halt, Id, Stopped};
 use weft_protocol::window::{Node, PacketName};
@@ -86,7 +87,7 @@ impl Channel for HubChannel {
     }
 
     fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
-        let held: u64 = self.hosts.iter().map(|host| host.bus_held.0).sum();
+        let held: u64 = self.hosts.iter().map(|host| host.bus.held().0).sum();
         let hosts = self.hosts.len() as f64;
         let busy = held as f64 / hosts / until.since(Time::ZERO).0.max(1) as f64;
         let mut columns = vec![("host_bus_busy", busy.min(1.0))];
@@ -101,9 +102,9 @@ impl Channel for HubChannel {
                 columns.push(("synchronisation_max_us", ready.longest().as_us()));
             }
         }
-        columns.extend(self.page_columns());
+        columns.extend(self.pages.iter().flat_map(|pages| pages.columns()));
         columns.extend(self.control_columns(until));
-        columns.extend(self.configuration_columns());
+        columns.extend(self.numbering.iter().flat_map(Numbering::columns));
         columns.extend(self.cluster_columns(until));
         columns
     }
@@ -145,13 +146,16 @@ impl HubChannel {
                 self.notices.push(Notice::Delivered { time: now, ticket, to: target });
             }
             Purpose::Unconfirmed | Purpose::Copy | Purpose::Device => {}
-            Purpose::Acknowledgment(since) => self.acknowledged(now, since),
-            Purpose::Request(operation) => {
-                self.requested(now, operation, target);
-                self.confirmed(now, operation, target);
+            Purpose::Acknowledgment(since) => {
+                if let Some(pages) = &mut self.pages {
+                    pages.acknowledged(now, since);
+                }
             }
-            Purpose::Answer(operation) => self.answered(now, operation, from),
-            Purpose::Announce(number) => self.announced(now, target, from, number),
+            Purpose::Request(place) => self.operate(now, |own| own.seen(place, target)),
+            Purpose::Answer(place) => self.operate(now, |own| own.answered(place, from)),
+            Purpose::Announce(number) => {
+                self.operate(now, |own| own.announced(target, from, number));
+            }
             Purpose::Recovery(_) | Purpose::Again(..) => {}
         }
     }
@@ -160,7 +164,8 @@ impl HubChannel {
     #[inline]
     pub(super) fn check_order(&mut self, target: u16, name: Option<PacketName>) {
         if let (Some(own), Some(name)) = (&mut self.management, name) {
-            own.logs.take(target, name, own.open_since.is_some());
+            let is_error_open = own.software.is_error_open();
+            own.software.logs().take(target, name, is_error_open);
         }
         if let (Some(checker), Some(name)) = (&mut self.checker, name)
             && let Err(error) = checker.receive(Node(target as u8), name)

@@ -1,5 +1,6 @@
 //! What the hub asks about room in the adapters of its targets, and what becomes of what it grants.
 
+use weft_fabric::link::Room;
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{HubRequest, HubSide};
 use weft_kernel::{Arena, Id};
@@ -9,7 +10,6 @@ use super::HubChannel;
 use super::agenda::Agenda;
 use super::host::{Host, Packet};
 use super::parts::Spans;
-use super::room::Room;
 
 /// The parts of a channel that one decision of its hub looks at.
 pub(super) struct Side<'channel> {
@@ -45,7 +45,7 @@ impl HubSide<Id<Packet>> for Side<'_> {
         packet.granted = self.now;
         if self.is_bus {
             packet.start = self.now + arbitration;
-            if let Some(room) = &mut self.hosts[usize::from(input)].send_room
+            if let Some(room) = self.hosts[usize::from(input)].bus.room_mut()
                 && packet.is_stored()
             {
                 room.give(packet.start + span);
@@ -85,11 +85,9 @@ fn learn(
         return;
     }
     // Whatever began a cable ago or earlier is known here.
-    host.lane.settle(Time(now.0.saturating_sub(spans.cable.0)));
-    while let Some(start) = host.lane.take_begun() {
-        room.tell(start + spans.notice);
-    }
-    if host.lane.next_ready() == Time::NEVER {
+    let lane = host.link.lane_mut();
+    room.learn(lane, Time(now.0.saturating_sub(spans.cable.0)), spans.notice);
+    if lane.next_ready() == Time::NEVER {
         *telling &= !(1 << place);
     }
 }
@@ -110,7 +108,7 @@ impl HubChannel {
         if known < Time::NEVER {
             return if known > now { known } else { Time::NEVER };
         }
-        let told = self.hosts[usize::from(place)].lane.next_ready();
+        let told = self.hosts[usize::from(place)].link.lane().next_ready();
         if told < Time::NEVER { told + self.spans.notice } else { Time::NEVER }
     }
 }

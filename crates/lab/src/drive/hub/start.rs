@@ -1,72 +1,21 @@
-//! How nodes go on line, as control packets on their links (MEMORY CHANNEL 2 Link Protocol), and what
-//! single programs do at a time.
-//!
-//! At a hub the adapter asks, and the port answers with its number. On one cable each adapter tells
-//! the other a number that it drew, and draws again if both are the same. Until it has its number an
-//! adapter takes nothing, neither from its host nor for it.
+//! When control packets of nodes that go on line are sent and arrive, and what single programs do at a
+//! time. Until it has its number an adapter takes nothing, neither from its host nor for it.
 
-use weft_fabric::interface::{AccessKind, ConfigurationSettings};
-use weft_kernel::{Stream, Streams};
-use weft_protocol::window::{Cluster, Identification, MapError, Node, Write};
-use weft_units::{Span, Time};
+use weft_fabric::interface::AccessKind;
+use weft_fabric::interface::window::{Numbering, NumberingStep, Paired, Through};
+use weft_protocol::window::{Cluster, Identification, MapError, Write};
+use weft_units::Time;
 
 use super::cluster::Step;
 use super::host::Purpose;
-use super::pages::Through;
-use super::{Event, HubChannel, HubParts, Operation};
+use super::{Event, HubChannel, Operation};
 use crate::drive::carrier::Ticket;
-
-/// How far a node is.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Exchange {
-    /// Its adapter sends a control packet; it is at the other side.
-    Ask,
-    Heard,
-    /// Its port answers; that is at the adapter.
-    Answer,
-    Done,
-}
-
-/// The numbers of all nodes.
-#[derive(Debug)]
-pub(super) struct Configuration {
-    settings: ConfigurationSettings,
-    nodes: Vec<Numbering>,
-    packets: u64,
-    longest: Span,
-}
-
-#[derive(Debug)]
-struct Numbering {
-    began: Time,
-    random: Stream,
-    drawn: u32,
-    identity: Identification,
-}
-
-/// The number that an adapter draws stands in the field of a node number.
-const DRAWN: u64 = 1 << 6;
-
-impl Configuration {
-    pub fn new(parts: &HubParts, streams: &Streams) -> Option<Configuration> {
-        let settings = parts.window.configuration.clone()?;
-        let purpose = format!("{}.configuration", parts.name);
-        let node = |node: u16| Numbering {
-            began: Time::ZERO,
-            random: streams.stream(&purpose, node.into()),
-            drawn: 0,
-            identity: Identification::DrawAgain,
-        };
-        let nodes = (0..parts.hosts).map(node).collect();
-        Some(Configuration { settings, nodes, packets: 0, longest: Span::ZERO })
-    }
-}
 
 impl HubChannel {
     /// Nodes that are on line from the beginning ask for their numbers; accesses are scheduled.
     pub(super) fn start_nodes(&mut self) {
         for node in 0..self.parts.hosts {
-            if self.management.as_ref().is_none_or(|own| own.is_alive(node)) {
+            if self.management.as_ref().is_none_or(|own| own.members.is_alive(node)) {
                 self.configure(Time::ZERO, node);
             }
         }
@@ -77,48 +26,42 @@ impl HubChannel {
 
     /// A node begins to ask for its number. Whether it does not have one anyway.
     pub(super) fn configure(&mut self, now: Time, node: u16) -> bool {
-        let Some(own) = &mut self.configuration else { return false };
-        own.nodes[usize::from(node)].began = now;
-        self.hosts[usize::from(node)].bus_free = Time::NEVER;
-        self.agenda.push(now, Event::Configure(node, Exchange::Ask));
+        let Some(own) = &mut self.numbering else { return false };
+        own.begin(now, node);
+        self.hosts[usize::from(node)].bus.set_free(Time::NEVER);
+        self.agenda.push(now, Event::Configure(node, NumberingStep::Ask));
         true
     }
 
-    pub(super) fn exchange(&mut self, now: Time, node: u16, step: Exchange) {
-        let is_bus = self.parts.hub.is_bus();
+    pub(super) fn number(&mut self, now: Time, node: u16, step: NumberingStep) {
+        let HubChannel { parts, hosts, numbering, agenda, .. } = self;
+        let is_bus = parts.hub.is_bus();
         let notice = self.spans.notice;
-        let Some(own) = &mut self.configuration else { return };
-        let answer = now + own.settings.answer;
+        let Some(own) = numbering else { return };
+        let answer = now + own.answer();
         match step {
-            Exchange::Ask => {
-                own.packets += 1;
-                let numbering = &mut own.nodes[usize::from(node)];
-                numbering.drawn = numbering.random.below(DRAWN) as u32;
-                numbering.identity = Identification::Told(numbering.drawn);
-                let lane = &mut self.hosts[usize::from(node)].lane;
+            NumberingStep::Ask => {
+                own.ask(node);
+                let lane = hosts[usize::from(node)].link.lane_mut();
                 let start = if is_bus { now } else { lane.send(now) };
-                self.agenda.push(start + notice, Event::Configure(node, Exchange::Heard));
+                agenda.push(start + notice, Event::Configure(node, NumberingStep::Heard));
             }
-            Exchange::Heard if self.parts.hub.is_direct() => {
-                let told = own.nodes[usize::from(node)].drawn;
-                let peer = 1 - node;
-                let other = &mut own.nodes[usize::from(peer)];
-                other.identity = other.identity.hear(told);
-                match other.identity {
-                    Identification::Known(_) => self.go_on_line(now, peer),
-                    Identification::DrawAgain | Identification::Told(_) => {
-                        self.agenda.push(answer, Event::Configure(peer, Exchange::Ask));
-                    }
+            NumberingStep::Heard if parts.hub.is_direct() => match own.pair(node) {
+                Paired::Known(peer) => self.go_on_line(now, peer),
+                Paired::AsksAgain(peer) => {
+                    agenda.push(answer, Event::Configure(peer, NumberingStep::Ask));
                 }
+            },
+            NumberingStep::Heard => {
+                agenda.push(answer, Event::Configure(node, NumberingStep::Answer));
             }
-            Exchange::Heard => self.agenda.push(answer, Event::Configure(node, Exchange::Answer)),
-            Exchange::Answer => {
-                own.packets += 1;
+            NumberingStep::Answer => {
+                own.answers();
                 let start = self.tell_node(now, node);
-                self.agenda.push(start + notice, Event::Configure(node, Exchange::Done));
+                self.agenda.push(start + notice, Event::Configure(node, NumberingStep::Done));
             }
-            Exchange::Done => {
-                own.nodes[usize::from(node)].identity = Identification::Known(Node(node as u8));
+            NumberingStep::Done => {
+                own.told(node);
                 self.go_on_line(now, node);
             }
         }
@@ -126,10 +69,9 @@ impl HubChannel {
 
     /// A node has its number.
     fn go_on_line(&mut self, now: Time, node: u16) {
-        let Some(own) = &mut self.configuration else { return };
-        let began = own.nodes[usize::from(node)].began;
-        own.longest = own.longest.max(now.since(began));
-        self.hosts[usize::from(node)].bus_free = now;
+        let Some(own) = &mut self.numbering else { return };
+        own.end(now, node);
+        self.hosts[usize::from(node)].bus.set_free(now);
         self.begin_beating(now, node);
         self.wake_bus(now, node);
     }
@@ -137,9 +79,7 @@ impl HubChannel {
     /// The adapter of a node that is on line tells its port so from now on.
     pub(super) fn begin_beating(&mut self, now: Time, node: u16) {
         if let Some(own) = &mut self.management
-            && own.settings.heartbeat > Span::ZERO
-            && own.is_alive(node)
-            && !std::mem::replace(&mut own.nodes[usize::from(node)].is_beating, true)
+            && own.members.begin_beating(node)
         {
             self.agenda.push(now, Event::Manage(Step::Heartbeat(node)));
         }
@@ -147,19 +87,11 @@ impl HubChannel {
 
     /// The numbers that nodes have, in the order of the hosts; none where nobody asks for them.
     pub fn identities(&self) -> Vec<Identification> {
-        let own = self.configuration.iter().flat_map(|own| &own.nodes);
-        own.map(|numbering| numbering.identity).collect()
-    }
-
-    /// How many control packets it took, and the longest time from power to number.
-    pub(super) fn configuration_columns(&self) -> Vec<(&'static str, f64)> {
-        let Some(own) = &self.configuration else { return Vec::new() };
-        let packets = own.packets as f64;
-        vec![("configuration_packets", packets), ("configuration_max_us", own.longest.as_us())]
+        self.numbering.iter().flat_map(Numbering::identities).collect()
     }
 
     fn cluster(&self) -> Option<&Cluster> {
-        Some(&self.pages.as_ref()?.cluster)
+        Some(self.pages.as_ref()?.cluster())
     }
 
     /// Packets are stored, each through its page. What the tables refuse was refused before the run.

@@ -4,6 +4,7 @@
 //! store that would stand behind another one is drawn when that one is gone, and deliveries are
 //! counted together. What is observed of a run is the same to the picosecond.
 
+use weft_fabric::interface::window::Through;
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Halt, Id, Stopped};
 use weft_protocol::window::Use;
@@ -11,7 +12,6 @@ use weft_units::Time;
 
 use super::HubChannel;
 use super::host::{Packet, Purpose};
-use super::pages::Through;
 
 /// So many deliveries more may wait to be counted; others would only fill the cache with packets.
 const UNCOUNTED: usize = 32;
@@ -74,7 +74,7 @@ impl HubChannel {
     fn catch_up(&mut self, until: Time) {
         self.count_deliveries(until);
         for place in 0..self.parts.hosts {
-            if self.draws_later(place) && !self.hosts[usize::from(place)].runs.is_empty() {
+            if self.draws_later(place) && !self.hosts[usize::from(place)].bus.has_no_stores() {
                 while self.next_of_source(place) <= until {
                     self.draw(place);
                 }
@@ -120,7 +120,7 @@ impl HubChannel {
             return;
         }
         let Some(targets) = self.next_targets(now, place) else { return };
-        let is_dead = self.management.as_ref().is_some_and(|own| !own.is_alive(place));
+        let is_dead = self.management.as_ref().is_some_and(|own| !own.members.is_alive(place));
         let next = self.next_of_source(place);
         if next < Time::NEVER {
             self.agenda.generate(next, place);

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
-use weft_units::Time;
+use weft_units::{Span, Time};
+
+use super::Lane;
 
 /// Places that are free, and places that will be at a time that is known already.
-#[derive(Debug)]
-pub(super) struct Room {
+#[derive(Clone, Debug)]
+pub struct Room {
     free: u32,
     returns: VecDeque<Time>,
     /// Places that are free and of which the near end was not told.
@@ -56,6 +58,16 @@ impl Room {
         self.returns.push_back(time);
     }
 
+    /// The near end learns what control packets on the lane back have told it by now, or will: those
+    /// that begin by `begun`, each `notice` after its first byte.
+    #[inline]
+    pub fn learn(&mut self, lane: &mut Lane, begun: Time, notice: Span) {
+        lane.settle(begun);
+        while let Some(start) = lane.take_begun() {
+            self.tell(start + notice);
+        }
+    }
+
     /// When there is a place, not before `now`; [`Time::NEVER`] while that is not known.
     #[inline]
     pub fn next(&self, now: Time) -> Time {
@@ -93,5 +105,19 @@ mod tests {
         room.tell(Time(9));
         assert_eq!([(); 3].map(|()| room.take(Time(9))), [Some(Time(9)), Some(Time(9)), None]);
         assert!(Room::of(1, 4).free_one(), "all that there are");
+    }
+
+    /// A control packet waits for the data packet on its lane until 330, and is known of 140 later; one
+    /// that is ready after the instant that is asked about is not.
+    #[test]
+    fn room_is_learnt_of_when_its_control_packet_is_there() {
+        let (mut room, mut lane) = (Room::of(1, 1), Lane::new(Span(90)));
+        room.take(Time(0));
+        lane.occupy(Time(0), Span(330));
+        lane.insert(Time(100));
+        room.learn(&mut lane, Time(99), Span(140));
+        assert_eq!(room.next(Time(99)), Time::NEVER);
+        room.learn(&mut lane, Time(100), Span(140));
+        assert_eq!(room.next(Time(100)), Time(470));
     }
 }
