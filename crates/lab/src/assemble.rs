@@ -31,7 +31,6 @@ use crate::drive::Channel;
 use crate::drive::cluster::{Cluster, Half};
 use crate::drive::engine::Engine;
 use crate::drive::hub::HubChannel;
-use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
 /// A channel with its driver.
@@ -47,8 +46,6 @@ pub enum Driver {
     Hosted(Box<HostedChannel>),
     /// Event by event, between mapped windows around a hub.
     Hub(Box<HubChannel>),
-    /// Event by event, over links with turns.
-    Turns(Box<TurnChannel>),
 }
 
 /// What a channel is built from besides its settings.

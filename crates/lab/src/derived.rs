@@ -103,8 +103,9 @@ fn slots(name: &str, channel: &ChannelSettings, packet: Span, all: &mut Vec<Deri
     }
 }
 
-/// What follows from the turns of a link: spans of frames, the rate of full frames in one direction,
-/// and the way of one packet through one switch (Maestro 4.1).
+/// What follows from the turns of the channel's link: spans of frames and the rate of full frames in one
+/// direction; and where no cable and no switch is otherwise, the way of one packet through one switch
+/// (Maestro 4.1).
 fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
     let Some(settings) = &channel.turns else { return };
     let (rate, propagation) = (channel.link.rate, channel.link.propagation());
@@ -137,6 +138,9 @@ fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
     };
     push("release_to_turn", "us", release.as_us(), format!("{turns} + {preamble} null frame"));
     let SwitchSettings::FifoBus(bus) = &channel.switch else { return };
+    if channel.fabric.has_own_cables() || !channel.switches.is_empty() {
+        return;
+    }
     let switch = bus.analysis + bus.set_up + bus.rate.span(settings.packet());
     let path = least * 2 + switch;
     push("path_least", "us", path.as_us(), format!("2 x {least} + {switch}"));

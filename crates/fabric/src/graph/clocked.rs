@@ -125,7 +125,11 @@ impl Graph {
     pub fn slot(&self, switch: u32) -> Option<Span> {
         match self.kinds[switch as usize] {
             Kind::Clocked(index) => self.clocked.get(index as usize).map(InputQueued::slot),
-            Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } | Kind::Deciding(_) => None,
+            Kind::Plain
+            | Kind::Queued { .. }
+            | Kind::Memory { .. }
+            | Kind::Deciding(_)
+            | Kind::Fifos => None,
         }
     }
 
@@ -133,7 +137,11 @@ impl Graph {
     pub(super) fn clocked(&mut self, switch: u32) -> Option<&mut InputQueued> {
         match self.kinds[switch as usize] {
             Kind::Clocked(index) => self.clocked.get_mut(index as usize),
-            Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } | Kind::Deciding(_) => None,
+            Kind::Plain
+            | Kind::Queued { .. }
+            | Kind::Memory { .. }
+            | Kind::Deciding(_)
+            | Kind::Fifos => None,
         }
     }
 

@@ -28,7 +28,11 @@ impl Graph {
     pub fn memory(&self, switch: u32) -> Option<u32> {
         match self.kinds[switch as usize] {
             Kind::Memory { buffer, .. } => Some(buffer),
-            Kind::Plain | Kind::Queued { .. } | Kind::Clocked(_) | Kind::Deciding(_) => None,
+            Kind::Plain
+            | Kind::Queued { .. }
+            | Kind::Clocked(_)
+            | Kind::Deciding(_)
+            | Kind::Fifos => None,
         }
     }
 
@@ -37,9 +41,11 @@ impl Graph {
     pub fn memory_limits(&self, switch: u32) -> (Limit, Option<Rate>) {
         match self.kinds[switch as usize] {
             Kind::Memory { pool, bandwidth, .. } => (pool, bandwidth),
-            Kind::Plain | Kind::Queued { .. } | Kind::Clocked(_) | Kind::Deciding(_) => {
-                (Limit::Unlimited, None)
-            }
+            Kind::Plain
+            | Kind::Queued { .. }
+            | Kind::Clocked(_)
+            | Kind::Deciding(_)
+            | Kind::Fifos => (Limit::Unlimited, None),
         }
     }
 

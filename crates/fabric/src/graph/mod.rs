@@ -29,7 +29,7 @@ use weft_units::{Bytes, Limit, Rate, Span, Time};
 use crate::fabric::{Peer, Wiring};
 use crate::link::{FlowControl, LinkSettings};
 use crate::switch::{
-    CrossbarSettings, InputQueued, OutputBufferedSettings, OutputQueuedSettings,
+    BoxRules, CrossbarSettings, InputQueued, OutputBufferedSettings, OutputQueuedSettings,
     SharedMemorySettings, SharedQueues,
 };
 
@@ -43,7 +43,7 @@ pub use gate::Passage;
 pub use port::Departure;
 use port::Port;
 pub use repeat::PortUse;
-pub use stations::{Station, StationPacket, StationParts, StationPlace, TurnCable};
+pub use stations::{CableEvent, Station, StationPacket, StationParts, StationPlace, TurnCable};
 
 /// What a graph is made of.
 #[derive(Debug)]
@@ -81,6 +81,8 @@ pub enum SwitchParts {
     Crossbar(CrossbarSettings, Stream),
     /// With buffers at its outputs into which few can write at a time, and what it draws from.
     OutputBuffered(OutputBufferedSettings, Stream),
+    /// With FIFOs at its ports, between links with turns.
+    Fifos(BoxRules),
 }
 
 impl SwitchParts {
@@ -90,6 +92,19 @@ impl SwitchParts {
             SwitchParts::SharedMemory(own) => Some(own.queues),
             SwitchParts::OutputQueued(_)
             | SwitchParts::InputQueued(_)
+            | SwitchParts::Crossbar(..)
+            | SwitchParts::OutputBuffered(..)
+            | SwitchParts::Fifos(_) => None,
+        }
+    }
+
+    /// What it is like if it stands between links with turns.
+    pub fn fifos(&self) -> Option<BoxRules> {
+        match self {
+            SwitchParts::Fifos(rules) => Some(*rules),
+            SwitchParts::OutputQueued(_)
+            | SwitchParts::InputQueued(_)
+            | SwitchParts::SharedMemory(_)
             | SwitchParts::Crossbar(..)
             | SwitchParts::OutputBuffered(..) => None,
         }
@@ -149,6 +164,8 @@ enum Kind {
     Memory { buffer: u32, pool: Limit, bandwidth: Option<Rate> },
     /// It decides on all that reaches an output in one instant: its place among those that do.
     Deciding(u32),
+    /// In the [FIFOs](stations) at its ports, which links with turns fill and empty.
+    Fifos,
 }
 
 /// What a link does to a packet.
@@ -265,6 +282,7 @@ impl Graph {
                 let (ports, latency) = (around.wiring.ports_of(number), own.latency);
                 (self.add_deciding(Deciding::output_buffered(own, ports, random)), latency)
             }
+            SwitchParts::Fifos(own) => (Kind::Fifos, own.analysis),
         };
         let (first, is_plain) = (around.wiring.port(number, 0), matches!(kind, Kind::Plain));
         self.is_mixed |= self.switches.first().is_some_and(|other| other.latency != latency);
@@ -303,7 +321,7 @@ impl Graph {
         match self.kinds[switch as usize] {
             Kind::Clocked(index) => Some(self.clocked[index as usize].room()),
             Kind::Memory { buffer, .. } => Some(share(buffer)),
-            Kind::Plain | Kind::Queued { .. } | Kind::Deciding(_) => None,
+            Kind::Plain | Kind::Queued { .. } | Kind::Deciding(_) | Kind::Fifos => None,
         }
     }
 
@@ -441,7 +459,11 @@ impl Graph {
     fn most(&self, switch: u32) -> u32 {
         match self.kinds[switch as usize] {
             Kind::Queued { most } => most,
-            Kind::Plain | Kind::Clocked(_) | Kind::Memory { .. } | Kind::Deciding(_) => u32::MAX,
+            Kind::Plain
+            | Kind::Clocked(_)
+            | Kind::Memory { .. }
+            | Kind::Deciding(_)
+            | Kind::Fifos => u32::MAX,
         }
     }
 

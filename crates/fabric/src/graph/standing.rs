@@ -12,7 +12,11 @@ impl Graph {
                 let own = self.clocked.get(index as usize)?;
                 Some((own, port - self.first_port(switch)))
             }
-            Kind::Plain | Kind::Queued { .. } | Kind::Memory { .. } | Kind::Deciding(_) => None,
+            Kind::Plain
+            | Kind::Queued { .. }
+            | Kind::Memory { .. }
+            | Kind::Deciding(_)
+            | Kind::Fifos => None,
         }
     }
 

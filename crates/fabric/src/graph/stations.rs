@@ -1,16 +1,15 @@
 //! Stations: the ends of links with turns with their FIFOs, at hosts and at the ports of switches, and
 //! the links between them (Maestro 3.2).
 //!
-//! Those of the hosts are the first, and the ports of all switches follow, one switch behind the
-//! other; links are in the same order, each at the first of its ports. Each has the rate and the
-//! length of its own cable.
+//! A station has the number of its port in the graph. Links of hosts are the first, and those between
+//! switches follow, each at the first of its ports. Each has the rate and the length of its own cable.
 
-use weft_protocol::turns::{CHANNELS, Rules};
-use weft_units::{Bytes, Time};
+use weft_protocol::turns::{CHANNELS, Kind, Overrun, Rules};
+use weft_units::{Bytes, Span, Time};
 
 use crate::fabric::{Peer, Wiring};
 use crate::interface::{ByteFifo, Forwarding};
-use crate::link::{TurnLink, TurnTiming};
+use crate::link::{TurnEvent, TurnLink, TurnTiming};
 
 /// A packet in a FIFO: which one of which message, which `M` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +41,7 @@ pub struct Station<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StationPlace {
     /// At a host.
-    Host(u16),
+    Host(u32),
     /// At a port of a switch.
     Port {
         /// The switch.
@@ -67,6 +66,76 @@ pub struct TurnCable {
     pub credits: [u16; CHANNELS],
     /// When each end handed the link over last, unless the link slept since.
     pub released: [Option<Time>; 2],
+}
+
+/// What happened on a cable in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CableEvent {
+    /// An end began a frame.
+    Began {
+        /// The end that speaks, 0 or 1.
+        side: usize,
+        /// From the end of its frame before, unless the link slept since or the end kept the link.
+        waited: Option<Span>,
+        /// When the frame is over, if it has no packets.
+        null_over: Option<Time>,
+    },
+    /// The last symbol of a packet is at the other end, with a place for it.
+    Moved {
+        /// The end that sent it.
+        side: usize,
+        /// Its channel.
+        channel: usize,
+        /// Whether it was the first one of its frame.
+        opens: bool,
+        /// Whether it was the last one, with which the frame is over.
+        ends: bool,
+    },
+}
+
+impl TurnCable {
+    /// What is due at `now`, with so many packets in the send FIFOs of the holder. Returns what happened
+    /// and when the next step is due, if one is before [`TurnCable::wake`].
+    ///
+    /// # Errors
+    /// [`Overrun`] where a packet comes without room for it: a defect, since credits prevent it.
+    pub fn step(
+        &mut self,
+        now: Time,
+        waiting: [u16; CHANNELS],
+    ) -> Result<(CableEvent, Option<Time>), Overrun> {
+        let (event, next) = self.link.step(now, waiting)?;
+        let event = match event {
+            TurnEvent::Began { side, preamble, first, over } => {
+                (self.first, self.packets, self.credits) = (first, 0, preamble.credits);
+                let waited = self.released[side].take().map(|released| first.since(released));
+                let null_over = (preamble.kind == Kind::Null).then_some(over);
+                self.released[side] = null_over;
+                CableEvent::Began { side, waited, null_over }
+            }
+            TurnEvent::Moved { side, channel, last } => {
+                self.packets += 1;
+                if last {
+                    // An end that keeps the link begins its next frame at this very time.
+                    self.released[side] = Some(now).filter(|_| self.link.holder() != side);
+                }
+                CableEvent::Moved { side, channel, opens: self.packets == 1, ends: last }
+            }
+        };
+        Ok((event, next))
+    }
+
+    /// Something is to be sent. Returns when the next step is due, unless one is anyway.
+    pub fn wake(&mut self, now: Time) -> Option<Time> {
+        let next = self.link.wake(now)?;
+        self.released = [None; 2];
+        Some(next)
+    }
+
+    /// How long the cable has carried the frame whose last symbol is at the other end.
+    pub fn busy(&self, now: Time) -> Span {
+        Span(now.since(self.first).0.saturating_sub(self.link.timing().propagation.0))
+    }
 }
 
 /// What the stations of a channel are like.
@@ -99,13 +168,13 @@ impl StationParts<'_> {
     /// The stations and the links between them, all empty.
     pub fn build<M>(&self) -> (Vec<Station<M>>, Vec<TurnCable>) {
         let cables = self.cables();
-        let hosts = (0..self.wiring.hosts()).map(|host| StationPlace::Host(host as u16));
+        let hosts = (0..self.wiring.hosts()).map(StationPlace::Host);
         let ports = (0..self.wiring.ports()).map(|port| {
             let switch = self.wiring.switch_of(port);
             StationPlace::Port { switch, number: port - self.wiring.port(switch, 0) }
         });
         let mut stations: Vec<Station<M>> =
-            hosts.chain(ports).map(|place| self.station(place)).collect();
+            ports.chain(hosts).map(|place| self.station(place)).collect();
         for (number, cable) in (0..).zip(&cables) {
             for (side, &place) in cable.stations.iter().enumerate() {
                 let station = &mut stations[place as usize];
@@ -116,13 +185,13 @@ impl StationParts<'_> {
     }
 
     fn cables(&self) -> Vec<TurnCable> {
-        let hosts = self.wiring.hosts();
-        let of_hosts = (0..hosts).map(|host| {
+        let ports = self.wiring.ports();
+        let of_hosts = (0..self.wiring.hosts()).map(|host| {
             let port = self.wiring.host_port(host);
-            self.cable(port, [host, hosts + port])
+            self.cable(port, [ports + host, port])
         });
-        let between = (0..self.wiring.ports()).filter_map(|port| match self.wiring.peer(port) {
-            Peer::Port(peer) if port < peer => Some(self.cable(port, [hosts + port, hosts + peer])),
+        let between = (0..ports).filter_map(|port| match self.wiring.peer(port) {
+            Peer::Port(peer) if port < peer => Some(self.cable(port, [port, peer])),
             _ => None,
         });
         of_hosts.chain(between).collect()
@@ -198,16 +267,16 @@ mod tests {
         parts.build()
     }
 
-    /// Stations 0 and 1 are the hosts, 2 and 3 the ports of a, 4 and 5 those of b.
+    /// Stations 0 and 1 are the ports of a, 2 and 3 those of b, 4 and 5 the hosts.
     #[test]
-    fn hosts_come_first_and_each_cable_is_there_once() {
+    fn stations_are_ports_and_each_cable_is_there_once() {
         let (stations, cables) = build(&two(""), &[timing(0)]);
         let ends: Vec<[u32; 2]> = cables.iter().map(|cable| cable.stations).collect();
-        assert_eq!(ends, [[0, 2], [1, 4], [3, 5]]);
+        assert_eq!(ends, [[4, 0], [5, 2], [1, 3]]);
         let at: Vec<(u32, usize)> = stations.iter().map(|own| (own.link, own.side)).collect();
-        assert_eq!(at, [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (2, 1)]);
-        assert_eq!(stations[1].place, StationPlace::Host(1));
-        assert_eq!(stations[5].place, StationPlace::Port { switch: 1, number: 1 });
+        assert_eq!(at, [(0, 1), (2, 0), (1, 1), (2, 1), (0, 0), (1, 0)]);
+        assert_eq!(stations[5].place, StationPlace::Host(1));
+        assert_eq!(stations[3].place, StationPlace::Port { switch: 1, number: 1 });
     }
 
     /// A null turn is the turn-around, the preamble and the way: 1140 ns, and 500 more over a cable of
@@ -221,18 +290,52 @@ mod tests {
         assert_eq!(turns, [1_140, 1_140, 1_640]);
     }
 
+    /// A null frame of each end, 1140 ns a turn; with a credit end 0 then sends two packets, from 3360 to
+    /// 4700, which open and end its frame. The first symbol of its next one follows a turn-around, a null
+    /// frame of the other end and another turn-around later.
+    #[test]
+    fn a_cable_tells_where_frames_begin_and_end() {
+        let (_, mut cables) = build(&two(""), &[timing(0)]);
+        let (mut now, mut seen) = (Time::ZERO, Vec::new());
+        for waiting in [0, 0, 2, 2, 1, 0, 0] {
+            let (event, next) = cables[0].step(now, [waiting, 0]).unwrap();
+            seen.push((event, cables[0].busy(now).0 / 1_000));
+            now = next.unwrap_or(now);
+        }
+        let null = |side, waited: Option<u64>, over: u64| CableEvent::Began {
+            side,
+            waited: waited.map(Span::from_ns),
+            null_over: Some(Time(over * 1_000)),
+        };
+        let moved = |opens, ends| CableEvent::Moved { side: 0, channel: 0, opens, ends };
+        let frame =
+            CableEvent::Began { side: 0, waited: Some(Span::from_ns(2_220)), null_over: None };
+        let expected = [
+            null(0, None, 1_140),
+            null(1, None, 2_280),
+            frame,
+            moved(true, false),
+            moved(false, true),
+            null(1, Some(3_500), 5_840),
+            null(0, Some(2_220), 6_980),
+        ];
+        assert_eq!(seen.iter().map(|own| own.0).collect::<Vec<CableEvent>>(), expected);
+        // The preamble of 60 ns and two packets of 640 ns.
+        assert_eq!((seen[3].1, seen[4].1), (700, 1_340));
+    }
+
     /// What comes to b is moved on when it is there as a whole, or the FIFO of two packets is full.
     #[test]
     fn switches_read_what_has_come_each_in_its_way() {
         let (mut stations, _) = build(&two(""), &[timing(0)]);
         let packet = |number| StationPacket { message: 7, number, last: false };
-        for station in [3, 5] {
+        for station in [1, 3] {
             stations[station].receive[0].put(packet(0), false);
         }
-        assert_eq!([3, 5].map(|station| stations[station].receive[0].readable()), [1, 0]);
-        stations[5].receive[0].put(packet(1), false);
-        assert_eq!(stations[5].receive[0].readable(), 2);
-        stations[3].send[1].put(packet(0), false);
-        assert_eq!(stations[3].waiting(), [0, 1]);
+        assert_eq!([1, 3].map(|station| stations[station].receive[0].readable()), [1, 0]);
+        stations[3].receive[0].put(packet(1), false);
+        assert_eq!(stations[3].receive[0].readable(), 2);
+        stations[1].send[1].put(packet(0), false);
+        assert_eq!(stations[1].waiting(), [0, 1]);
     }
 }

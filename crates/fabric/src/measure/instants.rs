@@ -45,24 +45,46 @@ impl Instants {
 }
 
 impl Observations {
-    /// Counts a delivery and records what follows from its instants.
+    /// Counts a delivery and records what follows from its instants where the stages in which its time
+    /// went were told apart on the way; what of the instants says so is not read.
+    pub fn complete_in_stages(&mut self, one: &Instants, stages: &[(Stage, Span)]) {
+        self.record_latencies(one);
+        for (stage, span) in stages {
+            self.spend(*stage, one.delivered, *span);
+        }
+        self.count_delivery(one);
+    }
+
     #[inline]
-    pub fn complete(&mut self, one: &Instants) {
+    fn record_latencies(&mut self, one: &Instants) {
         let now = one.delivered;
         let (queueing, transit) = one.waits();
         self.latency(Latency::Queueing, now, queueing);
         self.latency(Latency::Transit, now, transit);
         self.latency(Latency::OneWay, now, queueing + transit + one.target);
+    }
+
+    #[inline]
+    fn count_delivery(&mut self, one: &Instants) {
+        let now = one.delivered;
+        self.count_hops(now, one.hops);
+        self.deliver_from(one.from as usize, now, one.payload);
+        self.pass(Passage { from: one.from, to: one.to, start: one.started, end: now });
+    }
+
+    /// Counts a delivery and records what follows from its instants.
+    #[inline]
+    pub fn complete(&mut self, one: &Instants) {
+        self.record_latencies(one);
+        let now = one.delivered;
         if now >= self.from {
             self.spend_all(one);
             if let Some(class) = self.classes.get_mut(usize::from(one.class)) {
                 class.payload += one.payload;
-                class.one_way.record(now, queueing + transit + one.target);
+                class.one_way.record(now, one.delivered.since(one.generated));
             }
         }
-        self.count_hops(now, one.hops);
-        self.deliver_from(one.from as usize, now, one.payload);
-        self.pass(Passage { from: one.from, to: one.to, start: one.started, end: now });
+        self.count_delivery(one);
         if let Some(noted) = &mut self.noted {
             noted.push(*one);
         }

@@ -23,7 +23,6 @@ macro_rules! on_each {
             Driver::Half($channel) => $call,
             Driver::Hosted($channel) => $call,
             Driver::Hub($channel) => $call,
-            Driver::Turns($channel) => $call,
         }
     };
 }
@@ -75,7 +74,6 @@ impl Carrier for Driver {
             Driver::Hosted(_) => "hosts with stages, buses or libraries",
             Driver::Cluster(_) | Driver::Half(_) => "a switch with a schedule",
             Driver::Hub(_) => "mapped windows around a hub",
-            Driver::Turns(_) => "links with turns",
         };
         Err(why.to_owned())
     }

@@ -152,6 +152,7 @@ pub(crate) fn engine(
         flows,
         adapters,
         ring: None,
+        turns: None,
     }))
 }
 

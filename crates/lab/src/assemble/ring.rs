@@ -51,6 +51,7 @@ pub(super) fn build(
         flows: None,
         adapters: None,
         ring: Some(parts),
+        turns: None,
     }))))
 }
 

@@ -1,7 +1,8 @@
-//! A channel of links with turns: which of the settings its driver reads, and what it is made of.
+//! A channel of links with turns: which of the settings it reads, and what it is made of.
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{ConnectionRoutes, Routes, RoutesSettings, Wiring};
+use weft_fabric::graph::SwitchParts;
 use weft_fabric::interface::TransferSettings;
 use weft_fabric::link::{ErrorSettings, PhaseSettings, TurnSettings, TurnTiming};
 use weft_fabric::switch::{BoxRules, Contention};
@@ -11,10 +12,10 @@ use weft_protocol::turns::{LONGEST_MESSAGE, PACKET};
 use weft_units::{Bytes, Limit, Time};
 
 use super::network::named;
-use super::{Driver, Site, refuse};
+use super::{Driver, Site, classed, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::drive::engine::{ConnectionParts, Engine, EngineParts, TurnParts};
 use crate::drive::faults::Faults;
-use crate::drive::turns::{LinkParts, TurnChannel, TurnParts};
 use crate::error::{ABSENT, Error};
 
 /// What is accepted where something needs links with turns.
@@ -53,20 +54,26 @@ pub(super) fn build(
     let wiring = wiring.map_err(|error| named(site.name, error))?;
     let routes = routes(settings, &wiring, site)?;
     let switches = switches(settings, turns, &wiring, site.name)?;
-    let parts = TurnParts {
-        link: link(settings, turns, &wiring, site)?,
+    let turns = parts((settings, turns), transfer, &wiring, site)?;
+    Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
+        wiring,
         routes,
-        transfer,
-        switches,
-        send_buffers: settings.adapter.send_buffers,
-        throttle: settings.adapter.throttle.clone(),
-        release: settings.adapter.release.unwrap_or(Release::Transmission),
+        link: settings.link.clone(),
+        packet: settings.packet,
         payload: settings.payload,
+        switches: switches.into_iter().map(SwitchParts::Fifos).collect(),
+        flow: classed::no_flow_control(),
+        send_buffers: settings.adapter.send_buffers,
         sources,
         observations: site.observations(),
-        wiring,
-    };
-    Ok(Driver::Turns(Box::new(TurnChannel::new(parts))))
+        until: site.until,
+        connections: ConnectionParts::default(),
+        classed: None,
+        flows: None,
+        adapters: None,
+        ring: None,
+        turns: Some(turns),
+    }))))
 }
 
 /// What links with turns alone read is refused elsewhere.
@@ -87,12 +94,13 @@ fn refuse_as<T>(channel: &str, key: &str, value: &str, accepted: &str) -> Result
     Err(Error::Assembly { key, value: value.to_owned(), accepted: accepted.to_owned() })
 }
 
-fn link(
-    settings: &ChannelSettings,
-    turns: &TurnSettings,
+/// What its links are like, and what its hosts have in front of them.
+fn parts(
+    (settings, turns): (&ChannelSettings, &TurnSettings),
+    transfer: TransferSettings,
     wiring: &Wiring,
     site: Site<'_>,
-) -> Result<LinkParts, Error> {
+) -> Result<TurnParts, Error> {
     let named = |error: weft_fabric::link::TurnError| Error::Assembly {
         key: format!("channel.{}.turns.{}", site.name, error.key),
         value: error.value,
@@ -116,19 +124,22 @@ fn link(
         return refuse_as(site.name, "turns.phase.at", &given.len().to_string(), &accepted);
     }
     let errors = settings.errors.as_ref().filter(|errors| !errors.is_free_of_errors());
-    let of_station = |errors: &ErrorSettings| {
-        let stations = 0..wiring.hosts() + wiring.ports();
-        // Listed errors are those of hosts; ports have chance alone.
-        let build = |station| errors.build(site.streams, site.name, station as u16);
-        stations.map(build).collect()
+    let of_port = |errors: &ErrorSettings| {
+        // Listed errors are those of hosts, whose numbers are the first; ports have chance alone.
+        let (hosts, ports) = (0..wiring.hosts(), wiring.hosts()..wiring.hosts() + wiring.ports());
+        let build = |number| errors.build(site.streams, site.name, number as u16);
+        ports.chain(hosts).map(build).collect()
     };
-    Ok(LinkParts {
+    Ok(TurnParts {
         rules: turns.rules().map_err(named)?,
         capacity: turns.capacity().map_err(named)?,
         timings,
         packet: turns.packet(),
         phases: (0..cables).map(&mut phase).collect(),
-        errors: errors.map_or(Vec::new(), of_station),
+        errors: errors.map_or(Vec::new(), of_port),
+        transfer,
+        throttle: settings.adapter.throttle.clone(),
+        release: settings.adapter.release.unwrap_or(Release::Transmission),
     })
 }
 

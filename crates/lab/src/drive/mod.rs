@@ -11,6 +11,5 @@ pub mod interface;
 pub mod receiver;
 pub mod trace;
 pub mod traffic;
-pub mod turns;
 
 pub use channel::Channel;

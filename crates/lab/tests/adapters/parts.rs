@@ -103,6 +103,7 @@ impl Star {
             observations: seen,
             until: Time(1 << 60),
             ring: None,
+            turns: None,
             connections: ConnectionParts::default(),
             classed: None,
             flows: None,

@@ -94,6 +94,7 @@ fn channel(text: &str, seed: u64) -> Engine {
         observations: Observations::over(from, UNTIL).of_hosts(HOSTS as usize),
         until: UNTIL,
         ring: None,
+        turns: None,
         connections: ConnectionParts::default(),
         adapters: None,
         classed: Some(classed),

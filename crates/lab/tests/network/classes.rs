@@ -120,6 +120,7 @@ fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Eng
             .of_classes(8),
         until,
         ring: None,
+        turns: None,
         connections: ConnectionParts::default(),
         adapters: None,
         flows: None,

@@ -108,6 +108,7 @@ fn deliveries(
         observations,
         until,
         ring: None,
+        turns: None,
         connections: ConnectionParts::default(),
         classed: None,
         adapters: None,

@@ -80,6 +80,7 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
         observations: Observations::over(Time(span.0 * 20), until).of_hosts(hosts as usize),
         until,
         ring: None,
+        turns: None,
         connections: ConnectionParts::default(),
         classed: None,
         adapters: None,

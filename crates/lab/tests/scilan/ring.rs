@@ -55,6 +55,7 @@ fn ring(hosts: u16, change: impl FnOnce(&mut RingParts)) -> Engine {
         flows: None,
         adapters: None,
         ring: Some(parts),
+        turns: None,
     })
 }
 

@@ -14,7 +14,7 @@ use weft_fabric::measure::Latency;
 use weft_kernel::{Halt, Streams};
 use weft_lab::assemble::{Driver, Site};
 use weft_lab::composition::Spec;
-use weft_lab::drive::turns::TurnChannel;
+use weft_lab::drive::engine::Engine;
 use weft_lab::{ChannelRun, Plan, Request, simulate};
 use weft_units::Time;
 
@@ -61,7 +61,7 @@ fn refusal(text: &str) -> String {
 }
 
 /// The channel of a file without traffic of its own.
-fn channel(text: &str) -> TurnChannel {
+fn channel(text: &str) -> Engine {
     let spec = spec(text);
     let streams = Streams::new(1);
     let site = Site {
@@ -73,7 +73,7 @@ fn channel(text: &str) -> TurnChannel {
         sample: None,
     };
     match Driver::new(&spec.channel["network"], None, site).expect(text) {
-        Driver::Turns(channel) => *channel,
+        Driver::Engine(channel) => *channel,
         other => panic!("a channel with turns, not {other:?}"),
     }
 }

@@ -1,14 +1,14 @@
 //! What a switch box does for all hosts at once: one transfer to several, and the barrier.
 
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
-use weft_lab::drive::turns::TurnChannel;
+use weft_lab::drive::engine::Engine;
 use weft_units::{Bytes, Time};
 
 use super::laws::{in_tree, merge};
 use super::{channel, column, file, run};
 
 /// Carries a message to some hosts, and returns when each has it, in nanoseconds.
-pub(super) fn carry(mut channel: TurnChannel, to: Destination, size: u64) -> Vec<(u16, u64)> {
+pub(super) fn carry(mut channel: Engine, to: Destination, size: u64) -> Vec<(u16, u64)> {
     let start = Time(100_000_000);
     let mut notices = Vec::new();
     channel.advance(start, &mut notices);

@@ -2,6 +2,7 @@
 
 use weft_fabric::measure::Latency;
 use weft_lab::drive::carrier::{Carrier, Destination};
+use weft_lab::{Cell, Options, Request};
 
 use super::laws::{in_tree, merge};
 use super::operations::carry;
@@ -110,4 +111,29 @@ fn a_throttle_holds_messages_back() {
     };
     assert_eq!(queueing(more), Some(100_000));
     assert!(queueing("") < Some(2_000));
+}
+
+/// The way through a switch follows from the file where all cables and switches are alike, and nowhere else.
+#[test]
+fn the_way_of_a_packet_is_derived_where_all_is_alike() {
+    let derived = |text: &str| {
+        let request = Request::of_text("turns.toml", text);
+        let outcome = weft_lab::run(&request, &Options::default(), &mut |_, _| true).expect(text);
+        let table = outcome.table("derived");
+        let has = |name: &str| {
+            let name = Cell::from(format!("network.{name}"));
+            (0..table.rows()).any(|row| table.get(row, "quantity") == Some(name.clone()))
+        };
+        assert!(has("burst_rate"), "{text}");
+        has("path_least")
+    };
+    let alike = merge(&file("[workload.network]\nload = 0.1\n"), &in_tree(2_048));
+    let latency = "[channel.network.switches.root]\noutput_queued.latency = '90 ns'\n";
+    let slow = merge(
+        &file("[workload.network]\nload = 0.1\n"),
+        &with_cable("right.3", "rate = '70 Mbit/s'"),
+    );
+    assert!(derived(&alike));
+    assert!(!derived(&slow));
+    assert!(!derived(&(alike.clone() + latency)));
 }

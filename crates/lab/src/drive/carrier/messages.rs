@@ -7,7 +7,7 @@
 
 use weft_units::{Bytes, Time};
 
-use super::{Message, Notice, Ticket};
+use super::{Destination, Message, Notice, Ticket};
 
 /// A message under way to one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,6 +256,38 @@ impl Messages {
         self.arrive(now, id);
     }
 
+    /// The message of a pair that is under way under a name.
+    fn named(&mut self, from: u16, to: u16, ticket: Ticket) -> Option<MessageId> {
+        let mut id = self.lane(from, to).oldest;
+        while id != MessageId::NONE && self.held[id.place()].ticket != ticket {
+            id = self.held[id.place()].behind;
+        }
+        Some(id).filter(|id| *id != MessageId::NONE)
+    }
+
+    /// The last byte of a message has left its initiator, for all of its targets that it names.
+    pub fn sent_to(&mut self, now: Time, from: u16, to: Destination, ticket: Ticket) {
+        for to in to.hosts() {
+            if let Some(id) = self.named(from, to, ticket) {
+                self.sent(now, id);
+            }
+        }
+    }
+
+    /// A message of one packet is at one of its targets, or given up.
+    pub fn end_named(&mut self, now: Time, (from, to): (u16, u16), ticket: Ticket, lost: bool) {
+        match self.named(from, to, ticket) {
+            Some(id) if lost => self.give_up(now, id),
+            Some(id) => self.arrive(now, id),
+            None => {}
+        }
+    }
+
+    /// Tells of something else that happens now.
+    pub fn tell(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+
     /// A message that has just been posted, the only one of its pair, is refused as a whole.
     pub fn refuse(&mut self, now: Time, id: MessageId) {
         let held = &mut self.held[id.place()];
@@ -335,7 +367,6 @@ impl Messages {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Destination;
     use super::*;
 
     fn post(messages: &mut Messages, to: Destination, size: u64, ticket: u64) -> Vec<MessageId> {

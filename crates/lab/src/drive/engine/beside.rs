@@ -205,7 +205,8 @@ impl Engine {
     fn may_be_spread(&self) -> Result<(), Alone> {
         self.graph.may_be_divided()?;
         let is_special = self.adapters.is_on || self.memories.is_on || self.flows.is_some();
-        let is_special = is_special || self.graph.planes() > 1 || self.ring.is_some();
+        let is_special = is_special || self.graph.planes() > 1;
+        let is_special = is_special || self.ring.is_some() || self.turns.is_some();
         if is_special || !self.parts.is_one() || self.beside.is_some() {
             return Err(Alone::Kind);
         }
@@ -247,6 +248,7 @@ impl Engine {
             classed: classed.map(Box::new),
             flows: None,
             ring: None,
+            turns: None,
             adapters: super::Adapters::none(),
             forward: None,
             plane_turns: PlaneTurns::new(self.graph.hosts(), self.graph.planes()),

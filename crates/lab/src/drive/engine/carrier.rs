@@ -3,7 +3,7 @@
 use weft_units::Time;
 
 use super::{Engine, FastForward, Horizon, Jump};
-use crate::drive::carrier::{Carrier, Message, Notice};
+use crate::drive::carrier::{Carrier, Message, Notice, Ticket};
 
 impl Carrier for Engine {
     fn offer(&mut self, now: Time, message: Message) {
@@ -18,6 +18,9 @@ impl Carrier for Engine {
             self.next = self.next_with_adapters();
         } else if self.ring.is_some() {
             self.offer_to_node(now, message);
+            self.next = self.next_with_adapters();
+        } else if self.turns.is_some() {
+            self.offer_to_turns(now, message);
             self.next = self.next_with_adapters();
         } else if let Some(feed) = self.supply.messages()
             && feed.post(now, message, &mut self.observations)
@@ -43,6 +46,19 @@ impl Carrier for Engine {
         if let Some(forward) = &mut self.forward {
             forward.has_advanced(notices.len() > before);
         }
+    }
+
+    fn keeps_barrier(&self) -> bool {
+        self.keeps_barrier_of_turns()
+    }
+
+    fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
+        let keeps = self.keeps_barrier();
+        if keeps {
+            self.arrive_at_barrier(now, host, (hosts, ticket));
+            self.next = self.next_with_adapters();
+        }
+        keeps
     }
 
     fn begin_fast_forward(&mut self) -> Result<(), String> {

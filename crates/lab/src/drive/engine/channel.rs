@@ -23,6 +23,9 @@ impl Channel for Engine {
         if let Some(ring) = &self.ring {
             return ring.unsent();
         }
+        if let Some(turns) = &self.turns {
+            return turns.unsent();
+        }
         if let Some(flows) = &self.flows {
             return flows.held().0;
         }
@@ -43,6 +46,9 @@ impl Channel for Engine {
         if let Some(ring) = &self.ring {
             return ring.under_way();
         }
+        if let Some(turns) = &self.turns {
+            return turns.under_way();
+        }
         if let Some(flows) = &self.flows {
             return flows.held().1 + self.classed.as_ref().map_or(0, |own| own.apart());
         }
@@ -59,18 +65,25 @@ impl Channel for Engine {
     }
 
     fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
-        match &self.ring {
-            Some(ring) => ring.columns(),
-            None => self.interface_columns(until),
+        match (&self.ring, &self.turns) {
+            (Some(ring), _) => ring.columns(),
+            (None, Some(turns)) => turns.columns(&self.observations),
+            (None, None) => self.interface_columns(until),
         }
     }
 
     fn record_trace(&mut self) {
-        self.note_transmissions();
+        match &mut self.turns {
+            Some(turns) => turns.note_frames(),
+            None => self.note_transmissions(),
+        }
     }
 
     fn take_trace(&mut self) -> Vec<TraceEntry> {
-        self.noted_transmissions()
+        match &mut self.turns {
+            Some(turns) => turns.noted_frames(),
+            None => self.noted_transmissions(),
+        }
     }
 
     fn network(&self) -> Option<NetworkReport> {
@@ -99,7 +112,7 @@ impl Channel for Engine {
 impl Engine {
     /// What was observed, once: for whoever still asks for counters afterwards.
     pub(in crate::drive) fn take_observations(&mut self) -> Observations {
-        let starts_as_counted = self.adapters.is_on || self.ring.is_some();
+        let starts_as_counted = self.adapters.is_on || self.ring.is_some() || self.turns.is_some();
         let waiting = if starts_as_counted { 0 } else { self.started_later() };
         let mut observations = std::mem::take(&mut self.observations);
         if self.adapters.sends_in_slots() {

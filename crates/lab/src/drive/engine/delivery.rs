@@ -1,6 +1,10 @@
-//! What an observer of a run sees of a delivery.
+//! What happens to a packet at its target, and what an observer of a run sees of a delivery.
 
-use weft_units::Time;
+use weft_fabric::measure::{Drop, Instants, Observations};
+use weft_units::{Span, Time};
+
+use super::Engine;
+use super::packets::{Forwarding, Packet};
 
 /// A packet, or a message of several of a connection, that has been delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,4 +21,72 @@ pub struct Delivery {
     pub end: Time,
     /// How many switches it passed.
     pub hops: u8,
+}
+
+impl Delivery {
+    /// What is shown of a delivery that is observed.
+    #[inline]
+    pub(super) fn of(one: &Instants) -> Delivery {
+        let Instants { from, to, generated, started: start, delivered: end, hops, .. } = *one;
+        Delivery { from, to, generated, start, end, hops }
+    }
+}
+
+impl Engine {
+    /// The last byte of a packet is at its target.
+    #[inline(never)]
+    pub(super) fn deliver(
+        &mut self,
+        now: Time,
+        end: u32,
+        id: u32,
+        watch: &mut impl FnMut(Delivery),
+    ) {
+        if self.memories.is_on {
+            return self.arrive(now, (end, id), watch);
+        }
+        let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
+        let Packet { generated, start, from, message } = self.packets.packets[id as usize];
+        let spent = match self.packets.spent(id) {
+            Some(spent) => *spent,
+            None => self.graph.spent_alike(hops),
+        };
+        self.packets.remove(id);
+        if let Some(time) = self.supply.arrived(now, (from, host), message) {
+            self.schedule(time, self.places.generates + host, 0);
+        }
+        let instants = Instants {
+            from,
+            to: host,
+            generated,
+            started: start,
+            delivered: now,
+            hops,
+            class: 0,
+            payload: self.payload,
+            transmission: spent.transmission,
+            wire: spent.wire,
+            switches: spent.switches,
+            initiator: Span::ZERO,
+            target: Span::ZERO,
+        };
+        if self.parts.is_one() {
+            complete(&mut self.observations, &instants, watch);
+        } else {
+            self.parts.note_delivered(&mut self.observations, instants);
+        }
+    }
+}
+
+/// Observes a delivery, and shows it.
+#[inline]
+pub(super) fn complete(seen: &mut Observations, one: &Instants, watch: &mut impl FnMut(Delivery)) {
+    seen.complete(one);
+    watch(Delivery::of(one));
+}
+
+/// Observes that a packet is given up: when, whose it was, and why.
+pub(super) fn give_up(seen: &mut Observations, (now, from, why): (Time, u32, Drop)) {
+    seen.drop(why, now);
+    seen.abandon_from(from as usize, now);
 }

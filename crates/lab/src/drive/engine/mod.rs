@@ -40,6 +40,7 @@ mod places;
 mod planes;
 mod ring;
 mod supply;
+mod turns;
 mod waiting;
 
 use std::sync::Arc;
@@ -47,8 +48,8 @@ use std::sync::Arc;
 use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::graph::{Departure, Graph, GraphParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
-use weft_fabric::measure::{Drop, Instants, Observations};
-use weft_fabric::switch::{Loss, Outbox, SharedQueues};
+use weft_fabric::measure::{Drop, Observations};
+use weft_fabric::switch::{BoxRules, Loss, Outbox, SharedQueues};
 use weft_fabric::workload::Source;
 use weft_kernel::{Event, Halt, Stopped};
 use weft_units::{Bytes, Limit, Span, Time};
@@ -58,6 +59,7 @@ use adapter::Adapters;
 use beside::Beside;
 use classed::Classed;
 use clocks::Clocks;
+use delivery::{complete, give_up};
 use flows::Flows;
 use forward::Forward;
 use limits::Overrun;
@@ -68,6 +70,7 @@ use places::Places;
 use planes::PlaneTurns;
 use ring::Ring;
 use supply::{Handed, Supply};
+use turns::Turns;
 
 pub use adapter::{AdapterParts, ControlCounters, SlotParts};
 pub use beside::Alone;
@@ -77,6 +80,7 @@ pub use flows::{FlowBin, FlowParts, FlowReport, MILLIONTHS};
 pub use forward::{FastForward, Horizon, Jump};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 pub use ring::{RingCounters, RingParts};
+pub use turns::TurnParts;
 
 /// What a channel is made of.
 #[derive(Debug)]
@@ -116,6 +120,8 @@ pub struct EngineParts {
     /// What hosts have that are wired to each other in a ring. There are then no switches, and of the
     /// wiring only the hosts.
     pub ring: Option<RingParts>,
+    /// What links are like whose ends take turns; all switches then have FIFOs at their ports.
+    pub turns: Option<TurnParts>,
 }
 
 /// A channel that runs.
@@ -129,8 +135,8 @@ pub struct Engine {
     payload: Bytes,
     places: Places,
     plane_turns: PlaneTurns,
-    /// The same for [`Engine::happen`]; where packets have classes, or hosts are a ring, all are zero, so
-    /// that it leaves every event to those.
+    /// The same for [`Engine::happen`]; where packets have classes, hosts are a ring or links have turns,
+    /// all are zero, so that it leaves every event to those.
     ranges: Places,
     clocks: Clocks,
     /// The events to come, and which part of the graph each is in.
@@ -161,6 +167,8 @@ pub struct Engine {
     beside: Option<Box<Beside>>,
     /// Nodes of a ring, where hosts are some.
     ring: Option<Box<Ring>>,
+    /// Links with turns, where cables are some.
+    turns: Option<Box<Turns>>,
 }
 
 impl Engine {
@@ -169,6 +177,7 @@ impl Engine {
         let EngineParts { wiring, link, packet, payload, switches, observations, .. } = parts;
         let mut connections = parts.connections;
         let kinds: Vec<Option<SharedQueues>> = switches.iter().map(SwitchParts::queues).collect();
+        let boxes: Vec<BoxRules> = switches.iter().filter_map(SwitchParts::fifos).collect();
         let virtual_channels = parts.routes.virtual_channels();
         let window = (observations.from, parts.until);
         let on_ring = parts.ring.as_ref().map(|own| {
@@ -190,6 +199,9 @@ impl Engine {
         };
         let graph = on_ring.unwrap_or_else(in_fabric);
         let ring = parts.ring.map(|own| Box::new(Ring::new(own, packet)));
+        let turns = parts
+            .turns
+            .map(|own| Box::new(Turns::new(own, (&wiring, &graph), &boxes, parts.send_buffers)));
         let adapters = Adapters::new(parts.adapters, &graph, &parts.sources);
         let places = Places::new(&graph, parts.classed.is_some(), adapters.is_on);
         let memories = Memories::new(
@@ -200,7 +212,8 @@ impl Engine {
             &mut connections,
         );
         // A message that is cut into packets is handed over as a whole.
-        let fed = if connections.segmentation.is_some() { Bytes(u64::MAX) } else { payload };
+        let is_whole = connections.segmentation.is_some() || turns.is_some();
+        let fed = if is_whole { Bytes(u64::MAX) } else { payload };
         let supply = Supply::new(parts.sources, graph.hosts(), fed);
         let at = (&wiring, &link, packet);
         let classed = parts.classed.map(|own| Box::new(Classed::new(own, at, observations.from)));
@@ -212,16 +225,19 @@ impl Engine {
         let flows = parts.flows.map(|own| Box::new(Flows::new(own, parts.routes.clone())));
         let mut engine = Engine {
             packets: Packets::new(spends_by_way, has_queues),
-            parts: Parts::one(&graph, adapters.is_on),
+            parts: match &turns {
+                Some(own) => Parts::whole(own.spacing()),
+                None => Parts::one(&graph, adapters.is_on),
+            },
             clocks: Clocks::new(&graph, None),
             plane_turns: PlaneTurns::new(graph.hosts(), graph.planes()),
-            names: has_queues.then(|| Arc::new(wiring)),
+            names: (has_queues || turns.is_some()).then(|| Arc::new(wiring)),
             graph,
             routes: parts.routes,
             observations,
             payload,
             places,
-            ranges: match classed.is_some() || ring.is_some() {
+            ranges: match classed.is_some() || ring.is_some() || turns.is_some() {
                 true => Places::default(),
                 false => places,
             },
@@ -239,6 +255,7 @@ impl Engine {
             forward: None,
             beside: None,
             ring,
+            turns,
         };
         if engine.adapters.is_on {
             engine.begin_adapters();
@@ -246,6 +263,10 @@ impl Engine {
         }
         if engine.ring.is_some() {
             engine.begin_ring(parts.send_buffers);
+            return engine;
+        }
+        if engine.turns.is_some() {
+            engine.begin_turns(parts.send_buffers);
             return engine;
         }
         for (host, time) in engine.supply.begin(parts.send_buffers) {
@@ -543,56 +564,4 @@ impl Engine {
             false => self.parts.note_dropped(now, from, Drop::Overflow),
         }
     }
-
-    /// The last byte of a packet is at its target.
-    #[inline(never)]
-    fn deliver(&mut self, now: Time, end: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
-        if self.memories.is_on {
-            return self.arrive(now, (end, id), watch);
-        }
-        let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
-        let Packet { generated, start, from, message } = self.packets.packets[id as usize];
-        let spent = match self.packets.spent(id) {
-            Some(spent) => *spent,
-            None => self.graph.spent_alike(hops),
-        };
-        self.packets.remove(id);
-        if let Some(time) = self.supply.arrived(now, (from, host), message) {
-            self.schedule(time, self.places.generates + host, 0);
-        }
-        let instants = Instants {
-            from,
-            to: host,
-            generated,
-            started: start,
-            delivered: now,
-            hops,
-            class: 0,
-            payload: self.payload,
-            transmission: spent.transmission,
-            wire: spent.wire,
-            switches: spent.switches,
-            initiator: Span::ZERO,
-            target: Span::ZERO,
-        };
-        if self.parts.is_one() {
-            complete(&mut self.observations, &instants, watch);
-        } else {
-            self.parts.note_delivered(&mut self.observations, instants);
-        }
-    }
-}
-
-/// Observes a delivery, and shows it.
-#[inline]
-fn complete(seen: &mut Observations, one: &Instants, watch: &mut impl FnMut(Delivery)) {
-    seen.complete(one);
-    let Instants { from, to, generated, started: start, delivered: end, hops, .. } = *one;
-    watch(Delivery { from, to, generated, start, end, hops });
-}
-
-/// Observes that a packet is given up: when, whose it was, and why.
-fn give_up(seen: &mut Observations, (now, from, why): (Time, u32, Drop)) {
-    seen.drop(why, now);
-    seen.abandon_from(from as usize, now);
 }

@@ -51,6 +51,12 @@ impl Parts {
         let all = graph.switch_ports() + graph.ends();
         let sum: u128 = (0..all).map(delay).sum();
         let ahead = Span((sum / u128::from(all.max(1))) as u64);
+        Parts::whole((spacing, ahead))
+    }
+
+    /// The whole of a graph in which it is so long from one event to the next, and from an event to those
+    /// that it causes.
+    pub fn whole((spacing, ahead): (Span, Span)) -> Parts {
         Parts {
             calendars: vec![Calendar::new(spacing, ahead)],
             is_one: true,

@@ -10,7 +10,7 @@
 use weft_fabric::fabric::RouteState;
 use weft_fabric::graph::Spent;
 use weft_fabric::link::Errors;
-use weft_fabric::measure::{Drop, Latency, Passage, Stage};
+use weft_fabric::measure::{Drop, Instants, Latency, Stage};
 use weft_fabric::switch::{RingDemand, RingKind, RingNode, RingSettings, RingTurn};
 use weft_kernel::Event;
 use weft_units::{Bytes, Limit, Span, Time};
@@ -276,26 +276,32 @@ impl Engine {
         let (Flight { first, spent, .. }, Forwarding { hops, .. }) =
             (own.flights[id as usize], self.packets.forwarding[id as usize]);
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
-        let seen = &mut self.observations;
-        let (queueing, transit) = (start.since(generated), now.since(start));
-        seen.latency(Latency::Queueing, now, queueing);
-        seen.latency(Latency::Transit, now, transit);
-        seen.latency(Latency::OneWay, now, queueing + transit);
         let moving = spent.transmission + spent.wire + spent.switches;
-        for (stage, span) in [
+        let one = Instants {
+            from,
+            to: node,
+            generated,
+            started: start,
+            delivered: now,
+            hops,
+            class: 0,
+            payload: self.payload,
+            transmission: spent.transmission,
+            wire: spent.wire,
+            switches: spent.switches,
+            initiator: Span::ZERO,
+            target: Span::ZERO,
+        };
+        let stages = [
             (Stage::SlotWait, first.since(generated)),
             (Stage::Retry, start.since(first)),
             (Stage::Transmission, spent.transmission),
             (Stage::Wire, spent.wire),
             (Stage::Switch, spent.switches),
-            (Stage::SwitchWait, Span(transit.0 - moving.0)),
-        ] {
-            seen.spend(stage, now, span);
-        }
-        seen.count_hops(now, hops);
-        seen.deliver_from(from as usize, now, self.payload);
-        seen.pass(Passage { from, to: node, start, end: now });
-        watch(Delivery { from, to: node, generated, start, end: now, hops });
+            (Stage::SwitchWait, Span(now.since(start).0 - moving.0)),
+        ];
+        self.observations.complete_in_stages(&one, &stages);
+        watch(Delivery::of(&one));
         if let Some(time) = self.supply.arrived(now, (from, node), message) {
             self.at_node(time, (happens::GENERATE, node), 0);
         }

@@ -16,6 +16,9 @@ impl Engine {
         lines.extend(self.who_waits_at_adapters());
         lines.extend(self.ring.iter().flat_map(|own| own.who_waits()));
         let Some(wiring) = &self.names else { return lines };
+        if let Some(own) = &self.turns {
+            return own.who_waits(wiring);
+        }
         let ports = self.graph.switch_ports();
         let blocked = (0..ports).map(|port| {
             let before = lines.len();

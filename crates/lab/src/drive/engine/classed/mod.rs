@@ -193,9 +193,10 @@ impl Engine {
     }
 
     /// Whether queues are noted at intervals, or cables fail, which is done for the whole, or hosts are
-    /// a ring, which has no parts.
+    /// a ring or links have turns, which have no parts.
     pub(super) fn happens_to_the_whole(&self) -> bool {
         self.ring.is_some()
+            || self.turns.is_some()
             || self.is_sampled()
             || self.classed.as_ref().is_some_and(|own| own.cables.is_some())
     }
@@ -205,13 +206,15 @@ impl Engine {
     }
 
     /// What happens at a place behind all others: something is noted, or packets have classes, or hosts
-    /// are a ring.
+    /// are a ring, or links have turns.
     #[inline(never)]
     pub(super) fn happen_elsewhere(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         if self.classed.is_some() {
             self.happen_classed(event, watch);
         } else if self.ring.is_some() {
             self.happen_on_ring(event, watch);
+        } else if self.turns.is_some() {
+            self.happen_on_turns(event, watch);
         } else {
             self.sample(event.time);
         }

@@ -196,6 +196,8 @@ impl Engine {
             Some("traffic of sources")
         } else if self.ring.is_some() {
             Some("a ring")
+        } else if self.turns.is_some() {
+            Some("links with turns")
         } else if self.flows.is_some() {
             Some("a transport: rates, windows and sequence numbers of flows")
         } else if self.classed.is_some() {

@@ -1,52 +1,30 @@
-//! What a channel of links with turns tells at the end of a run.
+//! What links with turns tell at the end of a run.
 
+use weft_fabric::fabric::Wiring;
 use weft_fabric::graph::{StationPlace, TurnCable};
 use weft_fabric::measure::{Latency, Observations};
-use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
-use super::TurnChannel;
+use super::Turns;
 use super::host::{Answered, Host};
 use super::message::{Carried, Use};
-use crate::drive::Channel;
 use crate::drive::trace::TraceEntry;
 
-impl Channel for TurnChannel {
-    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        while let Some((now, event)) = self.queue.pop_until(until) {
-            self.happen(now, event);
-            self.notices.clear();
-            let stopped = halt.check(self.steps);
-            if stopped.is_some() {
-                return stopped;
-            }
-        }
-        None
-    }
-
-    /// Messages of which no byte has been moved.
-    fn backlog(&self) -> u64 {
-        let of_host = |host: &Host| host.pending.len() + self.not_begun(host).count();
-        let copies: u64 = self.hosts.iter().map(|host| of_host(host) as u64).sum();
-        copies + self.further_targets()
+impl Turns {
+    /// Messages of which no byte has been moved, one for each target.
+    pub fn unsent(&self) -> u64 {
+        let queued = self.hosts.iter().flat_map(|host| self.not_begun(host));
+        queued.map(|message| u64::from(message.missing)).sum()
     }
 
     /// Messages on their way, one for each target that does not have it.
-    fn in_flight(&self) -> u64 {
+    pub fn under_way(&self) -> u64 {
         self.under_way
-    }
-
-    fn observations_mut(&mut self) -> Option<&mut Observations> {
-        Some(&mut self.observations)
-    }
-
-    fn into_observations(self) -> Observations {
-        self.observations
     }
 
     /// The parts of the way of a first packet, what the frames carried, and the payload of a message
     /// over the time until its answer is there, which is how Maestro 4 counts throughput.
-    fn counters(&self, _: Time) -> Vec<(&'static str, f64)> {
+    pub fn columns(&self, seen: &Observations) -> Vec<(&'static str, f64)> {
         let [up_least, up_mean, up_most] = self.legs.uplink.us();
         let [switch_least, switch_mean, switch_most] = self.legs.switch.us();
         let [down_least, down_mean, down_most] = self.legs.downlink.us();
@@ -55,7 +33,7 @@ impl Channel for TurnChannel {
         let [analysis_least, analysis_mean, analysis_most] = self.legs.analysis.us();
         let [transfer_least, transfer_mean, transfer_most] = self.legs.transfer.us();
         let least = |latency| {
-            let least = self.observations.recorder(latency).min();
+            let least = seen.recorder(latency).min();
             least.map_or(f64::NAN, |least| least.as_us())
         };
         let [remote_dma, worst] = self.remote_dma();
@@ -86,27 +64,12 @@ impl Channel for TurnChannel {
             ("one_way_min_us", least(Latency::OneWay)),
             ("round_trip_min_us", least(Latency::RoundTrip)),
         ];
-        if !self.link.errors.is_empty() {
+        if !self.parts.errors.is_empty() {
             columns.push(("damaged_packets", self.frames.damaged as f64));
         }
         columns
     }
 
-    /// Notes every frame from now on, null frames included.
-    fn record_trace(&mut self) {
-        self.trace = Some(Vec::new());
-        self.cables.iter_mut().for_each(|cable| cable.link.show_every_turn());
-    }
-
-    /// The frames noted so far, in order of time.
-    fn take_trace(&mut self) -> Vec<TraceEntry> {
-        let mut trace = self.trace.take().unwrap_or_default();
-        trace.sort_by_key(|entry| (entry.time, entry.sequence));
-        trace
-    }
-}
-
-impl TurnChannel {
     /// The throughput of remote DMA of all hosts whose messages were answered, and of the worst of
     /// them (Maestro 4.1: "out of two performance results measured at each NI respectively, we took
     /// the worse one").
@@ -117,8 +80,21 @@ impl TurnChannel {
         [all.mb_per_s(), of_hosts.min_by(f64::total_cmp)].map(|rate| rate.unwrap_or(f64::NAN))
     }
 
+    /// Notes every frame from now on, null frames included.
+    pub fn note_frames(&mut self) {
+        self.trace = Some(Vec::new());
+        self.cables.iter_mut().for_each(|cable| cable.link.show_every_turn());
+    }
+
+    /// The frames noted so far, in order of time.
+    pub fn noted_frames(&mut self) -> Vec<TraceEntry> {
+        let mut trace = self.trace.take().unwrap_or_default();
+        trace.sort_by_key(|entry| (entry.time, entry.sequence));
+        trace
+    }
+
     /// A frame is over.
-    pub(super) fn note_frame(&mut self, until: Time, number: u32, side: usize) {
+    pub fn note_frame(&mut self, until: Time, number: u32, side: usize) {
         let Some(trace) = &mut self.trace else { return };
         let TurnCable { first, packets, credits, stations, .. } = self.cables[number as usize];
         let host = |side: usize| match self.stations[stations[side] as usize].place {
@@ -130,43 +106,35 @@ impl TurnChannel {
             until,
             kind: if packets == 0 { "null" } else { "frame" },
             sequence: u64::from(number),
-            initiator: host(side).map(u32::from),
-            target: host(1 - side).map(u32::from),
+            initiator: host(side),
+            target: host(1 - side),
             slot: None,
             content: format!("{packets} packets, credits {} and {}", credits[0], credits[1]),
         });
     }
 
-    /// Targets beyond the first one of multicast messages that no host has begun: each counts as a
-    /// packet of its own.
-    fn further_targets(&self) -> u64 {
-        let queued = self.hosts.iter().flat_map(|host| self.not_begun(host));
-        queued.map(|message| u64::from(message.missing.saturating_sub(1))).sum()
-    }
-
-    /// Messages of a host that its source does not keep and of which no byte has been moved.
+    /// Messages of a host of which no byte has been moved.
     fn not_begun<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = &'a Carried> {
-        let outgoing = host.movers.outgoing(0).chain(host.above.iter().copied());
-        let messages = outgoing.map(|id| &self.messages[id]);
+        let outgoing = host.movers.outgoing(0).chain(host.queue.iter().copied());
+        let messages = outgoing.map(|id| &self.messages[id as usize]);
         messages.filter(|message| !message.has_begun)
     }
 
-    /// Who waits for whom.
-    pub(super) fn who_waits(&self) -> Vec<String> {
+    /// Who waits for whom, one sentence a line.
+    pub fn who_waits(&self, wiring: &Wiring) -> Vec<String> {
         let mut lines = Vec::new();
         for (switch, own) in (0..).zip(&self.switches) {
             if own.inner.held() > 0 {
-                let name = self.wiring.switch_name(switch);
+                let name = wiring.switch_name(switch);
                 lines.push(format!("{name} holds {} messages", own.inner.held()));
             }
         }
         for (number, host) in (0_u32..).zip(&self.hosts) {
             let Some(id) = host.movers.outgoing(0).next() else { continue };
-            let message = &self.messages[id];
+            let message = &self.messages[id as usize];
             if message.purpose == Use::Data {
-                let name = self.wiring.host_name(number);
-                let to: Vec<String> =
-                    message.to.hosts().map(|to| self.wiring.host_name(to)).collect();
+                let name = wiring.host_name(number);
+                let to: Vec<String> = message.to.hosts().map(|to| wiring.host_name(to)).collect();
                 lines.push(format!("{name} waits to send to {}", to.join(", ")));
             }
         }

@@ -1,9 +1,7 @@
 //! Messages under way, and where their time went.
 
-use weft_fabric::fabric::RouteState;
-use weft_fabric::graph::StationPacket;
 use weft_fabric::interface::Cargo;
-use weft_kernel::Id;
+use weft_fabric::measure::Journey;
 use weft_units::{Bytes, Span, Time};
 
 use crate::drive::carrier::{Destination, Ticket};
@@ -21,56 +19,34 @@ pub(super) enum Use {
     BarrierAcknowledgment,
 }
 
-/// A packet in a FIFO.
-pub(super) type Packet = StationPacket<Id<Carried>>;
-
-/// A message under way.
+/// What links with turns and their switches note of a message under way, besides what the engine does of
+/// whatever goes from host to host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carried {
     pub purpose: Use,
-    pub from: u16,
     pub to: Destination,
     pub size: Bytes,
+    /// In how many packets.
     pub packets: u32,
-    pub channel: usize,
     pub ticket: Ticket,
-    pub generated: Time,
-    /// When its first byte was moved from the memory of the initiator.
-    pub begun: Time,
     pub has_begun: bool,
     /// How many targets do not have it yet.
     pub missing: u32,
-    pub route_state: RouteState,
-    /// How many switches its first packet has passed.
-    pub hops: u8,
-    /// When its first packet was put where it is.
-    pub head: Time,
-    /// When the switch that it is in began to read its header, and to set up its transfer.
-    pub read: Time,
-    pub invoked: Time,
-    /// When its last packet was put where it is.
-    pub tail: Time,
-    pub spent: Spent,
+    pub journey: Journey,
     /// Whether a packet of it has a wrong bit, which nothing on its way notices.
     pub damaged: bool,
 }
 
-/// Where the last packet of a message spent its time so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Spent {
-    pub memory: Span,
-    pub link_wait: Span,
-    pub transmission: Span,
-    pub wire: Span,
-    pub switch: Span,
-    pub switch_wait: Span,
-}
-
 impl Carried {
     /// What the movers of hosts see of it.
-    pub fn cargo(&self, message: Id<Carried>) -> Cargo<Id<Carried>> {
+    pub fn cargo(&self, message: u32) -> Cargo<u32> {
         let has_pages = self.purpose == Use::Data;
         Cargo { message, size: self.size, packets: self.packets, has_pages }
+    }
+
+    /// Which pair of FIFOs carries it.
+    pub fn channel(&self) -> usize {
+        self.purpose.channel()
     }
 }
 
