@@ -28,8 +28,7 @@ use weft_units::{Bytes, Span, Time};
 
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::Channel;
-use crate::drive::cluster::{Cluster, Half};
-use crate::drive::engine::Engine;
+use crate::drive::engine::{Coupled, Engine, Half};
 use crate::drive::hub::HubChannel;
 use crate::error::Error;
 
@@ -39,8 +38,8 @@ pub enum Driver {
     /// Event by event, over a graph of hosts and switches.
     Engine(Box<Engine>),
     /// Event by event, a scheduled channel with the one that carries its signalling, for messages.
-    Cluster(Box<Cluster>),
-    /// One of the two channels of such a cluster, both of which carry messages.
+    Coupled(Box<Coupled>),
+    /// One of two such channels, both of which carry messages.
     Half(Box<Half>),
     /// Hosts in front of a channel, event by event.
     Hosted(Box<HostedChannel>),
@@ -189,11 +188,6 @@ impl Driver {
 impl Site<'_> {
     pub(crate) fn observations(&self) -> Observations {
         Observations::over(self.from, self.until).of_hosts(self.hosts as usize)
-    }
-
-    /// The same with the links of one switch: from it to each host, and from each host to it.
-    pub(crate) fn observations_of_star(&self) -> Observations {
-        self.observations().of_links(2 * self.hosts as usize)
     }
 }
 

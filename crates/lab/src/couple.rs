@@ -1,13 +1,13 @@
-//! Builds a cluster from the settings of channels that act together. The composition determines
+//! Builds one simulation from the settings of two channels that act together. The composition determines
 //! which channels do, and which scheduled channels report to hosts what became of their packets.
 
+mod pipeline;
 pub(crate) mod program;
 mod shared_link;
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::control::{
-    CarriedSettings, CarriedTiming, Distances, GlobalScheduleSettings, Pipeline, PipelineTiming,
-    Signalling, SignallingSettings, Speculation,
+    CarriedSettings, CarriedTiming, Distances, PipelineTiming, SignallingSettings, Speculation,
 };
 use weft_fabric::link::ErrorSettings;
 use weft_fabric::switch::Contention;
@@ -16,13 +16,14 @@ use weft_units::{Limit, Span, Time};
 
 use crate::assemble::engine::{engine, refuse_what_differs};
 use crate::assemble::{
-    Site, bodies, check_handlers, refuse_failures_elsewhere, refuse_planes_elsewhere, sources,
+    Site, check_handlers, refuse_failures_elsewhere, refuse_planes_elsewhere, sources,
 };
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
-use crate::drive::cluster::{BulkChannel, BulkParts, CarryingChannel, Cluster};
+use crate::drive::engine::Coupled;
 use crate::drive::faults::Faults;
 use crate::drive::interface::InterfaceSettings;
 use crate::error::Error;
+pub(crate) use pipeline::pipeline;
 use shared_link::Pair;
 
 /// The largest number of hosts that the packets of the signalling have room for (Clint 3.3).
@@ -100,106 +101,73 @@ impl ChannelSettings {
         let detailed = detailed || self.recovery.is_some() || !switch.lengths.is_empty();
         (cares || detailed).then_some(switch)
     }
+
+    /// The same if another channel carries its signalling, so that both are one simulation.
+    pub(crate) fn coupled_schedule(&self) -> Option<Schedule<'_>> {
+        let switch = self.schedule_by_events()?;
+        match &switch.signalling {
+            SignallingSettings::Ideal => None,
+            SignallingSettings::Carried(carried) => Some((switch, carried)),
+        }
+    }
+
+    /// The same if its signalling is ideal, so that it is a channel like any other.
+    pub(crate) fn ideal_schedule(&self) -> Option<&ScheduledSettings> {
+        self.schedule_by_events().filter(|own| own.signalling == SignallingSettings::Ideal)
+    }
 }
 
 /// Channels that act together carry packets, and no messages of hosts.
-fn refuse_messages(
-    spec: &Spec,
-    name: &str,
-    settings: Option<&ChannelSettings>,
-) -> Result<(), Error> {
+fn refuse_messages(spec: &Spec, name: &str, settings: &ChannelSettings) -> Result<(), Error> {
     let workload = spec.workload.get(name);
     let sized = workload.is_some_and(|workload| workload.message.is_some());
-    let key = match settings {
-        Some(settings) if settings.host.is_some() => format!("channel.{name}.host"),
-        Some(_) if sized => format!("workload.{name}.message"),
-        _ => return Ok(()),
+    let key = match &settings.host {
+        Some(_) => format!("channel.{name}.host"),
+        None if sized => format!("workload.{name}.message"),
+        None => return Ok(()),
     };
-    let accepted = "it only on a channel whose signalling is ideal and that loses nothing";
+    let accepted = "it only on a channel whose signalling is ideal, or for a program";
     Err(Error::Assembly { key, value: "given".to_owned(), accepted: accepted.to_owned() })
 }
 
-/// A scheduled channel by events, with the channel that carries its signalling if one does.
-pub(crate) fn cluster(
+/// A channel under a schedule, with the one that carries its signalling.
+pub(crate) fn coupled(
     spec: &Spec,
     settings: &ChannelSettings,
-    switch: &ScheduledSettings,
+    (switch, carried): Schedule<'_>,
     site: Site<'_>,
-) -> Result<Cluster, Error> {
+) -> Result<Coupled, Error> {
     refuse_what_differs(settings, site.name)?;
     refuse_failures_elsewhere(settings, site.name)?;
     refuse_planes_elsewhere(settings, site.name)?;
-    let timing = timing(spec, settings, switch, site)?;
-    let carrier = carrier(spec, settings, site.name)?;
-    refuse_messages(spec, site.name, Some(settings))?;
-    if let Some(name) = settings.carrier() {
-        refuse_messages(spec, name, spec.channel.get(name))?;
-    }
-    check_bulk(settings, carrier, site)?;
-    let schedule = GlobalScheduleSettings {
-        scheduler: switch.scheduler.clone(),
-        speculation: switch.speculation,
-    };
-    let schedule = schedule
-        .build(site.hosts as usize)
-        .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
-    let faults = settings.faults();
-    let mut adapter = settings.adapter.clone();
-    if adapter.release.is_none() && may_fail(settings, carrier) {
-        adapter.release = Some(Release::Acknowledgment);
-    }
-    let random = site.streams.stream(&format!("{}.scheduler", site.name), 0);
-    let signalling = carrier.zip(timing.carried).map(|((carried, _), of_carried)| {
-        Signalling::new(carried.clone(), of_carried, site.hosts as usize)
-    });
-    let distances = distances(settings, switch, &timing, site)?;
-    let parts = BulkParts {
-        name: site.name.to_owned(),
-        packet: settings.packet,
-        payload: settings.payload,
-        pipeline: Pipeline::new(timing, distances, (schedule, random), signalling),
-        adapter,
-        errors: faults.errors,
-        receiver: faults.receiver,
-        interface: settings.interface_with_buffers(site.name)?,
-        bodies: bodies(settings, spec.workload.get(site.name), site)?,
-        recovery: settings.recovery.unwrap_or_default(),
-        disabled: faults.disabled,
-        quick_disabled: carrier.map_or(Vec::new(), |(_, by)| by.disabled.clone()),
-    };
-    let of = |name: &str, settings| {
+    let quick = carrier(spec, carried, site.name)?;
+    refuse_messages(spec, site.name, settings)?;
+    refuse_messages(spec, &carried.by, quick)?;
+    let traffic = |name: &str, settings| {
         let workload = spec.workload.get(name);
-        let site = Site { name, ..site };
-        workload.map_or(Ok(Vec::new()), |workload| sources(settings, workload, site))
+        let sources = workload.map(|own| sources(settings, own, Site { name, ..site }));
+        sources.transpose().map(|sources| (workload, sources.unwrap_or_default()))
     };
-    let bulk = of(site.name, settings)?;
-    refuse_endless(settings, &bulk, site)?;
-    let bulk = BulkChannel::new(parts, bulk, site.streams, site.observations_of_star());
-    let (Some((carried, quick)), Some(of_carried)) = (carrier, timing.carried) else {
-        return Ok(Cluster::new(bulk, None));
-    };
+    let own = traffic(site.name, settings)?;
+    let schedule = pipeline(settings, switch, (&own.1[..], Some((carried, quick))), site)?;
+    let bulk = engine(settings, own, Some(schedule), site)?;
     let quick_site = Site { name: &carried.by, ..site };
-    let traffic = (spec.workload.get(&carried.by), of(&carried.by, quick)?);
-    let channel = engine(quick, traffic, quick_site)?;
-    let carrying = CarryingChannel::new(channel, &of_carried, timing.slot);
-    Ok(Cluster::new(bulk, Some(carrying)))
+    let quick = engine(quick, traffic(&carried.by, quick)?, None, quick_site)?;
+    Ok(Coupled::new(bulk, quick))
 }
 
-/// The channel that carries the signalling of another one, with what it is to carry.
+/// A schedule, and how another channel carries its signalling.
+pub(crate) type Schedule<'a> = (&'a ScheduledSettings, &'a CarriedSettings);
+
+/// The channel that carries the signalling of another one, with what it is to carry; none where that is
+/// ideal.
 type Carrier<'a> = Option<(&'a CarriedSettings, &'a ChannelSettings)>;
 
 fn carrier<'a>(
     spec: &'a Spec,
-    settings: &'a ChannelSettings,
+    carried: &CarriedSettings,
     name: &str,
-) -> Result<Carrier<'a>, Error> {
-    let SwitchSettings::Scheduled(ScheduledSettings {
-        signalling: SignallingSettings::Carried(carried),
-        ..
-    }) = &settings.switch
-    else {
-        return Ok(None);
-    };
+) -> Result<&'a ChannelSettings, Error> {
     let key = format!("channel.{name}.switch.scheduled.signalling.carried.by");
     let by = &carried.by;
     let refuse = |value: String, accepted: &str| {
@@ -230,13 +198,13 @@ fn carrier<'a>(
         let value = format!("{by}, with system.hosts = {}", spec.system.hosts);
         return refuse(value, "at most 16 hosts, for which its packets have room");
     }
-    Ok(Some((carried, quick)))
+    Ok(quick)
 }
 
 fn timing(
-    spec: &Spec,
     settings: &ChannelSettings,
     switch: &ScheduledSettings,
+    carrier: Carrier<'_>,
     site: Site<'_>,
 ) -> Result<PipelineTiming, Error> {
     let slot = switch.slot(settings.packet_span());
@@ -255,7 +223,7 @@ fn timing(
     if timing.lead >= slot {
         return refuse("lead", timing.lead, format!("less than a slot, {slot}"));
     }
-    let Some((carried, quick)) = carrier(spec, settings, site.name)? else {
+    let Some((carried, quick)) = carrier else {
         if timing.transit() > slot * 2 {
             let key = format!("channel.{}.link.length", site.name);
             let value = format!("{} on the way", timing.transit());

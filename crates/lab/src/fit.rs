@@ -146,8 +146,8 @@ fn assemble(spec: &Spec, name: &str, channel: &ChannelSettings) -> Result<(), Er
     let (streams, until) = (Streams::new(spec.run.seed), Time::ZERO + spec.run.length);
     let hosts = spec.system.hosts;
     let site = Site { name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
-    match channel.schedule_by_events() {
-        Some(switch) => couple::cluster(spec, channel, switch, site).map(drop),
+    match channel.coupled_schedule() {
+        Some(switch) => couple::coupled(spec, channel, switch, site).map(drop),
         None => Driver::new(channel, spec.workload.get(name), site).map(drop),
     }
 }

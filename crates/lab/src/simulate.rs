@@ -9,11 +9,11 @@ use weft_kernel::{Halt, Stopped, Streams};
 use weft_units::{Bytes, Span, Time};
 
 use crate::assemble::{Driver, Site};
-use crate::composition::{ChannelSettings, ScheduledSettings, Spec};
+use crate::composition::{ChannelSettings, Spec};
 use crate::couple;
 use crate::drive::Channel;
 use crate::drive::carrier::Carrier;
-use crate::drive::engine::{Alone, FastForward, FlowReport, NetworkReport};
+use crate::drive::engine::{Alone, Engine, FastForward, FlowReport, NetworkReport};
 use crate::drive::hub::Course;
 use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
@@ -158,9 +158,9 @@ fn run_channels(
         }
         let (hosts, sample) = (spec.system.hosts, spec.run.sample);
         let site = Site { name, hosts, streams: &streams, from, until, sample };
-        if let Some(switch) = settings.schedule_by_events() {
+        if let Some(schedule) = settings.coupled_schedule() {
             threads.note(name, Alone::Kind);
-            runs.extend(run_cluster(spec, (settings, switch), site, (seed, halt))?);
+            runs.extend(run_coupled(spec, (settings, schedule), site, (seed, halt))?);
         } else if let Some(workload) = spec.workload.get(name) {
             let means = (seed, halt, threads);
             runs.push(run_alone(settings, workload, site, means, spec.run.trace)?);
@@ -243,53 +243,42 @@ fn check_behind_hosts(
     })
 }
 
-/// A scheduled channel by events, and the channel that carries its signalling if one does: a run
-/// of each that has a workload.
-fn run_cluster(
+/// A channel under a schedule, and the one that carries its signalling: a run of each that has a workload.
+fn run_coupled(
     spec: &Spec,
-    (settings, switch): (&ChannelSettings, &ScheduledSettings),
+    (settings, schedule): (&ChannelSettings, couple::Schedule<'_>),
     site: Site<'_>,
     (seed, halt): (u64, &Halt),
 ) -> Result<Vec<ChannelRun>, Error> {
-    let mut cluster = couple::cluster(spec, settings, switch, site)?;
+    let mut coupled = couple::coupled(spec, settings, schedule, site)?;
     if spec.run.trace {
-        cluster.record_trace();
+        coupled.record_traces();
     }
-    let stopped = cluster.run(site.until, halt);
-    if let Some(problem) = cluster.broken_schedule() {
+    let stopped = coupled.run(site.until, halt);
+    if let Some(problem) = coupled.broken_schedule() {
         let channel = site.name.to_owned();
         return Err(Error::Schedule { channel, seed, problem });
     }
-    let (trace, quick_trace) = cluster.take_traces();
-    let (steps, counters) = (cluster.steps(), named(cluster.counters(site.until)));
-    let (bulk, carrier) = cluster.into_channels();
-    let mut runs = vec![ChannelRun {
-        backlog: bulk.backlog(),
-        in_flight: bulk.in_flight(),
+    let traces = coupled.take_traces();
+    let (steps, counters) = (coupled.steps(), named(coupled.columns(site.until)));
+    let (bulk, quick) = coupled.into_channels();
+    let run = |settings: &ChannelSettings, site: Site<'_>, channel: Engine, trace| ChannelRun {
+        backlog: channel.backlog(),
+        in_flight: channel.in_flight(),
         steps,
         stopped,
-        counters,
+        waiting: channel.waiting(),
+        counters: named(channel.counters(site.until)),
         trace,
-        handlers: bulk.handlers(),
-        observations: bulk.into_observations(),
+        handlers: channel.handlers(),
+        observations: channel.into_observations(),
         ..ChannelRun::of(settings, site, seed)
-    }];
-    if let (Some(channel), Some(name)) = (carrier, settings.carrier())
-        && let Some(quick) = spec.channel.get(name)
-    {
-        runs.push(ChannelRun {
-            backlog: channel.backlog(),
-            in_flight: channel.in_flight(),
-            steps,
-            stopped,
-            waiting: channel.waiting(),
-            counters: named(channel.counters(site.until)),
-            trace: quick_trace,
-            handlers: channel.handlers(),
-            observations: channel.into_observations(),
-            ..ChannelRun::of(quick, Site { name, ..site }, seed)
-        });
-    }
+    };
+    let by = &schedule.1.by;
+    let mut runs = vec![
+        ChannelRun { counters, ..run(settings, site, bulk, traces.0) },
+        run(&spec.channel[by], Site { name: by, ..site }, quick, traces.1),
+    ];
     runs.iter().try_for_each(ChannelRun::check_conservation)?;
     runs.iter().try_for_each(ChannelRun::check_capacity)?;
     // A trace is worth a row of its own; nothing else of a channel without traffic is.

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use weft_units::Length;
+
 use super::cable::CableSettings;
 use super::next_hops::NextHops;
 use crate::link::LinkSettings;
@@ -138,6 +140,14 @@ impl Wiring {
         self.cable_of[port as usize] = kind;
         if let Peer::Port(peer) = self.peers[port as usize] {
             self.cable_of[peer as usize] = kind;
+        }
+    }
+
+    /// Makes the cable of each host, in order, so long.
+    pub fn lengthen_to_hosts(&mut self, lengths: &[Length]) {
+        for (host, length) in (0..self.ends()).zip(lengths) {
+            let own = CableSettings { length: Some(*length), ..CableSettings::default() };
+            self.lay(self.host_port(host), &own);
         }
     }
 

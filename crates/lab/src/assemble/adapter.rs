@@ -10,7 +10,7 @@ use weft_units::{Limit, Span};
 use super::{Site, network, refuse, slots};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::couple::check_disabled;
-use crate::drive::engine::AdapterParts;
+use crate::drive::engine::{AdapterParts, PipelineParts};
 use crate::error::Error;
 
 /// Whether anything is asked of the hosts of a channel that takes an adapter: to hear of its packets, to
@@ -58,7 +58,7 @@ pub(super) fn has_two_sizes(settings: &ChannelSettings) -> bool {
 /// The adapters of a channel whose switches are each one of `switches`.
 pub(super) fn build(
     settings: &ChannelSettings,
-    (wiring, sources): (&Wiring, &[Source]),
+    (wiring, sources, schedule): (&Wiring, &[Source], Option<PipelineParts>),
     switches: &[&SwitchSettings],
     site: Site<'_>,
 ) -> Result<Option<AdapterParts>, Error> {
@@ -71,14 +71,19 @@ pub(super) fn build(
         let (key, value) = ("system.hosts".to_owned(), site.hosts.to_string());
         return Err(Error::Assembly { key, value, accepted: "2 to 65535".to_owned() });
     }
-    if settings.recovery.is_some() {
+    if settings.recovery.is_some() && schedule.is_none() {
         let accepted = "it only with a scheduled switch; others send again by `control`";
         refuse(name, "recovery", "given", accepted)?;
     }
     check_disabled(settings, site)?;
     check_acknowledgment(settings, wiring, name)?;
-    let own_slots = slots::build(settings, switches[0], wiring, site)?;
-    check_release(settings, own_slots.is_some(), name)?;
+    let own_slots = match &schedule {
+        Some(_) => None,
+        None => slots::build(settings, switches[0], wiring, site)?,
+    };
+    if schedule.is_none() {
+        check_release(settings, own_slots.is_some(), name)?;
+    }
     let mut crossbars = switches.iter().filter_map(|own| match own {
         SwitchSettings::Crossbar(own) => Some(own),
         _ => None,
@@ -86,9 +91,11 @@ pub(super) fn build(
     let crossbar = crossbars.next();
     check_insertion(settings, crossbar, name)?;
     let interface = settings.interface_with_buffers(name)?;
-    check_faults(settings, name)?;
+    if schedule.is_none() {
+        check_faults(settings, name)?;
+        check_greedy(settings, sources, name)?;
+    }
     check_neighbours(settings, crossbar, switches, name)?;
-    check_greedy(settings, sources, name)?;
     Ok(Some(AdapterParts {
         name: name.to_owned(),
         streams: *site.streams,
@@ -104,6 +111,7 @@ pub(super) fn build(
         interleaves: settings.adapter.acknowledgments == Insertion::Interleave
             && crossbar.is_some_and(|own| own.acknowledgments == AcknowledgmentRule::Interleave),
         slots: own_slots,
+        pipeline: schedule,
     }))
 }
 

@@ -19,7 +19,7 @@ macro_rules! on_each {
     ($driver:expr, $channel:ident => $call:expr) => {
         match $driver {
             Driver::Engine($channel) => $call,
-            Driver::Cluster($channel) => $call,
+            Driver::Coupled($channel) => $call,
             Driver::Half($channel) => $call,
             Driver::Hosted($channel) => $call,
             Driver::Hub($channel) => $call,
@@ -72,7 +72,7 @@ impl Carrier for Driver {
         let why = match self {
             Driver::Engine(channel) => return Carrier::begin_fast_forward(&mut **channel),
             Driver::Hosted(_) => "hosts with stages, buses or libraries",
-            Driver::Cluster(_) | Driver::Half(_) => "a switch with a schedule",
+            Driver::Coupled(_) | Driver::Half(_) => "a switch with a schedule",
             Driver::Hub(_) => "mapped windows around a hub",
         };
         Err(why.to_owned())

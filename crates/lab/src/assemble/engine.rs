@@ -16,7 +16,8 @@ use weft_units::{Bytes, Limit, Span};
 use super::slots::{self, Slotting};
 use super::{Driver, Site, adapter, classed, flows, network};
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::engine::{ConnectionParts, Engine, EngineParts};
+use crate::couple::pipeline;
+use crate::drive::engine::{ConnectionParts, Engine, EngineParts, PipelineParts};
 use crate::error::{ABSENT, Error};
 
 /// A switch that the file describes, in a form that runs.
@@ -55,17 +56,23 @@ pub(super) fn build(
     traffic: (Option<&WorkloadSettings>, Vec<Source>),
     site: Site<'_>,
 ) -> Result<Driver, Error> {
-    Ok(Driver::Engine(Box::new(engine(settings, traffic, site)?)))
+    let schedule = settings.ideal_schedule();
+    let schedule = schedule.map(|own| pipeline(settings, own, (&traffic.1[..], None), site));
+    Ok(Driver::Engine(Box::new(engine(settings, traffic, schedule.transpose()?, site)?)))
 }
 
-/// The same without the choice among drivers.
+/// The same without the choice among drivers, under `schedule` if that tells hosts itself of their packets.
 pub(crate) fn engine(
     settings: &ChannelSettings,
     (workload, sources): (Option<&WorkloadSettings>, Vec<Source>),
+    schedule: Option<PipelineParts>,
     site: Site<'_>,
 ) -> Result<Engine, Error> {
     network::refuse_what_switches_do_not_read(settings, site.name)?;
-    let (wiring, routes) = network::ways(settings, site)?;
+    let (mut wiring, routes) = network::ways(settings, site)?;
+    if let (Some(_), SwitchSettings::Scheduled(own)) = (&schedule, &settings.switch) {
+        wiring.lengthen_to_hosts(&own.lengths);
+    }
     if wiring.links(&settings.link).iter().any(|link| link.span(settings.packet) == Span::ZERO) {
         let accepted = "a size that takes a picosecond or more on every link";
         super::refuse(site.name, "packet", &settings.packet.to_string(), accepted)?;
@@ -112,7 +119,8 @@ pub(crate) fn engine(
     }
     let named: Vec<_> = kinds.iter().copied().zip(keys).collect();
     let classed = classed::parts(settings, workload, (&wiring, &routes), &named, site)?;
-    let mut adapters = adapter::build(settings, (&wiring, &sources), &given, site)?;
+    let ahead = (&wiring, &sources[..], schedule);
+    let mut adapters = adapter::build(settings, ahead, &given, site)?;
     if let Some(own) = &mut adapters {
         own.bodies = super::bodies(settings, workload, site)?;
     }

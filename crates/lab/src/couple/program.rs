@@ -1,9 +1,9 @@
 //! Channels that act together, for a program that sends over one of them or over both.
 
-use super::cluster;
+use super::coupled;
 use crate::assemble::{Driver, Site, in_front_of};
 use crate::composition::Spec;
-use crate::drive::cluster::Half;
+use crate::drive::engine::Half;
 use crate::error::Error;
 use crate::program::background::offers;
 
@@ -80,11 +80,10 @@ pub(crate) fn halves(
         accepted: accepted.to_owned(),
     };
     let bare = bare(spec);
-    let switch = bare.channel[name].schedule_by_events();
+    let switch = bare.channel[name].coupled_schedule();
     let switch = switch.ok_or_else(|| refuse("a scheduled channel"))?;
     let bulk_site = Site { name, ..site };
-    let (bulk, quick) = Half::both(cluster(&bare, &bare.channel[name], switch, bulk_site)?);
-    let quick = quick.ok_or_else(|| refuse("a channel that carries signalling"))?;
+    let [bulk, quick] = Half::both(coupled(&bare, &bare.channel[name], switch, bulk_site)?);
     let behind = |name: &str, half| {
         let site = Site { name, ..site };
         behind_hosts(spec, Driver::Half(Box::new(half)), site)
@@ -98,8 +97,8 @@ pub(crate) fn halves(
 pub(crate) fn alone(spec: &Spec, site: Site<'_>) -> Result<Driver, Error> {
     let bare = bare(spec);
     let settings = &bare.channel[site.name];
-    let driver = match settings.schedule_by_events() {
-        Some(switch) => Driver::Cluster(Box::new(cluster(&bare, settings, switch, site)?)),
+    let driver = match settings.coupled_schedule() {
+        Some(own) => Driver::Coupled(Box::new(coupled(&bare, settings, own, site)?)),
         None => return Driver::new(&spec.channel[site.name], None, site),
     };
     behind_hosts(spec, driver, site)

@@ -2,7 +2,6 @@
 
 pub mod carrier;
 mod channel;
-pub mod cluster;
 pub mod engine;
 pub mod faults;
 pub mod host_path;

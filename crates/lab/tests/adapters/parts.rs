@@ -118,6 +118,7 @@ impl Star {
                 faults: Faults::default(),
                 interleaves,
                 slots: None,
+                pipeline: None,
             }),
         })
     }

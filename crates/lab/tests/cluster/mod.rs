@@ -5,6 +5,7 @@
 mod budget;
 mod figures;
 mod handlers;
+mod hosts;
 mod interfaces;
 mod laws;
 mod refusals;

@@ -14,6 +14,9 @@ impl Carrier for Engine {
             return;
         }
         if self.adapters.is_on {
+            if self.is_in_pipeline() {
+                self.catch_up_before(now);
+            }
             self.offer_to_adapter(now, message);
             self.next = self.next_with_adapters();
         } else if self.ring.is_some() {
@@ -32,12 +35,19 @@ impl Carrier for Engine {
 
     fn next_time(&self) -> Time {
         let notice = self.supply.next_notice().or_else(|| self.next_notice_of_adapters());
-        notice.unwrap_or(self.next)
+        match notice {
+            Some(notice) => notice,
+            // The cycles of a schedule go on, and nobody waits for them.
+            None if self.is_in_pipeline() && !self.adapters_carry_messages() => Time::NEVER,
+            None => self.next,
+        }
     }
 
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
         let before = notices.len();
-        while self.step(now).is_some() {}
+        if !self.is_in_pipeline() || self.adapters_carry_messages() {
+            while self.step(now).is_some() {}
+        }
         self.next = if self.is_cut_off { Time::NEVER } else { self.next_with_adapters() };
         if let Some(feed) = self.supply.messages() {
             feed.messages.take_notices(notices);

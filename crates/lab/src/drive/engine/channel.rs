@@ -68,7 +68,7 @@ impl Channel for Engine {
         match (&self.ring, &self.turns) {
             (Some(ring), _) => ring.columns(),
             (None, Some(turns)) => turns.columns(&self.observations),
-            (None, None) => self.interface_columns(until),
+            (None, None) => self.adapter_columns(until),
         }
     }
 

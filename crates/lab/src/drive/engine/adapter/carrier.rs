@@ -22,6 +22,9 @@ impl Engine {
         });
         refused.into_iter().for_each(|id| messages.refuse(now, id));
         self.adapters.messages = Some(messages);
+        if self.is_in_pipeline() {
+            return self.serve_outlet(now, from.into());
+        }
         self.serve_interface(now, from.into());
         self.transmit(now, from.into());
     }
@@ -46,6 +49,9 @@ impl Engine {
     /// A packet joins those that wait at a host. Returns whether it may pass.
     pub(super) fn take_over(&mut self, now: Time, host: u16, target: u16) -> bool {
         self.observations.generate_from(usize::from(host), now);
+        if self.is_in_pipeline() {
+            return self.take_over_in_slot(now, host, target);
+        }
         let state = &mut self.adapters.hosts[usize::from(host)];
         if state.interface.is_none() {
             state.initiator.queue.push(target, now);

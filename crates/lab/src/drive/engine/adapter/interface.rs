@@ -43,24 +43,34 @@ fn unnumbered(now: Time, (from, to): (u16, u16)) -> Letter {
 }
 
 impl Engine {
-    /// What the interfaces did, as columns of a run until `until`; none without interfaces.
-    pub(in crate::drive::engine) fn interface_columns(
+    /// What a schedule counted and what the interfaces did, as columns of a run until `until`; none
+    /// without either.
+    pub(in crate::drive::engine) fn adapter_columns(
         &self,
         until: Time,
     ) -> Vec<(&'static str, f64)> {
+        let own = self.adapters.pipelined.as_ref();
+        let mut columns = own.map_or(Vec::new(), |own| own.columns());
         let mut sum = InterfaceCounters::default();
-        let hosts = &self.adapters.hosts;
-        let interfaces = hosts.iter().filter_map(|host| host.interface.as_ref());
-        let count = interfaces.map(|quick| quick.interface.count(until, &mut sum)).count();
-        if count == 0 { Vec::new() } else { sum.columns(hosts.len() as u16, until) }
+        let count = self.interfaces().map(|(_, own)| own.count(until, &mut sum)).count();
+        if count > 0 {
+            columns.extend(sum.columns(self.adapters.hosts.len() as u16, until));
+        }
+        columns
+    }
+
+    /// The interface of each host that has one.
+    fn interfaces(&self) -> impl Iterator<Item = (u16, &Interface)> {
+        let hosts = (0..).zip(&self.adapters.hosts);
+        let quick =
+            hosts.filter_map(|(host, own)| Some((host, &own.interface.as_ref()?.interface)));
+        quick.chain(self.adapters.pipelined.iter().flat_map(|own| own.interfaces()))
     }
 
     /// What the handlers did that messages call, if any do.
     pub(in crate::drive::engine) fn report_handlers(&self) -> Option<HandlerReport> {
         let bodies = self.adapters.bodies.as_ref()?;
-        let hosts = (0..).zip(&self.adapters.hosts);
-        let endpoints = hosts.filter_map(|(host, own)| Some((host, own.interface.as_ref()?)));
-        let endpoints = endpoints.flat_map(|(host, own)| own.interface.report_endpoints(host));
+        let endpoints = self.interfaces().flat_map(|(host, own)| own.report_endpoints(host));
         Some(bodies.report(endpoints.collect()))
     }
 

@@ -14,6 +14,7 @@ mod carrier;
 mod host;
 mod interface;
 mod parts;
+mod pipelined;
 mod receive;
 mod report;
 mod scheduled;
@@ -38,10 +39,12 @@ use crate::drive::interface::Bodies;
 use crate::drive::trace::TraceEntry;
 use host::{Flight, Host};
 use interface::QuickInterface;
+use pipelined::Pipelined;
 use scheduled::Scheduled;
 use slots::Slots;
 
 pub use parts::AdapterParts;
+pub use pipelined::{PipelineParts, ScheduleCounters};
 pub use slots::SlotParts;
 
 /// What the general observations of a channel have no column for.
@@ -63,6 +66,8 @@ pub struct ControlCounters {
 mod acts {
     /// A success becomes known without an acknowledgment packet.
     pub const COMPLETE: u32 = 0;
+    /// The acknowledgment stage of a transfer is over, where there are transfers.
+    pub const CONCLUDE: u32 = COMPLETE;
     /// A timer runs out, or a loss becomes known.
     pub const FAIL: u32 = 1;
     /// Something is due at the interface of the host.
@@ -102,6 +107,8 @@ pub(super) struct Adapters {
     scheduled: Scheduled,
     /// The slots in which hosts send, if they do.
     slots: Option<Box<Slots>>,
+    /// The schedule under which they send, if it tells them itself what became of their packets.
+    pipelined: Option<Box<Pipelined>>,
     /// Whether transmissions are noted, in a star, and those that were.
     trace: Option<Vec<TraceEntry>>,
     /// What is handed over as messages; absent while packets come from sources.
@@ -142,14 +149,18 @@ impl Outcomes {
 impl Adapters {
     /// What adapters are made of, in front of a graph and with these sources; nothing without parts.
     pub fn new(parts: Option<AdapterParts>, graph: &Graph, sources: &[Source]) -> Adapters {
-        let Some(parts) = parts else { return Adapters::none() };
+        let Some(mut parts) = parts else { return Adapters::none() };
         let hosts = graph.hosts() as usize;
         let build = |host: usize| parts.host(host, hosts, sources.get(host));
+        let all = (0..hosts).map(build).collect();
+        let pipeline = parts.pipeline.take();
+        let pipelined = pipeline.map(|own| Box::new(Pipelined::new(own, &parts, hosts)));
         let is_even = graph.switches() == 1 && !graph.is_mixed();
         let propagation = graph.propagation(graph.host_port(0));
         Adapters {
             is_on: true,
-            hosts: (0..hosts).map(build).collect(),
+            hosts: all,
+            pipelined,
             departures: vec![None; if is_even { hosts } else { 0 }],
             decides_together: !is_even || propagation == Span::ZERO || graph.has_back_pressure(),
             has_one_way: graph.switches() == 1,
@@ -184,6 +195,7 @@ impl Adapters {
             knows_early: false,
             scheduled: Scheduled::default(),
             slots: None,
+            pipelined: None,
             trace: None,
             messages: None,
             bodies: None,
@@ -213,6 +225,9 @@ impl Engine {
 
     /// The first packets of the sources of hosts with adapters.
     pub(super) fn begin_adapters(&mut self) {
+        if self.is_in_pipeline() {
+            return self.begin_pipeline();
+        }
         for host in 0..self.adapters.hosts.len() as u32 {
             self.schedule_source(host);
             self.ask_source(Time::ZERO, host);
@@ -306,15 +321,25 @@ impl Engine {
     /// A message has left its host, or something happens in a slot: both are too seldom to be inlined.
     #[inline(never)]
     fn leave_or_pass_slot(&mut self, now: Time, place: u32, item: u32) {
-        match place < self.places.samples {
-            true => self.leave_host(now, place - self.places.sends),
-            false => self.happen_in_slot(now, item),
+        let host = place - self.places.sends;
+        match (place < self.places.samples, self.is_in_pipeline()) {
+            (true, false) => self.leave_host(now, host),
+            (false, false) => self.happen_in_slot(now, item),
+            (true, true) => self.leave_in_slot(now, host),
+            (false, true) => self.happen_in_cycle(now, item),
         }
     }
 
     /// Something that a host does by itself.
     fn act_of_adapter(&mut self, now: Time, (host, item): (u32, u32)) {
         let (act, number) = (item >> acts::DIGITS, item & ((1 << acts::DIGITS) - 1));
+        if self.is_in_pipeline() {
+            return match act {
+                acts::CONCLUDE => self.conclude_transfer(now, host, number),
+                acts::ACKNOWLEDGE => self.answer_transfer(number),
+                _ => self.serve_outlet(now, host),
+            };
+        }
         match act {
             acts::COMPLETE => self.complete_buffer(now, host, number),
             acts::FAIL => {
@@ -345,6 +370,9 @@ impl Engine {
     }
 
     pub(super) fn generate_at_adapter(&mut self, now: Time, host: u32) {
+        if self.is_in_pipeline() {
+            return self.generate_at_outlet(now, host);
+        }
         let Some(source) = self.supply.source(host) else { return };
         let target = source.take().target;
         self.schedule_source(host);

@@ -7,7 +7,7 @@ use weft_kernel::Streams;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::Bytes;
 
-use super::{Host, QuickInterface, SlotParts};
+use super::{Host, PipelineParts, QuickInterface, SlotParts};
 use crate::drive::faults::Faults;
 use crate::drive::interface::{Bodies, InterfaceSettings};
 use crate::drive::receiver::Receiver;
@@ -36,6 +36,9 @@ pub struct AdapterParts {
     pub interleaves: bool,
     /// The slots in which hosts send, in a star; without any they send when their links are free.
     pub slots: Option<SlotParts>,
+    /// The schedule under which hosts send, in a star, if it tells them itself what became of their
+    /// packets; there is then no `control`, and there are no `slots`.
+    pub pipeline: Option<PipelineParts>,
 }
 
 impl AdapterParts {
@@ -63,14 +66,17 @@ impl AdapterParts {
             initiator.window = initiator.window.by_target();
         }
         let feedback = source.map_or(Feedback::None, Source::feedback);
+        // Under a schedule the arbiter knows whom targets disable, and the outlets have the interfaces.
+        let by_itself = self.pipeline.is_none();
         let disabled = self.faults.disabled.iter().filter(|own| usize::from(own.host) == host);
+        let disabled = disabled.filter(|_| by_itself);
         let interface = |(settings, buffers): &(InterfaceSettings, u16)| {
             Box::new(QuickInterface::new(settings.build(host as u16, hosts as u16, *buffers)))
         };
         let mut own = Host::new(initiator, feedback, hosts);
         own.receiver = Receiver::new(self.faults.receiver.as_ref());
         own.errors = self.errors(host);
-        own.interface = self.interface.as_ref().map(interface);
+        own.interface = self.interface.as_ref().filter(|_| by_itself).map(interface);
         own.disabled = disabled.cloned().collect();
         own
     }

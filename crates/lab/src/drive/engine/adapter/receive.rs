@@ -36,6 +36,9 @@ impl Engine {
     }
 
     fn receive_request(&mut self, now: Time, id: u32) {
+        if self.is_in_pipeline() {
+            return self.take_transfer_in(now, id);
+        }
         let flight = self.adapters.flights[id as usize];
         let Flight { from, to, sequence, .. } = flight;
         let refused = !self.take_receive_buffer(now, &flight);

@@ -14,6 +14,9 @@ impl Engine {
         if let Some((waiting, _)) = self.left_by_slots() {
             return waiting;
         }
+        if let Some(own) = &self.adapters.pipelined {
+            return own.unsent();
+        }
         let of_host = |host: &Host| {
             let interface = host.interface.as_ref();
             let initiator = &host.initiator;
@@ -29,6 +32,9 @@ impl Engine {
     pub(in crate::drive::engine) fn undelivered(&self) -> u64 {
         if let Some((_, under_way)) = self.left_by_slots() {
             return under_way;
+        }
+        if let Some(own) = &self.adapters.pipelined {
+            return own.undelivered();
         }
         let hosts = &self.adapters.hosts;
         if self.adapters.control == ControlSettings::Unacknowledged {

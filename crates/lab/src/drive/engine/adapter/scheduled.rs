@@ -43,19 +43,19 @@ impl Scheduled {
 
 impl Engine {
     /// Keeps links clear for packets of a schedule from now on.
-    pub fn keep_clear(&mut self, calendar: Calendar) {
+    pub(in crate::drive::engine) fn keep_clear(&mut self, calendar: Calendar) {
         self.adapters.scheduled.calendar = Some(calendar);
     }
 
     /// Targets say from now on whose requests the switch is to forward to them; every initiator's
     /// until they do.
-    pub fn let_targets_disable(&mut self) {
+    pub(in crate::drive::engine) fn let_targets_disable(&mut self) {
         self.adapters.scheduled.accepted = vec![u64::MAX; self.adapters.hosts.len()];
     }
 
     /// A target accepts requests from these initiators only, one bit each (Clint 3.3, the quick
     /// enable vector).
-    pub fn accept_requests(&mut self, target: u16, initiators: u64) {
+    pub(in crate::drive::engine) fn accept_requests(&mut self, target: u16, initiators: u64) {
         self.adapters.scheduled.accepted[usize::from(target)] = initiators;
     }
 
@@ -66,17 +66,22 @@ impl Engine {
     }
 
     /// Sends over links that another channel shares from now on.
-    pub fn share_links(&mut self, links: SharedLinks) {
+    pub(in crate::drive::engine) fn share_links(&mut self, links: SharedLinks) {
         self.adapters.scheduled.links = Some(links);
     }
 
+    /// Exchanges the links that both channels share with the other one.
+    pub(in crate::drive::engine) fn exchange_links(&mut self, other: &mut Engine) {
+        std::mem::swap(&mut self.adapters.scheduled.links, &mut other.adapters.scheduled.links);
+    }
+
     /// The links that another channel shares, if one does.
-    pub fn shared_links(&self) -> Option<&SharedLinks> {
+    pub(in crate::drive::engine) fn shared_links(&self) -> Option<&SharedLinks> {
         self.adapters.scheduled.links.as_ref()
     }
 
-    /// The same, for the other channel to begin its transfers on.
-    pub fn shared_links_mut(&mut self) -> Option<&mut SharedLinks> {
+    /// The same, for packets that start or pass on them.
+    pub(super) fn shared_links_mut(&mut self) -> Option<&mut SharedLinks> {
         self.adapters.scheduled.links.as_mut()
     }
 

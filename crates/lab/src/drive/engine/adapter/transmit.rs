@@ -246,7 +246,7 @@ impl Engine {
 
     /// The first byte of a packet is sent. In a star all links are of one length, so that packets
     /// reach an output together if and only if they departed together.
-    fn depart(&mut self, now: Time, id: u32) {
+    pub(super) fn depart(&mut self, now: Time, id: u32) {
         let Flight { from, to, span, kind, .. } = self.adapters.flights[id as usize];
         if !self.adapters.decides_together {
             let last = self.adapters.departures[usize::from(to)].replace((now, id));

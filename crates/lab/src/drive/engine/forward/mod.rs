@@ -202,6 +202,8 @@ impl Engine {
             Some("a transport: rates, windows and sequence numbers of flows")
         } else if self.classed.is_some() {
             Some("a buffer that classes share")
+        } else if self.is_in_pipeline() {
+            Some("a switch with a schedule")
         } else if self.adapters.is_on {
             Some("adapters with acknowledgments, timers or buffers of their own")
         } else if self.memories.is_on || !self.graph.is_without_limits() {

@@ -1,56 +1,65 @@
-//! What is left in a bulk channel, and what it counted besides.
+//! What is left under a schedule, and what it counted besides.
 
 use weft_fabric::adapter::BulkPacket;
 use weft_fabric::control::{Said, ScheduledArrival, Transfer};
 use weft_protocol::packet::TransmissionReport;
-use weft_units::{Span, Time};
+use weft_units::Time;
 
-use super::{BulkChannel, Host};
-use crate::drive::interface::InterfaceCounters;
+use super::super::Engine;
+use super::outlet::Outlet;
+use super::{Pipelined, ScheduleCounters};
+use crate::drive::interface::Interface;
 use crate::drive::trace::TraceEntry;
 
-impl BulkChannel {
-    /// How far apart the packets of a slot came to the switch, where hosts are at different distances.
-    pub(in crate::drive::cluster) fn misalignment(&self) -> Option<Span> {
-        self.parts.pipeline.misalignment()
-    }
-
-    /// What the interfaces did, as columns of a run until `until`; none without interfaces.
-    pub(in crate::drive::cluster) fn interface_columns(
-        &self,
-        until: Time,
-    ) -> Vec<(&'static str, f64)> {
-        if self.parts.interface.is_none() {
-            return Vec::new();
-        }
-        let mut sum = InterfaceCounters::default();
-        for interface in self.hosts.iter().filter_map(|host| host.sender.interface()) {
-            interface.count(until, &mut sum);
-        }
-        sum.columns(self.hosts(), until)
-    }
-
+impl Pipelined {
     /// Packets handed over whose first transmission has not started.
-    pub fn backlog(&self) -> u64 {
-        self.hosts.iter().map(|host| host.sender.backlog()).sum()
+    pub fn unsent(&self) -> u64 {
+        self.outlets.iter().map(Outlet::backlog).sum()
     }
 
     /// Packets sent at least once that their target has not taken: those that the initiators hold,
     /// by what the targets have seen.
-    pub fn in_flight(&self) -> u64 {
-        let of_host = |(index, host): (usize, &Host)| {
+    pub fn undelivered(&self) -> u64 {
+        let of_host = |(index, outlet): (usize, &Outlet)| {
             let missing = |packet: &BulkPacket| self.transfers.is_missing(index, packet);
-            host.sender.to_send_again(missing) + self.transfers.missing(index)
+            outlet.to_send_again(missing) + self.transfers.missing(index)
         };
-        self.hosts.iter().enumerate().map(of_host).sum()
+        self.outlets.iter().enumerate().map(of_host).sum()
+    }
+
+    /// The interface of each host that has one.
+    pub fn interfaces(&self) -> impl Iterator<Item = (u16, &Interface)> {
+        let hosts = (0..).zip(&self.outlets);
+        hosts.filter_map(|(host, outlet)| Some((host, outlet.interface()?)))
+    }
+
+    /// What was counted, with the names of its columns; none of what only signalling that travels has.
+    pub fn columns(&self) -> Vec<(&'static str, f64)> {
+        let ScheduleCounters { reported_errors, duplicates, unused_grants, .. } = self.counters;
+        let mut columns = vec![
+            ("reported_errors", reported_errors as f64),
+            ("duplicates", duplicates as f64),
+            ("unused_grants", unused_grants as f64),
+        ];
+        let misalignment = self.pipeline.misalignment();
+        columns.extend(misalignment.map(|span| ("misalignment_ns", span.as_us() * 1e3)));
+        columns
+    }
+}
+
+impl Engine {
+    /// What a schedule counted besides; nothing where there is none.
+    pub fn schedule_counters(&self) -> ScheduleCounters {
+        self.adapters.pipelined.as_ref().map_or_else(Default::default, |own| own.counters)
     }
 
     /// A packet of the signalling that has arrived, for a trace.
-    pub(in crate::drive::cluster) fn trace_entry(
+    pub(in crate::drive::engine) fn signal_in_trace(
         &self,
         now: Time,
         arrival: ScheduledArrival,
     ) -> Option<TraceEntry> {
+        let own = self.adapters.pipelined.as_ref()?;
         let entry = |kind, sequence, (initiator, target), slot, content| TraceEntry {
             time: arrival.start,
             until: now,
@@ -61,7 +70,7 @@ impl BulkChannel {
             slot: Some(slot),
             content,
         };
-        Some(match self.parts.pipeline.signalling()?.said(arrival.token)? {
+        Some(match own.pipeline.signalling()?.said(arrival.token)? {
             Said::Configuration { host, cycle, packet } => {
                 let asked = (0..16).filter(|target| packet.requests.0 >> target & 1 == 1);
                 let asked: Vec<String> = asked.map(|target: u16| target.to_string()).collect();
@@ -73,7 +82,7 @@ impl BulkChannel {
                 entry("gnt", cycle + 1, (None, Some((*host).into())), *cycle, granted)
             }
             Said::Acknowledgment { transfer, report } => {
-                let Transfer { initiator, packet, cycle, .. } = *self.transfers.get(*transfer);
+                let Transfer { initiator, packet, cycle, .. } = *own.transfers.get(*transfer);
                 let content = match report {
                     TransmissionReport::Accepted => "accepted",
                     TransmissionReport::NoReceiveBuffer => "no receive buffer",
