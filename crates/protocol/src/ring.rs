@@ -93,6 +93,13 @@ struct Entry<T> {
     valid: bool,
 }
 
+/// The place so many steps behind another on a ring of `entries`, of which there may be 65535: the sum of two
+/// places has more than sixteen bits then.
+fn step(place: u16, steps: u16, entries: u16) -> u16 {
+    // A place is less than the number of entries.
+    ((u32::from(place) + u32::from(steps)) % u32::from(entries.max(1))) as u16
+}
+
 impl<T> Doorbell<T> {
     /// An empty register whose FIFO holds `depth` entries. As many as there are buffers is enough,
     /// since a buffer waits in it once.
@@ -168,7 +175,7 @@ impl<T> CompletionRing<T> {
         match self.entries.get_mut(usize::from(self.inward)) {
             Some(entry) if !entry.valid => {
                 *entry = Entry { buffer, value: Some(value), valid: true };
-                self.inward = (self.inward + 1) % entries;
+                self.inward = step(self.inward, 1, entries);
                 Ok(())
             }
             _ => Err(RingError::Full { buffer, entries }),
@@ -182,7 +189,7 @@ impl<T> CompletionRing<T> {
         let entry = self.entries.get_mut(usize::from(self.outward)).filter(|entry| entry.valid)?;
         entry.valid = false;
         let taken = entry.value.take().map(|value| (entry.buffer, value));
-        self.outward = (self.outward + 1) % entries;
+        self.outward = step(self.outward, 1, entries);
         taken
     }
 
@@ -209,7 +216,7 @@ impl<T> SendCompletionRing<T> {
             return None;
         }
         let buffer = self.ring.entries.get(usize::from(self.oldest_free))?.buffer;
-        self.oldest_free = (self.oldest_free + 1) % self.ring.entries();
+        self.oldest_free = step(self.oldest_free, 1, self.ring.entries());
         self.free -= 1;
         Some(buffer)
     }
@@ -220,7 +227,7 @@ impl<T> SendCompletionRing<T> {
     /// [`RingError`] if no buffer is in flight.
     pub fn complete(&mut self, buffer: BufferId, value: T) -> Result<(), RingError> {
         let entries = self.ring.entries();
-        let from_oldest_free = (self.ring.inward + entries - self.oldest_free) % entries.max(1);
+        let from_oldest_free = step(self.ring.inward, entries - self.oldest_free, entries);
         if from_oldest_free < self.free {
             return Err(RingError::NoneInFlight { buffer, entries });
         }
@@ -242,8 +249,8 @@ impl<T> SendCompletionRing<T> {
     /// The free buffers, oldest first.
     pub fn free_buffers(&self) -> impl Iterator<Item = BufferId> {
         let entries = self.ring.entries();
-        (0..self.free).map(move |step| {
-            self.ring.entries[usize::from((self.oldest_free + step) % entries)].buffer
+        (0..self.free).map(move |steps| {
+            self.ring.entries[usize::from(step(self.oldest_free, steps, entries))].buffer
         })
     }
 
@@ -350,6 +357,47 @@ mod tests {
             ring.complete(BufferId(1), ()).unwrap_err().to_string(),
             "buffer 1 completed although none of 3 is in flight"
         );
+    }
+
+    /// The largest ring that its pointers can name, its in-pointer at every place once: as many places are
+    /// free, in flight and unread as buffers are, also where the sum of two places exceeds sixteen bits.
+    #[test]
+    fn the_largest_ring_goes_round_twice() {
+        const BUFFERS: u16 = u16::MAX;
+        let mut ring = SendCompletionRing::new(BUFFERS);
+        let mut free: Vec<_> = ring.free_buffers().collect();
+        assert_eq!(free, (0..BUFFERS).map(BufferId).collect::<Vec<_>>());
+        let refused = ring.complete(BufferId(0), ());
+        assert_eq!(
+            refused,
+            Err(RingError::NoneInFlight { buffer: BufferId(0), entries: BUFFERS })
+        );
+        for _ in 0..2 {
+            let taken: Vec<_> = std::iter::from_fn(|| ring.take_free()).collect();
+            assert_eq!((&taken, ring.free()), (&free, 0));
+            // Completions come back in another order than that of the places.
+            free = taken.into_iter().rev().collect();
+            for buffer in &free {
+                assert_eq!(ring.complete(*buffer, ()), Ok(()));
+            }
+            let full = RingError::Full { buffer: free[0], entries: BUFFERS };
+            assert_eq!(ring.complete(free[0], ()), Err(full));
+            let polled: Vec<_> = std::iter::from_fn(|| ring.poll()).map(|own| own.0).collect();
+            assert_eq!((&polled, ring.free()), (&free, BUFFERS));
+            assert_eq!(ring.free_buffers().collect::<Vec<_>>(), free);
+        }
+    }
+
+    /// Beyond half of sixteen bits a place and the number of entries no longer fit them together.
+    #[test]
+    fn a_place_beyond_the_middle_of_a_large_ring_completes() {
+        let mut ring = SendCompletionRing::new(40_000);
+        for turn in 0..40_000_u16 {
+            let buffer = ring.take_free().expect("a free buffer");
+            assert_eq!(ring.complete(buffer, turn), Ok(()));
+            assert_eq!(ring.poll(), Some((buffer, turn)));
+        }
+        assert_eq!(ring.free(), 40_000);
     }
 
     /// Every reachable state of a ring of up to four buffers, completions in any order: the ring
