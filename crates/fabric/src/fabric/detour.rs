@@ -158,7 +158,7 @@ mod tests {
         let mut switch = wiring.switch_of(wiring.host_port(from));
         let (mut groups, mut virtual_channels) = (vec![switch / 4], Vec::new());
         loop {
-            let hop = virtual_channels.len() as u8;
+            let hop = virtual_channels.len() as u16;
             let port = routes.port((switch, hop), to, &mut route_state, &occupied);
             let super::super::Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else {
                 assert_eq!(wiring.port(switch, port), wiring.host_port(to));

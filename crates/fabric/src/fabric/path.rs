@@ -35,7 +35,7 @@ impl Routes {
         let mut hops = Vec::new();
         loop {
             let switch = wiring.switch_of(input);
-            let number = self.port((switch, hops.len() as u8), to, &mut route_state, |_| 0);
+            let number = self.port((switch, hops.len() as u16), to, &mut route_state, |_| 0);
             let output = wiring.port(switch, number);
             let came_by = hops.last().map_or(0, |hop: &PathHop| hop.virtual_channels.1);
             let virtual_channels =

@@ -373,7 +373,7 @@ impl Routes {
     #[inline(always)]
     pub fn port(
         &self,
-        (switch, hop): (u32, u8),
+        (switch, hop): (u32, u16),
         to: impl Into<u32>,
         route_state: &mut RouteState,
         occupied: impl Fn(u32) -> u64,
@@ -389,7 +389,7 @@ impl Routes {
     #[inline(never)]
     fn weighed(
         &self,
-        (switch, hop): (u32, u8),
+        (switch, hop): (u32, u16),
         to: u32,
         route_state: &mut RouteState,
         occupied: impl Fn(u32) -> u64,

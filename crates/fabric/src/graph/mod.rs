@@ -490,7 +490,7 @@ impl Graph {
     /// What a packet spends from host to host through this many switches, where all links and
     /// switches are alike.
     #[inline]
-    pub fn spent_alike(&self, hops: u8) -> Spent {
+    pub fn spent_alike(&self, hops: u16) -> Spent {
         let (link, hops) = (&self.links[0], u64::from(hops));
         Spent {
             wire: link.propagation * (hops + 1),

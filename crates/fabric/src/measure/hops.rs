@@ -11,13 +11,13 @@ pub struct Hops {
 impl Hops {
     /// Counts one delivery of a packet that passed this many switches.
     #[inline]
-    pub fn count(&mut self, switches: u8) {
+    pub fn count(&mut self, switches: u16) {
         self.count_more(switches, 1);
     }
 
     /// Counts this many deliveries.
     #[inline]
-    pub(super) fn count_more(&mut self, switches: u8, deliveries: u64) {
+    pub(super) fn count_more(&mut self, switches: u16, deliveries: u64) {
         let place = usize::from(switches);
         if place >= self.delivered.len() {
             self.delivered.resize(place + 1, 0);

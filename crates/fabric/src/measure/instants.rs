@@ -18,7 +18,7 @@ pub struct Instants {
     /// When it was delivered.
     pub delivered: Time,
     /// How many switches it passed.
-    pub hops: u8,
+    pub hops: u16,
     /// Its traffic class; 0 where there are none.
     pub class: u8,
     /// What of it a program handed over.
@@ -111,7 +111,7 @@ impl Observations {
 
     /// Counts how many switches a packet passed that is delivered.
     #[inline]
-    pub fn count_hops(&mut self, now: Time, hops: u8) {
+    pub fn count_hops(&mut self, now: Time, hops: u16) {
         if now >= self.from {
             self.hops.count(hops);
         }

@@ -25,7 +25,7 @@ pub struct Arrival {
     /// From then to its last byte at the target.
     pub transit: Span,
     /// How many switches it passed.
-    pub hops: u8,
+    pub hops: u16,
     /// Its traffic class.
     pub class: u8,
 }
@@ -236,7 +236,7 @@ mod tests {
             generated: Time(handed),
             started: Time(handed + wait),
             delivered: Time(handed + wait + takes),
-            hops: (takes % 5) as u8,
+            hops: (takes % 5) as u16,
             class: (takes % 3) as u8,
             payload: Bytes(takes),
             transmission: Span(takes / 2),

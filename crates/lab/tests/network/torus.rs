@@ -54,6 +54,22 @@ fn packets_go_the_shorter_way_round() {
     }
 }
 
+/// A row of 400 switches, of which a packet passes all and more than eight bits count, by listed routes as well.
+#[test]
+fn a_long_row_is_passed_from_end_to_end() {
+    let row = "fabric.mesh.dimensions = [400]";
+    let names: Vec<String> = (0..400).map(|switch| format!("'{switch}'")).collect();
+    let given = format!(
+        "{row}\nroutes.per_connection.given = [{{ from = 0, to = 399, switches = [{}] }}]",
+        names.join(", ")
+    );
+    for channel in [row, &given] {
+        let run = run(&file(400, channel, &list(&[(5_000, 0, 399)]), "100 us"), 1);
+        assert_eq!(one_way(&run), 1_020 + 400 * 110);
+        assert_eq!(run.observations.hops.mean(), Some(400.0));
+    }
+}
+
 /// Two hosts at each switch: the one that is asked for is the one that gets it.
 #[test]
 fn switches_have_several_hosts() {

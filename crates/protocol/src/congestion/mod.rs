@@ -159,7 +159,7 @@ pub struct Acknowledged {
     /// From the start of that packet to the acknowledgment.
     pub delay: Span,
     /// How many switches that packet passed.
-    pub hops: u8,
+    pub hops: u16,
     /// The first byte of the flow that is not acknowledged.
     pub up_to: u64,
     /// The first byte of the flow that has never been sent.

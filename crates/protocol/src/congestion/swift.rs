@@ -197,7 +197,7 @@ impl Swift {
     }
 
     /// The delay that is aimed at (section 3.2).
-    fn target(&self, hops: u8) -> f64 {
+    fn target(&self, hops: u16) -> f64 {
         let scaled = self.scaling.map_or(0.0, |(range, alpha, beta)| {
             (alpha / self.window.sqrt() + beta).min(range).max(0.0)
         });

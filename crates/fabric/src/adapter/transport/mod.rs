@@ -388,7 +388,7 @@ impl Transports {
         &mut self,
         now: Time,
         segment: &Segment,
-        (is_marked, hops): (bool, u8),
+        (is_marked, hops): (bool, u16),
         links: &[LinkState],
     ) -> Arrived {
         match segment.content {
@@ -428,7 +428,7 @@ impl Transports {
         now: Time,
         segment: &Segment,
         (number, asks): (u32, bool),
-        (is_marked, hops): (bool, u8),
+        (is_marked, hops): (bool, u16),
     ) -> Arrived {
         let flow = segment.flow;
         let is_counted = now >= self.from;
@@ -474,7 +474,7 @@ impl Transports {
     }
 
     /// The header of a packet of a flow has come, whose payload a switch had cut off.
-    pub fn arrive_cut(&mut self, now: Time, segment: &Segment, hops: u8) -> Arrived {
+    pub fn arrive_cut(&mut self, now: Time, segment: &Segment, hops: u16) -> Arrived {
         let Content::Data { number, pull_target, .. } = segment.content else {
             return Arrived::default();
         };
@@ -491,13 +491,13 @@ impl Transports {
     }
 
     /// What a target answers that has all of the flow already.
-    fn has_all(&self, segment: &Segment, number: u32, seen: (bool, u8)) -> Outgoing {
+    fn has_all(&self, segment: &Segment, number: u32, seen: (bool, u16)) -> Outgoing {
         let expected = self.packets(segment.flow);
         let answer = Answer { expected, number, before: 0, is_refusal: false };
         self.answer(segment, answer, seen)
     }
 
-    fn answer(&self, segment: &Segment, answer: Answer, (is_marked, hops): (bool, u8)) -> Outgoing {
+    fn answer(&self, segment: &Segment, answer: Answer, (is_marked, hops): (bool, u16)) -> Outgoing {
         let content = Content::Acknowledgment { answer, is_marked, hops };
         self.control_packet(segment, content, segment.sent)
     }
@@ -531,7 +531,7 @@ impl Transports {
         now: Time,
         flow: u32,
         (answer, is_marked): (&Answer, bool),
-        (delay, hops, links): (Span, u8, &[LinkState]),
+        (delay, hops, links): (Span, u16, &[LinkState]),
     ) {
         let packet = self.payload + self.overhead;
         let Some(own) = self.initiators[flow as usize].as_deref_mut() else { return };

@@ -35,7 +35,7 @@ pub enum Content {
         /// Whether the packet that it answers was marked.
         is_marked: bool,
         /// How many switches that one passed.
-        hops: u8,
+        hops: u16,
     },
     /// A congestion notification.
     Notification,

@@ -344,7 +344,7 @@ impl Ports {
     /// What a packet spends from host to host through so many switches, where these and all cables are
     /// [alike](Self::are_alike): on cables, in switches, for its length.
     #[inline]
-    pub fn spent_alike(&self, cable: Span, size: u32, hops: u8) -> (Span, Span, Span) {
+    pub fn spent_alike(&self, cable: Span, size: u32, hops: u16) -> (Span, Span, Span) {
         let Some((latency, forwarding)) = self.alike else { return Default::default() };
         let (span, hops) = (self.links[0].span(size), u64::from(hops));
         let lengths = match forwarding {

@@ -20,7 +20,7 @@ pub struct Delivery {
     /// When its last byte reached the target, or its completion.
     pub end: Time,
     /// How many switches it passed.
-    pub hops: u8,
+    pub hops: u16,
 }
 
 impl Delivery {

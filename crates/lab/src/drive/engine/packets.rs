@@ -14,7 +14,7 @@ pub(super) struct Forwarding {
     /// The output whose queue it joins late.
     pub output: u32,
     /// How many switches have sent it on its way.
-    pub hops: u8,
+    pub hops: u16,
     /// The virtual channel that it came by, or that it is to leave its host by.
     pub channel: u8,
 }

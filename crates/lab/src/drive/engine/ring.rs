@@ -235,7 +235,7 @@ impl Engine {
         flight.spent.switches += bypass;
         flight.spent.transmission += lag;
         if !is_short {
-            way.hops = way.hops.saturating_add(1);
+            way.hops += 1;
         }
         self.at_node(now + bypass + lag, (happens::PASS, node), id);
     }

@@ -38,7 +38,7 @@ impl Engine {
         let mut port = self.graph.host_port(plane * self.graph.hosts() + from);
         flows.path.clear();
         flows.path.push((port, port));
-        for hop in 0..=u8::MAX {
+        for hop in 0..=u16::MAX {
             let (_, input) = own.arrival(Time::ZERO, port, Span::ZERO);
             if input >= self.places.hosts {
                 break;

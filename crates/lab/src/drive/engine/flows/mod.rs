@@ -298,7 +298,7 @@ impl Engine {
         &mut self,
         now: Time,
         segment: &Segment,
-        (header, hops): (Header, u8),
+        (header, hops): (Header, u16),
         said: Option<&Telemetry>,
     ) -> Arrived {
         let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else {

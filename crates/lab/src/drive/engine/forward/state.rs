@@ -54,7 +54,7 @@ struct UnderWay {
     /// None where it has nothing to choose.
     route_state: Option<RouteState>,
     output: u32,
-    hops: u8,
+    hops: u16,
     channel: u8,
     /// As all packets of its message, and so no matter of the present.
     generated: Time,

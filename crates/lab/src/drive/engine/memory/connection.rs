@@ -20,7 +20,7 @@ pub(super) struct Connection {
     pub to: u32,
     /// The place of its first switch among those of all connections, and how many there are.
     pub first: u32,
-    pub hops: u8,
+    pub hops: u16,
     /// What its packets carry when they leave their host, the first of the virtual channels of the
     /// cables that they use included.
     pub forwarding: Forwarding,
@@ -57,7 +57,7 @@ impl Engine {
             Some(_) => (number % u32::from(classes)) as u8,
             None => Routes::class(from, to, classes),
         };
-        let (channel, hops) = (class * memories.virtual_channels, path.len() as u8);
+        let (channel, hops) = (class * memories.virtual_channels, path.len() as u16);
         let first = memories.hops.len() as u32;
         memories.hops.extend(&path);
         memories.monitors.resize(memories.hops.len(), QuenchMonitor::default());
@@ -103,7 +103,7 @@ impl Memories {
     /// The virtual channels by which packets of a connection come to a switch on their way and leave
     /// it.
     #[inline]
-    pub(super) fn channels(&self, connection: u32, hop: u8) -> (u8, u8) {
+    pub(super) fn channels(&self, connection: u32, hop: u16) -> (u8, u8) {
         let own = &self.connections[connection as usize];
         match self.virtual_channels {
             1 => (own.forwarding.channel, own.forwarding.channel),

@@ -51,7 +51,7 @@ pub(super) enum Taking {
 impl Faults {
     /// Whether a message of this many bytes from a host over this many switches arrives damaged.
     /// Cells are passed on whatever is in them; AAL5 has one check code for a message, behind it.
-    pub fn damages(&mut self, host: u32, hops: u8, wire: Bytes) -> bool {
+    pub fn damages(&mut self, host: u32, hops: u16, wire: Bytes) -> bool {
         let errors = self.0.get_mut(host as usize);
         errors.is_some_and(|own| own.damages_next(None, Bytes(wire.0 * (u64::from(hops) + 1))))
     }

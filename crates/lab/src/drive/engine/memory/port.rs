@@ -149,7 +149,7 @@ impl Memories {
 
     /// The hop of a packet at a switch that it has reached as the `hops`th of its way, from 1 on.
     #[inline]
-    pub(super) fn place(&self, id: u32, hops: u8) -> u32 {
+    pub(super) fn place(&self, id: u32, hops: u16) -> u32 {
         let connection = self.cells[id as usize].connection;
         self.connections[connection as usize].first + u32::from(hops) - 1
     }

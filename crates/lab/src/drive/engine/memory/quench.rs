@@ -38,7 +38,7 @@ impl Indication {
 
 impl Engine {
     /// A packet of a connection joined its queue at a switch.
-    pub(super) fn watch(&mut self, now: Time, (connection, hop): (u32, u8)) {
+    pub(super) fn watch(&mut self, now: Time, (connection, hop): (u32, u16)) {
         let memories = &mut self.memories;
         let Some(quench) = memories.control.quench else { return };
         let place = memories.connections[connection as usize].first + u32::from(hop);
@@ -53,7 +53,7 @@ impl Engine {
 
     /// The switch with the number `hop` on the way of a connection, or its target, which counts as one
     /// more, sends a signal back by the port at which the connection comes in.
-    pub(super) fn indicate(&mut self, now: Time, (connection, hop): (u32, u8), signal: Signal) {
+    pub(super) fn indicate(&mut self, now: Time, (connection, hop): (u32, u16), signal: Signal) {
         let own = &self.memories.connections[connection as usize];
         let port = match hop == own.hops {
             true => self.graph.host_port(own.to),
@@ -117,7 +117,7 @@ impl Engine {
         let own = &self.memories.connections[connection as usize];
         let way = &self.memories.hops[own.first as usize..][..usize::from(own.hops)];
         if let Some(hop) = way.iter().position(|hop| hop.output == port) {
-            self.indicate(now, (connection, hop as u8), signal);
+            self.indicate(now, (connection, hop as u16), signal);
         }
     }
 
