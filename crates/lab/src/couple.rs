@@ -16,7 +16,8 @@ use weft_units::{Limit, Span, Time};
 
 use crate::assemble::engine::{engine, refuse_what_differs};
 use crate::assemble::{
-    Site, check_handlers, refuse_failures_elsewhere, refuse_planes_elsewhere, sources,
+    Site, check_errors, check_handlers, refuse_failures_elsewhere, refuse_planes_elsewhere,
+    refuse_what_is_not_read, sources,
 };
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
 use crate::drive::engine::Coupled;
@@ -140,9 +141,13 @@ pub(crate) fn coupled(
     refuse_what_differs(settings, site.name)?;
     refuse_failures_elsewhere(settings, site.name)?;
     refuse_planes_elsewhere(settings, site.name)?;
+    refuse_what_is_not_read(settings, spec.workload.get(site.name), site.name)?;
     let quick = carrier(spec, carried, site.name)?;
     refuse_messages(spec, site.name, settings)?;
     refuse_messages(spec, &carried.by, quick)?;
+    refuse_failures_elsewhere(quick, &carried.by)?;
+    refuse_planes_elsewhere(quick, &carried.by)?;
+    refuse_what_is_not_read(quick, spec.workload.get(&carried.by), &carried.by)?;
     let traffic = |name: &str, settings| {
         let workload = spec.workload.get(name);
         let sources = workload.map(|own| sources(settings, own, Site { name, ..site }));
@@ -384,6 +389,7 @@ fn check_bulk(
             "acknowledgment, since a packet that may be sent again keeps its send buffer";
         return refuse("adapter.release", "transmission".to_owned(), accepted);
     }
+    check_errors(settings, true, site)?;
     check_disabled(settings, site)
 }
 

@@ -7,7 +7,7 @@ use weft_fabric::workload::{Feedback, Source};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, Span};
 
-use super::{Site, network, refuse, slots};
+use super::{Site, errors, network, refuse, slots};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::engine::{AdapterParts, PipelineParts};
@@ -93,6 +93,7 @@ pub(super) fn build(
     let interface = settings.interface_with_buffers(name)?;
     if schedule.is_none() {
         check_faults(settings, name)?;
+        errors::check(settings, own_slots.is_some(), site)?;
         check_greedy(settings, sources, name)?;
     }
     check_neighbours(settings, crossbar, switches, name)?;

@@ -4,7 +4,7 @@ use weft_fabric::adapter::{Feed, Insertion};
 use weft_fabric::switch::HubSettings;
 use weft_fabric::workload::Source;
 
-use super::{Driver, Site, refuse};
+use super::{Driver, Site, errors, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::hub::{HubChannel, HubParts};
 use crate::error::{ABSENT, Error};
@@ -17,6 +17,7 @@ pub(super) fn build(
     site: Site<'_>,
 ) -> Result<Driver, Error> {
     refuse_what_a_hub_does_not_read(settings, site.name)?;
+    errors::check(settings, false, site)?;
     let Some(window) = settings.window.clone() else {
         let key = format!("channel.{}.window", site.name);
         let accepted = "a window, which a hub needs".to_owned();

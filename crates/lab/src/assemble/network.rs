@@ -12,7 +12,7 @@ use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount};
 
-use super::{Site, adapter, refuse};
+use super::{Site, adapter, errors, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::ConnectionParts;
 use crate::error::Error;
@@ -78,6 +78,7 @@ pub(super) fn connections(
     if settings.endpoints.is_none() {
         refuse_what_needs_endpoints(workload, site.name)?;
     }
+    errors::check(settings, false, site)?;
     let most = u32::from(u16::MAX);
     if let Some(own) = &settings.endpoints
         && let Some(count) = own.receive_descriptors.count().filter(|count| count.get() > most)

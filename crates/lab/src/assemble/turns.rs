@@ -12,7 +12,7 @@ use weft_protocol::turns::{LONGEST_MESSAGE, PACKET};
 use weft_units::{Bytes, Limit, Time};
 
 use super::network::named;
-use super::{Driver, Site, classed, refuse};
+use super::{Driver, Site, classed, errors, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ConnectionParts, Engine, EngineParts, TurnParts};
 use crate::drive::faults::Faults;
@@ -28,7 +28,7 @@ pub(super) fn build(
     sources: Vec<Source>,
     site: Site<'_>,
 ) -> Result<Driver, Error> {
-    refuse_what_turns_do_not_read(settings, site.hosts as u16, site.name)?;
+    refuse_what_turns_do_not_read(settings, site)?;
     let Some(transfer) = settings.transfer.clone() else {
         let accepted = "the way between memory and FIFOs, needed where links have turns";
         return refuse_as(site.name, "transfer", ABSENT, accepted);
@@ -237,11 +237,8 @@ fn check_sources(
     Ok(())
 }
 
-fn refuse_what_turns_do_not_read(
-    settings: &ChannelSettings,
-    hosts: u16,
-    name: &str,
-) -> Result<(), Error> {
+fn refuse_what_turns_do_not_read(settings: &ChannelSettings, site: Site<'_>) -> Result<(), Error> {
+    let name = site.name;
     let adapter = &settings.adapter;
     if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {
         let accepted = "no control where links have turns: they lose nothing, and no check code tells of a \
@@ -268,20 +265,7 @@ fn refuse_what_turns_do_not_read(
         let accepted = "wait, since nothing is inserted into a frame";
         return refuse(name, "adapter.acknowledgments", "interleave", accepted);
     }
-    let damage = settings.errors.clone().unwrap_or_default();
-    if !damage.slots.is_empty() {
-        return refuse(
-            name,
-            "errors.slots",
-            "given",
-            "`errors.packets` where links have turns, which have no slots",
-        );
-    }
-    let beyond = damage.packets.iter().find(|packet| packet.host >= hosts);
-    if let Some(packet) = beyond {
-        let accepted = format!("a host below {hosts}");
-        return refuse(name, "errors.packets.host", &packet.host.to_string(), &accepted);
-    }
+    errors::check(settings, false, site)?;
     let others = Faults { errors: ErrorSettings::default(), ..settings.faults() };
     let given = others.first().or(settings.recovery.map(|_| "recovery"));
     let given = given.or(settings.interface.as_ref().map(|_| "interface"));

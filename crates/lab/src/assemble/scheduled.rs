@@ -1,0 +1,31 @@
+//! What channels have no use for that act together: a schedule that tells hosts of their packets, and the channel that
+//! carries its signalling.
+
+use weft_fabric::workload::WorkloadSettings;
+
+use super::{flows, hub, network, refuse, turns};
+use crate::composition::ChannelSettings;
+use crate::error::Error;
+
+/// Refuses what neither of them reads. What a switch does not read is refused where that is built.
+pub(crate) fn refuse_what_is_not_read(
+    settings: &ChannelSettings,
+    workload: Option<&WorkloadSettings>,
+    name: &str,
+) -> Result<(), Error> {
+    hub::refuse_a_window_without(settings, name)?;
+    network::refuse_deadlock_without_buffers(settings, name)?;
+    network::refuse_what_needs_a_shared_memory(settings, workload, name)?;
+    flows::refuse_halves(settings, workload, name)?;
+    if settings.turns.is_some() {
+        let accepted = "no turns under a schedule, or beside one, by which both directions of a cable carry \
+                        packets at once";
+        refuse(name, "turns", "given", accepted)?;
+    }
+    if settings.flow_control.is_some() {
+        let accepted = "no flow control under a schedule, or beside one, where packets wait for no buffer: they \
+                        meet no other, or are dropped";
+        refuse(name, "flow_control", "given", accepted)?;
+    }
+    turns::refuse_without_turns(settings, name)
+}
