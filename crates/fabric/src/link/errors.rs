@@ -20,6 +20,16 @@ pub struct ErrorSettings {
     pub slots: Vec<DamagedSlot>,
 }
 
+/// Settings of the errors of one link, whose packets are damaged by chance alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkErrorSettings {
+    /// Probability that a bit arrives wrong, independently of all others.
+    pub bit_error_rate: Fraction,
+    /// Probability that a packet is damaged, whatever its size; on top of the bit error rate.
+    pub packet_error_rate: Fraction,
+}
+
 /// A packet that is damaged deterministically, by its number.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
@@ -87,6 +97,15 @@ impl ErrorSettings {
             chance: stream("errors"),
             places: stream("error places"),
         }
+    }
+}
+
+impl LinkErrorSettings {
+    /// The errors on what passes the link that begins at `host`, on `channel`: apart from those of what it sends.
+    pub fn build(self, streams: &Streams, channel: &str, host: u16) -> Errors {
+        let LinkErrorSettings { bit_error_rate, packet_error_rate } = self;
+        let errors = ErrorSettings { bit_error_rate, packet_error_rate, ..ErrorSettings::default() };
+        errors.build(streams, &format!("{channel} link"), host)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_units::{Bytes, Limit, Span};
+use weft_units::{Bytes, Fraction, Length, Limit, Rate, Span, SpanPerLength};
 
 use crate::fabric::CableSettings;
-use crate::link::LinkSettings;
+use crate::link::{LinkErrorSettings, LinkSettings};
 
 mod node;
 
@@ -37,14 +37,45 @@ pub struct RingSettings {
     /// How the link of each adapter to the next differs from the `link` of the channel: one entry
     /// for each host, from host 0 on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub links: Vec<CableSettings>,
+    pub links: Vec<RingLinkSettings>,
+}
+
+/// What the link of an adapter to the next has otherwise than those of its ring. What is not given is that of the
+/// `link` of the channel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RingLinkSettings {
+    /// Data rate, without the line code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// Length of the cable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<Length>,
+    /// Propagation delay of the cable for each metre.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_per_metre: Option<SpanPerLength>,
+    /// Fraction of the rate that is taken by traffic that is not modelled packet by packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Fraction>,
+    /// What happens to requests on this link, whoever sent them, besides what `errors` of the channel does to those
+    /// that an adapter sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors: Option<LinkErrorSettings>,
+}
+
+impl RingLinkSettings {
+    fn cable(&self) -> CableSettings {
+        let RingLinkSettings { rate, length, delay_per_metre, reserved, .. } = *self;
+        CableSettings { rate, length, delay_per_metre, reserved }
+    }
 }
 
 impl RingSettings {
     /// The link of each of `hosts` adapters to the next, on a channel whose link is `link`.
     pub fn links(&self, hosts: usize, link: &LinkSettings) -> Vec<LinkSettings> {
         let own = |host| {
-            self.links.get(host).map_or_else(|| link.clone(), |own: &CableSettings| own.over(link))
+            let own = self.links.get(host).map(RingLinkSettings::cable);
+            own.map_or_else(|| link.clone(), |own| own.over(link))
         };
         (0..hosts).map(own).collect()
     }

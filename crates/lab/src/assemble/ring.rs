@@ -3,11 +3,11 @@
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::graph::SwitchParts;
 use weft_fabric::link::ErrorSettings;
-use weft_fabric::switch::RingSettings;
+use weft_fabric::switch::{RingLinkSettings, RingSettings};
 use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_units::{Bytes, Span};
 
-use super::{Driver, Site, adapter, classed, hub, network, refuse, turns};
+use super::{Driver, Site, adapter, classed, errors, hub, network, refuse, turns};
 use crate::composition::ChannelSettings;
 use crate::drive::engine::{ConnectionParts, Engine, EngineParts, RingParts};
 use crate::drive::receiver::Receiver;
@@ -22,16 +22,21 @@ pub(super) fn build(
 ) -> Result<Driver, Error> {
     refuse_what_a_ring_does_not_read(settings, workload, site.name)?;
     check_links(settings, ring, site)?;
+    errors::check(settings, false, site)?;
     adapter::check_greedy(settings, &sources, site.name)?;
     let hosts = site.hosts as usize;
     let errors = settings.errors.as_ref().filter(|errors| !errors.is_free_of_errors());
     let of_host = |settings: &ErrorSettings| {
         (0..site.hosts as u16).map(|host| settings.build(site.streams, site.name, host)).collect()
     };
+    let of_link = |(host, own): (u16, &RingLinkSettings)| {
+        own.errors.map(|errors| errors.build(site.streams, site.name, host))
+    };
     let parts = RingParts {
         settings: ring.clone(),
         receivers: vec![Receiver::new(settings.receiver.as_ref()); hosts],
         errors: errors.map_or(Vec::new(), of_host),
+        link_errors: (0..).zip(&ring.links).map(of_link).collect(),
     };
     let (wiring, routes) = network::ways(settings, site)?;
     Ok(Driver::Engine(Box::new(Engine::new(EngineParts {

@@ -50,6 +50,21 @@ fn sources_and_traces_on_a_ring_with_errors() {
     assert!(busy[1] > busy[0] * 3 / 2 && busy[1] > busy[2] * 3 / 2, "{busy:?}");
 }
 
+/// Errors of one link stand in the file of the ring, and damage what passes it.
+#[test]
+fn a_link_of_a_file_has_errors_of_its_own() {
+    let text = file("", "load = 0.2", "length = '400 us'")
+        .replace("{ length = '4 m' }", "{ length = '4 m', errors.packet_error_rate = 0.5 }");
+    let plan = Plan::new(&Request::of_text("ring.toml", &text)).unwrap();
+    let run = simulate(&plan.points[0].spec, 1, &Halt::new()).unwrap().remove(0);
+    let count = |name: &str| run.counters.iter().find(|own| own.0 == name).unwrap().1;
+    // Half of all pass that link, each twice until it comes whole: two attempts of three there, of which half are damaged.
+    let share = count("ring_damaged") / count("ring_requests");
+    assert!((0.3..0.37).contains(&share), "{share}");
+    let said = refused(&text.replace("errors.packet_error_rate", "errors.packets"));
+    assert!(said.contains("unknown key `packets`"), "{said}");
+}
+
 /// A source that hands over whatever there is room for needs send buffers that end.
 #[test]
 fn a_greedy_source_fills_its_buffers() {
@@ -79,6 +94,8 @@ fn a_ring_says_what_it_has_no_place_for() {
             "adapter.throttle = { requests = 2, per = '5 us' }",
             "`switch.ring.outstanding` holds an adapter back",
         ),
+        ("errors.slots = [{ host = 1, slot = 3 }]", "`errors.packets` on this channel"),
+        ("errors.packets = [{ host = 4, packet = 3 }]", "a host below 4"),
     ] {
         let said = refused(&file(channel, "load = 0.1", "length = '10 us'"));
         assert!(said.contains(reason), "{channel}: {said}");

@@ -30,6 +30,9 @@ pub struct RingParts {
     /// What happens to the requests that each adapter sends; empty on links free of errors. An
     /// acknowledgment is short, and taken to arrive whole.
     pub errors: Vec<Errors>,
+    /// What happens to the requests on the link of each adapter, where that is more; empty where no link has
+    /// errors of its own.
+    pub link_errors: Vec<Option<Errors>>,
 }
 
 /// What the nodes of a ring did, in a whole run.
@@ -52,6 +55,7 @@ pub(super) struct Ring {
     nodes: Vec<RingNode>,
     receivers: Vec<Receiver>,
     errors: Vec<Errors>,
+    link_errors: Vec<Option<Errors>>,
     /// By the number of the packet.
     flights: Vec<Flight>,
     counters: RingCounters,
@@ -98,6 +102,7 @@ impl Ring {
             settings: parts.settings,
             receivers: parts.receivers,
             errors: parts.errors,
+            link_errors: parts.link_errors,
             flights: Vec::new(),
             counters: RingCounters::default(),
             packet,
@@ -341,6 +346,12 @@ impl Engine {
         let Some(own) = &mut self.ring else { return };
         let flight = &mut own.flights[id as usize];
         let is_short = matches!(flight.kind, RingKind::Acknowledgment { .. });
+        if !is_short
+            && let Some(Some(errors)) = own.link_errors.get_mut(node as usize)
+            && errors.damages_next(None, own.packet)
+        {
+            flight.kind = RingKind::Request { damaged: true };
+        }
         let (span, wire) = (self.graph.span_of(node, is_short), self.graph.propagation(node));
         flight.spent.wire += wire;
         self.graph.occupy(now, node, span);
