@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use weft_fabric::measure::{Drop, Latency};
 use weft_fabric::scheduler::SchedulerSettings;
-use weft_kernel::{Halt, Streams};
+use weft_kernel::{Halt, Stopped, Streams};
 use weft_lab::assemble::{Driver, Site};
 use weft_lab::composition::SwitchSettings;
 use weft_lab::drive::Channel as _;
@@ -210,6 +210,41 @@ fn an_adapter_and_a_fabric_that_ask_for_nothing_change_nothing() {
             }
         }
     }
+}
+
+/// Between packets that are thousands of slots apart the scheduler takes as many turns by events as slot by slot, however
+/// few of them are caught up with at a time.
+#[test]
+fn long_pauses_change_nothing() {
+    let packets: Vec<String> = (0..40)
+        .map(|number| {
+            let (time, from) = (500 + number / 4 * 3_000_000_u64, number % 4);
+            format!("{{ time = '{time} ns', from = {from}, to = {} }}", (from + 1 + number / 4 % 3) % 4)
+        })
+        .collect();
+    let workload = format!("[workload.c]\nsource.list = [{}]", packets.join(", "));
+    for (name, scheduler) in SchedulerSettings::all_defaults() {
+        for switch in [VOQ, SCHEDULED] {
+            let text = channel(4, 5, &format!("{switch}\n{UNLIMITED}\n{workload}"));
+            let [slots, events] = [false, true].map(|events| shown(&text, &scheduler, (30_000, 3), events));
+            assert_eq!((slots.delivered, events.delivered), (40, 40), "{name}");
+            assert_eq!(slots.all, events.all, "{name}");
+        }
+    }
+}
+
+/// An hour has 3.6 billion empty slots, in which the scheduler takes turns: whoever asks for an end is heard in them.
+#[test]
+fn a_run_stops_in_a_pause() {
+    let list = "source.list = [{ time = '500 ns', from = 0, to = 1 }, { time = '3600 s', from = 0, to = 1 }]";
+    let text = channel(3, 5, &format!("{VOQ}\n{UNLIMITED}\n{ACKNOWLEDGED}\n[workload.c]\n{list}"));
+    let text = text.replace("\"100 us\"", "\"3601 s\"");
+    let plan = Plan::new(&Request::of_text("test.toml", &text)).expect(&text);
+    let halt = Halt::new();
+    halt.ask();
+    let run = simulate(&plan.points[0].spec, 1, &halt).expect(&text).remove(0);
+    assert_eq!(run.stopped, Some(Stopped::Asked));
+    assert_eq!((run.observations.generated, run.observations.delivered), (2, 1));
 }
 
 /// The two packets are sampled at 1 us, and sent in slot 2 from 1.3 us and in slot 3 from 2.3 us.

@@ -62,6 +62,9 @@ pub(super) struct Slots {
 /// the same instant. Those are named by how many there are.
 const EDGE: u32 = u32::MAX;
 
+/// Empty slots that are caught up with in one step of a run.
+const MOST_EMPTY: u64 = 1_024;
+
 impl Slots {
     pub fn new(parts: SlotParts, adapter: AdapterSettings, hosts: usize) -> Slots {
         Slots {
@@ -90,17 +93,25 @@ impl Slots {
         host as usize * self.requests.ports() + usize::from(target)
     }
 
-    /// Decides at an edge, and at all before it at which nobody asked for anything: schedulers take
-    /// turns in empty slots, too. Returns how many transmissions are allowed.
-    fn pass(&mut self, now: Time) -> u32 {
+    /// Decides at the edges before this one at which nobody asked for anything: schedulers take turns in empty
+    /// slots, too. Returns whether none is left, since so many at a time are caught up with as a run that is asked
+    /// to stop may take.
+    fn catch_up(&mut self, now: Time) -> bool {
         let edge = now.0 / self.parts.slot.0;
+        let next = edge.min(self.edge + MOST_EMPTY);
         self.requests.clear_all();
-        (self.edge..edge).for_each(|_| self.decide());
+        (self.edge..next).for_each(|_| self.decide());
+        self.edge = next;
+        next == edge
+    }
+
+    /// Decides at an edge. Returns how many transmissions are allowed.
+    fn pass(&mut self) -> u32 {
         for (host, row) in self.rows.iter().enumerate() {
             self.requests.set_row(host, *row);
         }
         self.decide();
-        self.edge = edge + 1;
+        self.edge += 1;
         for (host, target) in self.matching.by_target() {
             self.granted.push_back((host as u16, target as u16));
             self.promised[host * self.requests.ports() + target] += 1;
@@ -139,10 +150,14 @@ impl Engine {
             return self.begin_granted(now, item);
         }
         let Some(mut slots) = self.adapters.slots.take() else { return };
+        if !slots.catch_up(now) {
+            self.adapters.slots = Some(slots);
+            return self.schedule(now, self.places.samples, EDGE);
+        }
         for host in 0..self.graph.hosts() {
             slots.rows[host as usize] = self.requests(now, host, &slots);
         }
-        let granted = slots.pass(now);
+        let granted = slots.pass();
         let lead = slots.parts.lead;
         slots.is_armed = false;
         self.adapters.slots = Some(slots);
