@@ -110,15 +110,22 @@ fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
     let Some(settings) = &channel.turns else { return };
     let (rate, propagation) = (channel.link.rate, channel.link.propagation());
     let timing = settings.timing(&channel.link);
-    let Ok(rules) = settings.rules() else { return };
+    let (Ok(rules), Ok(capacity)) = (settings.rules(), settings.capacity()) else { return };
     let packets = match rules.burst {
-        Burst::Credit => u64::from(rules.most),
+        // No frame has more packets than the FIFO at the other end has room for.
+        Burst::Credit => u64::from(rules.most.min(capacity)),
         Burst::Fixed(packets) => packets.into(),
     };
     let full = timing.preamble + timing.packet * packets;
     let round = full + timing.preamble + timing.turn_around * 2 + propagation * 2;
     let bytes = settings.message(Bytes(0)) * packets;
     let least = timing.decided() + timing.preamble + timing.packet + propagation;
+    // Nothing is said of a cable that takes no time.
+    let cable = |times: u32| match (propagation, times) {
+        (Span::ZERO, _) => String::new(),
+        (_, 1) => format!(" + {propagation} cable"),
+        _ => format!(" + {times} x {propagation} cable"),
+    };
     let mut push = |quantity: &str, unit, value, arithmetic| {
         all.push(Derived { name: format!("{name}.{quantity}"), unit, value, arithmetic });
     };
@@ -129,14 +136,15 @@ fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
         "burst_rate",
         "MB/s",
         bytes.0 as f64 / round.as_us(),
-        format!("{bytes} / ({full} + {preamble} + 2 x {})", timing.turn_around),
+        format!("{bytes} / ({full} + {preamble} + 2 x {}{})", timing.turn_around, cable(2)),
     );
     let (null_turn, release) = (timing.null_turn(), timing.release_to_decision());
     let turns = match timing.undecided {
         Span::ZERO => format!("{} turn-around", timing.turn_around),
         _ => format!("2 x {} turn-around", timing.turn_around),
     };
-    push("release_to_turn", "us", release.as_us(), format!("{turns} + {preamble} null frame"));
+    let released = format!("{turns} + {preamble} null frame{}", cable(1));
+    push("release_to_turn", "us", release.as_us(), released);
     let SwitchSettings::FifoBus(bus) = &channel.switch else { return };
     if channel.fabric.has_own_cables() || !channel.switches.is_empty() {
         return;
