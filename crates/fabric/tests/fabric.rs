@@ -56,7 +56,7 @@ fn path(wiring: &Wiring, routes: &mut Routes, from: u16, to: u16) -> Vec<u32> {
     let mut switch = wiring.switch_of(wiring.host_port(from));
     let mut path = vec![switch];
     loop {
-        let hop = path.len() as u8 - 1;
+        let hop = path.len() as u16 - 1;
         let number = routes.port((switch, hop), to, &mut route_state, |_| 0);
         assert!(number < wiring.ports_of(switch), "{from} to {to}: {path:?}, port {number}");
         match wiring.peer(wiring.port(switch, number)) {
