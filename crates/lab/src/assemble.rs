@@ -32,9 +32,10 @@ use weft_units::{Bytes, Span, Time};
 
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::Channel;
-use crate::drive::engine::{Coupled, Engine, Half};
+use crate::drive::engine::{Alone, Coupled, Engine, Half};
 use crate::drive::hub::HubChannel;
 use crate::error::Error;
+use crate::ranks::Ranks;
 
 /// A channel with its driver.
 #[derive(Debug)]
@@ -135,12 +136,47 @@ impl Driver {
         workload: Option<&WorkloadSettings>,
         site: Site<'_>,
     ) -> Result<Driver, Error> {
+        Driver::build(settings, workload, site, || {
+            let sources = workload.map(|workload| sources(settings, workload, site));
+            Ok(sources.transpose()?.unwrap_or_default())
+        })
+    }
+
+    /// The part of a rank of it, if it may be divided among them and that is worth it, or why not. Sources are
+    /// built of the hosts of that part alone.
+    pub(crate) fn of_rank(
+        settings: &ChannelSettings,
+        workload: &WorkloadSettings,
+        site: Site<'_>,
+        ranks: &Ranks,
+    ) -> Result<Result<Driver, Alone>, Error> {
+        let nobody = || sources_of(&|_| false, settings, workload, site);
+        let mut driver = Driver::build(settings, Some(workload), site, nobody)?;
+        let Driver::Engine(engine) = &mut driver else { return Ok(Err(Alone::Kind)) };
+        let exchange = &ranks.exchange;
+        let kept = engine
+            .ranks_of_switches(exchange.ranks(), ranks.even_if_slower)
+            .and_then(|part| engine.keep_rank(&part, exchange));
+        let hosts = match kept {
+            Ok(hosts) => hosts,
+            Err(why) => return Ok(Err(why)),
+        };
+        let own = sources_of(&|host| hosts[host as usize], settings, workload, site)?;
+        engine.give_sources(own, settings.adapter.send_buffers);
+        Ok(Ok(driver))
+    }
+
+    fn build(
+        settings: &ChannelSettings,
+        workload: Option<&WorkloadSettings>,
+        site: Site<'_>,
+        sources: impl FnOnce() -> Result<Vec<Source>, Error>,
+    ) -> Result<Driver, Error> {
         engine::refuse_more_hosts_than_others_count(settings, workload, site)?;
         failures::refuse_elsewhere(settings, site.name)?;
         planes::refuse_elsewhere(settings, site.name)?;
         flows::refuse_halves(settings, workload, site.name)?;
-        let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
-        let sources = sources.unwrap_or_default();
+        let sources = sources()?;
         if settings.carries_messages(workload) {
             return hosts::hosted(settings, workload, sources, site);
         }
@@ -200,6 +236,16 @@ pub(crate) fn sources(
     workload: &WorkloadSettings,
     site: Site<'_>,
 ) -> Result<Vec<Source>, Error> {
+    sources_of(&|_| true, settings, workload, site)
+}
+
+/// The same of those hosts that are needed, those of all others being silent.
+fn sources_of(
+    is_needed: &dyn Fn(u32) -> bool,
+    settings: &ChannelSettings,
+    workload: &WorkloadSettings,
+    site: Site<'_>,
+) -> Result<Vec<Source>, Error> {
     classed::refuse_what_one_class_does_not_read(settings, workload, site.name)?;
     bodies::refuse_without_interface(settings, workload, site.name)?;
     let packets = settings.packets(Some(workload));
@@ -210,7 +256,7 @@ pub(crate) fn sources(
         packet_span: settings.demand_span(Some(workload)),
         slot_span: settings.slot().filter(|_| packets == 1 && !settings.has_planes()),
     };
-    Ok(workload.build(&channel, site.streams)?)
+    Ok(workload.build_those(&channel, site.streams, is_needed)?)
 }
 
 fn refuse(channel: &str, key: &str, value: &str, accepted: &str) -> Result<(), Error> {

@@ -15,6 +15,7 @@ use weft_units::Load;
 
 use crate::composition::Spec;
 use crate::error::Error;
+use crate::exchange::Exchange;
 use crate::failure::{Failure, attempt};
 use crate::job::{Job, Key, identity};
 use crate::parallel;
@@ -42,8 +43,10 @@ pub struct Campaign {
     identities: Vec<String>,
     goal: Goal,
     progress: (usize, usize),
-    /// What was simulated on one thread though more were asked for, and why.
+    /// What was simulated on one thread or rank though more were asked for, and why.
     alone: BTreeSet<String>,
+    /// The processes among which each run is divided.
+    ranks: Option<Arc<dyn Exchange>>,
 }
 
 /// One run that is needed.
@@ -122,7 +125,14 @@ impl Campaign {
         let options = options.clone();
         let failures = Mutex::default();
         let (progress, alone) = ((0, 0), BTreeSet::new());
-        Ok(Campaign { plan, options, store, failures, identities, goal, progress, alone })
+        let ranks = None;
+        Ok(Campaign { plan, options, store, failures, identities, goal, progress, alone, ranks })
+    }
+
+    /// Makes runs one after another, each divided among several processes, of which this is rank 0.
+    #[must_use]
+    pub fn on_ranks(self, exchange: &Arc<dyn Exchange>) -> Campaign {
+        Campaign { ranks: Some(Arc::clone(exchange)), ..self }
     }
 
     /// The runs that are needed next and not there, each once. None are left when the study is
@@ -203,8 +213,13 @@ impl Campaign {
     ) -> Result<bool, Error> {
         let halt = Halt::new();
         let failure = Mutex::new(None);
-        let workers = self.options.workers();
-        let threads = Threads::at_most(self.options.threads_of(tasks.len()));
+        let (workers, threads) = match &self.ranks {
+            Some(exchange) => (1, Threads::on_ranks(Arc::clone(exchange))),
+            None => {
+                let threads = self.options.threads_of(tasks.len());
+                (self.options.workers(), Threads::at_most(threads))
+            }
+        };
         let (before, total) = self.progress;
         let campaign = &*self;
         let results = parallel::map(
@@ -253,8 +268,8 @@ impl Campaign {
     /// What is wrong with the composition, if no run of it could be made; [`Error::Store`] if a
     /// stored run was damaged meanwhile and the run made in its place cannot be kept.
     pub fn outcome(mut self, stopped: bool) -> Result<Outcome, Error> {
-        // Who did not ask for threads need not hear who had none.
-        let asked = self.options.threads.is_some();
+        // Who did not ask for threads or ranks need not hear who had none.
+        let asked = self.options.threads.is_some() || self.ranks.is_some();
         let alone = if asked { std::mem::take(&mut self.alone) } else { BTreeSet::new() };
         let mut outcome = self.tables(stopped)?;
         if let Some(notes) = outcome.meta["notes"].as_array_mut() {

@@ -65,7 +65,8 @@ impl Failure {
     }
 }
 
-fn message(panic: &(dyn Any + Send)) -> &str {
+/// What something panicked with.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

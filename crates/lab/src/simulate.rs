@@ -162,8 +162,8 @@ fn run_channels(
             threads.note(name, Alone::Kind);
             runs.extend(run_coupled(spec, (settings, schedule), site, (seed, halt))?);
         } else if let Some(workload) = spec.workload.get(name) {
-            let means = (seed, halt, threads);
-            runs.push(run_alone(settings, workload, site, means, spec.run.trace)?);
+            let single = Single { spec, settings, workload };
+            runs.push(run_alone(single, site, (seed, halt, threads))?);
         }
     }
     Ok(runs)
@@ -211,16 +211,26 @@ fn run_program(
     Ok(runs)
 }
 
+/// A channel that runs on its own, and the point that it is of.
+#[derive(Clone, Copy)]
+struct Single<'a> {
+    spec: &'a Spec,
+    settings: &'a ChannelSettings,
+    workload: &'a WorkloadSettings,
+}
+
 fn run_alone(
-    settings: &ChannelSettings,
-    workload: &WorkloadSettings,
+    single: Single<'_>,
     site: Site<'_>,
     (seed, halt, threads): (u64, &Halt, &Threads),
-    trace: bool,
 ) -> Result<ChannelRun, Error> {
-    let mut driver = Driver::new(settings, Some(workload), site)?;
+    let Single { spec, settings, workload } = single;
+    let mut driver = match on_ranks(single, site, (seed, threads))? {
+        Some(driver) => driver,
+        None => Driver::new(settings, Some(workload), site)?,
+    };
     threads.spread(site.name, &mut driver, halt.step_limit.is_some());
-    if trace {
+    if spec.run.trace {
         driver.record_trace();
     }
     let stopped = driver.run(site.until, halt);
@@ -228,6 +238,20 @@ fn run_alone(
     let run = ChannelRun::finish(settings, driver, site, seed)?;
     let packet = settings.demand_span(Some(workload));
     Ok(ChannelRun { stopped, waiting, packet, ..run })
+}
+
+/// The channel divided among ranks, where there are some and they take it.
+fn on_ranks(
+    Single { spec, settings, workload }: Single<'_>,
+    site: Site<'_>,
+    (seed, threads): (u64, &Threads),
+) -> Result<Option<Driver>, Error> {
+    let Some(ranks) = threads.ranks() else { return Ok(None) };
+    let divided = ranks.divide(spec, (settings, workload), site, (seed, spec.run.trace))?;
+    if let Err(why) = &divided {
+        threads.note(site.name, *why);
+    }
+    Ok(divided.ok())
 }
 
 /// Checks that a channel behind hosts accounts for each packet that they handed to it.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::campaign::Campaign;
 use crate::derived::derive;
 use crate::error::Error;
+use crate::exchange::Exchange;
 use crate::experiment::{Regime, RunSettings};
 use crate::notes::notes;
 use crate::plan::Plan;
@@ -111,6 +112,22 @@ pub fn run(
     observe: &mut dyn FnMut(usize, usize) -> bool,
 ) -> Result<Outcome, Error> {
     carry_out(Plan::new(&options.apply(request))?, options, observe)
+}
+
+/// The same with each run divided among several processes, of which this is rank 0 and the others
+/// [follow](crate::follow): runs are made one after another.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_on_ranks(
+    exchange: &Arc<dyn Exchange>,
+    request: &Request,
+    options: &Options,
+    observe: &mut dyn FnMut(usize, usize) -> bool,
+) -> Result<Outcome, Error> {
+    let mut campaign = Campaign::new(request, options)?.on_ranks(exchange);
+    let stopped = campaign.run(observe)?;
+    campaign.outcome(stopped)
 }
 
 /// How many runs a plan begins with.

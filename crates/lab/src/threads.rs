@@ -1,11 +1,13 @@
-//! How many threads one run may have, and why some runs use only one.
+//! How many threads or ranks one run may have, and why some runs use only one.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::drive::Channel;
 use crate::drive::engine::Alone;
+use crate::exchange::Exchange;
+use crate::ranks::Ranks;
 
 /// The threads of each of several runs, which may be made side by side. A run shows the same, however many
 /// it has.
@@ -13,6 +15,8 @@ use crate::drive::engine::Alone;
 pub struct Threads {
     most: NonZeroUsize,
     even_if_slower: bool,
+    /// The processes among which a run is divided in place of threads. This is the first.
+    ranks: Option<Arc<dyn Exchange>>,
     /// A sentence for each channel that had one, and why.
     alone: Mutex<BTreeSet<String>>,
 }
@@ -25,7 +29,13 @@ impl Threads {
 
     /// So many for each run that may have them.
     pub fn at_most(most: NonZeroUsize) -> Threads {
-        Threads { most, even_if_slower: false, alone: Mutex::default() }
+        Threads { most, even_if_slower: false, ranks: None, alone: Mutex::default() }
+    }
+
+    /// One in each of several processes, of which this is rank 0; the others [follow](crate::follow). Runs are
+    /// to be made one after another.
+    pub fn on_ranks(exchange: Arc<dyn Exchange>) -> Threads {
+        Threads { ranks: Some(exchange), ..Threads::one() }
     }
 
     /// The same where they would mostly wait for each other, too.
@@ -36,7 +46,7 @@ impl Threads {
 
     /// Divides a channel among them, if it may be and is worth it. `has_step_limit` tells whether its run does.
     pub(crate) fn spread(&self, name: &str, channel: &mut impl Channel, has_step_limit: bool) {
-        if self.most == NonZeroUsize::MIN {
+        if self.most == NonZeroUsize::MIN || self.ranks.is_some() {
             return;
         }
         let spread = match has_step_limit {
@@ -48,10 +58,20 @@ impl Threads {
         }
     }
 
-    /// A channel has one thread.
+    /// The ranks, where there are several.
+    pub(crate) fn ranks(&self) -> Option<Ranks> {
+        let exchange = self.ranks.clone().filter(|own| own.ranks() > 1)?;
+        Some(Ranks { exchange, even_if_slower: self.even_if_slower })
+    }
+
+    /// A channel has one thread, or one rank.
     pub(crate) fn note(&self, name: &str, why: Alone) {
-        if self.most > NonZeroUsize::MIN {
-            let said = format!("channel {name} was simulated on one thread: {why}");
+        let on = match self.ranks() {
+            Some(_) => Some("rank 0 alone"),
+            None => (self.most > NonZeroUsize::MIN).then_some("one thread"),
+        };
+        if let Some(on) = on {
+            let said = format!("channel {name} was simulated on {on}: {why}");
             self.alone.lock().unwrap_or_else(PoisonError::into_inner).insert(said);
         }
     }

@@ -33,6 +33,16 @@ impl Detour {
     /// It has been in the group in between.
     pub const PAST: Detour = Detour(PAST);
 
+    /// The same as a number.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// That of a number.
+    pub fn of_bits(bits: u16) -> Detour {
+        Detour(bits)
+    }
+
     /// It is on its way to a group.
     fn towards(group: u32) -> Detour {
         Detour(TOWARDS | group as u16)

@@ -94,6 +94,16 @@ impl RouteState {
     /// That of a packet between hosts of one switch, which has nothing to choose.
     pub const DIRECT: RouteState = RouteState { left: 0, detour: Detour::NONE };
 
+    /// The same as a number, for another process.
+    pub fn bits(self) -> u64 {
+        u64::from(self.left) | u64::from(self.detour.bits()) << 32
+    }
+
+    /// That of a number.
+    pub fn of_bits(bits: u64) -> RouteState {
+        RouteState { left: bits as u32, detour: Detour::of_bits((bits >> 32) as u16) }
+    }
+
     fn new(left: u32) -> RouteState {
         RouteState { left, detour: Detour::NONE }
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Graph, Kind};
+use super::{Graph, Kind, PortUse};
+use crate::switch::InputQueued;
 
 /// What keeps the parts of a graph from running side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,27 +39,53 @@ impl Graph {
     pub fn divide(&mut self, part: &[u32], count: u32) -> Vec<Graph> {
         let mut clocked = std::mem::take(&mut self.clocked).into_iter();
         let mut parts: Vec<Graph> = (0..count).map(|_| self.share()).collect();
-        for (switch, &number) in (0..).zip(part) {
-            if !matches!(self.kinds[switch as usize], Kind::Clocked(_)) {
-                continue;
-            }
-            let own = &mut parts[number as usize];
-            own.kinds[switch as usize] = Kind::Clocked(own.clocked.len() as u32);
-            own.clocked.extend(clocked.next());
-            let comes_from_elsewhere = |port: &u32| {
-                let peer = self.peer(*port).filter(|peer| *peer < self.switch_ports());
-                peer.is_some_and(|peer| part[self.switch_of(peer) as usize] != number)
-            };
-            let (first, owners) = (self.first_port(switch), &self.owners);
-            let ports = (first..).take_while(|port| owners.get(*port as usize) == Some(&switch));
-            for port in ports.filter(comes_from_elsewhere) {
-                // A credit counts at once where the sender is in the same part only.
-                if let Some(own) = own.clocked(switch) {
-                    own.report_credits_of(port - first);
-                }
+        for switch in self.with_clocks() {
+            if let Some(own) = clocked.next() {
+                self.move_into(&mut parts[part[switch as usize] as usize], (switch, own), part);
             }
         }
         parts
+    }
+
+    /// One part alone, under its number. The clocked switches of the others are gone.
+    pub fn take_part(&mut self, part: &[u32], number: u32) -> Graph {
+        let clocked = std::mem::take(&mut self.clocked);
+        let mut taken = self.share();
+        for (switch, own) in self.with_clocks().zip(clocked) {
+            if part[switch as usize] == number {
+                self.move_into(&mut taken, (switch, own), part);
+            }
+        }
+        taken
+    }
+
+    fn with_clocks(&self) -> impl Iterator<Item = u32> {
+        let is_clocked = |switch: &u32| matches!(self.kinds[*switch as usize], Kind::Clocked(_));
+        (0..self.switches()).filter(is_clocked)
+    }
+
+    /// A switch with a clock moves into its part.
+    fn move_into(&self, taken: &mut Graph, (switch, own): (u32, InputQueued), part: &[u32]) {
+        taken.kinds[switch as usize] = Kind::Clocked(taken.clocked.len() as u32);
+        taken.clocked.push(own);
+        let number = part[switch as usize];
+        let comes_from_elsewhere = |port: &u32| {
+            let peer = self.peer(*port).filter(|peer| *peer < self.switch_ports());
+            peer.is_some_and(|peer| part[self.switch_of(peer) as usize] != number)
+        };
+        let (first, owners) = (self.first_port(switch), &self.owners);
+        let ports = (first..).take_while(|port| owners.get(*port as usize) == Some(&switch));
+        for port in ports.filter(comes_from_elsewhere) {
+            // A credit counts at once where the sender is in the same part only.
+            if let Some(own) = taken.clocked(switch) {
+                own.report_credits_of(port - first);
+            }
+        }
+    }
+
+    /// What became of a port in a process that has its part alone.
+    pub fn put_use(&self, port: u32, own: PortUse) {
+        self.ports[port as usize].put(own);
     }
 
     /// The same graph without the switches that have a clock.

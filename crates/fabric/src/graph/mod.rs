@@ -43,6 +43,7 @@ pub use gate::Passage;
 pub use port::Departure;
 use port::Port;
 pub use repeat::PortUse;
+pub use standing::PortState;
 pub use stations::{CableEvent, Station, StationPacket, StationParts, StationPlace, TurnCable};
 
 /// What a graph is made of.

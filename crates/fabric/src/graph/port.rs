@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_units::{Span, Time};
 
+use super::PortUse;
+
 /// Packets leave in the order in which they come, each as soon as the link is free, so that it is
 /// known when a packet starts as soon as it comes.
 ///
@@ -66,6 +68,12 @@ impl Port {
     pub fn go_on(&self, later: Span, busy: Span) {
         self.free.store((self.free() + later).0, Ordering::Relaxed);
         self.busy.store((self.busy() + busy).0, Ordering::Relaxed);
+    }
+
+    /// It was used so.
+    pub fn put(&self, own: PortUse) {
+        self.free.store(own.free.0, Ordering::Relaxed);
+        self.busy.store(own.busy.0, Ordering::Relaxed);
     }
 
     /// How many packets, which take `span` each, are not sent whole when one more may start.

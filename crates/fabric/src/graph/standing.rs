@@ -1,7 +1,33 @@
 //! What waits for what, to explain a graph in which nothing moves any more.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Graph, Kind};
 use crate::switch::InputQueued;
+
+/// What waits at a port, and in the buffer that packets come to by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortState {
+    /// Packets that wait for the far end.
+    pub waiting: u32,
+    /// Whether that has stopped it.
+    pub is_stopped: bool,
+    /// The virtual channels by which the next of them, or those that may be next, leave.
+    pub wanted: Vec<u8>,
+    /// Those in which it has no credit left.
+    pub without_credit: Vec<u8>,
+    /// As an input: the virtual channels that have no room left.
+    pub full: Vec<u8>,
+    /// As an input: the outputs that its packets wait for.
+    pub wanted_behind: Vec<u32>,
+}
+
+impl PortState {
+    /// Whether nothing is known of it but that nothing waits.
+    pub fn is_empty(&self) -> bool {
+        *self == PortState::default()
+    }
+}
 
 impl Graph {
     /// The clocked switch of this part of the graph that has a port, and the number of the port there.
@@ -31,7 +57,7 @@ impl Graph {
 
     /// Whether the next packet of a port, or one of several that may be next, leaves by a virtual
     /// channel. `channel_of` tells that of a packet.
-    pub fn is_wanted(&self, port: u32, channel: u8, channel_of: impl Fn(u32) -> u8) -> bool {
+    fn is_wanted(&self, port: u32, channel: u8, channel_of: impl Fn(u32) -> u8) -> bool {
         if let Some((own, output)) = self.input_queued(port) {
             return own.is_wanted(output, channel);
         }
@@ -39,21 +65,25 @@ impl Graph {
         next.is_some_and(|packet| channel_of(packet) == channel)
     }
 
-    /// Whether packets of a virtual channel cannot leave by a port since the buffer behind it is
-    /// full of packets that have no way on.
-    pub fn is_without_credit(&self, port: u32, channel: u8) -> bool {
-        let far = self.peer(port).and_then(|peer| self.input_queued(peer));
-        self.flow.is_limited(port)
-            && !self.flow.may_send(port, channel)
-            && far.is_some_and(|(far, input)| far.is_full(input, channel))
-    }
-
-    /// The outputs that packets in the buffer behind a port wait for.
-    pub fn wanted_behind(&self, port: u32) -> Vec<u32> {
-        let far = self.peer(port).and_then(|peer| Some((self.input_queued(peer)?, peer)));
-        let Some(((own, input), peer)) = far else { return Vec::new() };
-        let first = self.first_port(self.switch_of(peer));
-        own.wanted_of(input).map(|output| first + output).collect()
+    /// What there is to know of a port of this part of the graph. `channel_of` tells the virtual channel of a
+    /// packet.
+    pub fn port_state(&self, port: u32, channel_of: impl Fn(u32) -> u8) -> PortState {
+        let (waiting, is_stopped) = self.held_at(port);
+        let mut state = PortState { waiting, is_stopped, ..PortState::default() };
+        let channels = 0..self.channels().0;
+        if waiting > 0 {
+            let is_wanted = |channel: &u8| self.is_wanted(port, *channel, &channel_of);
+            state.wanted = channels.clone().filter(is_wanted).collect();
+            let is_out =
+                |channel: &u8| self.flow.is_limited(port) && !self.flow.may_send(port, *channel);
+            state.without_credit = channels.clone().filter(is_out).collect();
+        }
+        if let Some((own, input)) = self.input_queued(port) {
+            state.full = channels.filter(|channel| own.is_full(input, *channel)).collect();
+            let first = port - input;
+            state.wanted_behind = own.wanted_of(input).map(|output| first + output).collect();
+        }
+        state
     }
 
     /// How many cells the input of a clocked switch has space for that stops its cable; none at

@@ -155,21 +155,41 @@ impl WorkloadSettings {
         channel: &ChannelFacts<'_>,
         streams: &Streams,
     ) -> Result<Vec<Source>, WorkloadError> {
-        self.sources(channel, streams).map_err(|error| error.of(channel.name))
+        self.build_those(channel, streams, &|_| true)
     }
 
-    fn sources(
+    /// The same where only those of some hosts are needed: all others are silent, and take no memory but
+    /// their place.
+    pub fn build_those(
         &self,
         channel: &ChannelFacts<'_>,
+        streams: &Streams,
+        is_needed: &dyn Fn(u32) -> bool,
+    ) -> Result<Vec<Source>, WorkloadError> {
+        let mut sources =
+            self.sources((channel, is_needed), streams).map_err(|error| error.of(channel.name))?;
+        for (host, source) in (0..).zip(&mut sources) {
+            if !is_needed(host) {
+                *source = Source::silent();
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Of hosts that are not needed some are silent already.
+    fn sources(
+        &self,
+        (channel, is_needed): (&ChannelFacts<'_>, &dyn Fn(u32) -> bool),
         streams: &Streams,
     ) -> Result<Vec<Source>, WorkloadError> {
         self.refuse_unread()?;
         match &self.source {
-            SourceSettings::OpenLoop => self.open_loop(channel, streams),
+            SourceSettings::OpenLoop => self.open_loop((channel, is_needed), streams),
             SourceSettings::Greedy => {
                 let purpose = format!("{}.targets", channel.name);
                 let patterns = self.pattern().build(channel.hosts, streams, channel.name)?;
                 let sources = patterns.into_iter().enumerate().map(|(host, targets)| {
+                    let targets = targets.filter(|_| is_needed(host as u32));
                     let Some(targets) = targets else { return Source::silent() };
                     Source::greedy(targets, streams.stream(&purpose, host))
                 });
@@ -180,7 +200,7 @@ impl WorkloadSettings {
                 let mean = bits * rate.per() as f64 / rate.bits() as f64;
                 check_mean("source.paced.rate", rate, mean)?;
                 let arrivals = ArrivalsSettings::Constant.build(mean, None)?;
-                self.processes(arrivals, None, channel, streams)
+                self.processes((arrivals, None), (channel, is_needed), streams)
             }
             SourceSettings::PingPong { pairs, turnaround } => {
                 ping_pong(pairs, *turnaround, channel.hosts)
@@ -282,7 +302,7 @@ impl WorkloadSettings {
 
     fn open_loop(
         &self,
-        channel: &ChannelFacts<'_>,
+        (channel, is_needed): (&ChannelFacts<'_>, &dyn Fn(u32) -> bool),
         streams: &Streams,
     ) -> Result<Vec<Source>, WorkloadError> {
         let accepted = "an offered load, such as 0.5";
@@ -300,21 +320,21 @@ impl WorkloadSettings {
             check_spacing(burst.spacing, mean, slot)?;
         }
         check_mean("load", load, mean)?;
-        self.processes(arrivals.build(mean, slot)?, bursts, channel, streams)
+        self.processes((arrivals.build(mean, slot)?, bursts), (channel, is_needed), streams)
     }
 
     /// One open-loop source for each host that the pattern lets send.
     fn processes(
         &self,
-        arrivals: Arrivals,
-        burst: Option<Burst>,
-        channel: &ChannelFacts<'_>,
+        (arrivals, burst): (Arrivals, Option<Burst>),
+        (channel, is_needed): (&ChannelFacts<'_>, &dyn Fn(u32) -> bool),
         streams: &Streams,
     ) -> Result<Vec<Source>, WorkloadError> {
         let purpose = |what: &str| format!("{}.{what}", channel.name);
         let [times, destinations, lengths] = ["arrivals", "targets", "bursts"].map(purpose);
         let patterns = self.pattern().build(channel.hosts, streams, channel.name)?;
         let sources = patterns.into_iter().enumerate().map(|(host, targets)| {
+            let targets = targets.filter(|_| is_needed(host as u32));
             let Some(targets) = targets else { return Source::silent() };
             let bursts = burst.map(|law| {
                 Box::new(Bursts { law, lengths: streams.stream(&lengths, host), left: 0 })

@@ -18,6 +18,7 @@ mod mixed;
 mod oversubscription;
 mod parts;
 mod planes;
+mod ranks;
 mod refusals;
 mod shared_buffer;
 mod shared_memory;

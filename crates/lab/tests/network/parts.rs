@@ -10,7 +10,7 @@ use weft_fabric::graph::{ClockedParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{InputQueuedSettings, OutputQueuedSettings, SharedMemorySettings};
-use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
+use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::Carrier as _;
@@ -19,6 +19,7 @@ use weft_lab::{Options, Request};
 use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, PositiveCount, Time};
 
+use super::ranks::Pipes;
 use super::{file, voq};
 
 #[derive(serde::Deserialize)]
@@ -37,10 +38,14 @@ struct Parts {
     workload: WorkloadSettings,
 }
 
-/// Everything that a run shows: deliveries in order, what was observed, what is left, who waits for whom, and
-/// which buffer was written while it was full; and how many packets were delivered and how many events
-/// there were.
-fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (String, usize, u64) {
+/// A channel that has not run, with the sources of some hosts, and when its run ends; the sources of those hosts
+/// once more.
+fn build(
+    text: &str,
+    hosts: u32,
+    seed: u64,
+    is_needed: &dyn Fn(u32) -> bool,
+) -> (Engine, Time, Vec<Source>) {
     let parts: Parts = toml::from_str(text).expect(text);
     let streams = Streams::new(seed);
     let packet = Bytes(125);
@@ -67,7 +72,11 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
         }))
     });
     let switches = switches.collect();
-    let mut engine = Engine::new(EngineParts {
+    let sources = || {
+        let built = parts.workload.build_those(&facts, &streams, is_needed);
+        built.expect(text)
+    };
+    let engine = Engine::new(EngineParts {
         wiring,
         routes,
         link: parts.link,
@@ -76,7 +85,7 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
         switches,
         flow,
         send_buffers: Limit::AtMost(PositiveCount::ONE),
-        sources: parts.workload.build(&facts, &streams).expect(text),
+        sources: sources(),
         observations: Observations::over(Time(span.0 * 20), until).of_hosts(hosts as usize),
         until,
         ring: None,
@@ -86,7 +95,19 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
         adapters: None,
         flows: None,
     });
+    (engine, until, sources())
+}
+
+/// Everything that a run shows: deliveries in order, what was observed, what is left, who waits for whom, and
+/// which buffer was written while it was full; and how many packets were delivered and how many events
+/// there were.
+fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (String, usize, u64) {
+    let (mut engine, until, _) = build(text, hosts, seed, &|_| true);
     change(&mut engine);
+    told(engine, until)
+}
+
+fn told(mut engine: Engine, until: Time) -> (String, usize, u64) {
     let mut delivered = Vec::new();
     let stopped = engine.run_watched(until, &Halt::new(), |one| delivered.push(one));
     assert_eq!(stopped, None);
@@ -97,6 +118,33 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
     let seen = engine.into_observations();
     assert_eq!(seen.conserve(held.0 + held.1), Ok(()));
     (format!("{delivered:?}\n{held:?}\n{ends:?}\n{progress:?}\n{seen:?}"), delivered.len(), steps)
+}
+
+/// The same on several ranks, by the rank that has each switch; `None` where it may not be divided so.
+fn on_ranks(
+    text: &str,
+    hosts: u32,
+    (seed, ranks): (u64, u32),
+    part: &[u32],
+) -> Option<(String, usize, u64)> {
+    let shown = Pipes::run(ranks, |exchange| {
+        let (mut engine, until, _) = build(text, hosts, seed, &|_| false);
+        let kept = match engine.keep_rank(part, &exchange) {
+            Ok(kept) => kept,
+            Err(why) => {
+                assert_eq!(why, Alone::Whole);
+                return None;
+            }
+        };
+        let (.., sources) = build(text, hosts, seed, &|host| kept[host as usize]);
+        engine.give_sources(sources, Limit::AtMost(PositiveCount::ONE));
+        if exchange.rank() == 0 {
+            return Some(told(engine, until));
+        }
+        assert_eq!(engine.run_watched(until, &Halt::new(), |_| {}), None);
+        None
+    });
+    shown.into_iter().next().flatten()
 }
 
 /// A random connected wiring: switch `n` has a cable to a random earlier one, some more cables
@@ -243,8 +291,7 @@ proptest! {
         prop_assert_eq!((whole, steps), (divided, sum), "{}", text);
     }
 
-    /// The edges of a clock that switches of several parts share are as many events as there are parts, so
-    /// that only these are not counted.
+    /// How many events there are is looked at below.
     #[test]
     fn any_division_of_switches_with_clocks_among_threads_shows_the_same_bytes(
         (text, hosts, switches) in compositions(Others::Clocked),
@@ -263,6 +310,59 @@ proptest! {
             assert!(spread.is_ok() || is_whole || text.contains("length = '0 m'"), "{text}");
         });
         prop_assert_eq!(whole, divided, "{}", text);
+    }
+
+    /// How many events there are depends on the division for two reasons: switches of one part share a clock,
+    /// and within a part most credits count at once, without an event. Without both it does not.
+    #[test]
+    fn the_number_of_events_depends_on_shared_clocks_and_credits_alone(
+        (text, hosts, switches) in compositions(Others::Clocked),
+        alone in 0_usize..10,
+        part in prop::collection::vec(0_u32..6, 10),
+        seed in any::<u64>(),
+    ) {
+        // Cables are shorter than the slots that a clock looks ahead, so that all of its edges are shared.
+        prop_assume!(!text.contains("25 B"));
+        let start = text.find("clocked = ").expect("which switches have clocks");
+        let end = start + text[start..].find('\n').expect("the end of the line");
+        let one = format!("{}clocked = {}{}", &text[..start], 1 << (alone % switches), &text[end..]);
+        let threads = NonZeroUsize::new(2).expect("two");
+        let events = |text: &str, reports: bool, divides: bool| {
+            let (.., events) = shown(text, hosts, seed, |engine| {
+                if reports {
+                    engine.report_every_credit();
+                }
+                if divides {
+                    // What may not be divided is not.
+                    let spread = engine.spread_over(&part[..switches], threads);
+                    assert!(spread.is_ok() || spread == Err(Alone::Whole));
+                }
+            });
+            events
+        };
+        prop_assert_eq!(events(&one, true, false), events(&one, true, true), "{}", one);
+        // With them a division adds events, and leaves none out.
+        prop_assert!(events(&text, false, false) <= events(&text, false, true), "{}", text);
+    }
+
+    /// Ranks share nothing but what they give each other as bytes.
+    #[test]
+    fn any_division_among_ranks_shows_the_same_bytes(
+        (text, hosts, switches) in compositions(Others::Clocked),
+        part in prop::collection::vec(0_u32..4, 10),
+        ranks in 2_u32..5,
+        seed in any::<u64>(),
+    ) {
+        let (whole, delivered, _) = shown(&text, hosts, seed, |_| {});
+        prop_assert!(delivered > 50, "{delivered} packets");
+        let part: Vec<u32> = part[..switches].iter().map(|part| part % ranks).collect();
+        let is_whole = part.iter().all(|one| *one == part[0]);
+        let divided = on_ranks(&text, hosts, (seed, ranks), &part);
+        // Cables without any length keep parts together only where packets wait for their far ends.
+        prop_assert!(divided.is_some() || is_whole || text.contains("length = '0 m'"), "{}", text);
+        if let Some((divided, ..)) = divided {
+            prop_assert_eq!(whole, divided, "{}", text);
+        }
     }
 
     /// A credit that nobody can wait for before it is back counts from when it is given. So does no

@@ -198,7 +198,7 @@ fn windows_that_are_too_short_are_told() {
     assert_eq!(format!("{:?}", usual.tables), format!("{:?}", asked.tables));
     let notes = |outcome: &Outcome| outcome.meta["notes"].as_array().expect("a list").clone();
     let expected = "channel c was simulated on one thread: parts of the network are 110 ns apart, in which \
-                    about 2 events happen, and more threads are worth it from 4000 on";
+                    about 2 events happen, and more threads or ranks are worth it from 4000 on";
     assert_eq!(notes(&asked), [notes(&usual), vec![expected.into()]].concat());
 }
 

@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 
-use weft_fabric::graph::{Graph, Spent, Together, Wakes};
-use weft_fabric::measure::{Arrival, Told};
-use weft_fabric::switch::shared_buffer::Header;
-use weft_kernel::{Event, Halt, Stopped};
+use weft_fabric::graph::{Graph, Together};
+use weft_fabric::measure::Told;
+use weft_kernel::{Halt, Stopped};
 use weft_units::{Span, Time};
 
+use super::border::{Border, Leaving, delivery};
 use super::classed::Classed;
 use super::clocks::Clocks;
 use super::division::{Division, divide};
-use super::packets::{Forwarding, Packet, Packets};
+use super::packets::Packets;
 use super::planes::PlaneTurns;
 use super::supply::Supply;
 use super::{Delivery, Engine};
@@ -38,27 +38,29 @@ const MOST_THREADS: NonZeroUsize = NonZeroUsize::new(32).unwrap();
 /// With fewer events in a window, synchronising the threads costs more than it saves.
 const LEAST_EVENTS: u64 = 4_000;
 
-/// Why a run has one thread.
+/// Why a run has one thread, or one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Alone {
     /// Only packets of one size between hosts without adapters cross between parts so far.
     #[error(
-        "more threads only take packets that sources hand over to hosts without adapters and transports, \
+        "more threads or ranks only take packets that sources hand over to hosts without adapters and transports, \
          for switches that are output_queued, input_queued with a buffer, or have a shared_buffer, in one \
          plane"
     )]
     Kind,
     /// Something is noted of all ports at once, or cables fail.
     #[error(
-        "queues are noted at intervals, or cables fail, for the whole network, which more threads do not \
-         take"
+        "queues are noted at intervals, or cables fail, for the whole network, which more threads or ranks \
+         do not take"
     )]
     Noted,
     /// Packets belong to connections, which share the memories of switches.
-    #[error("connections share the memories of switches, which more threads do not take")]
+    #[error("connections share the memories of switches, which more threads or ranks do not take")]
     Memories,
     /// Switches decide on all that reaches an output in an instant.
-    #[error("switches choose among packets of one instant, which more threads do not take")]
+    #[error(
+        "switches choose among packets of one instant, which more threads or ranks do not take"
+    )]
     Deciding,
     /// Nothing takes time from one part of the graph to another.
     #[error("the network cannot be divided into parts with cables between them that take time")]
@@ -66,7 +68,7 @@ pub enum Alone {
     /// Threads would mostly wait for each other.
     #[error(
         "parts of the network are {apart} apart, in which about {events} events happen, and more threads \
-         are worth it from {LEAST_EVENTS} on"
+         or ranks are worth it from {LEAST_EVENTS} on"
     )]
     Short {
         /// From one part to another.
@@ -74,42 +76,12 @@ pub enum Alone {
         /// How many events there are in that time, about, at half of what links carry.
         events: u64,
     },
+    /// Ports of all parts keep their own counts by class.
+    #[error("packets have traffic classes, which more threads take and more ranks do not")]
+    Classed,
     /// A limit on steps is counted event by event.
     #[error("a limit on steps is counted event by event")]
     StepLimit,
-}
-
-/// What one part has besides its engine.
-#[derive(Debug)]
-pub(super) struct Border {
-    part: u32,
-    /// The part that each place is in.
-    part_of: Arc<[u32]>,
-    pub told: Told,
-    /// By part, packets on their way there, and when the first of all arrives.
-    leaving: Vec<Leaving>,
-    first: Time,
-}
-
-/// Packets on their way from one part to another.
-#[derive(Debug, Default)]
-struct Leaving {
-    packets: Vec<Crossing>,
-    /// What each has spent, where that depends on its way; empty elsewhere.
-    spent: Vec<Spent>,
-    /// Its header, where packets have classes; empty elsewhere.
-    headers: Vec<Header>,
-    /// What far ends of cables say to ports.
-    said: Vec<Event>,
-}
-
-/// A packet on its way from one part to another.
-#[derive(Clone, Copy, Debug)]
-struct Crossing {
-    time: Time,
-    place: u32,
-    forwarding: Forwarding,
-    packet: Packet,
 }
 
 /// The parts of a graph.
@@ -137,10 +109,14 @@ impl Beside {
 }
 
 impl Engine {
-    /// What a port sees of the packets and switches around it: the part that has it, if the graph is divided.
+    /// What a port sees of the packets and switches around it: the part that has it, if the graph is divided
+    /// and that part is in this process.
     pub(super) fn at_port(&self, port: u32) -> &Engine {
-        let beside = self.beside.as_ref();
-        beside.map_or(self, |own| &own.parts[own.part_of[port as usize] as usize])
+        match (&self.beside, &self.ranks) {
+            (Some(own), _) => &own.parts[own.part_of[port as usize] as usize],
+            (None, Some(own)) => own.part(),
+            (None, None) => self,
+        }
     }
 
     /// Divides the graph into parts that run side by side on so many threads, if that is worth it, or
@@ -158,11 +134,18 @@ impl Engine {
         let (part, apart) =
             divide((&self.graph, self.classed.is_some()), most.min(self.graph.switches()))
                 .ok_or(Alone::Whole)?;
-        let events = apart.0 / self.parts.spacing().0;
-        if events < LEAST_EVENTS && !even_if_slower {
-            return Err(Alone::Short { apart, events });
-        }
+        self.is_worth_it(apart, even_if_slower)?;
         self.spread_over(&part, threads)
+    }
+
+    /// Whether parts that are so far apart have enough to do between two meetings, or are to be made even if
+    /// they are slower.
+    pub(super) fn is_worth_it(&self, apart: Span, even_if_slower: bool) -> Result<(), Alone> {
+        let events = apart.0 / self.parts.spacing().0;
+        match events < LEAST_EVENTS && !even_if_slower {
+            true => Err(Alone::Short { apart, events }),
+            false => Ok(()),
+        }
     }
 
     /// The same with the part of each switch given, whether or not it is worth it.
@@ -202,12 +185,12 @@ impl Engine {
         }
     }
 
-    fn may_be_spread(&self) -> Result<(), Alone> {
+    pub(super) fn may_be_spread(&self) -> Result<(), Alone> {
         self.graph.may_be_divided()?;
         let is_special = self.adapters.is_on || self.memories.is_on || self.flows.is_some();
         let is_special = is_special || self.graph.planes() > 1;
         let is_special = is_special || self.ring.is_some() || self.turns.is_some();
-        if is_special || !self.parts.is_one() || self.beside.is_some() {
+        if is_special || !self.parts.is_one() || self.is_divided() {
             return Err(Alone::Kind);
         }
         match self.happens_to_the_whole() {
@@ -217,7 +200,7 @@ impl Engine {
     }
 
     /// The engine of a part.
-    fn part(
+    pub(super) fn part(
         &self,
         (graph, supply, classed): (Graph, Supply, Option<Classed>),
         border: Border,
@@ -253,7 +236,12 @@ impl Engine {
             forward: None,
             plane_turns: PlaneTurns::new(self.graph.hosts(), self.graph.planes()),
             beside: None,
+            ranks: None,
         }
+    }
+
+    fn is_divided(&self) -> bool {
+        self.beside.is_some() || self.ranks.is_some()
     }
 
     /// Runs all parts window by window. A run is stopped between two windows only.
@@ -308,60 +296,6 @@ impl Engine {
         is_stopped.then_some(Stopped::Asked)
     }
 
-    /// A packet, or what the far end of a cable says, leaves for a place that is in another part or in this
-    /// one.
-    #[inline(never)]
-    pub(super) fn forward_to_part(&mut self, event: Event) {
-        let Some(border) = &mut self.parts.border else { return self.parts.push(event) };
-        let part = border.part_of[event.place as usize];
-        if part == border.part {
-            return self.parts.push(event);
-        }
-        let Event { time, place, item: id } = event;
-        border.first = border.first.min(time);
-        if place >= self.places.signals {
-            return border.leaving[part as usize].said.push(event);
-        }
-        let (forwarding, packet) =
-            (self.packets.forwarding[id as usize], self.packets.packets[id as usize]);
-        let leaving = &mut border.leaving[part as usize];
-        leaving.packets.push(Crossing { time, place, forwarding, packet });
-        leaving.spent.extend(self.packets.spent(id).copied());
-        leaving.headers.extend(self.classed.as_ref().map(|own| own.header(id)));
-        self.packets.remove(id);
-    }
-
-    /// Packets and what is said come from another part, before anything of it happens.
-    fn enter_part(&mut self, leaving: &mut Leaving) {
-        let (mut spent, mut headers) = (leaving.spent.drain(..), leaving.headers.drain(..));
-        for Crossing { time, place, forwarding, packet } in leaving.packets.drain(..) {
-            let id = self.packets.insert(forwarding, packet);
-            if let Some(header) = headers.next() {
-                self.note_header(id, header);
-            }
-            if let (Some(own), Some(spent)) = (self.packets.spent(id), spent.next()) {
-                *own = spent;
-            }
-            self.come_in(time, place, id);
-        }
-        leaving.said.drain(..).for_each(|event| self.parts.push(event));
-    }
-
-    /// A packet comes to a place, or to a switch with a clock, which is to expect it.
-    #[inline]
-    fn come_in(&mut self, time: Time, place: u32, id: u32) {
-        let channel = self.packets.forwarding[id as usize].channel;
-        let wakes = match self.graph.has_limits() {
-            true => self.graph.expect((time, place), id, channel),
-            false => None,
-        };
-        match wakes {
-            Some(Wakes::Switch(switch, edge)) => self.attend(self.now, switch, edge),
-            Some(_) => {}
-            None => self.parts.push(Event { time, place, item: id }),
-        }
-    }
-
     /// Takes the lists of a window in place of its own, or puts them back.
     fn change_lists(&mut self, window: &Window, part: usize) {
         let Some(border) = &mut self.parts.border else { return };
@@ -372,24 +306,6 @@ impl Engine {
             std::mem::swap(&mut *lock(crossing), leaving);
         }
     }
-
-    /// When something happens next.
-    fn earliest(&self) -> Time {
-        self.parts.earliest().unwrap_or(Time::NEVER)
-    }
-
-    /// All that happens in a part up to an instant.
-    fn run_part(&mut self, last: Time) {
-        loop {
-            if self.classed.is_some() && self.parts.first().open(last) {
-                self.look_ahead();
-            }
-            let Some(event) = self.parts.first().pop_until(last) else { break };
-            self.steps += 1;
-            self.happen(event, &mut |_| {});
-        }
-        self.now = last;
-    }
 }
 
 impl From<Together> for Alone {
@@ -399,19 +315,6 @@ impl From<Together> for Alone {
             Together::Deciding => Alone::Deciding,
         }
     }
-}
-
-impl Border {
-    fn new(part: u32, count: u32, part_of: Arc<[u32]>) -> Border {
-        let leaving = (0..count).map(|_| Leaving::default()).collect();
-        Border { part, part_of, told: Told::default(), leaving, first: Time::NEVER }
-    }
-}
-
-fn delivery(arrival: &Arrival) -> Delivery {
-    let Arrival { time, to, from, queueing, transit, hops, .. } = *arrival;
-    let start = Time(time.0 - transit.0);
-    Delivery { from, to, generated: Time(start.0 - queueing.0), start, end: time, hops }
 }
 
 /// What all threads of a run share.

@@ -53,7 +53,8 @@ impl Channel for Engine {
             return flows.held().1 + self.classed.as_ref().map_or(0, |own| own.apart());
         }
         let beside = self.beside.as_ref().map_or(0, |beside| beside.packets());
-        (self.packets.len() + beside) as u64 - self.waiting_in_hosts()
+        let ranks = self.ranks.as_ref().map_or(0, |ranks| ranks.packets());
+        (self.packets.len() + beside) as u64 + ranks - self.waiting_in_hosts()
     }
 
     fn observations_mut(&mut self) -> Option<&mut Observations> {
@@ -131,7 +132,8 @@ impl Engine {
         let of = |own: &Engine| own.classed.as_ref().map_or(0, |own| own.waiting_in_hosts());
         let beside = self.beside.iter().flat_map(|beside| beside.parts());
         let classed = of(self) + beside.map(of).sum::<u64>();
-        self.graph.waiting_in_hosts() + classed + self.started_later()
+        let far = self.ranks.as_ref().map_or(0, |ranks| ranks.waiting_in_far_hosts());
+        self.graph.waiting_in_hosts() + far + classed + self.started_later()
     }
 
     /// Packets whose start is known and has not come. Each link sends one after another, so that

@@ -23,6 +23,7 @@
 
 mod adapter;
 mod beside;
+mod border;
 mod carrier;
 mod channel;
 mod classed;
@@ -39,10 +40,12 @@ mod packets;
 mod parts;
 mod places;
 mod planes;
+mod ranks;
 mod ring;
 mod supply;
 mod turns;
 mod waiting;
+mod wire;
 
 use std::sync::Arc;
 
@@ -69,6 +72,7 @@ use packets::{Forwarding, Packet, Packets};
 use parts::Parts;
 use places::Places;
 use planes::PlaneTurns;
+use ranks::Ranks;
 use ring::Ring;
 use supply::{Handed, Supply};
 use turns::Turns;
@@ -167,6 +171,8 @@ pub struct Engine {
     forward: Option<Box<Forward>>,
     /// The parts that run side by side, if the graph is divided so.
     beside: Option<Box<Beside>>,
+    /// The part of this rank, if the graph is divided among ranks.
+    ranks: Option<Box<Ranks>>,
     /// Nodes of a ring, where hosts are some.
     ring: Option<Box<Ring>>,
     /// Links with turns, where cables are some.
@@ -256,6 +262,7 @@ impl Engine {
             flows,
             forward: None,
             beside: None,
+            ranks: None,
             ring,
             turns,
         };
@@ -321,6 +328,7 @@ impl Engine {
         mut watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
         let stopped = match self.parts.is_one() {
+            true if self.ranks.is_some() => self.run_ranks(until, halt, &mut watch),
             true if self.beside.is_some() => self.run_beside(until, halt, &mut watch),
             true if self.adapters.is_on => self.run_with_adapters(until, halt),
             true if self.classed.is_some() => self.run_classed(until, halt, &mut watch),

@@ -9,7 +9,7 @@ use weft_fabric::measure::{Drop, Instants, Observations};
 use weft_kernel::{Calendar, Event, Halt, Stopped};
 use weft_units::{Span, Time};
 
-use super::beside::Border;
+use super::border::Border;
 use super::division::Division;
 use super::places::Places;
 use super::{Delivery, Engine, complete, give_up};

@@ -2,6 +2,7 @@
 //! which they wait for each other.
 
 use weft_fabric::fabric::Wiring;
+use weft_fabric::graph::PortState;
 
 use super::Engine;
 
@@ -52,22 +53,20 @@ impl Engine {
         if self.is_served(port) {
             return self.served_waits(port, (name, &peer));
         }
-        let own = self.at_port(port);
-        let (waiting, is_stopped) = own.graph.held_at(port);
-        if waiting == 0 {
+        if self.packets_waiting_at(port) == 0 {
             return Vec::new();
         }
+        let own = self.port_state(port);
+        let waiting = own.waiting;
         let mut lines = Vec::new();
-        if is_stopped {
+        if own.is_stopped {
             lines.push(format!("{waiting} packets wait at {name} until {peer} lets it go on"));
         }
         let channels = self.graph.channels().0;
-        let channel_of = |packet: u32| own.packets.forwarding[packet as usize].channel;
-        let far = self.graph.peer(port).map(|peer| &self.at_port(peer).graph);
-        for channel in 0..channels {
-            if own.graph.is_wanted(port, channel, channel_of)
-                && far.is_some_and(|far| far.is_without_credit(port, channel))
-            {
+        let far = self.graph.peer(port).map(|peer| self.port_state(peer)).unwrap_or_default();
+        for channel in own.wanted.iter().filter(|channel| own.without_credit.contains(channel)) {
+            // The buffer there is full of packets that have no way on.
+            if far.full.contains(channel) {
                 let buffer = match channels {
                     1 => format!("the buffer of {peer}"),
                     _ => format!("the buffer of virtual channel {channel} of {peer}"),
@@ -78,6 +77,27 @@ impl Engine {
         lines
     }
 
+    fn packets_waiting_at(&self, port: u32) -> u32 {
+        match self.ranks.as_ref().and_then(|ranks| ranks.far_state(port)) {
+            Some(state) => state.waiting,
+            None => self.at_port(port).graph.held_at(port).0,
+        }
+    }
+
+    /// What there is to know of a port of any part.
+    fn port_state(&self, port: u32) -> PortState {
+        match self.ranks.as_ref().and_then(|ranks| ranks.far_state(port)) {
+            Some(state) => state.clone(),
+            None => self.at_port(port).own_port_state(port),
+        }
+    }
+
+    /// The same of a port of this part.
+    pub(super) fn own_port_state(&self, port: u32) -> PortState {
+        let channel_of = |packet: u32| self.packets.forwarding[packet as usize].channel;
+        self.graph.port_state(port, channel_of)
+    }
+
     /// The outputs that packets in the buffer behind a port wait for.
     fn wanted_behind(&self, port: u32) -> Vec<u32> {
         if self.classed.is_some() {
@@ -85,7 +105,7 @@ impl Engine {
         }
         match self.graph.peer(port) {
             Some(input) if self.graph.is_of_memory(input) => self.wanted_in_memory(input),
-            Some(input) => self.at_port(input).graph.wanted_behind(port),
+            Some(input) => self.port_state(input).wanted_behind,
             None => Vec::new(),
         }
     }

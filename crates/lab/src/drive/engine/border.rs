@@ -1,0 +1,143 @@
+//! What crosses from one part of a graph to another: packets, by value, and what far ends of cables say.
+
+use std::sync::Arc;
+
+use weft_fabric::graph::{Spent, Wakes};
+use weft_fabric::measure::{Arrival, Told};
+use weft_fabric::switch::shared_buffer::Header;
+use weft_kernel::Event;
+use weft_units::Time;
+
+use super::packets::{Forwarding, Packet};
+use super::{Delivery, Engine};
+
+/// What one part has besides its engine.
+#[derive(Debug)]
+pub(super) struct Border {
+    pub part: u32,
+    /// The part that each place is in.
+    pub part_of: Arc<[u32]>,
+    pub told: Told,
+    /// By part, packets on their way there, and when the first of all arrives.
+    pub leaving: Vec<Leaving>,
+    pub first: Time,
+}
+
+/// Packets on their way from one part to another.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    pub packets: Vec<Crossing>,
+    /// What each has spent, where that depends on its way; empty elsewhere.
+    pub spent: Vec<Spent>,
+    /// Its header, where packets have classes; empty elsewhere.
+    pub headers: Vec<Header>,
+    /// What far ends of cables say to ports.
+    pub said: Vec<Event>,
+}
+
+/// A packet on its way from one part to another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crossing {
+    pub time: Time,
+    pub place: u32,
+    pub forwarding: Forwarding,
+    pub packet: Packet,
+}
+
+impl Leaving {
+    /// Nothing leaves any more.
+    pub fn clear(&mut self) {
+        self.packets.clear();
+        self.spent.clear();
+        self.headers.clear();
+        self.said.clear();
+    }
+}
+
+impl Border {
+    pub fn new(part: u32, count: u32, part_of: Arc<[u32]>) -> Border {
+        let leaving = (0..count).map(|_| Leaving::default()).collect();
+        Border { part, part_of, told: Told::default(), leaving, first: Time::NEVER }
+    }
+}
+
+impl Engine {
+    /// A packet, or what the far end of a cable says, leaves for a place that is in another part or in this
+    /// one.
+    #[inline(never)]
+    pub(super) fn forward_to_part(&mut self, event: Event) {
+        let Some(border) = &mut self.parts.border else { return self.parts.push(event) };
+        let part = border.part_of[event.place as usize];
+        if part == border.part {
+            return self.parts.push(event);
+        }
+        let Event { time, place, item: id } = event;
+        border.first = border.first.min(time);
+        if place >= self.places.signals {
+            return border.leaving[part as usize].said.push(event);
+        }
+        let (forwarding, packet) =
+            (self.packets.forwarding[id as usize], self.packets.packets[id as usize]);
+        let leaving = &mut border.leaving[part as usize];
+        leaving.packets.push(Crossing { time, place, forwarding, packet });
+        leaving.spent.extend(self.packets.spent(id).copied());
+        leaving.headers.extend(self.classed.as_ref().map(|own| own.header(id)));
+        self.packets.remove(id);
+    }
+
+    /// Packets and what is said come from another part, before anything of it happens.
+    pub(super) fn enter_part(&mut self, leaving: &mut Leaving) {
+        let (mut spent, mut headers) = (leaving.spent.drain(..), leaving.headers.drain(..));
+        for Crossing { time, place, forwarding, packet } in leaving.packets.drain(..) {
+            let id = self.packets.insert(forwarding, packet);
+            if let Some(header) = headers.next() {
+                self.note_header(id, header);
+            }
+            if let (Some(own), Some(spent)) = (self.packets.spent(id), spent.next()) {
+                *own = spent;
+            }
+            self.come_in(time, place, id);
+        }
+        leaving.said.drain(..).for_each(|event| self.parts.push(event));
+    }
+
+    /// A packet comes to a place, or to a switch with a clock, which is to expect it.
+    #[inline]
+    fn come_in(&mut self, time: Time, place: u32, id: u32) {
+        let channel = self.packets.forwarding[id as usize].channel;
+        let wakes = match self.graph.has_limits() {
+            true => self.graph.expect((time, place), id, channel),
+            false => None,
+        };
+        match wakes {
+            Some(Wakes::Switch(switch, edge)) => self.attend(self.now, switch, edge),
+            Some(_) => {}
+            None => self.parts.push(Event { time, place, item: id }),
+        }
+    }
+
+    /// When something happens next.
+    pub(super) fn earliest(&self) -> Time {
+        self.parts.earliest().unwrap_or(Time::NEVER)
+    }
+
+    /// All that happens in a part up to an instant.
+    pub(super) fn run_part(&mut self, last: Time) {
+        loop {
+            if self.classed.is_some() && self.parts.first().open(last) {
+                self.look_ahead();
+            }
+            let Some(event) = self.parts.first().pop_until(last) else { break };
+            self.steps += 1;
+            self.happen(event, &mut |_| {});
+        }
+        self.now = last;
+    }
+}
+
+/// A delivery, as whoever watches a run is shown it.
+pub(super) fn delivery(arrival: &Arrival) -> Delivery {
+    let Arrival { time, to, from, queueing, transit, hops, .. } = *arrival;
+    let start = Time(time.0 - transit.0);
+    Delivery { from, to, generated: Time(start.0 - queueing.0), start, end: time, hops }
+}
