@@ -17,9 +17,11 @@ use crate::scheduler::{
 
 mod request_sampling;
 mod synchronisation;
+mod times;
 
 use request_sampling::Sampled;
 pub use synchronisation::Synchronisation;
+pub use times::{HubTimes, HubTimesParts, TimesOfSize};
 
 /// Settings of a hub.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -27,8 +27,8 @@ pub use fifo_bus::{
     BarrierCounter, BusController, FifoBusSettings, HeaderQueues, MulticastStart, Transfer,
 };
 pub use hub::{
-    ArbiterSettings, Awaited, Hub, HubRequest, HubSettings, HubSide, Synchronisation,
-    TransferSettings,
+    ArbiterSettings, Awaited, Hub, HubRequest, HubSettings, HubSide, HubTimes, HubTimesParts,
+    Synchronisation, TimesOfSize, TransferSettings,
 };
 pub use input_queued::{
     Grant, InputQueued, InputQueuedParts, InputQueuedSettings, InputQueues, Outbox, StopSettings,

@@ -6,6 +6,7 @@ use weft_fabric::interface::window::{
     SoftwareTimer,
 };
 use weft_fabric::interface::{ClusterEventKind, ClusterSettings};
+use weft_fabric::switch::HubTimes;
 use weft_kernel::Streams;
 use weft_protocol::window::Change;
 use weft_units::{Bytes, Span, Time};
@@ -70,7 +71,7 @@ pub(super) struct Management {
 
 impl Management {
     /// Of a channel on which anything can go wrong.
-    pub fn new(parts: &HubParts, streams: &Streams) -> Option<Box<Management>> {
+    pub fn new(parts: &HubParts, times: &HubTimes, streams: &Streams) -> Option<Box<Management>> {
         let HubParts { window, hosts, hub, .. } = parts;
         if parts.errors.is_free_of_errors() && window.cluster.is_none() {
             return None;
@@ -83,8 +84,8 @@ impl Management {
             tries: settings.tries,
             message: window.write.min(parts.payload).max(Bytes(8)),
         };
-        let control = parts.link.span(window.control) + parts.link.propagation();
-        let longest = control + parts.span(window.write.min(parts.payload));
+        let control = times.notice;
+        let longest = control + times.of(window.write.min(parts.payload)).link;
         Some(Box::new(Management {
             damage: Damage::new(&parts.errors, window.detection, damaged, streams),
             members: Members::new(&settings, *hosts),
@@ -186,7 +187,7 @@ impl HubChannel {
         let lane = self.hosts[usize::from(node)].link.lane_mut();
         // Ahead of everything that has not begun; on a bus it has lines of its own to the hub.
         let start = if self.parts.hub.is_bus() { now } else { lane.send(now) };
-        self.agenda.push(start + self.spans.notice, Event::Manage(Step::Heard(node)));
+        self.agenda.push(start + self.times.notice, Event::Manage(Step::Heard(node)));
         self.agenda.push(now + beat, Event::Manage(Step::Heartbeat(node)));
         if is_silent {
             self.switch(now, node);
@@ -240,7 +241,7 @@ impl HubChannel {
         for node in 0..self.parts.hosts {
             // Behind the packet that the port sends now, and before the next.
             let start = self.tell_node(now, node);
-            self.agenda.push(start + self.spans.notice, Event::Manage(Step::Status(node)));
+            self.agenda.push(start + self.times.notice, Event::Manage(Step::Status(node)));
         }
     }
 
@@ -270,7 +271,7 @@ impl HubChannel {
         for node in (0..self.parts.hosts).filter(|node| is_up && members.is_alive(*node)) {
             let lane = self.hub.lane(node);
             let start = if is_bus { lane.free().max(now) } else { lane.send(now) };
-            let read = clocks.send(now, node, start.since(now) + self.spans.notice);
+            let read = clocks.send(now, node, start.since(now) + self.times.notice);
             self.agenda.push(read, Event::Manage(Step::Served(node)));
         }
     }

@@ -130,9 +130,9 @@ impl HubChannel {
                 self.lose(now, id, target);
             } else {
                 self.adapters[usize::from(target)].take(now);
-                let start = now + self.spans.arbitration;
+                let start = now + self.times.arbitration;
                 self.observations.occupy(target.into(), start, packet.span);
-                self.agenda.arrive(self.spans.at_target(&packet), id, target);
+                self.agenda.arrive(self.times.at_target(packet.granted, packet.span), id, target);
             }
         }
     }

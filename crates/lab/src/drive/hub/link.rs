@@ -38,7 +38,7 @@ impl HubChannel {
     /// Sends what has known room at the far end of the link.
     pub(super) fn feed_link(&mut self, place: u16) {
         let direct = self.parts.hub.is_direct();
-        let is_long = self.spans.is_long;
+        let is_long = self.times.is_long;
         while let Some(id) = self.hosts[usize::from(place)].link.next(is_long) {
             if direct {
                 (0..2).for_each(|end| self.learn_of_adapter(self.now, end));
@@ -63,7 +63,7 @@ impl HubChannel {
             if is_long {
                 self.leaves_adapter(id);
             }
-            let there = start + self.spans.cable;
+            let there = start + self.times.cable;
             if there == self.now {
                 self.leave_cable(there, id);
             } else {
@@ -81,9 +81,9 @@ impl HubChannel {
             self.hub.lane(place)
         };
         let Some(told) = lane.next_start() else { return };
-        let begin = earliest.max(told + self.spans.notice);
+        let begin = earliest.max(told + self.times.notice);
         let host = &self.hosts[usize::from(place)];
-        let time = host.link.look_again(begin, span, self.spans.cable);
+        let time = host.link.look_again(begin, span, self.times.cable);
         self.agenda.look_at_link(place, time);
     }
 
@@ -118,8 +118,8 @@ impl HubChannel {
         }
         if self.parts.hub.is_direct() {
             let packet = &mut self.packets[id];
-            packet.granted = packet.start + self.spans.wire;
-            let there = self.spans.at_target(packet);
+            packet.granted = packet.start + self.times.wire;
+            let there = self.times.at_target(packet.granted, packet.span);
             let Packet { from, targets, start, .. } = *packet;
             self.observations.attempt(start);
             let to = if targets == 1 << from { from } else { from ^ 1 };
@@ -148,9 +148,9 @@ impl HubChannel {
         let is_later = start != packet.start;
         if is_later {
             packet.start = start;
-            self.agenda.reach(start + self.spans.cable, id, place);
+            self.agenda.reach(start + self.times.cable, id, place);
         }
-        if !self.spans.is_long {
+        if !self.times.is_long {
             self.leaves_adapter(id);
         }
         is_later
@@ -158,7 +158,7 @@ impl HubChannel {
 
     /// A place in an adapter is free from `time` on.
     pub(super) fn free_adapter(&mut self, place: u16, time: Time) {
-        let known = time + self.spans.notice;
+        let known = time + self.times.notice;
         let own = &mut self.adapters[usize::from(place)];
         if self.parts.hub.is_bus() {
             own.give(known);
@@ -181,7 +181,7 @@ impl HubChannel {
     /// What control packets of the hub have told an adapter by now, or will.
     fn learn_of_input(&mut self, place: u16) {
         let room = &mut self.inputs[usize::from(place)];
-        room.learn(self.hub.lane(place), self.now, self.spans.notice);
+        room.learn(self.hub.lane(place), self.now, self.times.notice);
     }
 
     /// The hub tells a node something at once. Returns when its control packet begins.
@@ -192,14 +192,14 @@ impl HubChannel {
 
     /// How many control packets there were, and their share of the time of the links.
     pub(super) fn control_columns(&self, until: Time) -> Vec<(&'static str, f64)> {
-        if self.parts.hub.is_bus() || self.spans.control.0 == 0 {
+        if self.parts.hub.is_bus() || self.times.control.0 == 0 {
             return Vec::new();
         }
         let adapters: u64 = self.hosts.iter().map(|host| host.link.lane().sent()).sum();
         let packets = adapters + self.hub.control_packets();
         let directions = if self.parts.hub.is_direct() { 1 } else { 2 };
         let time = until.0.max(1) as f64 * directions as f64 * self.hosts.len() as f64;
-        let share = packets as f64 * self.spans.control.0 as f64 / time;
+        let share = packets as f64 * self.times.control.0 as f64 / time;
         vec![("control_packets", packets as f64), ("control_link_share", share)]
     }
 }

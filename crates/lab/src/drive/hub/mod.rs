@@ -30,11 +30,11 @@ use weft_fabric::interface::window::{
 use weft_fabric::link::{LaneSender, Room, Sendable};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::MAX_PORTS;
-use weft_fabric::switch::{Awaited, Hub};
+use weft_fabric::switch::{Awaited, Hub, HubTimes, TimesOfSize};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, DelayLine, Id, Streams};
 use weft_protocol::window::OrderChecker;
-use weft_units::{Bytes, Span, Time};
+use weft_units::{Bytes, Time};
 
 pub use cluster::Course;
 pub use operations::Operation;
@@ -44,7 +44,6 @@ use super::carrier::{Departure, Notice, Ticket};
 use agenda::Agenda;
 use cluster::{Management, Step};
 use host::{Host, Packet, Purpose, count_of};
-use parts::{BySize, Spans};
 use report::{Counters, StageSums};
 use side::Side;
 
@@ -76,8 +75,7 @@ const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every ste
 #[derive(Debug)]
 pub struct HubChannel {
     parts: HubParts,
-    spans: Spans,
-    by_size: BySize,
+    times: HubTimes,
     hosts: Vec<Host>,
     packets: Arena<Packet>,
     hub: Hub<Id<Packet>>,
@@ -124,8 +122,8 @@ impl HubChannel {
         let cluster = parts.check()?;
         let is_listed = parts.window.is_listed();
         let random = streams.stream(&format!("{}.scheduler", parts.name), 0);
-        let spans = parts.spans();
-        let hub = Hub::new(&parts.hub, spans.control, random).map_err(|_| HubPartsError {
+        let times = parts.times();
+        let hub = Hub::new(&parts.hub, times.control, random).map_err(|_| HubPartsError {
             key: "switch.hub.ports",
             value: parts.hub.ports.to_string(),
             accepted: format!("1 to {MAX_PORTS} ports"),
@@ -136,14 +134,12 @@ impl HubChannel {
         let links = parts.link_of(parts.hosts);
         let observations = std::mem::take(&mut parts.observations).of_links(links);
         let mut channel = HubChannel {
-            spans,
-            by_size: BySize::new(&parts),
             hosts: (0..hosts)
                 .map(|host| {
                     let random = streams.stream(&purpose, host);
                     let flag = parts.window.flag.as_ref().map(|flag| flag.size);
-                    let bus = HostBus::new(parts.send_room(), spans.stall, flag);
-                    Host::new(sources.next(), bus, LaneSender::new(spans.control), random)
+                    let bus = HostBus::new(parts.send_room(), times.stall, flag);
+                    Host::new(sources.next(), bus, LaneSender::new(times.control), random)
                 })
                 .collect(),
             packets: Arena::new(),
@@ -155,7 +151,7 @@ impl HubChannel {
             now: Time::ZERO,
             checker: parts.window.check_order.then(|| OrderChecker::new(parts.hosts)),
             pages: is_listed.then(|| Box::new(PageTables::new(cluster))),
-            management: Management::new(&parts, streams),
+            management: Management::new(&parts, &times, streams),
             numbering: parts.window.configuration.as_ref().map(|settings| {
                 Numbering::new(settings, (parts.name.as_str(), parts.hosts), streams)
             }),
@@ -174,6 +170,7 @@ impl HubChannel {
             counts_later: false,
             started: false,
             steps: 0,
+            times,
             parts,
         };
         channel.start_nodes();
@@ -256,7 +253,7 @@ impl HubChannel {
         let writes = if is_device { writes.of_device() } else { writes };
         let is_message = matches!(purpose, Purpose::Traffic | Purpose::Message(_));
         let is_flagged = is_message && self.parts.window.flag.is_some();
-        let ready = if is_device { now } else { now + self.spans.store };
+        let ready = if is_device { now } else { now + self.times.store };
         let pieces = writes.pieces(0, size);
         let stores = Stores::new(purpose.stores(targets), pieces, is_flagged, (now, ready));
         let deliveries = u64::from(stores.packets()) * u64::from(count_of(targets));
@@ -301,10 +298,10 @@ impl HubChannel {
     fn take_in(&mut self, now: Time, place: u16) {
         let host = &mut self.hosts[usize::from(place)];
         let Some(size) = host.bus.next_store() else { return };
-        let (bus, span) = self.by_size.spans(&self.parts, size);
+        let TimesOfSize { bus, link: span } = self.times.of(size);
         let Some(taken) = host.bus.take_in(now, bus) else { return };
         let TakenStore { targets, generated, purpose, page, is_copied, last, end } = taken;
-        let ready = end + self.spans.transmit;
+        let ready = end + self.times.transmit;
         let mut packet = Packet {
             from: place,
             targets,
@@ -372,7 +369,7 @@ impl HubChannel {
         let HubChannel { packets, agenda, adapters, observations, hosts, telling, .. } = self;
         let mut side = Side {
             now,
-            spans: &self.spans,
+            times: &self.times,
             is_bus,
             is_managed: self.management.is_some(),
             isolated,
@@ -417,10 +414,10 @@ impl HubChannel {
     fn write(&mut self, now: Time, place: u16) {
         let Some(id) = self.hosts[usize::from(place)].bus.take_incoming() else { return };
         let packet = &self.packets[id];
-        let span = self.span_of_bus(self.carried(packet));
+        let span = self.times.of(self.carried(packet)).bus;
         let rest = match packet.last {
-            true => self.spans.after(self.interrupts(packet, place)),
-            false => self.spans.memory,
+            true => self.times.after(self.interrupts(packet, place)),
+            false => self.times.memory,
         };
         let end = self.hosts[usize::from(place)].bus.write(now, span);
         let (name, rail) = (packet.name(), packet.rail);
@@ -434,10 +431,6 @@ impl HubChannel {
         if self.is_on_working_rail(rail) {
             self.free_adapter(place, end);
         }
-    }
-
-    fn span_of_bus(&self, size: Bytes) -> Span {
-        self.by_size.spans(&self.parts, size).0
     }
 
     fn source_hears(&mut self, now: Time, host: u16, from: u16) {

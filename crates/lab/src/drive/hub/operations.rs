@@ -178,14 +178,14 @@ impl HubChannel {
         size: Bytes,
         purpose: Purpose,
     ) {
-        let ready = time + self.spans.transmit;
+        let ready = time + self.times.transmit;
         self.observations.generate(time);
         self.flying += 1;
         let mut packet = Packet {
             from,
             targets: 1 << to,
             size,
-            span: self.parts.span(size),
+            span: self.times.of(size).link,
             last: true,
             purpose,
             page: None,

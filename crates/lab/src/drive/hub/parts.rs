@@ -1,16 +1,13 @@
 //! What a channel with a hub is made of, and what does not fit together.
 
-use weft_fabric::interface::{
-    AccessKind, ClusterEvent, ClusterEventKind, WindowBusSettings, WindowSettings,
-};
+use weft_fabric::interface::{AccessKind, ClusterEvent, ClusterEventKind, WindowSettings};
 use weft_fabric::link::{ErrorSettings, LinkSettings};
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::{HubSettings, TransferSettings};
+use weft_fabric::switch::{HubSettings, HubTimes, HubTimesParts};
 use weft_fabric::workload::{Feedback, Source};
 use weft_protocol::window::{Cluster, MapError};
-use weft_units::{Bytes, Limit, Span, Time};
+use weft_units::{Bytes, Limit, Span};
 
-use super::host::Packet;
 use crate::error::ABSENT;
 
 /// The parts of a channel with a hub.
@@ -52,75 +49,6 @@ pub struct HubPartsError {
     pub value: String,
     /// What would be accepted.
     pub accepted: String,
-}
-
-/// The times that every packet spends alike.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Spans {
-    pub store: Span,
-    pub transmit: Span,
-    pub receive: Span,
-    pub memory: Span,
-    pub poll: Span,
-    pub interrupt: Span,
-    pub read: Span,
-    /// All cables on the way.
-    pub wire: Span,
-    /// One cable, and whether a packet can have left before its first byte is at the far end.
-    pub cable: Span,
-    pub is_long: bool,
-    pub hub: Span,
-    /// From a grant of a bus to the first byte.
-    pub arbitration: Span,
-    /// What a packet takes from its grant to the end of the check at its target, besides its time
-    /// on a link.
-    pub behind_grant: Span,
-    /// A control packet on a link.
-    pub control: Span,
-    /// From its first byte until the other end knows of new room.
-    pub notice: Span,
-    /// Of the bus after a write of the host.
-    pub stall: Span,
-}
-
-impl Spans {
-    /// When a packet that was granted is checked at the adapter of its target.
-    #[inline]
-    pub fn at_target(&self, packet: &Packet) -> Time {
-        packet.granted + packet.span + self.behind_grant
-    }
-
-    /// From the end of the write on the bus of the target to the program, which polls or is
-    /// interrupted.
-    #[inline]
-    pub fn after(&self, interrupts: bool) -> Span {
-        self.memory + if interrupts { self.interrupt } else { self.poll } + self.read
-    }
-}
-
-/// How long packets of each size take, by the size of their payload.
-#[derive(Debug)]
-pub(super) struct BySize {
-    /// On the bus of a host, and on a link.
-    spans: Vec<(Span, Span)>,
-}
-
-/// Packets with more payload than this are so few that their times are computed for each.
-const TABULATED: u64 = 1024;
-
-impl BySize {
-    pub fn new(parts: &HubParts) -> BySize {
-        let sizes = (0..=parts.payload.0.min(TABULATED)).map(Bytes);
-        let spans = sizes.map(|size| (parts.window.transaction(size), parts.span(size)));
-        BySize { spans: spans.collect() }
-    }
-
-    /// The time that the bus of a host is held, and the time that a link is occupied.
-    #[inline]
-    pub fn spans(&self, parts: &HubParts, size: Bytes) -> (Span, Span) {
-        let tabulated = self.spans.get(size.0 as usize).copied();
-        tabulated.unwrap_or_else(|| (parts.window.transaction(size), parts.span(size)))
-    }
 }
 
 impl HubParts {
@@ -241,41 +169,9 @@ impl HubParts {
         Some(("window.cluster.events", format!("node {node}"), accepted))
     }
 
-    pub(super) fn spans(&self) -> Spans {
-        let HubParts { window, hub, link, .. } = self;
-        let cable = link.propagation();
-        let arbitration = match hub.transfer {
-            TransferSettings::Bus { arbitration } => arbitration,
-            _ => Span::ZERO,
-        };
-        let wire = if hub.is_direct() { cable } else { cable * 2 };
-        let behind_grant = match hub.transfer {
-            TransferSettings::Direct => Span::ZERO,
-            TransferSettings::Bus { arbitration } => hub.latency + wire + arbitration,
-            TransferSettings::Crossbar { .. } => hub.latency + cable,
-        };
-        Spans {
-            store: window.store,
-            transmit: window.transmit,
-            receive: window.receive,
-            memory: window.memory,
-            poll: window.poll,
-            interrupt: window.interrupt.unwrap_or(Span::ZERO),
-            read: window.flag.as_ref().map_or(Span::ZERO, |flag| flag.read),
-            wire,
-            behind_grant: behind_grant + window.receive,
-            cable,
-            is_long: cable > self.span(Bytes(4)),
-            hub: hub.latency,
-            arbitration,
-            control: link.span(window.control),
-            notice: link.span(window.control) + cable,
-            stall: window.bus.as_ref().map_or(Span::ZERO, WindowBusSettings::stall_span),
-        }
-    }
-
-    /// The time that a packet with a payload of `size` occupies a link.
-    pub(super) fn span(&self, size: Bytes) -> Span {
-        self.link.span(size + self.overhead)
+    pub(super) fn times(&self) -> HubTimes {
+        let HubParts { window, hub, link, overhead, payload, .. } = self;
+        let (overhead, payload) = (*overhead, *payload);
+        HubTimes::new(HubTimesParts { window, hub, link, overhead, payload })
     }
 }

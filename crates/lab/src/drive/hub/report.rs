@@ -2,12 +2,13 @@
 
 use weft_fabric::interface::window::Numbering;
 use weft_fabric::measure::{Latency, Observations, Passage, Stage};
+use weft_fabric::switch::HubTimes;
 use weft_kernel::{Halt, Id, Stopped};
 use weft_protocol::window::{Node, PacketName};
 use weft_units::{Span, Time};
 
 use super::host::{Packet, Purpose};
-use super::{Course, HubChannel, Notice, Spans};
+use super::{Course, HubChannel, Notice};
 use crate::drive::Channel;
 
 /// Sums of the stages that have names of their own, in picoseconds.
@@ -64,19 +65,19 @@ impl Channel for HubChannel {
         let times = |packets: u64, span: Span| u128::from(packets) * u128::from(span.0);
         let each = |span: Span| times(packets, span);
         let of_initiator = [
-            ("store", times(packets - sums.of_devices, self.spans.store)),
+            ("store", times(packets - sums.of_devices, self.times.store)),
             ("initiator_bus_wait", sums.initiator_wait),
             ("initiator_bus", sums.bus),
-            ("transmit_adapter", each(self.spans.transmit)),
+            ("transmit_adapter", each(self.times.transmit)),
         ];
         let of_target = [
-            ("receive_adapter", each(self.spans.receive)),
+            ("receive_adapter", each(self.times.receive)),
             ("target_bus_wait", sums.target_wait),
             ("target_bus", sums.bus),
-            ("memory", each(self.spans.memory)),
-            ("poll", times(packets - sums.interrupted, self.spans.poll)),
-            ("interrupt", times(sums.interrupted, self.spans.interrupt)),
-            ("read", each(self.spans.read)),
+            ("memory", each(self.times.memory)),
+            ("poll", times(packets - sums.interrupted, self.times.poll)),
+            ("interrupt", times(sums.interrupted, self.times.interrupt)),
+            ("read", each(self.times.read)),
         ];
         for (stages, is_initiator) in [(&of_initiator[..], true), (&of_target[..], false)] {
             for (name, sum) in stages.iter().filter(|(_, sum)| *sum > 0) {
@@ -180,12 +181,12 @@ impl HubChannel {
         let interrupts = self.interrupts(packet, target);
         let is_of_device = matches!(packet.purpose, Purpose::Device);
         let Packet { generated, taken, ready, start, granted, span, size, targets, .. } = *packet;
-        let at_target = self.spans.at_target(packet);
+        let at_target = self.times.at_target(packet.granted, packet.span);
         let seen = &mut self.observations;
         seen.latency(Latency::Queueing, now, start.since(generated));
         seen.latency(Latency::Transit, now, now.since(start));
         seen.latency(Latency::OneWay, now, now.since(generated));
-        let Spans { wire, hub, arbitration, cable, .. } = self.spans;
+        let HubTimes { wire, hub, arbitration, cable, .. } = self.times;
         let is_bus = self.parts.hub.is_bus();
         let there = if self.parts.hub.is_direct() || is_bus { start } else { granted };
         // On a bus a packet waits before it starts, at a crossbar after that.
@@ -209,13 +210,13 @@ impl HubChannel {
             let waited = Span(in_hub.0.saturating_sub(arbitration.0));
             seen.budget.add(Stage::SwitchWait, waited);
         }
-        let bus = u128::from(self.span_of_bus(size).0);
+        let bus = u128::from(self.times.of(size).bus.0);
         let sums = &mut self.stages;
         sums.packets += 1;
-        let store = if is_of_device { Span::ZERO } else { self.spans.store };
+        let store = if is_of_device { Span::ZERO } else { self.times.store };
         sums.of_devices += u64::from(is_of_device);
         sums.initiator_wait += u128::from(taken.since(generated + store).0);
-        let after = now.since(at_target + self.spans.after(interrupts));
+        let after = now.since(at_target + self.times.after(interrupts));
         sums.interrupted += u64::from(interrupts);
         sums.target_wait += u128::from(after.0) - bus;
         sums.bus += bus;

@@ -2,19 +2,18 @@
 
 use weft_fabric::link::Room;
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::{HubRequest, HubSide};
+use weft_fabric::switch::{HubRequest, HubSide, HubTimes};
 use weft_kernel::{Arena, Id};
 use weft_units::Time;
 
 use super::HubChannel;
 use super::agenda::Agenda;
 use super::host::{Host, Packet};
-use super::parts::Spans;
 
 /// The parts of a channel that one decision of its hub looks at.
 pub(super) struct Side<'channel> {
     pub now: Time,
-    pub spans: &'channel Spans,
+    pub times: &'channel HubTimes,
     pub is_bus: bool,
     /// Whether a grant is looked at again, since anything can go wrong.
     pub is_managed: bool,
@@ -33,14 +32,14 @@ pub(super) struct Side<'channel> {
 impl HubSide<Id<Packet>> for Side<'_> {
     fn has_room(&mut self, output: u16) -> bool {
         let place = usize::from(output);
-        let Side { now, spans, hosts, adapters, telling, .. } = self;
-        learn(*now, spans, (output, telling), &mut hosts[place], &mut adapters[place]);
+        let Side { now, times, hosts, adapters, telling, .. } = self;
+        learn(*now, times, (output, telling), &mut hosts[place], &mut adapters[place]);
         self.isolated >> output & 1 == 1 || self.adapters[place].next(self.now) <= self.now
     }
 
     fn grant(&mut self, input: u16, request: HubRequest<Id<Packet>>) {
         let HubRequest { mut targets, span, key } = request;
-        let arbitration = self.spans.arbitration;
+        let arbitration = self.times.arbitration;
         let packet = &mut self.packets[key];
         packet.granted = self.now;
         if self.is_bus {
@@ -57,7 +56,7 @@ impl HubSide<Id<Packet>> for Side<'_> {
             let link = self.hosts.len() + usize::from(input);
             self.observations.occupy(link, packet.start, span);
         }
-        let there = self.spans.at_target(packet);
+        let there = self.times.at_target(self.now, span);
         if self.is_managed {
             self.granted.push(key);
             return;
@@ -76,7 +75,7 @@ impl HubSide<Id<Packet>> for Side<'_> {
 /// is set as long as there is more to tell.
 fn learn(
     now: Time,
-    spans: &Spans,
+    times: &HubTimes,
     (place, telling): (u16, &mut u64),
     host: &mut Host,
     room: &mut Room,
@@ -86,7 +85,7 @@ fn learn(
     }
     // Whatever began a cable ago or earlier is known here.
     let lane = host.link.lane_mut();
-    room.learn(lane, Time(now.0.saturating_sub(spans.cable.0)), spans.notice);
+    room.learn(lane, Time(now.0.saturating_sub(times.cable.0)), times.notice);
     if lane.next_ready() == Time::NEVER {
         *telling &= !(1 << place);
     }
@@ -95,9 +94,9 @@ fn learn(
 impl HubChannel {
     /// What is known of the room in an adapter by now.
     pub(super) fn learn_of_adapter(&mut self, now: Time, place: u16) {
-        let HubChannel { spans, telling, hosts, adapters, .. } = self;
+        let HubChannel { times, telling, hosts, adapters, .. } = self;
         let at = usize::from(place);
-        learn(now, spans, (place, telling), &mut hosts[at], &mut adapters[at]);
+        learn(now, times, (place, telling), &mut hosts[at], &mut adapters[at]);
     }
 
     /// When an adapter without room may have it; [`Time::NEVER`] if it has it, or while there is
@@ -109,6 +108,6 @@ impl HubChannel {
             return if known > now { known } else { Time::NEVER };
         }
         let told = self.hosts[usize::from(place)].link.lane().next_ready();
-        if told < Time::NEVER { told + self.spans.notice } else { Time::NEVER }
+        if told < Time::NEVER { told + self.times.notice } else { Time::NEVER }
     }
 }

@@ -85,7 +85,7 @@ impl HubChannel {
     fn push_urgent(&mut self, now: Time, from: u16, targets: u64, size: Bytes, purpose: Purpose) {
         let mut pieces = self.parts.window.writes(self.parts.payload).pieces(0, size);
         let next = pieces.next().map_or(size, |(_, size)| size);
-        let times = (now, now + self.spans.store);
+        let times = (now, now + self.times.store);
         let stores = Stores::one(purpose.stores(targets), next, times);
         self.hosts[usize::from(from)].bus.push(stores);
     }

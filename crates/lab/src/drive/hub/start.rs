@@ -36,7 +36,7 @@ impl HubChannel {
     pub(super) fn number(&mut self, now: Time, node: u16, step: NumberingStep) {
         let HubChannel { parts, hosts, numbering, agenda, .. } = self;
         let is_bus = parts.hub.is_bus();
-        let notice = self.spans.notice;
+        let notice = self.times.notice;
         let Some(own) = numbering else { return };
         let answer = now + own.answer();
         match step {
