@@ -19,14 +19,16 @@
 //!
 //! The words between them are what the [`Agreement`] in the segment says: who looks into it. Once it
 //! says [`Agreed::Both`], each direction switches by itself, and comes back by itself, by the
-//! [`detour`](crate::detour) of its own; [`switch`] says when. An end that has both directions back
-//! is [`Phase::PLAIN`], as is one that gives up before it has joined. That may be at any moment: until
-//! both are ready it revokes the agreement, and the other end, joined or not, never writes where
-//! nobody reads.
+//! [`detour`](crate::detour) of its own; [`switch`] says when, and [`back`] what an end does on the way
+//! back. An end that has both directions back is [`Phase::PLAIN`], as is one that gives up before it
+//! has joined. That may be at any moment: until both are ready it revokes the agreement, and the other
+//! end, joined or not, never writes where nobody reads.
 //!
 //! The machine makes no call and has no memory of its own: its two words lie where the caller puts
 //! them. [`step`] is all that it knows; `migration/model.rs` lets two ends run through every
 //! interleaving of their events, also with one that dies.
+
+pub mod back;
 
 use crate::detour::{Detour, Outlet, Sender};
 use crate::sync::{AtomicU32, Ordering};

@@ -6,13 +6,17 @@
 //! rings first. That is enough as long as this library reads. A descriptor that goes where it
 //! cannot follow, to a program without it or past the C library, *leaves*: the other end sends
 //! what this one has not read by the kernel's stream, after which the descriptor is as if it had
-//! never been accelerated. The order of bytes is `weft_protocol::detour`'s, which is model-checked.
+//! never been accelerated. What each step is, is `weft_protocol::migration::back`'s to say, and the order of bytes
+//! `weft_protocol::detour`'s, which is model-checked. Here they are done by system calls.
 
 use std::sync::atomic::Ordering;
 
 use libc::c_int;
 use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet, Outlet, Refusal};
+use weft_protocol::migration::back::{
+    self, Answer, Departure, Found, Hearing, Reception, Transmission, Waited,
+};
 
 use crate::joining::attach;
 use crate::migration::answering;
@@ -99,35 +103,36 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
     if matches!(inlet, Inlet::Before { .. } | Inlet::Doorbells(_)) && recounts(guard, inlet) {
         inlet = look();
     }
-    match inlet {
-        Inlet::Ring if !connection.switched_in.load(Ordering::Relaxed) => {
-            arrive(guard, segment).then_some(inlet)
-        }
-        // A refusal that nobody has heard may yet be taken back; then whoever sleeps is to read the
-        // ring, for which a doorbell wakes it.
-        Inlet::Doorbells(_) | Inlet::After if way.detour.refusal() == Refusal::Unheard => {
-            Some(Inlet::Settling)
-        }
-        // Once back the kernel would be asked, which is told only by the other end's next call.
-        Inlet::After
-            if !connection.returned_in.load(Ordering::Relaxed) && has_said_all(guard, segment) =>
+    let has_arrived = connection.switched_in.load(Ordering::Relaxed);
+    let is_back = connection.returned_in.load(Ordering::Relaxed);
+    match back::receive(inlet, has_arrived, is_back, || way.detour.refusal()) {
+        Reception::Read => Some(inlet),
+        Reception::Arrive => arrive(guard, segment).then_some(inlet),
+        Reception::Settle => Some(Inlet::Settling),
+        Reception::AskForEnd
+            if back::asked_for_end(has_said_all(guard, segment)) == Reception::Settle =>
         {
             Some(Inlet::Settling)
         }
-        Inlet::After if !connection.returned_in.load(Ordering::Relaxed) => {
-            // The kernel is told first: once it is back, another thread lets the kernel tell of it.
-            let told = connection.reads_no_more();
-            if told {
-                sys::shutdown(guard.socket(), libc::SHUT_RD);
-            }
-            connection.returned_in.store(true, Ordering::SeqCst);
-            connection.switched_in.store(false, Ordering::SeqCst);
-            if !told && connection.reads_no_more() {
-                sys::shutdown(guard.socket(), libc::SHUT_RD);
-            }
+        Reception::AskForEnd | Reception::Return => {
+            return_to_read(guard);
             Some(inlet)
         }
-        _ => Some(inlet),
+    }
+}
+
+/// Returns to the kernel for receiving. It is told first if this end reads no more: once the direction is back,
+/// another thread lets the kernel tell of it.
+fn return_to_read(guard: &Guard) {
+    let connection = guard.connection;
+    let told = connection.reads_no_more();
+    if told {
+        sys::shutdown(guard.socket(), libc::SHUT_RD);
+    }
+    connection.returned_in.store(true, Ordering::SeqCst);
+    connection.switched_in.store(false, Ordering::SeqCst);
+    if !told && connection.reads_no_more() {
+        sys::shutdown(guard.socket(), libc::SHUT_RD);
     }
 }
 
@@ -155,7 +160,7 @@ fn arrive(guard: &Guard, segment: &Segment) -> bool {
 fn recounts(guard: &Guard, inlet: Inlet) -> bool {
     let connection = guard.connection;
     let rings = matches!(inlet, Inlet::Doorbells(_));
-    // Who waits for a lock finds its holder dead.
+    // Waiting for the lock shows whether its holder has died.
     let draining = rings.then(|| connection.draining.lock()).flatten();
     if rings && draining.is_none() || !connection.is_orphaned() {
         return false;
@@ -238,29 +243,41 @@ pub fn come_back(
 ) -> Result<(), BrokenRing> {
     let connection = guard.connection;
     let way = segment.way(connection.role());
-    match sending.sender.outlet() {
-        Outlet::Before => attach::switch(guard, segment, sending),
-        Outlet::Ring => {
-            silence(guard, segment);
-            let Some(_ringing) = connection.ringing.lock() else { return Ok(()) };
-            if way.detour.is_ringing() {
-                doorbell::count_doorbells(guard, segment);
+    loop {
+        let before = sending.sender.outlet();
+        match back::send(before, connection.returned_out.load(Ordering::Acquire)) {
+            Transmission::Rest => return Ok(()),
+            Transmission::Switch => {
+                attach::switch(guard, segment, sending);
+                if sending.sender.outlet() == Outlet::Ring {
+                    // The detour has not ended.
+                    return Ok(());
+                }
             }
-            sending.sender.come_back(&way.detour, &sending.writer)?;
-            connection.switched_out.store(false, Ordering::Release);
+            Transmission::ComeBack => {
+                silence(guard, segment);
+                let Some(_ringing) = connection.ringing.lock() else { return Ok(()) };
+                if way.detour.is_ringing() {
+                    doorbell::count_doorbells(guard, segment);
+                }
+                sending.sender.come_back(&way.detour, &sending.writer)?;
+                connection.switched_out.store(false, Ordering::Release);
+            }
+            Transmission::SendRest => push(guard, segment, sending),
+            Transmission::Return => {
+                // The kernel is told first: once it is back, another thread lets the kernel tell of it.
+                if connection.write_shut.load(Ordering::Acquire) {
+                    sys::shutdown(guard.socket(), libc::SHUT_WR);
+                }
+                connection.returned_out.store(true, Ordering::Release);
+                return Ok(());
+            }
         }
-        Outlet::Rest(_) | Outlet::After => {}
-    }
-    push(guard, segment, sending);
-    if sending.sender.outlet() == Outlet::After && !connection.returned_out.load(Ordering::Acquire)
-    {
-        // The kernel is told first: once it is back, another thread lets the kernel tell of it.
-        if connection.write_shut.load(Ordering::Acquire) {
-            sys::shutdown(guard.socket(), libc::SHUT_WR);
+        if sending.sender.outlet() == before {
+            // There is no room for the rest, or the kernel does not say where the detour would begin.
+            return Ok(());
         }
-        connection.returned_out.store(true, Ordering::Release);
     }
-    Ok(())
 }
 
 /// Sends what the other end has refused, as far as the kernel has room.
@@ -398,14 +415,17 @@ pub fn leave(guard: &Guard, reason: Reason, is_alone: &mut dyn FnMut() -> bool) 
     let refused = refuse_rest(guard, &segment);
     turn_back(guard, &segment, reason);
     send_rest(guard, &segment);
-    let Some(refused) = refused else { return false };
-    match if refused { hearing(guard, &segment, is_alone) } else { Heard::Now } {
-        Heard::Now => {}
-        Heard::Never => return false,
-        Heard::Later => {
-            discard_counted(guard, &segment);
-            return true;
-        }
+    match refused {
+        Departure::Stay => return false,
+        Departure::Withdraw | Departure::Settle => {}
+        Departure::Hear => match hearing(guard, &segment, is_alone) {
+            Heard::Now => {}
+            Heard::Never => return false,
+            Heard::Later => {
+                discard_counted(guard, &segment);
+                return true;
+            }
+        },
     }
     let until = sys::now() + SETTLING;
     while !settle(guard, &segment) {
@@ -417,29 +437,33 @@ pub fn leave(guard: &Guard, reason: Reason, is_alone: &mut dyn FnMut() -> bool) 
     true
 }
 
-/// Refuses what is left to read and ends the detours. Whether the other end is to hear of that; `None`
-/// if it could not be refused. A writer that sees the end before the refusal goes on without it, so the
-/// refusal comes first.
-fn refuse_rest(guard: &Guard, segment: &Segment) -> Option<bool> {
+/// Refuses what is left to read and ends the detours; how this end leaves. A writer that sees the end before the
+/// refusal goes on without it, so the refusal comes first.
+fn refuse_rest(guard: &Guard, segment: &Segment) -> Departure {
     let connection = guard.connection;
     let way = segment.way(connection.role().peer());
-    let mut receiving = connection.receiving()?;
-    inlet(guard, segment, &mut receiving)?;
+    // In a handler that has interrupted a reader or a sender.
+    let Some(mut receiving) = connection.receiving() else { return Departure::Stay };
+    if inlet(guard, segment, &mut receiving).is_none() {
+        return Departure::Stay;
+    }
     if way.detour.begun() == Begun::NotYet {
         end_both(segment);
     }
     let taken = connection.taken.load(Ordering::Acquire);
-    let before = matches!(way.detour.begun(), Begun::After(begun) if begun > taken);
+    let is_before = matches!(way.detour.begun(), Begun::After(begun) if begun > taken);
     let Receiving { reader, receiver, .. } = &mut *receiving;
     connection.wants_refused.store(false, Ordering::Relaxed);
-    let refused = receiver.leave(&way.detour, reader, taken);
+    let has_left = receiver.leave(&way.detour, reader, taken);
     end_both(segment);
-    let unread = reader.available(&way.pointers, u64::MAX).ok()? > 0;
-    let rest = unread || way.detour.is_finished();
-    if refused && !rest {
+    let Ok(unread) = reader.available(&way.pointers, u64::MAX) else { return Departure::Stay };
+    let is_rest = unread > 0 || way.detour.is_finished();
+    let found = Found { has_left, is_rest, is_before, refusal: way.detour.refusal() };
+    let departure = back::depart(found);
+    if departure == Departure::Withdraw {
         receiver.withdraw(&way.detour);
     }
-    (refused || !rest && !before).then_some(rest && way.detour.refusal() != Refusal::None)
+    departure
 }
 
 fn end_both(segment: &Segment) {
@@ -479,30 +503,42 @@ fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool)
     let begun = sys::now();
     let mut pause = 1_000;
     loop {
-        match segment.way(peer).detour.refusal() {
-            Refusal::Heard => return Heard::Now,
-            // Another thread or process that left at the same time has taken it back.
-            Refusal::None => return Heard::Never,
-            Refusal::Unheard => {}
-        }
+        let refusal = segment.way(peer).detour.refusal();
         let closed = segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN;
         let gone = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
-        let over = closed || sys::poll_now(guard.socket(), gone) & gone != 0;
-        let until = begun + if over { 0 } else { PATIENCE };
-        let alone = sys::now() > until && is_alone();
-        let drained = sys::now() > until + DRAINING;
-        // Who stays in a call and wants to read reads the ring.
-        let nobody_reads = drained && !alone && !connection.wants_refused.load(Ordering::Relaxed);
-        if !over && (nobody_reads || alone && !sys::can_fork_away()) {
-            return Heard::Later;
-        }
-        if (alone || drained)
-            && let Some(mut receiving) = connection.receiving()
-            && receiving.receiver.withdraw(&segment.way(peer).detour)
-        {
-            drop(receiving);
-            let_look_again(guard);
-            return Heard::Never;
+        let is_over = refusal == Refusal::Unheard
+            && (closed || sys::poll_now(guard.socket(), gone) & gone != 0);
+        let until = begun + if is_over { 0 } else { PATIENCE };
+        let now = sys::now();
+        let waited = match refusal {
+            Refusal::Unheard if now > until + DRAINING => Waited::TooLong,
+            Refusal::Unheard if now > until => Waited::Long,
+            _ => Waited::Briefly,
+        };
+        let is_alone = waited > Waited::Briefly && is_alone();
+        let answer = back::hear(Hearing {
+            refusal,
+            is_over,
+            waited,
+            is_alone,
+            is_wanted: connection.wants_refused.load(Ordering::Relaxed),
+            can_copy: is_over || !is_alone || sys::can_fork_away(),
+        });
+        match answer {
+            Answer::Heard => return Heard::Now,
+            // By another thread or process that left at the same time.
+            Answer::Gone => return Heard::Never,
+            Answer::Stand => return Heard::Later,
+            Answer::TakeBack => {
+                if let Some(mut receiving) = connection.receiving()
+                    && receiving.receiver.withdraw(&segment.way(peer).detour)
+                {
+                    drop(receiving);
+                    let_look_again(guard);
+                    return Heard::Never;
+                }
+            }
+            Answer::Wait => {}
         }
         sys::sleep(pause);
         pause = (pause * 2).min(1_000_000);
