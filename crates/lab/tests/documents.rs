@@ -126,6 +126,11 @@ fn the_tour_shows_what_comes_out() {
 }
 
 #[test]
+fn the_page_of_files_shows_what_comes_out() {
+    check("docs/files.md", 1);
+}
+
+#[test]
 fn the_page_of_today_shows_what_comes_out() {
     check("docs/today.md", 2);
 }

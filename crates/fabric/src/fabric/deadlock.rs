@@ -79,7 +79,7 @@ impl Routes {
             NextHops::Dragonfly(_) | NextHops::HyperX(_) => {
                 virtual_channels >= self.virtual_channels()
             }
-            NextHops::Table(_) | NextHops::Planes(..) => false,
+            NextHops::Table(_) | NextHops::Planes(..) | NextHops::Unlike(_) => false,
         };
         if is_ordered && self.given().next().is_none() {
             return None;

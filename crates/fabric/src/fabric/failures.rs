@@ -42,9 +42,10 @@ pub enum FailedPorts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailingCable {
-    /// One end: `host 3`, a switch by its name, or port 2 of the switch `a` as `a.2`, counted from 0.
+    /// One end: `host 3`, a switch by its name, or port 2 of the switch `a` as `a.2`, counted from 0. Where there are
+    /// several planes the name of a switch begins with that of its plane, as in `1/0.3`.
     pub from: String,
-    /// The other end. Needed where `from` is a switch.
+    /// The other end. Needed where `from` is a switch, and where it is a host with a port in each of several planes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// When the change begins.
@@ -72,7 +73,7 @@ pub struct Failures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CableFailure {
     /// The directed ports at its ends: those of switches by their index among all, and that of a host
-    /// by its number behind them.
+    /// by the number of its end behind them.
     pub ends: [u32; 2],
     /// When it begins.
     pub at: Time,
@@ -154,9 +155,11 @@ impl CableFailure {
 
 /// What an end of a cable may be.
 enum Place {
-    /// A port, as the ports of both ends are numbered.
+    /// A port of a switch.
     Port(u32),
     Switch(u32),
+    /// A host, by its number.
+    Host(u32),
 }
 
 impl FailingCable {
@@ -190,17 +193,31 @@ impl FailingCable {
             Place::Switch(switch) => {
                 (0..wiring.ports_of(switch)).map(|number| wiring.port(switch, number)).collect()
             }
+            Place::Host(host) => {
+                let end = |plane| wiring.ports() + plane * wiring.hosts() + host;
+                (0..wiring.planes()).map(end).collect()
+            }
         };
         let leads = |far: u32| match to {
             None => true,
             Some(Place::Port(port)) => far == port,
             Some(Place::Switch(switch)) => far < wiring.ports() && wiring.switch_of(far) == switch,
+            Some(Place::Host(host)) => {
+                far.checked_sub(wiring.ports()).is_some_and(|end| end % wiring.hosts() == host)
+            }
         };
         let cable = |port: u32| Some([port, far_end(wiring, port)?]).filter(|ends| leads(ends[1]));
         let cables: Vec<[u32; 2]> = ports.into_iter().filter_map(cable).collect();
         match &cables[..] {
             [one] => Ok(*one),
             [] => refuse("two ends that a cable joins".to_owned()),
+            [[first, far], ..] if *first >= wiring.ports() => {
+                let (host, count) = (&self.from, cables.len());
+                let switch = wiring.bare_name(wiring.switch_of(*far));
+                refuse(format!(
+                    "the switch as the other end, such as to = '{switch}': {host} has a port in each of {count} planes"
+                ))
+            }
             [first, ..] => {
                 let switch = wiring.switch_of(first[0]);
                 let (bare, number) = (wiring.bare_name(switch), first[0] - wiring.port(switch, 0));
@@ -226,7 +243,7 @@ fn place(text: &str, wiring: &Wiring) -> Result<Place, String> {
         return Ok(Place::Switch(switch));
     }
     match text.parse() {
-        Ok(End::Host(host)) if host < wiring.hosts() => Ok(Place::Port(wiring.ports() + host)),
+        Ok(End::Host(host)) if host < wiring.hosts() => Ok(Place::Host(host)),
         Ok(End::Host(_)) => Err(format!("a host below {}", wiring.hosts())),
         Ok(End::Port { switch, port }) => match wiring.switch_named(&switch) {
             Some(own) if port < wiring.ports_of(own) => Ok(Place::Port(wiring.port(own, port))),
@@ -244,8 +261,8 @@ fn accepted(wiring: &Wiring) -> String {
 
 /// The port at the other end of the cable in a port; `None` without a cable.
 fn far_end(wiring: &Wiring, port: u32) -> Option<u32> {
-    if let Some(host) = port.checked_sub(wiring.ports()) {
-        return Some(wiring.host_port(host));
+    if let Some(end) = port.checked_sub(wiring.ports()) {
+        return Some(wiring.host_port(end));
     }
     match wiring.peer(port) {
         Peer::Port(peer) => Some(peer),
@@ -257,7 +274,7 @@ fn far_end(wiring: &Wiring, port: u32) -> Option<u32> {
 /// A cable in prose.
 fn name(wiring: &Wiring, ends: [u32; 2]) -> String {
     let [one, other] = ends.map(|port| match port.checked_sub(wiring.ports()) {
-        Some(host) => wiring.host_name(host),
+        Some(end) => wiring.end_name(end),
         None => wiring.port_name(port),
     });
     format!("the cable between {one} and {other}")

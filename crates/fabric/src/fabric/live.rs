@@ -3,7 +3,10 @@
 //! All switches update their routes at the same instant. A packet chooses among the ports that it could have
 //! taken before and that still lead to its target. A table of cables, which routes along shortest paths, searches
 //! the shortest paths that remain. Only there can a circle of buffers arise that did not exist before. A packet
-//! without any path goes on as before and is lost at the failed cable.
+//! without any path goes on as before and is lost at the failed cable. Where hosts have a port in each of several
+//! planes they know at that instant, too, which planes still lead to whom, and leave by one of those.
+
+use std::sync::Arc;
 
 use super::next_hops::{NextHops, ShortestPaths};
 use super::routes::Routes;
@@ -13,9 +16,19 @@ use super::wiring::{Peer, Wiring};
 #[derive(Clone, Debug)]
 pub struct LiveNextHops {
     next_hops: NextHops,
+    left: Arc<LivePlanes>,
+}
+
+/// Which hosts still reach which others, and in which planes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LivePlanes {
+    hosts: u32,
+    planes: u32,
+    /// The switch of each end.
+    homes: Vec<u32>,
     /// Pairs of switches of which the second has hosts that the first does not reach, in order.
     cut: Vec<(u32, u32)>,
-    /// Hosts whose own cable has failed, in order.
+    /// Ends whose own cable has failed, in order.
     alone: Vec<u32>,
 }
 
@@ -31,19 +44,59 @@ impl LiveNextHops {
         of_switches.for_each(|port| is_failed[*port as usize] = true);
         let is_between =
             |port: &u32| *port < wiring.ports() && matches!(wiring.peer(*port), Peer::Port(_));
-        if !failed.iter().any(is_between) {
-            return LiveNextHops { next_hops: wiring.next_hops().clone(), cut: Vec::new(), alone };
-        }
-        let (paths, cut) = left(wiring, &is_failed);
-        LiveNextHops { next_hops: NextHops::Table(paths), cut, alone }
+        let (next_hops, cut) = match failed.iter().any(is_between) {
+            true => left(wiring, &is_failed),
+            false => (wiring.next_hops().clone(), Vec::new()),
+        };
+        let home = |end| wiring.switch_of(wiring.host_port(end));
+        let homes = (0..wiring.ends()).map(home).collect();
+        let (hosts, planes) = (wiring.hosts(), wiring.planes());
+        let left = Arc::new(LivePlanes { hosts, planes, homes, cut, alone });
+        LiveNextHops { next_hops, left }
     }
 
-    /// Whether a way from one host to another is left.
-    pub fn has_way(&self, wiring: &Wiring, from: u32, to: u32) -> bool {
-        let home = |host| wiring.switch_of(wiring.host_port(host));
-        let is_alone = |host| self.alone.binary_search(&host).is_ok();
-        let is_cut = self.cut.binary_search(&(home(from), home(to))).is_ok();
-        !is_alone(from) && !is_alone(to) && !is_cut
+    /// Whether a way from one host to another is left, in any plane.
+    pub fn has_way(&self, from: u32, to: u32) -> bool {
+        self.left.lead(from, to)
+    }
+
+    /// Which planes still lead from one host to another, where that is not all of them.
+    pub fn planes(&self) -> Option<Arc<LivePlanes>> {
+        let LivePlanes { planes, cut, alone, .. } = &*self.left;
+        let is_whole = *planes == 1 || (cut.is_empty() && alone.is_empty());
+        (!is_whole).then(|| self.left.clone())
+    }
+}
+
+impl LivePlanes {
+    /// Whether a plane leads from one host to another.
+    pub fn leads(&self, plane: u32, from: u32, to: u32) -> bool {
+        let [from, to] = [from, to].map(|host| plane * self.hosts + host);
+        let is_alone = |end| self.alone.binary_search(&end).is_ok();
+        let homes = (self.homes[from as usize], self.homes[to as usize]);
+        !is_alone(from) && !is_alone(to) && self.cut.binary_search(&homes).is_err()
+    }
+
+    /// Whether any plane does.
+    fn lead(&self, from: u32, to: u32) -> bool {
+        (0..self.planes).any(|plane| self.leads(plane, from, to))
+    }
+
+    /// Whether packets from one host to another may go by a plane: it leads there, or none does.
+    pub fn admits(&self, plane: u32, (from, to): (u32, u32)) -> bool {
+        self.leads(plane, from, to) || !self.lead(from, to)
+    }
+
+    /// The plane for a connection or a flow that keeps to one: its own as long as that leads to its target, so that
+    /// others stay where they are, and otherwise the one that `drawn` says of those that do.
+    pub fn instead(&self, own: u32, (from, to): (u32, u32), drawn: u64) -> u32 {
+        if self.leads(own, from, to) {
+            return own;
+        }
+        let others = (0..self.planes).filter(|plane| self.leads(*plane, from, to));
+        let count = others.clone().count() as u64;
+        let rank = drawn.checked_rem(count).unwrap_or_default();
+        others.clone().nth(rank as usize).unwrap_or(own)
     }
 }
 
@@ -51,32 +104,32 @@ impl Routes {
     /// From now on packets take ways that are left.
     pub fn keep_to(&mut self, live: &LiveNextHops) {
         self.set_next_hops(live.next_hops.clone());
+        self.set_planes(live.planes());
     }
 
     /// The routes that packets may take while any of these is all that is left, or nothing has failed, if
     /// some of them are no routes of the fabric as a whole.
     pub fn with_all(&self, wiring: &Wiring, live: &[LiveNextHops]) -> Option<Routes> {
-        if !matches!(wiring.next_hops(), NextHops::Table(_)) {
+        if !wiring.next_hops().is_table() {
             return None;
         }
         let all: Vec<&NextHops> =
             live.iter().map(|own| &own.next_hops).chain([wiring.next_hops()]).collect();
-        let paths = ShortestPaths::from_choices(wiring, |switch, host| {
-            all.iter().flat_map(|next_hops| next_hops.each(switch, host)).collect()
+        let hosts = wiring.hosts();
+        let paths = ShortestPaths::from_choices(wiring, |switch, end| {
+            all.iter().flat_map(|next_hops| next_hops.each(switch, end % hosts)).collect()
         });
         let mut routes = self.clone();
-        routes.set_next_hops(NextHops::Table(paths));
+        routes.set_next_hops(NextHops::searched(wiring, paths));
         Some(routes)
     }
 }
 
 /// The choices that are left, and which switches do not reach which others with hosts.
-fn left(wiring: &Wiring, is_failed: &[bool]) -> (ShortestPaths, Vec<(u32, u32)>) {
+fn left(wiring: &Wiring, is_failed: &[bool]) -> (NextHops, Vec<(u32, u32)>) {
     let before = wiring.next_hops();
-    let shortest = match before {
-        NextHops::Table(_) => Some(NextHops::Table(ShortestPaths::of(wiring, is_failed))),
-        _ => None,
-    };
+    let searched = || NextHops::searched(wiring, ShortestPaths::of(wiring, is_failed));
+    let shortest = before.is_table().then(searched);
     let next_hops = shortest.as_ref().unwrap_or(before);
     let mut cut = Vec::new();
     let mut reach = Reach { of: u32::MAX, ports: vec![Vec::new(); wiring.switches() as usize] };
@@ -84,8 +137,8 @@ fn left(wiring: &Wiring, is_failed: &[bool]) -> (ShortestPaths, Vec<(u32, u32)>)
         let ports = (0..wiring.ports_of(switch)).map(|number| wiring.port(switch, number));
         ports.into_iter().any(|port| matches!(wiring.peer(port), Peer::Host(_)))
     };
-    let paths = ShortestPaths::from_choices(wiring, |switch, host| {
-        reach.look(wiring, next_hops, is_failed, host);
+    let paths = ShortestPaths::from_choices(wiring, |switch, end| {
+        reach.look(wiring, next_hops, is_failed, end);
         let ports = &reach.ports[switch as usize];
         if !ports.is_empty() {
             return ports.clone();
@@ -93,10 +146,10 @@ fn left(wiring: &Wiring, is_failed: &[bool]) -> (ShortestPaths, Vec<(u32, u32)>)
         if has_hosts(switch) {
             cut.push((switch, reach.of));
         }
-        before.each(switch, host).collect()
+        before.each(switch, end % wiring.hosts()).collect()
     });
     cut.sort_unstable();
-    (paths, cut)
+    (NextHops::searched(wiring, paths), cut)
 }
 
 /// Which ports of each switch lead to one with hosts.
@@ -108,9 +161,9 @@ struct Reach {
 }
 
 impl Reach {
-    /// Walks from the switch of a host backwards along the choices that packets to it have.
-    fn look(&mut self, wiring: &Wiring, next_hops: &NextHops, is_failed: &[bool], host: u32) {
-        let home = wiring.switch_of(wiring.host_port(host));
+    /// Walks from the switch of an end backwards along the choices that packets to it have.
+    fn look(&mut self, wiring: &Wiring, next_hops: &NextHops, is_failed: &[bool], end: u32) {
+        let (home, host) = (wiring.switch_of(wiring.host_port(end)), end % wiring.hosts());
         if std::mem::replace(&mut self.of, home) == home {
             return;
         }
@@ -165,27 +218,29 @@ mod tests {
         ("k_ary_tree = { arity = 3, levels = 2 }", 9),
     ];
 
-    fn built(fabric: usize, rule: &str) -> (Wiring, Routes) {
+    fn built(fabric: usize, rule: &str, planes: u32) -> (Wiring, Routes) {
         let (text, hosts) = FABRICS[fabric];
         let settings: FabricSettings = toml::from_str(text).expect(text);
-        let wiring = settings.wiring(hosts, Rate::from_ratio(1, 10)).expect(text);
+        let wiring = settings.planes(planes, hosts, Rate::from_ratio(1, 10)).expect(text);
         let rule: RoutesSettings = toml::from_str(rule).expect(rule);
         let random = Streams::new(1).stream("routes", 0);
         let routes = Routes::new(&rule, &wiring, random).expect(text);
         (wiring, routes)
     }
 
-    /// Whether a packet comes to its target over no cable that has failed.
+    /// Whether a packet that leaves by a plane comes to its target over no cable that has failed.
     fn arrives(
         (wiring, routes): (&Wiring, &mut Routes),
         failed: &[u32],
+        plane: u32,
         (from, to): (u32, u32),
     ) -> bool {
         let mut route_state = routes.depart(from, to);
-        if failed.contains(&(wiring.ports() + from)) {
+        let end = plane * wiring.hosts() + from;
+        if failed.contains(&(wiring.ports() + end)) {
             return false;
         }
-        let mut switch = wiring.switch_of(wiring.host_port(from));
+        let mut switch = wiring.switch_of(wiring.host_port(end));
         for hop in 0..32 {
             let number = routes.port((switch, hop), to, &mut route_state, |port| port.into());
             let port = wiring.port(switch, number);
@@ -194,7 +249,7 @@ mod tests {
             }
             match wiring.peer(port) {
                 Peer::Port(peer) => switch = wiring.switch_of(peer),
-                Peer::Host(host) => return host == to,
+                Peer::Host(end) => return end == plane * wiring.hosts() + to,
                 Peer::Unused => panic!("no cable in {}", wiring.port_name(port)),
             }
         }
@@ -213,8 +268,9 @@ mod tests {
                 "per_packet = 'random'", "per_packet = 'adaptive'", "per_connection = 'hashed'",
             ]),
             draws in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
+            planes in 1..4_u32,
         ) {
-            let (wiring, mut routes) = built(fabric, rule);
+            let (wiring, mut routes) = built(fabric, rule, planes);
             let mut failed = Vec::new();
             for draw in draws {
                 let port = draw.index(wiring.ports() as usize) as u32;
@@ -227,12 +283,21 @@ mod tests {
             let live = LiveNextHops::new(&wiring, &failed);
             routes.keep_to(&live);
             for (from, to) in (0..wiring.hosts()).flat_map(|from| (0..wiring.hosts()).map(move |to| (from, to))) {
-                if from != to {
+                if from == to {
+                    continue;
+                }
+                let leads: Vec<bool> = (0..planes).map(|plane| live.left.leads(plane, from, to)).collect();
+                prop_assert_eq!(live.has_way(from, to), leads.contains(&true));
+                for (plane, expected) in (0..).zip(&leads) {
                     for _ in 0..4 {
-                        let expected = live.has_way(&wiring, from, to);
-                        let arrives = arrives((&wiring, &mut routes), &failed, (from, to));
-                        prop_assert_eq!(arrives, expected, "{} to {} past {:?}", from, to, &failed);
+                        let arrives = arrives((&wiring, &mut routes), &failed, plane, (from, to));
+                        prop_assert_eq!(arrives, *expected, "{} to {} past {:?}", from, to, &failed);
                     }
+                }
+                // A host leaves by a plane that leads there, if one does.
+                for turn in 0..planes {
+                    let plane = routes.plane(planes, (from, to), turn, |_| 0);
+                    prop_assert!(leads[plane as usize] || !leads.contains(&true), "{} to {}", from, to);
                 }
             }
         }
@@ -242,26 +307,49 @@ mod tests {
     /// without the one between c and d either.
     #[test]
     fn a_table_has_the_longer_way_round() {
-        let (wiring, mut routes) = built(5, "per_packet = 'random'");
+        let (wiring, mut routes) = built(5, "per_packet = 'random'", 1);
         let [ab, ba, cd, dc] = [("a", 1), ("b", 2), ("c", 1), ("d", 2)]
             .map(|(name, number)| wiring.port(wiring.switch_named(name).expect(name), number));
         let live = LiveNextHops::new(&wiring, &[ab, ba]);
-        assert!(live.has_way(&wiring, 0, 1));
+        assert!(live.has_way(0, 1));
         routes.keep_to(&live);
-        assert!(arrives((&wiring, &mut routes), &[ab, ba], (0, 1)));
+        assert!(arrives((&wiring, &mut routes), &[ab, ba], 0, (0, 1)));
         let live = LiveNextHops::new(&wiring, &[ab, ba, cd, dc]);
-        let pairs = [(0, 1), (0, 2), (0, 3), (1, 2)].map(|(a, b)| live.has_way(&wiring, a, b));
+        let pairs = [(0, 1), (0, 2), (0, 3), (1, 2)].map(|(a, b)| live.has_way(a, b));
         assert_eq!(pairs, [false, false, true, true]);
     }
 
     /// What fails at a host touches no other.
     #[test]
     fn a_host_without_its_cable_is_alone() {
-        let (wiring, mut routes) = built(0, "per_packet = 'random'");
+        let (wiring, mut routes) = built(0, "per_packet = 'random'", 1);
         let live = LiveNextHops::new(&wiring, &[wiring.host_port(3_u32), wiring.ports() + 3]);
-        let next_hops = [(0, 3), (3, 2), (0, 2), (2, 7)].map(|(a, b)| live.has_way(&wiring, a, b));
+        let next_hops = [(0, 3), (3, 2), (0, 2), (2, 7)].map(|(a, b)| live.has_way(a, b));
         assert_eq!(next_hops, [false, false, true, true]);
         routes.keep_to(&live);
         assert!(matches!(routes.next_hops(), NextHops::Tree(_)));
+    }
+
+    /// Without the cable of host 1 in plane 0 a connection to it moves, and every other one stays.
+    #[test]
+    fn connections_stay_in_planes_that_lead_on() {
+        let (wiring, mut routes) = built(0, "per_connection = 'hashed'", 3);
+        let plane = |routes: &Routes, pair| routes.plane(3, pair, 0, |_| 0);
+        let pairs: Vec<(u32, u32)> =
+            (0..8).flat_map(|from| (0..8).map(move |to| (from, to))).filter(|own| own.0 != own.1).collect();
+        let before: Vec<u32> = pairs.iter().map(|pair| plane(&routes, *pair)).collect();
+        routes.keep_to(&LiveNextHops::new(&wiring, &[wiring.host_port(1_u32), wiring.ports() + 1]));
+        let mut moved = Vec::new();
+        for (pair, before) in pairs.iter().zip(&before) {
+            let now = plane(&routes, *pair);
+            let must = *before == 0 && (pair.0 == 1 || pair.1 == 1);
+            assert_eq!(now != *before, must, "{pair:?}");
+            if must {
+                moved.push(now);
+            }
+        }
+        assert!(moved.contains(&1) && moved.contains(&2), "{moved:?}");
+        routes.keep_to(&LiveNextHops::new(&wiring, &[]));
+        assert!(pairs.iter().zip(before).all(|(pair, before)| plane(&routes, *pair) == before));
     }
 }

@@ -33,7 +33,7 @@ pub use dragonfly::DragonflySettings;
 pub use error::FabricError;
 pub use failures::{CableFailure, FailedPorts, FailingCable, FailureSettings, Failures};
 pub use hyperx::{DimensionOrder, HyperXSettings};
-pub use live::LiveNextHops;
+pub use live::{LiveNextHops, LivePlanes};
 pub use oversubscription::Oversubscription;
 pub use path::PathHop;
 pub use routes::{ConnectionRoutes, GivenRoute, PacketRoutes, RouteState, Routes, RoutesSettings};

@@ -27,6 +27,8 @@ pub(super) enum NextHops {
     Rails(Rails),
     /// Those of one plane, of this many switches, in each of several.
     Planes(Box<NextHops>, u32),
+    /// The ports that lead on in planes that are no longer equal.
+    Unlike(Box<UnlikePlanes>),
 }
 
 /// Ports among which a packet may choose: this many from the first one on, which [`NextHops::port`]
@@ -52,13 +54,21 @@ pub(super) struct Below {
 
 #[derive(Clone, Debug)]
 pub(super) struct ShortestPaths {
-    /// Of each host, the switch it is at and its port there.
+    /// Of each end, the switch it is at and its port there.
     homes: Arc<[(u32, Choice)]>,
-    /// Of each pair of switches, from the first to the second.
+    /// Of each pair of switches of a plane, from the first to the second.
     choices: Arc<[Choice]>,
     /// The numbers of the ports of all choices. Equal choices stand here once.
     ports: Arc<[u32]>,
+    /// In a plane.
     switches: usize,
+}
+
+/// The ports that lead on in each of several planes.
+#[derive(Clone, Debug)]
+pub(super) struct UnlikePlanes {
+    paths: ShortestPaths,
+    hosts: u32,
 }
 
 impl Choice {
@@ -102,6 +112,7 @@ impl NextHops {
             NextHops::HyperX(lattice) => lattice.choice(switch, target),
             NextHops::Rails(rails) => rails.choice(switch, target),
             NextHops::Planes(one, switches) => one.choice(switch % switches, target),
+            NextHops::Unlike(planes) => planes.choice(switch, target),
         }
     }
 
@@ -131,6 +142,7 @@ impl NextHops {
             NextHops::Dragonfly(groups) => groups.port(place),
             NextHops::HyperX(lattice) => lattice.port(place),
             NextHops::Planes(one, _) => one.port(place),
+            NextHops::Unlike(planes) => planes.paths.ports[place as usize],
         }
     }
 
@@ -141,7 +153,11 @@ impl NextHops {
             NextHops::Dragonfly(_) => 2,
             NextHops::HyperX(lattice) => lattice.virtual_channels(),
             NextHops::Planes(one, _) => one.virtual_channels(),
-            NextHops::Grid(_) | NextHops::Tree(_) | NextHops::Table(_) | NextHops::Rails(_) => 1,
+            NextHops::Grid(_)
+            | NextHops::Tree(_)
+            | NextHops::Table(_)
+            | NextHops::Rails(_)
+            | NextHops::Unlike(_) => 1,
         }
     }
 
@@ -153,7 +169,7 @@ impl NextHops {
             NextHops::Dragonfly(groups) => u8::from(groups.is_in_last_group(switch, port, target)),
             NextHops::HyperX(lattice) => lattice.virtual_channel(switch, target),
             NextHops::Planes(one, switches) => one.virtual_channel(switch % switches, port, target),
-            NextHops::Tree(_) | NextHops::Table(_) | NextHops::Rails(_) => 0,
+            NextHops::Tree(_) | NextHops::Table(_) | NextHops::Rails(_) | NextHops::Unlike(_) => 0,
         }
     }
 
@@ -163,6 +179,23 @@ impl NextHops {
             NextHops::Dragonfly(groups) => Some((groups, u32::MAX)),
             NextHops::Planes(one, switches) => one.groups().map(|own| (own.0, *switches)),
             _ => None,
+        }
+    }
+
+    /// Those of paths that were searched, in one plane or in several.
+    pub fn searched(wiring: &Wiring, paths: ShortestPaths) -> NextHops {
+        match wiring.planes() {
+            1 => NextHops::Table(paths),
+            _ => NextHops::Unlike(Box::new(UnlikePlanes { paths, hosts: wiring.hosts() })),
+        }
+    }
+
+    /// Whether paths are searched in the fabric, which has no order of its own.
+    pub fn is_table(&self) -> bool {
+        match self {
+            NextHops::Table(_) => true,
+            NextHops::Planes(one, _) => one.is_table(),
+            _ => false,
         }
     }
 
@@ -184,6 +217,19 @@ impl Below {
     }
 }
 
+impl UnlikePlanes {
+    /// No packet changes its plane: it goes to the switch of its target in that of `switch`.
+    fn choice(&self, switch: u32, target: u32) -> Choice {
+        let paths = &self.paths;
+        let plane = switch as usize / paths.switches;
+        let (home, port) = paths.homes[plane * self.hosts as usize + target as usize];
+        if home == switch {
+            return port;
+        }
+        paths.choices[switch as usize * paths.switches + home as usize % paths.switches]
+    }
+}
+
 impl ShortestPaths {
     #[inline]
     fn choice(&self, switch: u32, target: u32) -> Choice {
@@ -197,12 +243,12 @@ impl ShortestPaths {
     /// Searches the cables from each switch outward, but those at the ports that have failed. What cannot
     /// be reached has no port.
     pub fn of(wiring: &Wiring, is_failed: &[bool]) -> ShortestPaths {
-        let switches = wiring.switches() as usize;
+        let switches = switches_of_a_plane(wiring);
         let mut list = Listed::default();
-        let mut choices = vec![Choice::NONE; switches * switches];
+        let mut choices = vec![Choice::NONE; wiring.switches() as usize * switches];
         for target in 0..wiring.switches() {
             let distance = distances(wiring, target, is_failed);
-            for switch in (0..wiring.switches()).filter(|switch| *switch != target) {
+            for switch in plane_of(wiring, target).filter(|switch| *switch != target) {
                 let own = distance[switch as usize];
                 let is_nearer = |number: &u32| {
                     let port = wiring.port(switch, *number);
@@ -211,46 +257,58 @@ impl ShortestPaths {
                     other.is_some_and(|other| own != u32::MAX && other.checked_add(1) == Some(own))
                 };
                 let ports = (0..wiring.ports_of(switch)).filter(is_nearer).collect();
-                choices[switch as usize * switches + target as usize] = list.choice(ports);
+                choices[switch as usize * switches + target as usize % switches] =
+                    list.choice(ports);
             }
         }
         ShortestPaths::with_hosts(wiring, choices, list)
     }
 
     /// Other choices, which need not be on shortest paths: of each switch and, as hosts at one switch are
-    /// alike to all others, one host of each switch that has any, target by target.
+    /// alike to all others, one end of each switch that has any, target by target.
     pub fn from_choices(
         wiring: &Wiring,
         mut choice: impl FnMut(u32, u32) -> Vec<u32>,
     ) -> ShortestPaths {
-        let (switches, mut list) = (wiring.switches() as usize, Listed::default());
-        let mut choices = vec![Choice::NONE; switches * switches];
-        let mut is_seen = vec![false; switches];
-        for host in 0..wiring.hosts() {
-            let home = wiring.switch_of(wiring.host_port(host));
+        let (switches, mut list) = (switches_of_a_plane(wiring), Listed::default());
+        let mut choices = vec![Choice::NONE; wiring.switches() as usize * switches];
+        let mut is_seen = vec![false; wiring.switches() as usize];
+        for end in 0..wiring.ends() {
+            let home = wiring.switch_of(wiring.host_port(end));
             if std::mem::replace(&mut is_seen[home as usize], true) {
                 continue;
             }
-            for switch in (0..wiring.switches()).filter(|switch| *switch != home) {
-                let mut ports = choice(switch, host);
+            for switch in plane_of(wiring, home).filter(|switch| *switch != home) {
+                let mut ports = choice(switch, end);
                 ports.sort_unstable();
                 ports.dedup();
-                choices[switch as usize * switches + home as usize] = list.choice(ports);
+                choices[switch as usize * switches + home as usize % switches] = list.choice(ports);
             }
         }
         ShortestPaths::with_hosts(wiring, choices, list)
     }
 
     fn with_hosts(wiring: &Wiring, choices: Vec<Choice>, mut list: Listed) -> ShortestPaths {
-        let homes = (0..wiring.hosts()).map(|host| {
-            let port = wiring.host_port(host);
+        let homes = (0..wiring.ends()).map(|end| {
+            let port = wiring.host_port(end);
             let home = wiring.switch_of(port);
             (home, list.choice(vec![port - wiring.port(home, 0)]))
         });
         let homes = homes.collect();
-        let switches = wiring.switches() as usize;
+        let switches = switches_of_a_plane(wiring);
         ShortestPaths { homes, choices: choices.into(), ports: list.ports.into(), switches }
     }
+}
+
+fn switches_of_a_plane(wiring: &Wiring) -> usize {
+    (wiring.switches() / wiring.planes()) as usize
+}
+
+/// The switches of the plane of a switch.
+fn plane_of(wiring: &Wiring, switch: u32) -> std::ops::Range<u32> {
+    let switches = wiring.switches() / wiring.planes();
+    let first = switch / switches * switches;
+    first..first + switches
 }
 
 /// The ports of choices, one behind the other.

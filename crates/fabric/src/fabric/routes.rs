@@ -1,5 +1,7 @@
 //! How a packet is routed through a fabric.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
@@ -7,6 +9,7 @@ use weft_units::Time;
 
 use super::detour::Detour;
 use super::error::FabricError;
+use super::live::LivePlanes;
 use super::next_hops::{Choice, NextHops};
 use super::wiring::{Peer, Wiring};
 
@@ -136,6 +139,8 @@ pub struct Routes {
     given: Vec<Listed>,
     /// The ports of all of them, one route behind the other.
     ports: Vec<u32>,
+    /// Which planes still lead to whom, if some do not.
+    planes: Option<Arc<LivePlanes>>,
 }
 
 /// A route that is given.
@@ -201,7 +206,8 @@ impl Routes {
             Rule::Connection { .. } | Rule::Given => Vec::new(),
             _ => (0..wiring.hosts()).map(|_| random.bits()).collect(),
         };
-        Ok(Routes { next_hops: wiring.next_hops().clone(), rule, random, given, ports })
+        let next_hops = wiring.next_hops().clone();
+        Ok(Routes { next_hops, rule, random, given, ports, planes: None })
     }
 
     pub(super) fn next_hops(&self) -> &NextHops {
@@ -210,6 +216,16 @@ impl Routes {
 
     pub(super) fn set_next_hops(&mut self, next_hops: NextHops) {
         self.next_hops = next_hops;
+    }
+
+    pub(super) fn set_planes(&mut self, planes: Option<Arc<LivePlanes>>) {
+        self.planes = planes;
+    }
+
+    /// Which planes still lead to whom; `None` if all of them do to everybody.
+    #[inline]
+    pub fn planes_left(&self) -> Option<&Arc<LivePlanes>> {
+        self.planes.as_ref()
     }
 
     /// Whether each packet chooses by itself among the ports that lead to its target, or each connection.
@@ -328,7 +344,8 @@ impl Routes {
 
     /// The plane in which a packet leaves its host. Where the packets of a connection take one way they keep to
     /// one plane, that of a listed route or a hashed one; others take the least occupied, as `occupied` tells of
-    /// each, and of those equally occupied the next from `turn` on.
+    /// each, and of those equally occupied the next from `turn` on. None takes a plane that is known not to lead to
+    /// its target, as long as another one does.
     pub fn plane(
         &self,
         planes: u32,
@@ -343,13 +360,17 @@ impl Routes {
                 None => 0,
             },
             _ => {
+                let left = self.planes.as_deref();
                 let ranks = (turn..planes).chain(0..turn);
+                let ranks = ranks.filter(|plane| left.is_none_or(|own| own.admits(*plane, (from, to))));
                 // The first of equal ones, as `min_by_key` promises.
                 return ranks.min_by_key(|plane| occupied(*plane)).unwrap_or_default();
             }
         };
         // Not the number from which the ports of its way follow.
-        (mix(!key ^ mix(connection(from, to))) % u64::from(planes)) as u32
+        let drawn = mix(!key ^ mix(connection(from, to)));
+        let own = (drawn % u64::from(planes)) as u32;
+        self.planes.as_deref().map_or(own, |left| left.instead(own, (from, to), mix(drawn)))
     }
 
     /// The same for rules that need more than one random number.

@@ -47,9 +47,6 @@ pub(crate) fn refuse_elsewhere(settings: &ChannelSettings, name: &str) -> Result
             "1 where adapters hear of their packets or hold them back (control, receiver, interface, errors, \
              throttle, feed, release, slots; crossbar and output_buffered switches): they keep account of one port"
         }
-        _ if settings.failures.is_some() => {
-            "1 beside failures: a host would have to learn which planes still lead to which others"
-        }
         _ => return Ok(()),
     };
     refuse(name, "planes", &settings.planes.to_string(), accepted)

@@ -9,6 +9,7 @@ mod infiniband;
 mod laws;
 mod messages;
 mod parts;
+mod plane_failures;
 mod planes;
 mod rails;
 mod refusals;

@@ -174,11 +174,6 @@ fn what_has_one_port_by_nature_has_no_planes() {
              acknowledgment = '25 B' }",
             "they keep account of one port",
         ),
-        (
-            "switch.shared_buffer = { memory = '1 MB' }\n\
-             failures = { detection = '1 us', cables = [{ from = 'host 0', at = '1 us' }] }",
-            "a host would have to learn which planes still lead",
-        ),
     ];
     for (switch, expected) in cases {
         let text = file(4, "planes = 2", "load = 0.1", "1 ms")

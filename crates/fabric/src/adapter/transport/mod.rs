@@ -15,6 +15,9 @@ mod planes;
 mod queue_pairs;
 mod settings;
 mod soon;
+mod turns;
+
+use std::sync::Arc;
 
 use weft_protocol::congestion::{
     Acknowledged, CongestionControl, Demand, Flight, Line, LinkState, Loss, Pacer,
@@ -23,6 +26,7 @@ use weft_protocol::spraying::{Spraying, WayReport};
 use weft_protocol::transport::{Answer, LossRecovery, Receiver, Sender};
 use weft_units::{Bytes, Rate, Span, Time};
 
+use crate::fabric::LivePlanes;
 use crate::workload::FlowDemand;
 
 use credits::Asked;
@@ -32,6 +36,7 @@ pub use outcome::{FlowCounts, Outcome};
 pub use packets::{Arrived, Content, Outgoing, Segment, Wake, Woken};
 use queue_pairs::{Kept, QueuePair};
 pub use settings::{QueuePairs, TransportSettings};
+use turns::Turns;
 
 /// What the flows of a channel are made of.
 #[derive(Debug)]
@@ -82,6 +87,8 @@ pub struct Transports {
     outcomes: Vec<Outcome>,
     /// By plane, host and class: the flows that may send, in turn.
     turns: Vec<Turns>,
+    /// Which planes still lead to whom, if some do not.
+    left: Option<Arc<LivePlanes>>,
     /// By host: what grants credits to the flows to it; empty where none are needed.
     pacers: Vec<Pacer>,
     /// Queue pairs that outlive flows, if they do.
@@ -90,13 +97,6 @@ pub struct Transports {
     from: Time,
     key: u64,
     counts: FlowCounts,
-}
-
-/// Flows of a host and class that may send.
-#[derive(Clone, Copy, Debug)]
-struct Turns {
-    first: u32,
-    last: u32,
 }
 
 impl Transports {
@@ -133,7 +133,8 @@ impl Transports {
             initiators: std::iter::repeat_with(|| None).take(count).collect(),
             targets: std::iter::repeat_with(|| None).take(count).collect(),
             outcomes: vec![Outcome::default(); count],
-            turns: vec![Turns { first: NONE, last: NONE }; hosts * planes as usize * classes],
+            turns: vec![Turns::default(); hosts * planes as usize * classes],
+            left: None,
             wakes: Vec::new(),
             from,
             key,
@@ -255,7 +256,7 @@ impl Transports {
     /// Lets a flow stand among those that may send, or asks for it to be woken when it may. What its host
     /// has just been given to send takes `busy`: it is not asked before.
     fn consider(&mut self, now: Time, flow: u32, busy: Span) {
-        let FlowDemand { from, class, .. } = self.flows[flow as usize];
+        let from = self.flows[flow as usize].from;
         let Some(own) = self.initiators[flow as usize].as_deref_mut() else { return };
         if own.is_queued || own.is_waking {
             return;
@@ -270,35 +271,17 @@ impl Transports {
             return;
         }
         (own.is_queued, own.behind) = (true, NONE);
-        let place = (self.plane(flow) as usize * self.lines.len() + from as usize) * self.classes;
-        let turns = &mut self.turns[place + usize::from(class)];
-        let before = std::mem::replace(&mut turns.last, flow);
-        match self.initiators.get_mut(before as usize).and_then(Option::as_deref_mut) {
-            Some(before) => before.behind = flow,
-            None => turns.first = flow,
-        }
-    }
-
-    /// Whether a flow of a host and class may send. Where flows keep to planes, hosts are counted plane by plane.
-    #[inline]
-    pub fn is_waiting(&self, host: u32, class: u8) -> bool {
-        self.turns[host as usize * self.classes + usize::from(class)].first != NONE
+        self.line_up(flow);
     }
 
     /// The next packet of a host, counted in the same way, and class, which has nothing to send that it was
     /// given before.
     pub fn next(&mut self, now: Time, host: u32, class: u8) -> Option<Outgoing> {
-        let place = host as usize * self.classes + usize::from(class);
+        let place = self.turn_of(host, class);
         let packet = self.payload + self.overhead;
         loop {
-            let flow = self.turns[place].first;
+            let flow = self.take_first(place)?;
             let own = self.initiators.get_mut(flow as usize)?.as_deref_mut()?;
-            let turns = &mut self.turns[place];
-            turns.first = own.behind;
-            if turns.first == NONE {
-                turns.last = NONE;
-            }
-            own.is_queued = false;
             if own.sender.is_done() {
                 self.close(flow);
                 continue;

@@ -1,6 +1,9 @@
 //! The plane of a flow.
 
+use std::sync::Arc;
+
 use super::Transports;
+use crate::fabric::LivePlanes;
 
 /// Spreads what differs in a few bits over the upper ones.
 const SPREAD: u64 = 0xd6e8_feb8_6659_fd93;
@@ -12,18 +15,42 @@ impl Transports {
         self.planes
     }
 
-    /// The plane to which a flow keeps: a random one by its number and the seed of the run.
+    /// The plane to which a flow keeps: a random one by its number and the seed of the run. Where that one no longer
+    /// leads to its target, another random one of those that do.
     #[inline]
     pub fn plane(&self, flow: u32) -> u32 {
         match self.planes {
             1 => 0,
             planes => {
                 let seed = self.seed(flow);
-                let drawn = (seed ^ seed >> 32).wrapping_mul(SPREAD) >> 32;
-                let wide = drawn * u64::from(planes);
-                (wide >> 32) as u32
+                let spread = (seed ^ seed >> 32).wrapping_mul(SPREAD);
+                let wide = (spread >> 32) * u64::from(planes);
+                let own = (wide >> 32) as u32;
+                match self.left.as_deref() {
+                    None => own,
+                    Some(left) => {
+                        let demand = &self.flows[flow as usize];
+                        left.instead(own, (demand.from, demand.to), spread.rotate_left(17))
+                    }
+                }
             }
         }
+    }
+
+    /// From now on flows that keep to planes keep to those that lead to their targets, which all do if `left` is none.
+    /// Those that may send stand among the flows of their new plane then.
+    pub fn keep_to(&mut self, left: Option<Arc<LivePlanes>>) {
+        self.left = left;
+        if self.planes == 1 {
+            return;
+        }
+        let mut standing = Vec::new();
+        for place in 0..self.turns.len() {
+            while let Some(flow) = self.take_first(place) {
+                standing.push(flow);
+            }
+        }
+        standing.into_iter().for_each(|flow| self.stand_again(flow));
     }
 
     /// What is drawn for a flow begins here: flows of one run are apart by more than their numbers.

@@ -58,6 +58,16 @@ impl Engine {
         turn * self.graph.hosts() + host
     }
 
+    /// An end of a host, or if its plane is known not to lead to a host any more, the next one whose plane does.
+    #[inline]
+    pub(super) fn end_towards(&self, end: u32, to: u32) -> u32 {
+        let Some(left) = self.routes.planes_left() else { return end };
+        let (hosts, planes) = (self.graph.hosts(), self.graph.planes());
+        let (own, host) = (end / hosts, end % hosts);
+        let plane = (own..planes).chain(0..own).find(|plane| left.leads(*plane, host, to));
+        plane.unwrap_or(own) * hosts + host
+    }
+
     /// Has a host send what it may by all of its ports, from the one on that is first in turn.
     #[inline]
     pub(super) fn send_from(&mut self, now: Time, host: u32) {

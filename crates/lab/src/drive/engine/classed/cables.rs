@@ -4,7 +4,7 @@
 //! the picosecond before. What becomes of a packet is decided when it starts, since it is known by then when
 //! its cable fails, and happens when the cable does.
 
-use weft_fabric::fabric::{CableFailure, Failures, LiveNextHops, Wiring};
+use weft_fabric::fabric::{CableFailure, Failures, LiveNextHops};
 use weft_fabric::measure::Drop;
 use weft_fabric::switch::shared_buffer::Ports;
 use weft_fabric::workload::FlowDemand;
@@ -145,11 +145,11 @@ impl Cables {
 
     /// Since when routes have known no way from one host to another, if they know none at the end of
     /// `now`.
-    fn without_a_way(&self, now: Time, wiring: &Wiring, (from, to): (u32, u32)) -> Option<Time> {
+    fn without_a_way(&self, now: Time, (from, to): (u32, u32)) -> Option<Time> {
         let known = self.next_hops.iter().rev().skip_while(|(time, _)| *time > now);
         let mut since = None;
         for (time, next_hops) in known {
-            if next_hops.has_way(wiring, from, to) {
+            if next_hops.has_way(from, to) {
                 break;
             }
             since = Some(*time);
@@ -189,7 +189,7 @@ impl Engine {
     /// cable will be back, nothing that still happens matters to whoever waits for them.
     fn look_for_ways(&mut self, now: Time) {
         let (Some(own), Some(flows)) = (&mut self.classed, &self.flows) else { return };
-        let (Some(cables), Some(wiring)) = (&mut own.cables, &self.names) else { return };
+        let Some(cables) = &mut own.cables else { return };
         let is_final = cables.next_hops.last().is_some_and(|(time, _)| *time <= now);
         if !is_final || now < cables.next_look || self.supply.messages().is_none() {
             return;
@@ -197,7 +197,7 @@ impl Engine {
         let timeout = flows.timeout();
         cables.next_look = now + timeout;
         let cut_off =
-            |flow: &FlowDemand| cables.without_a_way(now, wiring, (flow.from, flow.to)).is_some();
+            |flow: &FlowDemand| cables.without_a_way(now, (flow.from, flow.to)).is_some();
         if flows.under_way(now).all(|(_, _, flow)| cut_off(flow)) {
             let since = *cables.cut_off.get_or_insert(now);
             self.is_cut_off = now >= since + timeout * 2;
@@ -221,7 +221,8 @@ impl Engine {
         let (holds, tells) = (cables.holds, cables.has_pauses);
         let ends = match what {
             What::NextHops(number) => {
-                return self.routes.keep_to(&cables.next_hops[number as usize].1);
+                self.routes.keep_to(&cables.next_hops[number as usize].1);
+                return self.keep_flows_to_planes(now);
             }
             What::Link(ends, link) => {
                 return ends.iter().for_each(|port| own.ports.use_link(*port, link));
@@ -249,7 +250,7 @@ impl Engine {
         let (mut lines, mut count) = (Vec::new(), 0);
         for (number, group, flow) in flows.under_way(self.now) {
             let ends = (flow.from, flow.to);
-            let Some(since) = cables.without_a_way(self.now, wiring, ends) else { continue };
+            let Some(since) = cables.without_a_way(self.now, ends) else { continue };
             count += 1;
             if lines.len() < MOST_NAMED {
                 let [from, to] = [flow.from, flow.to].map(|host| wiring.host_name(host));

@@ -128,6 +128,16 @@ impl Flows {
 }
 
 impl Engine {
+    /// Routes take other ways from now on, and flows that keep to planes other planes.
+    pub(super) fn keep_flows_to_planes(&mut self, now: Time) {
+        let left = self.routes.planes_left().cloned();
+        let Some(flows) = &mut self.flows else { return };
+        flows.transports.keep_to(left);
+        if self.graph.planes() > 1 {
+            (0..self.graph.hosts()).for_each(|host| self.send_from(now, host));
+        }
+    }
+
     /// Has hosts woken when they have asked for it.
     #[inline]
     pub(super) fn schedule_wakes(&mut self) {
@@ -172,7 +182,8 @@ impl Engine {
             Some(own) if own.transports.planes() > 1 => {
                 own.transports.plane(flow) * self.graph.hosts() + host
             }
-            _ => self.next_end(host),
+            Some(own) => self.end_towards(self.next_end(host), own.transports.flow(flow).to),
+            None => self.next_end(host),
         }
     }
 
@@ -187,6 +198,13 @@ impl Engine {
         for class in 0..flows.classes {
             let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else { return };
             if !flows.transports.is_waiting(place, class) || !own.takes_packet_of(port, class) {
+                continue;
+            }
+            if let Some(left) = self.routes.planes_left()
+                && !flows.transports.turn_to(place, class, |from, to| {
+                    left.admits(end / self.graph.hosts(), (from, to))
+                })
+            {
                 continue;
             }
             if let Some(out) = flows.transports.next(now, place, class) {
@@ -239,7 +257,7 @@ impl Engine {
     }
 
     /// The last byte of a packet of a flow, or of what hosts say of flows, is at its target, which answers
-    /// in the same plane.
+    /// in the same plane, as long as that leads back.
     pub(super) fn deliver_segment(
         &mut self,
         now: Time,
@@ -261,7 +279,7 @@ impl Engine {
         let Arrived { answers, payload } =
             self.arrive_at_end(now, &segment, (header, hops), said.as_ref());
         self.schedule_wakes();
-        let port = self.graph.host_port(end);
+        let port = self.graph.host_port(self.end_towards(end, from));
         for out in answers.iter().flatten() {
             let id = self.insert_segment(now, host, out);
             if let (Some(own), Some(said)) = (&mut self.classed, said) {
