@@ -38,7 +38,7 @@ macro_rules! number {
         }
     )*};
 }
-number!(u8, u32, u64);
+number!(u8, u16, u32, u64);
 
 /// Types that are one number.
 macro_rules! as_number {
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    fn crossing(words: [u64; 4], parts: [u32; 5], small: (u8, u8, u64)) -> Crossing {
+    fn crossing(words: [u64; 4], parts: [u32; 5], small: (u16, u8, u64)) -> Crossing {
         let [time, generated, start, _] = words.map(Time);
         let [place, to, output, from, message] = parts;
         let (hops, channel, route) = small;
@@ -164,13 +164,15 @@ mod tests {
         fn what_is_sent_is_what_comes(
             words in any::<[u64; 4]>(),
             parts in any::<[u32; 5]>(),
-            small in any::<(u8, u8, u64)>(),
+            small in any::<(u16, u8, u64)>(),
+            class in any::<u8>(),
+            bits in any::<u8>(),
             why in 0..Drop::ALL.len(),
             repeats in 0_usize..4,
         ) {
             let [wire, switches, transmission] = [words[1], words[2], words[3]].map(Span);
             let [flow, size, payload, input, item] = parts;
-            let (class, bits, _) = small;
+            let (hops, ..) = small;
             let (time, place) = (Time(words[0]), parts[0]);
             let leaving = Leaving {
                 packets: vec![crossing(words, parts, small); repeats],
@@ -187,7 +189,7 @@ mod tests {
                     from: parts[2],
                     queueing: wire,
                     transit: transmission,
-                    hops: class,
+                    hops,
                     class: bits,
                 }; repeats],
             };

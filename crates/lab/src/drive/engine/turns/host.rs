@@ -310,7 +310,7 @@ impl Step<'_> {
         &mut self,
         number: u32,
         message: &Carried,
-        (hops, packet): (u8, Packet),
+        (hops, packet): (u16, Packet),
         arrived: Time,
     ) {
         let Packet { from, start: begun, .. } = packet;
@@ -340,7 +340,7 @@ impl Step<'_> {
         &mut self,
         number: u32,
         message: &Carried,
-        (hops, packet): (u8, Packet),
+        (hops, packet): (u16, Packet),
         arrived: Time,
     ) {
         let Packet { from, start, generated, .. } = packet;

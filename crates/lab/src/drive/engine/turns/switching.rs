@@ -154,7 +154,7 @@ impl Step<'_> {
     }
 
     /// The ports by which a message leaves a switch, each with the targets behind it.
-    fn ways(&self, switch: u32, to: Destination, (state, hops): (RouteState, u8)) -> Vec<Way> {
+    fn ways(&self, switch: u32, to: Destination, (state, hops): (RouteState, u16)) -> Vec<Way> {
         let mut ways: Vec<Way> = Vec::with_capacity(1);
         for host in to.hosts() {
             let mut route_state = state;
