@@ -340,9 +340,9 @@ impl<T: Copy> Operations<T> {
         self.answered(place, target);
     }
 
-    /// A node is told that another one is gone: it waits for no answer of it, and not at its barrier.
-    /// Every request that waited is answered in turn, so that what comes of one is done before the next:
-    /// returns the first one, or `None` when there is none left.
+    /// A node is told that another one is gone, and does not wait for its answer to the first request
+    /// from the place `from` on. Returns the place of that request; what comes of it is done before the
+    /// next one is looked for.
     pub fn forget_next(&mut self, node: u16, other: u16, from: u32) -> Option<u32> {
         let waits = |own: &Pending<T>| own.from == node && own.waiting >> other & 1 == 1;
         let mut behind = self.pending.iter().enumerate().skip(from as usize);

@@ -8,6 +8,9 @@
 //! What is certain ahead of time costs no event: when a packet will leave the bus, when it will
 //! start on a link with room, when room will be known of. The hub decides behind all events of an
 //! instant, so that it knows all requests, and its decisions are no events of the queue.
+//!
+//! The mechanisms are parts without events: the hub and its times, the near ends of links, and those of
+//! [`weft_fabric::interface::window`]. Here they are moved through time and accounted for.
 
 mod agenda;
 mod carrier;
