@@ -115,7 +115,7 @@ mod tests {
             generated: Time(started - left.min(started)),
             started: Time(started),
             delivered: Time(delivered),
-            hops: class,
+            hops: class.into(),
             class,
             payload: Bytes(7),
             transmission: Span(took / 2),

@@ -69,7 +69,7 @@ struct Meeting {
     given: Vec<Vec<u8>>,
     taken: Vec<Vec<u8>>,
     /// By rank, what happened in its part.
-    told: Vec<Box<Told>>,
+    told: Vec<Told>,
 }
 
 /// When something happens next in a part or because of it, and whether the run is to end.
@@ -196,7 +196,8 @@ impl Engine {
             keep(&mut defect, || own.take(&mut meeting));
             if own.exchange.rank() == 0 {
                 keep(&mut defect, || {
-                    self.observations.hear(&meeting.told, |arrival| watch(delivery(arrival)));
+                    let told: Vec<&Told> = meeting.told.iter().collect();
+                    self.observations.hear(&told, |arrival| watch(delivery(arrival)));
                     Some(())
                 });
             }
@@ -287,7 +288,7 @@ impl Ranks {
         }
         let own = &mut meeting.told[rank as usize];
         own.clear();
-        std::mem::swap(&mut **own, &mut border.told);
+        std::mem::swap(own, &mut border.told);
         border.told.clear();
     }
 
@@ -301,7 +302,7 @@ impl Ranks {
             if from != rank as usize {
                 self.part.enter_part(&mut Leaving::take(&mut bytes)?);
                 if rank == 0 {
-                    *meeting.told[from] = Told::take(&mut bytes)?;
+                    meeting.told[from] = Told::take(&mut bytes)?;
                 }
             }
         }
@@ -351,7 +352,7 @@ impl Ranks {
 impl Meeting {
     fn new(ranks: u32) -> Meeting {
         let lists = || (0..ranks).map(|_| Vec::new()).collect();
-        let told = (0..ranks).map(|_| Box::default()).collect();
+        let told = (0..ranks).map(|_| Told::default()).collect();
         Meeting { given: lists(), taken: lists(), told }
     }
 
