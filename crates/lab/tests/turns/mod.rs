@@ -6,6 +6,7 @@ mod hosts;
 mod laws;
 mod memory;
 mod operations;
+mod random;
 mod refusals;
 mod times;
 mod unlike;
