@@ -368,10 +368,7 @@ mod tests {
         let mut free: Vec<_> = ring.free_buffers().collect();
         assert_eq!(free, (0..BUFFERS).map(BufferId).collect::<Vec<_>>());
         let refused = ring.complete(BufferId(0), ());
-        assert_eq!(
-            refused,
-            Err(RingError::NoneInFlight { buffer: BufferId(0), entries: BUFFERS })
-        );
+        assert_eq!(refused, Err(RingError::NoneInFlight { buffer: BufferId(0), entries: BUFFERS }));
         for _ in 0..2 {
             let taken: Vec<_> = std::iter::from_fn(|| ring.take_free()).collect();
             assert_eq!((&taken, ring.free()), (&free, 0));

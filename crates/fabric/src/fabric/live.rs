@@ -335,8 +335,10 @@ mod tests {
     fn connections_stay_in_planes_that_lead_on() {
         let (wiring, mut routes) = built(0, "per_connection = 'hashed'", 3);
         let plane = |routes: &Routes, pair| routes.plane(3, pair, 0, |_| 0);
-        let pairs: Vec<(u32, u32)> =
-            (0..8).flat_map(|from| (0..8).map(move |to| (from, to))).filter(|own| own.0 != own.1).collect();
+        let pairs: Vec<(u32, u32)> = (0..8)
+            .flat_map(|from| (0..8).map(move |to| (from, to)))
+            .filter(|own| own.0 != own.1)
+            .collect();
         let before: Vec<u32> = pairs.iter().map(|pair| plane(&routes, *pair)).collect();
         routes.keep_to(&LiveNextHops::new(&wiring, &[wiring.host_port(1_u32), wiring.ports() + 1]));
         let mut moved = Vec::new();

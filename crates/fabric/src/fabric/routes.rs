@@ -362,7 +362,8 @@ impl Routes {
             _ => {
                 let left = self.planes.as_deref();
                 let ranks = (turn..planes).chain(0..turn);
-                let ranks = ranks.filter(|plane| left.is_none_or(|own| own.admits(*plane, (from, to))));
+                let ranks =
+                    ranks.filter(|plane| left.is_none_or(|own| own.admits(*plane, (from, to))));
                 // The first of equal ones, as `min_by_key` promises.
                 return ranks.min_by_key(|plane| occupied(*plane)).unwrap_or_default();
             }

@@ -104,7 +104,8 @@ impl LinkErrorSettings {
     /// The errors on what passes the link that begins at `host`, on `channel`: apart from those of what it sends.
     pub fn build(self, streams: &Streams, channel: &str, host: u16) -> Errors {
         let LinkErrorSettings { bit_error_rate, packet_error_rate } = self;
-        let errors = ErrorSettings { bit_error_rate, packet_error_rate, ..ErrorSettings::default() };
+        let errors =
+            ErrorSettings { bit_error_rate, packet_error_rate, ..ErrorSettings::default() };
         errors.build(streams, &format!("{channel} link"), host)
     }
 }

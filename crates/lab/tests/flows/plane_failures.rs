@@ -81,8 +81,7 @@ fn a_flow_that_keeps_to_a_plane_moves_if_it_must() {
 /// all, which are sent again.
 #[test]
 fn what_leaves_before_the_failure_is_known_is_lost_and_sent_again() {
-    let failures =
-        "detection = '2 us', cables = [{ from = 'host 1', to = '1/0.0', at = '4 us' }]";
+    let failures = "detection = '2 us', cables = [{ from = 'host 1', to = '1/0.0', at = '4 us' }]";
     let run = flow(2, 200, SPRAYED, failures);
     assert_eq!(lost(&run), 30);
     // By 6 us each plane has sent 63 packets; 200 and thirty less those leave by plane 0.
@@ -162,7 +161,8 @@ fn packets_that_come_alone_avoid_a_plane() {
         text.replace(transport, "")
             .replace("[workload.c.source.flows]\nx\n", "[workload.c]\nload = 0.4\n")
     };
-    for routes in ["per_packet = 'random'", "per_packet = 'adaptive'", "per_connection = 'hashed'"] {
+    for routes in ["per_packet = 'random'", "per_packet = 'adaptive'", "per_connection = 'hashed'"]
+    {
         let text = text(routes);
         let run = run(&text, 1);
         assert_eq!((run.observations.abandoned, lost(&run)), (0, 0), "{text}");
@@ -174,7 +174,8 @@ fn packets_that_come_alone_avoid_a_plane() {
 
 #[test]
 fn a_flow_without_a_way_in_any_plane_is_named() {
-    let cables = ["0/0.0", "1/0.0"].map(|to| format!("{{ from = 'host 1', to = '{to}', at = '2 us' }}"));
+    let cables =
+        ["0/0.0", "1/0.0"].map(|to| format!("{{ from = 'host 1', to = '{to}', at = '2 us' }}"));
     let failures = format!("detection = '1 us', cables = [{}]", cables.join(", "));
     let run = flow(2, 200, SPRAYED, &failures);
     assert_eq!(run.judgement.verdict, Verdict::Unreachable);
@@ -186,7 +187,9 @@ fn a_flow_without_a_way_in_any_plane_is_named() {
 #[test]
 fn a_cable_of_a_host_is_named_with_its_plane() {
     let text = |cable: &str| {
-        let fabric = format!("planes = 2\nfailures = {{ detection = '0 ns', cables = [{{ {cable}, at = '1 us' }}] }}");
+        let fabric = format!(
+            "planes = 2\nfailures = {{ detection = '0 ns', cables = [{{ {cable}, at = '1 us' }}] }}"
+        );
         let workload = "x = { load = 0.5, sizes.constant = '10 kB' }";
         Channel { fabric: &fabric, workload, ..Channel::default() }.text()
     };
@@ -195,7 +198,10 @@ fn a_cable_of_a_host_is_named_with_its_plane() {
     assert!(said.contains("such as to = '0/0.0': host 3 has a port in each of 2 planes"), "{said}");
     let twice = "from = 'host 3', to = '1/0.0', at = '1 us' }, { from = '1/0.0', to = 'host 3'";
     let said = refusal(&text(twice));
-    assert!(said.contains("the cable between port 3 of switch 1/0.0 and host 3 in plane 1"), "{said}");
+    assert!(
+        said.contains("the cable between port 3 of switch 1/0.0 and host 3 in plane 1"),
+        "{said}"
+    );
     let two = "from = 'host 3', to = '1/0.0', at = '1 us' }, { from = '0/0.0', to = 'host 3'";
     assert_eq!(run(&text(two), 1).flows.map(|own| own.unreachable > 0), Some(true));
 }

@@ -480,7 +480,12 @@ impl Transports {
         self.answer(segment, answer, seen)
     }
 
-    fn answer(&self, segment: &Segment, answer: Answer, (is_marked, hops): (bool, u16)) -> Outgoing {
+    fn answer(
+        &self,
+        segment: &Segment,
+        answer: Answer,
+        (is_marked, hops): (bool, u16),
+    ) -> Outgoing {
         let content = Content::Acknowledgment { answer, is_marked, hops };
         self.control_packet(segment, content, segment.sent)
     }

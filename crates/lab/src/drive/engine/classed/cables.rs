@@ -196,8 +196,7 @@ impl Engine {
         }
         let timeout = flows.timeout();
         cables.next_look = now + timeout;
-        let cut_off =
-            |flow: &FlowDemand| cables.without_a_way(now, (flow.from, flow.to)).is_some();
+        let cut_off = |flow: &FlowDemand| cables.without_a_way(now, (flow.from, flow.to)).is_some();
         if flows.under_way(now).all(|(_, _, flow)| cut_off(flow)) {
             let since = *cables.cut_off.get_or_insert(now);
             self.is_cut_off = now >= since + timeout * 2;
