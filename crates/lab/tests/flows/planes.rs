@@ -186,6 +186,21 @@ fn the_planes_of_the_experiment_are_worth_their_sum_when_packets_are_sprayed() {
     let needs = (2e6 + 490.0 * 64.0) * 8.0 / 100e3;
     let kept = median("eight_by_flow", "permutation");
     assert!((needs..1.1 * needs).contains(&kept), "{kept} for {needs}");
+    // The last of those that keep to a plane share a cable; none of those that are sprayed is much later than others.
+    let last = |planes, traffic| at(planes, traffic, "all_completion_p99_us");
+    let kept = last("eight_by_flow", "permutation");
+    assert!((2.0 * needs..3.2 * needs).contains(&kept), "{kept} for {needs}");
+    for planes in ["one", "eight"] {
+        for traffic in ["permutation", "incast"] {
+            let (last, median) = (last(planes, traffic), median(planes, traffic));
+            assert!(
+                (median..1.2 * median).contains(&last),
+                "{planes}, {traffic}: {last} for {median}"
+            );
+        }
+    }
+    let (one, kept) = (last("one", "incast"), last("eight_by_flow", "incast"));
+    assert!(kept > 1.3 * one, "{kept} for {one}");
     // Six cables of 1 us, and 4150 B stored and sent six times over at the rate of a plane: alone.
     for (planes, rate) in [("one", 800e3), ("eight", 100e3)] {
         let probe = at(planes, "permutation", "probe_completion_p50_us");
