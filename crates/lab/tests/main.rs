@@ -5,6 +5,7 @@ mod bad_input;
 mod campaign;
 mod carrier;
 mod cluster;
+mod combinations;
 mod composition;
 mod documents;
 mod flows;
