@@ -311,11 +311,7 @@ def sweep(
     help="The smallest and the largest load to try.",
 )
 @click.option(
-    "--width",
-    type=float,
-    default=0.01,
-    show_default=True,
-    help="The bisection ends at this difference of loads.",
+    "--width", type=float, default=0.01, show_default=True, help="The final interval of loads."
 )
 def saturation(
     experiment: str,
