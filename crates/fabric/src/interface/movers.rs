@@ -238,7 +238,7 @@ fn way<M>(what: Move, cargo: &Cargo<M>, rules: &TransferSettings, bytes: Bytes) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interface::{Forwarding, ManagerSettings, MoverSettings, PioSettings};
+    use crate::interface::{ManagerSettings, MoverSettings, PioSettings};
 
     const PACKET: Bytes = Bytes(16);
     const FILL: (usize, Move) = (0, Move::Fill);
@@ -246,16 +246,7 @@ mod tests {
     /// 16 bytes in 320 ns by DMA, which is set up in 40 ns.
     fn rules() -> TransferSettings {
         let rate = Rate::from_bits_per_second(400_000_000);
-        TransferSettings {
-            dma: MoverSettings { set_up: Span::from_ns(40), rate },
-            pio: None,
-            path: TransferPath::Direct,
-            bus: TransferBus::Independent,
-            manager: None,
-            reserved: None,
-            forwarding: Forwarding::Packets,
-            acknowledgment: None,
-        }
+        TransferSettings::by_dma(MoverSettings { set_up: Span::from_ns(40), rate })
     }
 
     fn cargo(message: char, size: u64, packets: u32) -> Cargo<char> {

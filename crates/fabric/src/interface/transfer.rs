@@ -151,14 +151,10 @@ impl ManagerSettings {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_messages_are_moved_by_the_processor() {
-        let rate = Rate::from_bits_per_second(320_000_000);
-        let dma = MoverSettings { set_up: Span::from_ns(900), rate };
-        let mut settings = TransferSettings {
+impl TransferSettings {
+    /// Packet by packet, by DMA alone, straight into the FIFO.
+    pub(super) fn by_dma(dma: MoverSettings) -> TransferSettings {
+        TransferSettings {
             dma,
             pio: None,
             path: TransferPath::Direct,
@@ -167,7 +163,19 @@ mod tests {
             reserved: None,
             forwarding: Forwarding::Packets,
             acknowledgment: None,
-        };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_messages_are_moved_by_the_processor() {
+        let rate = Rate::from_bits_per_second(320_000_000);
+        let dma = MoverSettings { set_up: Span::from_ns(900), rate };
+        let mut settings = TransferSettings::by_dma(dma);
         assert_eq!(settings.mover(Bytes(1)), dma);
         let by = PioBy::Manager;
         settings.pio = Some(PioSettings { up_to: Bytes(11), by, set_up: Span::ZERO, rate });

@@ -52,6 +52,18 @@ pub fn voq(hosts: u32, switch: &str, channel: &str, workload: &str, length: &str
         .replace("switch.output_queued.latency = '90 ns'", &queues)
 }
 
+/// Three switches in a ring, where each host may send two switches further and their buffers wait for each
+/// other in a circle.
+const RING: &str = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \
+    { name = 'b', ports = 3 }, { name = 'c', ports = 3 }], cables = [\
+    { from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'b.0' }, \
+    { from = 'host 2', to = 'c.0' }, { from = 'a.1', to = 'b.2' }, \
+    { from = 'b.1', to = 'c.2' }, { from = 'c.1', to = 'a.2' }] }\n\
+    routes.per_connection.given = [{ from = 0, to = 2, switches = ['a', 'b', 'c'] }, \
+    { from = 1, to = 0, switches = ['b', 'c', 'a'] }, \
+    { from = 2, to = 1, switches = ['c', 'a', 'b'] }]\n\
+    deadlock = 'allowed'";
+
 pub fn run(text: &str, seed: u64) -> ChannelRun {
     let plan = Plan::new(&Request::of_text("network.toml", text)).expect(text);
     let runs = simulate(&plan.points[0].spec, seed, &Halt::new()).expect(text);

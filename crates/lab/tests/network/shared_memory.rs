@@ -9,7 +9,7 @@ use weft_lab::statistics::{Ending, Verdict, judge};
 use weft_lab::{ChannelRun, Plan, Request, simulate};
 use weft_units::Span;
 
-use super::{file, refusal, run};
+use super::{RING, file, refusal, run};
 
 const STAR: &str = "";
 const TWO: &str = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \
@@ -212,18 +212,9 @@ fn inputs_share_a_pool() {
 /// wait for each other in a circle, and the run says who for whom.
 #[test]
 fn a_ring_that_is_stuck_tells_who_waits_for_whom() {
-    let ring = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \
-        { name = 'b', ports = 3 }, { name = 'c', ports = 3 }], cables = [\
-        { from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'b.0' }, \
-        { from = 'host 2', to = 'c.0' }, { from = 'a.1', to = 'b.2' }, \
-        { from = 'b.1', to = 'c.2' }, { from = 'c.1', to = 'a.2' }] }\n\
-        routes.per_connection.given = [{ from = 0, to = 2, switches = ['a', 'b', 'c'] }, \
-        { from = 1, to = 0, switches = ['b', 'c', 'a'] }, \
-        { from = 2, to = 1, switches = ['c', 'a', 'b'] }]\n\
-        deadlock = 'allowed'";
     let flows = "source = 'greedy'\npattern.flows = [{ from = 0, to = 2 }, \
                  { from = 1, to = 0 }, { from = 2, to = 1 }]";
-    let text = shared(3, "buffer = 1", ring, flows, "20 ms");
+    let text = shared(3, "buffer = 1", RING, flows, "20 ms");
     let run = run(&text, 1);
     let judgement = judge(&run.observations.progress(run.until), Ending::default(), None);
     assert_eq!(judgement.verdict, Verdict::Stuck);
