@@ -42,11 +42,33 @@ pub struct Campaign {
     /// The identity of each point at its own load.
     identities: Vec<String>,
     goal: Goal,
-    progress: (usize, usize),
+    progress: Progress,
     /// What was simulated on one thread or rank though more were asked for, and why.
     alone: BTreeSet<String>,
     /// The processes among which each run is divided.
     ranks: Option<Arc<dyn Exchange>>,
+}
+
+/// How far a study is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// How many runs are there.
+    pub done: usize,
+    /// How many the study is known to need, those included.
+    pub total: usize,
+}
+
+/// The runs of a point: how many are there, and how many may be to come.
+struct Pending {
+    made: usize,
+    left: usize,
+}
+
+/// The load of a run, as bits so that it can be compared, and its seed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Loaded {
+    load: u64,
+    seed: u64,
 }
 
 /// One run that is needed.
@@ -124,7 +146,7 @@ impl Campaign {
         let identities = identities.collect::<Result<_, _>>()?;
         let options = options.clone();
         let failures = Mutex::default();
-        let (progress, alone) = ((0, 0), BTreeSet::new());
+        let (progress, alone) = (Progress::default(), BTreeSet::new());
         let ranks = None;
         Ok(Campaign { plan, options, store, failures, identities, goal, progress, alone, ranks })
     }
@@ -153,19 +175,19 @@ impl Campaign {
                 }
                 Goal::Limits(channel, grid) => {
                     let of_point = self.pending_loads(point, channel, *grid, &mut tasks)?;
-                    (made, left) = (made + of_point.0, left + of_point.1);
+                    (made, left) = (made + of_point.made, left + of_point.left);
                 }
             }
         }
         let mut seen = BTreeSet::new();
         tasks.retain(|task| seen.insert(task.key));
-        self.progress = (made, made + left);
+        self.progress = Progress { done: made, total: made + left };
         Ok(tasks)
     }
 
-    /// How many runs are there, and how many the study is known to need, as of the last call of
-    /// [`pending`](Self::pending). What the runs show may call for more, or for fewer.
-    pub fn progress(&self) -> (usize, usize) {
+    /// The progress as of the last call of [`pending`](Self::pending). Results may call for more runs,
+    /// or for fewer.
+    pub fn progress(&self) -> Progress {
         self.progress
     }
 
@@ -196,7 +218,7 @@ impl Campaign {
         loop {
             let tasks = self.pending()?;
             if tasks.is_empty() {
-                let (done, total) = self.progress;
+                let Progress { done, total } = self.progress;
                 return Ok(!observe(done, total));
             }
             if !self.carry_out(&tasks, observe)? {
@@ -220,7 +242,7 @@ impl Campaign {
                 (self.options.workers(), Threads::at_most(threads))
             }
         };
-        let (before, total) = self.progress;
+        let Progress { done: before, total } = self.progress;
         let campaign = &*self;
         let results = parallel::map(
             tasks.len(),
@@ -350,15 +372,14 @@ impl Campaign {
         }
     }
 
-    /// Adds the runs that the searches of a point need next; returns how many are there and how
-    /// many may be to come.
+    /// Adds the runs that the searches of a point need next.
     fn pending_loads(
         &self,
         point: usize,
         channel: &str,
         grid: Grid,
         tasks: &mut Vec<Task>,
-    ) -> Result<(usize, usize), Error> {
+    ) -> Result<Pending, Error> {
         let (mut made, mut left) = (0, 0);
         for seed in self.seeds(point) {
             let (search, runs) = self.search(point, channel, grid, seed)?;
@@ -370,7 +391,7 @@ impl Campaign {
                 tasks.push(Task { point, load: Some(load), seed, key });
             }
         }
-        Ok((made, left))
+        Ok(Pending { made, left })
     }
 
     fn seeds(&self, point: usize) -> Vec<u64> {
@@ -492,7 +513,7 @@ impl Campaign {
             }
             let (mut limits, mut failures) = (Vec::new(), Vec::new());
             // In order of load, then of seed.
-            let mut runs: BTreeMap<(u64, u64), ChannelRun> = BTreeMap::new();
+            let mut runs: BTreeMap<Loaded, ChannelRun> = BTreeMap::new();
             for seed in self.seeds(point) {
                 let (search, of_seed) = self.search(point, channel, grid, seed)?;
                 match search {
@@ -502,7 +523,7 @@ impl Campaign {
                 }
                 for (load, run) in of_seed {
                     let own = run.iter().find(|run| run.channel == channel).cloned();
-                    runs.extend(own.map(|own| ((load.to_bits(), seed), own)));
+                    runs.extend(own.map(|own| (Loaded { load: load.to_bits(), seed }, own)));
                 }
             }
             if failures.is_empty() {
@@ -513,7 +534,7 @@ impl Campaign {
                 let failed = FailedRuns { point, at: &planned.at, channel, failures };
                 failed.point(limits.len(), &mut points);
             }
-            for ((load, _), run) in &runs {
+            for (Loaded { load, .. }, run) in &runs {
                 let mut at = planned.at.clone();
                 at.push((format!("workload.{channel}.load"), f64::from_bits(*load).into()));
                 PointRuns { point, at: &at, runs: vec![run], operation: None }
@@ -564,7 +585,7 @@ fn limit_row(
     at: &[(String, Cell)],
     channel: &str,
     limits: &[Limits],
-    runs: &BTreeMap<(u64, u64), ChannelRun>,
+    runs: &BTreeMap<Loaded, ChannelRun>,
 ) -> Vec<(String, Cell)> {
     let mut row: Vec<(String, Cell)> = vec![("point".into(), (point as u64).into())];
     row.extend(at.iter().cloned());

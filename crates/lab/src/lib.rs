@@ -47,7 +47,7 @@ mod threads;
 pub mod trace;
 
 pub use beside::side_by_side;
-pub use campaign::{Campaign, Task};
+pub use campaign::{Campaign, Progress, Task};
 pub use catalogue::{ExperimentEntry, Shown, SystemEntry, experiments, schema, show, systems};
 pub use describe::Description;
 pub use error::{Details, Error};

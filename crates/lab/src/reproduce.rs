@@ -14,7 +14,7 @@ use crate::paired::{self, Place};
 use crate::plan::Plan;
 use crate::shipped;
 use crate::source::Request;
-use crate::statistics::saturation;
+use crate::statistics::{LoadPoint, saturation};
 use crate::study::{self, Options, Outcome};
 use crate::table::{Cell, Table};
 
@@ -433,18 +433,19 @@ type At = Vec<(String, Cell)>;
 
 /// The largest accepted throughput over a sweep of the load, for each value of the other axes.
 fn limits(table: &Table, rows: &[usize], axes: &[String]) -> Vec<Measured> {
-    let mut groups: Vec<(At, Vec<(f64, f64)>)> = Vec::new();
+    let mut groups: Vec<(At, Vec<LoadPoint>)> = Vec::new();
     for &row in rows {
         let at = place(table, row, axes);
         let at: Vec<_> = at.into_iter().filter(|(axis, _)| !axis.ends_with(".load")).collect();
         let load = table.number(row, "offered_load").zip(table.number(row, "accepted_load"));
-        let Some(load) = load else { continue };
+        let Some((offered, accepted)) = load else { continue };
+        let load = LoadPoint { offered, accepted };
         match groups.iter_mut().find(|(other, _)| *other == at) {
             Some((_, loads)) => loads.push(load),
             None => groups.push((at, vec![load])),
         }
     }
-    let limit = |(at, loads): (At, Vec<(f64, f64)>)| {
+    let limit = |(at, loads): (At, Vec<LoadPoint>)| {
         let value = saturation(&loads, CARRIED).map(|limit| limit.throughput);
         Measured { at, value, ..Measured::default() }
     };

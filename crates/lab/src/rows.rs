@@ -6,7 +6,7 @@ mod forward;
 mod handlers;
 mod streams;
 
-use weft_fabric::measure::{Budget, Collision, Drop, Histogram, Latency, Recorder};
+use weft_fabric::measure::{Bucket, Budget, Collision, Drop, Histogram, Latency, Recorder};
 use weft_units::{Span, Time};
 
 use crate::simulate::ChannelRun;
@@ -116,11 +116,11 @@ impl PointRuns<'_> {
     }
 
     fn histogram(&self, name: &str, recorder: &Recorder, table: &mut Table) {
-        for (lower, upper, count) in coarse(recorder.histogram()) {
+        for Bucket { lowest, highest, count } in coarse(recorder.histogram()) {
             let mut row = self.head(&self.runs[0].channel);
             row.push(("latency".into(), name.into()));
-            row.push(("lower_us".into(), lower.into()));
-            row.push(("upper_us".into(), upper.into()));
+            row.push(("lower_us".into(), Span(lowest).as_us().into()));
+            row.push(("upper_us".into(), Span(highest + 1).as_us().into()));
             row.push(("count".into(), (count as f64).into()));
             table.push(row);
         }
@@ -337,17 +337,16 @@ fn waiting(run: &ChannelRun, judgement: &Judgement) -> String {
 }
 
 /// The buckets of a histogram, neighbours joined until each spans a twentieth of its value.
-fn coarse(histogram: &Histogram) -> Vec<(f64, f64, u64)> {
-    let mut joined: Vec<(u64, u64, u64)> = Vec::new();
-    for (lower, upper, count) in histogram.buckets() {
+fn coarse(histogram: &Histogram) -> Vec<Bucket> {
+    let mut joined: Vec<Bucket> = Vec::new();
+    for bucket in histogram.buckets() {
         match joined.last_mut() {
-            Some(last) if upper <= last.0 + last.0 / 20 => {
-                last.1 = upper;
-                last.2 += count;
+            Some(last) if bucket.highest <= last.lowest + last.lowest / 20 => {
+                last.highest = bucket.highest;
+                last.count += bucket.count;
             }
-            _ => joined.push((lower, upper, count)),
+            _ => joined.push(bucket),
         }
     }
-    let us = |ps: u64| Span(ps).as_us();
-    joined.into_iter().map(|(lower, upper, count)| (us(lower), us(upper + 1), count)).collect()
+    joined
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use weft_kernel::Halt;
 use weft_lab::{
-    Campaign, Cell, Failure, Job, Options, Outcome, Request, SaturationOptions, decode, encode, run,
+    Campaign, Cell, Failure, Job, Options, Outcome, Progress, Request, SaturationOptions, decode,
+    encode, run,
 };
 
 const STUDY: &str = r#"
@@ -82,7 +83,7 @@ fn a_stored_study_gives_the_same_tables_and_is_not_run_again() {
     assert_eq!(stored(&folder).len(), 12);
     let mut campaign = Campaign::new(&request(&[]), &kept(&folder)).expect("a plan");
     assert_eq!(campaign.pending().expect("a plan"), []);
-    assert_eq!(campaign.progress(), (12, 12));
+    assert_eq!(campaign.progress(), Progress { done: 12, total: 12 });
     assert_same(&campaign.outcome(false).expect("tables"), &plain);
 }
 
@@ -425,7 +426,7 @@ fn a_failure_is_tried_again_and_its_study_is_complete() {
         let left = campaign.pending().expect("tasks").len();
         assert_eq!(left, if workers == 1 { 6 } else { 2 });
         assert!(!campaign.run(&mut |_, _| true).expect("the store can be written"));
-        assert_eq!(campaign.progress(), (6, 6));
+        assert_eq!(campaign.progress(), Progress { done: 6, total: 6 });
         assert_same(&campaign.outcome(false).expect("tables"), &plain);
         assert_eq!(stored(&folder).len(), 4);
     }

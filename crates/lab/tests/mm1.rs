@@ -61,7 +61,7 @@ fn covered(rho: f64) -> (usize, usize) {
         let (count, mean) = (waits.count() as f64, waits.mean_ps().unwrap());
         let buckets = waits.histogram().buckets();
         let squares: f64 = buckets
-            .map(|(low, high, count)| (low.midpoint(high) as f64 - mean).powi(2) * count as f64)
+            .map(|own| (own.lowest.midpoint(own.highest) as f64 - mean).powi(2) * own.count as f64)
             .sum();
         naive += covers(mean, 1.96 * (squares / (count * count)).sqrt());
     }

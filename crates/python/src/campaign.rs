@@ -7,7 +7,7 @@ use std::thread;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
-use weft_lab::{Campaign, Failure, Job, Key, Task};
+use weft_lab::{Campaign, Failure, Job, Key, Progress, Task};
 
 use crate::asked::Asked;
 use crate::{error, outcome, parse_options};
@@ -53,7 +53,7 @@ impl PyCampaign {
         py.detach(|| {
             self.with(|state| {
                 state.tasks = state.campaign.pending().map_err(error::raise)?;
-                let (done, total) = state.campaign.progress();
+                let Progress { done, total } = state.campaign.progress();
                 Ok((state.tasks.len(), done, total))
             })
         })

@@ -97,6 +97,15 @@ struct Junction {
     ins: u32,
 }
 
+/// A buffer at the far end of a cable.
+struct Behind {
+    buffer: u32,
+    /// The switch that has it.
+    switch: u32,
+    /// Which of the bits of that switch is that of the buffer.
+    bit: u32,
+}
+
 struct Search<'a> {
     routes: &'a Routes,
     wiring: &'a Wiring,
@@ -287,9 +296,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The buffer behind a port of a switch for packets to a goal, the switch there, and which of its
-    /// bits is that of the buffer.
-    fn behind(&self, switch: u32, number: u32, goal: Goal) -> Option<(u32, u32, u32)> {
+    /// The buffer behind a port of a switch for packets to a goal.
+    fn behind(&self, switch: u32, number: u32, goal: Goal) -> Option<Behind> {
         let output = self.wiring.port(switch, number);
         let Peer::Port(input) = self.wiring.peer(output) else { return None };
         let virtual_channel = match goal {
@@ -300,7 +308,7 @@ impl<'a> Search<'a> {
         };
         let next = self.owners[input as usize];
         let bit = (input - self.wiring.port(next, 0)) * self.virtual_channels + virtual_channel;
-        Some((output * self.virtual_channels + virtual_channel, next, bit))
+        Some(Behind { buffer: output * self.virtual_channels + virtual_channel, switch: next, bit })
     }
 
     /// Notes what packets to a goal may do that come from some switches.
@@ -319,7 +327,8 @@ impl<'a> Search<'a> {
             key.push(switch);
             let Choice { first, count } = self.choice(switch, goal);
             for number in (first..first + count).map(|place| self.routes.next_hops().port(place)) {
-                let Some((buffer, far, bit)) = self.behind(switch, number, goal) else {
+                let Some(Behind { buffer, switch: far, bit }) = self.behind(switch, number, goal)
+                else {
                     continue;
                 };
                 if !std::mem::replace(&mut walk.is_reached[far as usize], true) {
@@ -380,7 +389,10 @@ impl<'a> Search<'a> {
         let mut came_by = None;
         let goal = Goal::Host(to, Detour::NONE);
         for &number in ports {
-            let Some((buffer, far, bit)) = self.behind(switch, number, goal) else { return };
+            let Some(Behind { buffer, switch: far, bit }) = self.behind(switch, number, goal)
+            else {
+                return;
+            };
             if self.holds[far as usize]
                 && let Some(own) = came_by
                 && let Some(junction) = self.junction(&[switch, buffer])

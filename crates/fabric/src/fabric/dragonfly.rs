@@ -119,6 +119,13 @@ impl DragonflySettings {
     }
 }
 
+/// The minimal route from a router to another group.
+struct Leg {
+    cables: u32,
+    /// The router of that group to which it comes.
+    router: u32,
+}
+
 impl Groups {
     fn new(hosts: u32, routers: u32, globals: u32, groups: u32) -> Groups {
         let ports = (0..hosts + routers - 1 + globals).collect();
@@ -242,9 +249,8 @@ impl Groups {
         host / self.hosts / self.routers
     }
 
-    /// Cables on the minimal way from a router to another group, the first of those that there are, and
-    /// the router to which it comes.
-    fn leg(&self, switch: u32, group: u32) -> (u32, u32) {
+    /// The minimal route from a router to another group, by the first of the cables that lead there.
+    fn leg(&self, switch: u32, group: u32) -> Leg {
         let (own, router) = (switch / self.routers, switch % self.routers);
         let behind = self.behind(own, group);
         let is_own = |cable: &u32| cable / self.globals == router;
@@ -252,7 +258,10 @@ impl Groups {
         let cable = direct.or_else(|| self.between(behind).next()).unwrap_or_default();
         let others = self.groups - 1;
         let far = cable / others * others + self.groups - behind - 1;
-        (1 + u32::from(direct.is_none()), group * self.routers + far / self.globals)
+        Leg {
+            cables: 1 + u32::from(direct.is_none()),
+            router: group * self.routers + far / self.globals,
+        }
     }
 
     /// Cables between routers on the minimal way to a host.
@@ -262,7 +271,7 @@ impl Groups {
             _ if home == switch => 0,
             group if group == self.group(switch) => 1,
             group => {
-                let (cables, router) = self.leg(switch, group);
+                let Leg { cables, router } = self.leg(switch, group);
                 cables + u32::from(router != home)
             }
         }
@@ -270,7 +279,7 @@ impl Groups {
 
     /// The same by another group.
     pub fn cables_by(&self, switch: u32, group: u32, to: u32) -> u32 {
-        let (cables, router) = self.leg(switch, group);
+        let Leg { cables, router } = self.leg(switch, group);
         cables + self.cables(router, to)
     }
 

@@ -63,11 +63,25 @@ fn one() -> PositiveCount {
     PositiveCount::ONE
 }
 
+/// One dimension of a `HyperX`.
+#[derive(Clone, Copy, Debug)]
+struct Dimension {
+    switches: u32,
+    /// Parallel cables between two switches of a row.
+    cables: u32,
+}
+
+impl Dimension {
+    /// How many ports a switch has for it.
+    fn ports(&self) -> u32 {
+        (self.switches - 1) * self.cables
+    }
+}
+
 /// How packets find their way in a `HyperX`.
 #[derive(Clone, Debug)]
 pub(super) struct Lattice {
-    /// How many switches and how many parallel cables there are in each dimension.
-    sizes: Vec<(u32, u32)>,
+    dimensions: Vec<Dimension>,
     hosts: u32,
     order: DimensionOrder,
     /// The places of each switch, dimension by dimension.
@@ -105,9 +119,12 @@ impl HyperXSettings {
             let fabric = format!("a HyperX of {} switches", names.join(" x "));
             return Err(FabricError::hosts(hosts, self.room() as usize, &fabric));
         }
-        let sizes = self.dimensions.iter().enumerate();
-        let sizes = sizes.map(|(place, extent)| (u32::from(*extent), self.cables(place))).collect();
-        Ok(Lattice::new(sizes, each, self.order).wiring(hosts, &self.links))
+        let dimensions = self.dimensions.iter().enumerate();
+        let dimensions = dimensions.map(|(place, extent)| Dimension {
+            switches: u32::from(*extent),
+            cables: self.cables(place),
+        });
+        Ok(Lattice::new(dimensions.collect(), each, self.order).wiring(hosts, &self.links))
     }
 
     fn check(&self) -> Result<(), FabricError> {
@@ -146,13 +163,13 @@ impl HyperXSettings {
 }
 
 impl Lattice {
-    fn new(sizes: Vec<(u32, u32)>, hosts: u32, order: DimensionOrder) -> Lattice {
-        let switches = sizes.iter().map(|(size, _)| size).product();
+    fn new(dimensions: Vec<Dimension>, hosts: u32, order: DimensionOrder) -> Lattice {
+        let switches = dimensions.iter().map(|own| own.switches).product();
         let digits = |number: u32| {
             let mut rest = number;
-            sizes.iter().map(move |(size, _)| {
-                let digit = rest % size;
-                rest /= size;
+            dimensions.iter().map(move |own| {
+                let digit = rest % own.switches;
+                rest /= own.switches;
                 digit
             })
         };
@@ -162,22 +179,22 @@ impl Lattice {
         for number in 0..switches {
             let first = ports.len() as u32;
             let mut port = hosts;
-            for (digit, &(size, cables)) in digits(number).zip(&sizes) {
+            for (digit, own) in digits(number).zip(&dimensions) {
                 let is_open = order == DimensionOrder::Any || ports.len() as u32 == first;
                 if digit > 0 && is_open {
-                    let own = port + (digit - 1) * cables;
-                    ports.extend(own..own + cables);
+                    let first = port + (digit - 1) * own.cables;
+                    ports.extend(first..first + own.cables);
                 }
-                port += (size - 1) * cables;
+                port += own.ports();
             }
             choices.push(Choice { first, count: ports.len() as u32 - first });
         }
-        Lattice { sizes, hosts, order, places, choices, ports }
+        Lattice { dimensions, hosts, order, places, choices, ports }
     }
 
     fn wiring(self, hosts: u32, links: &[CableSettings]) -> Wiring {
         let each = self.hosts;
-        let rows: u32 = self.sizes.iter().map(|(size, cables)| (size - 1) * cables).sum();
+        let rows: u32 = self.dimensions.iter().map(Dimension::ports).sum();
         let name = |switch: u32| {
             let places: Vec<String> = self.places(switch).iter().map(u16::to_string).collect();
             (places.join("."), each + rows)
@@ -192,30 +209,31 @@ impl Lattice {
             wiring.lay(wiring.host_port(host), tier(0));
         }
         let (mut stride, mut port) = (1, each);
-        for (dimension, &(size, cables)) in self.sizes.iter().enumerate() {
+        for (dimension, own) in self.dimensions.iter().enumerate() {
+            let Dimension { switches: size, cables } = *own;
             for switch in 0..switches {
-                let own = switch / stride % size;
-                for far in own + 1..size {
+                let near = switch / stride % size;
+                for far in near + 1..size {
                     for cable in 0..cables {
                         // From the far end the near one is among those in front of it.
                         let near_port = port + (far - 1) * cables + cable;
-                        let far_port = port + own * cables + cable;
-                        let other = switch + (far - own) * stride;
+                        let far_port = port + near * cables + cable;
+                        let other = switch + (far - near) * stride;
                         wiring.connect((switch, near_port), (other, far_port));
                         wiring.lay(wiring.port(switch, near_port), tier(dimension + 1));
                     }
                 }
             }
             stride *= size;
-            port += (size - 1) * cables;
+            port += own.ports();
         }
         wiring
     }
 
     #[inline]
     fn places(&self, switch: u32) -> &[u16] {
-        let first = switch as usize * self.sizes.len();
-        &self.places[first..first + self.sizes.len()]
+        let first = switch as usize * self.dimensions.len();
+        &self.places[first..first + self.dimensions.len()]
     }
 
     /// The ports through which a packet for `target` may leave.
@@ -226,11 +244,11 @@ impl Lattice {
             return Choice::one(target % self.hosts);
         }
         let (mut number, mut stride) = (0, 1);
-        let places = self.places(switch).iter().zip(self.places(home)).zip(&self.sizes);
-        for ((&own, &other), &(size, _)) in places {
+        let places = self.places(switch).iter().zip(self.places(home)).zip(&self.dimensions);
+        for ((&own, &other), dimension) in places {
             let digit = if own == other { 0 } else { u32::from(other) + u32::from(other < own) };
             number += digit * stride;
-            stride *= size;
+            stride *= dimension.switches;
         }
         self.choices[number as usize]
     }
@@ -246,7 +264,7 @@ impl Lattice {
         match self.order {
             DimensionOrder::Listed => 1,
             // A number of switches that is allowed has fewer than 16 dimensions.
-            DimensionOrder::Any => self.sizes.len() as u8,
+            DimensionOrder::Any => self.dimensions.len() as u8,
         }
     }
 
@@ -275,16 +293,6 @@ mod tests {
         fabric.wiring(hosts, Rate::from_ratio(1, 1000))
     }
 
-    fn ends(wiring: &Wiring, switch: &str) -> Vec<String> {
-        let switch = wiring.switch_named(switch).expect(switch);
-        let end = |number| match wiring.peer(wiring.port(switch, number)) {
-            Peer::Port(peer) => wiring.port_name(peer),
-            Peer::Host(host) => wiring.host_name(host),
-            Peer::Unused => "nothing".to_owned(),
-        };
-        (0..wiring.ports_of(switch)).map(end).collect()
-    }
-
     /// Three columns and two rows, with two hosts a switch and two cables between rows. Switch 1.1 is
     /// the fifth: its row is 0.1, 1.1, 2.1, and above it is 1.0.
     #[test]
@@ -300,9 +308,9 @@ mod tests {
             "port 4 of switch 1.0",
             "port 5 of switch 1.0",
         ];
-        assert_eq!(ends(&wiring, "1.1"), middle);
+        assert_eq!(wiring.plugged("1.1"), middle);
         let last = ["port 3 of switch 0.1", "port 3 of switch 1.1"];
-        assert_eq!(ends(&wiring, "2.1")[2..4], last);
+        assert_eq!(wiring.plugged("2.1")[2..4], last);
     }
 
     /// A search of the wiring finds the same ways as the places of switches tell; in the order of the

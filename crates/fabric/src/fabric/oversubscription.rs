@@ -203,7 +203,7 @@ impl JsonSchema for Oversubscription {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FabricSettings, Peer, Wiring};
+    use super::super::{FabricSettings, Wiring};
     use super::*;
 
     /// Of the channel: 1 Gbit/s.
@@ -221,17 +221,6 @@ mod tests {
         fabric(text).wiring(hosts, RATE).expect_err(text).to_string()
     }
 
-    /// What is plugged into each port of a switch.
-    fn ends(wiring: &Wiring, switch: &str) -> Vec<String> {
-        let switch = wiring.switch_named(switch).expect(switch);
-        let end = |number| match wiring.peer(wiring.port(switch, number)) {
-            Peer::Port(peer) => wiring.port_name(peer),
-            Peer::Host(host) => wiring.host_name(host),
-            Peer::Unused => "nothing".to_owned(),
-        };
-        (0..wiring.ports_of(switch)).map(end).collect()
-    }
-
     /// Of the 8 ports of a leaf 6 lead to hosts and 2 up. Each of the 8 pods has 4 leaves and 2 middle
     /// switches, whose 4 ports up lead to a core of 8.
     #[test]
@@ -243,12 +232,12 @@ mod tests {
             hosts.chain(first.iter().cloned()).collect::<Vec<_>>()
         };
         let middles = ["port 1 of switch 1.2", "port 1 of switch 1.3"].map(str::to_owned);
-        assert_eq!(ends(&wiring, "0.5"), up(&middles));
+        assert_eq!(wiring.plugged("0.5"), up(&middles));
         let leaves = (4..8).map(|leaf| format!("port 7 of switch 0.{leaf}"));
         let cores = (4..8).map(|core| format!("port 1 of switch 2.{core}"));
-        assert_eq!(ends(&wiring, "1.3"), leaves.chain(cores).collect::<Vec<_>>());
+        assert_eq!(wiring.plugged("1.3"), leaves.chain(cores).collect::<Vec<_>>());
         let pods = (0..8).map(|pod| format!("port 7 of switch 1.{}", 2 * pod + 1));
-        assert_eq!(ends(&wiring, "2.7"), pods.collect::<Vec<_>>());
+        assert_eq!(wiring.plugged("2.7"), pods.collect::<Vec<_>>());
         assert_eq!(fabric(text).room(RATE), Some(192));
     }
 

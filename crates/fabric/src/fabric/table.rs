@@ -67,6 +67,12 @@ pub enum End {
 const CABLES: &str = "fabric.table.cables";
 const SWITCHES: &str = "fabric.table.switches";
 
+/// What an end of a cable is: a host, or a port of a switch.
+enum Place {
+    Host(u32),
+    Port(u32, u32),
+}
+
 impl TableSettings {
     pub(super) fn wiring(&self, hosts: u32) -> Result<Wiring, FabricError> {
         self.check_switches()?;
@@ -132,15 +138,16 @@ impl TableSettings {
     ) -> Result<(), FabricError> {
         let place = |end| self.place(end, hosts, numbers);
         match (place(&cable.from)?, place(&cable.to)?) {
-            (Ok(from), Ok(to)) => {
-                wiring.connect(from, to);
-                lay(cable, from, wiring);
+            (Place::Port(switch, port), Place::Port(to, at)) => {
+                wiring.connect((switch, port), (to, at));
+                lay(cable, (switch, port), wiring);
             }
-            (Err(host), Ok(port)) | (Ok(port), Err(host)) => {
-                wiring.attach(host, port);
-                lay(cable, port, wiring);
+            (Place::Host(host), Place::Port(switch, port))
+            | (Place::Port(switch, port), Place::Host(host)) => {
+                wiring.attach(host, (switch, port));
+                lay(cable, (switch, port), wiring);
             }
-            (Err(_), Err(_)) => {
+            (Place::Host(_), Place::Host(_)) => {
                 let value = format!("a cable from {} to {}", cable.from, cable.to);
                 return Err(FabricError::new(CABLES, value, "a switch at one end at least"));
             }
@@ -148,15 +155,15 @@ impl TableSettings {
         Ok(())
     }
 
-    /// The switch and port of an end, or the host.
+    /// What an end is.
     fn place(
         &self,
         end: &End,
         hosts: u32,
         numbers: &HashMap<&str, u32>,
-    ) -> Result<Result<(u32, u32), u32>, FabricError> {
+    ) -> Result<Place, FabricError> {
         match end {
-            End::Host(host) if *host < hosts => Ok(Err(*host)),
+            End::Host(host) if *host < hosts => Ok(Place::Host(*host)),
             End::Host(_) => Err(FabricError::new(CABLES, end, format!("a host below {hosts}"))),
             End::Port { switch, port } => {
                 let Some(index) = numbers.get(switch.as_str()).copied() else {
@@ -170,7 +177,7 @@ impl TableSettings {
                     let accepted = format!("a port below {ports}");
                     return Err(FabricError::new(CABLES, end, accepted));
                 }
-                Ok(Ok((index, *port)))
+                Ok(Place::Port(index, *port))
             }
         }
     }

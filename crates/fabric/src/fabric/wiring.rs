@@ -296,6 +296,20 @@ impl Wiring {
 }
 
 #[cfg(test)]
+impl Wiring {
+    /// What is plugged into each port of a switch.
+    pub(super) fn plugged(&self, switch: &str) -> Vec<String> {
+        let switch = self.switch_named(switch).expect(switch);
+        let end = |number| match self.peer(self.port(switch, number)) {
+            Peer::Port(peer) => self.port_name(peer),
+            Peer::Host(host) => self.host_name(host),
+            Peer::Unused => "nothing".to_owned(),
+        };
+        (0..self.ports_of(switch)).map(end).collect()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use weft_units::Length;
 

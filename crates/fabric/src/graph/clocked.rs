@@ -24,13 +24,22 @@ pub struct ClockedParts {
     pub random: Stream,
 }
 
+/// A port hears what the far end of its cable tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// When.
+    pub time: Time,
+    /// The port.
+    pub port: u32,
+}
+
 /// What a packet brings about that leaves a switch with queues at its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leave {
     /// Its way out.
     pub departure: Departure,
-    /// The port that has another credit, and when it knows, if that must be said.
-    pub credit: Option<(Time, u32)>,
+    /// The port that has another credit, if it must be told.
+    pub credit: Option<Heard>,
 }
 
 /// The links and packets around a switch.
@@ -203,7 +212,8 @@ impl Graph {
                 self.flow.restore(port.peer(), came_by);
             } else {
                 let propagation = self.links[port.link() as usize].propagation;
-                credit = Some((now + own.occupation(grant.output) + propagation, port.peer()));
+                let time = now + own.occupation(grant.output) + propagation;
+                credit = Some(Heard { time, port: port.peer() });
             }
         }
         Some(Leave { departure, credit })
@@ -245,11 +255,11 @@ impl Graph {
         edge.map_or(Wakes::Nobody, |edge| Wakes::Switch(switch, edge))
     }
 
-    /// When a port hears what an input tells the cable in it now, and which port that is.
-    pub fn heard(&self, now: Time, switch: u32, input: u8) -> (Time, u32) {
+    /// Which port hears what an input tells the cable in it now, and when.
+    pub fn heard(&self, now: Time, switch: u32, input: u8) -> Heard {
         let input = self.first_port(switch) + u32::from(input);
         let delay = self.link(input).propagation + self.flow.reaction();
-        (now + delay.max(Span(1)), self.ports[input as usize].peer())
+        Heard { time: now + delay.max(Span(1)), port: self.ports[input as usize].peer() }
     }
 
     /// How occupied an output of a switch without a clock is, for who chooses among several: when it

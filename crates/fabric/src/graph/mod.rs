@@ -34,7 +34,7 @@ use crate::switch::{
 };
 
 use clocked::Surroundings;
-pub use clocked::{ClockedParts, Leave, Wakes};
+pub use clocked::{ClockedParts, Heard, Leave, Wakes};
 use deciding::Deciding;
 pub use division::Together;
 use flow::Flow;
@@ -43,7 +43,7 @@ pub use gate::Passage;
 pub use port::Departure;
 use port::Port;
 pub use repeat::PortUse;
-pub use standing::PortState;
+pub use standing::{HeldAt, PortState};
 pub use stations::{CableEvent, Station, StationPacket, StationParts, StationPlace, TurnCable};
 
 /// What a graph is made of.

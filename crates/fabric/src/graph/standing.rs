@@ -29,6 +29,15 @@ impl PortState {
     }
 }
 
+/// What waits at a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldAt {
+    /// How many packets.
+    pub packets: u32,
+    /// Whether the far end of the cable has stopped the port.
+    pub is_stopped: bool,
+}
+
 impl Graph {
     /// The clocked switch of this part of the graph that has a port, and the number of the port there.
     pub(super) fn input_queued(&self, port: u32) -> Option<(&InputQueued, u32)> {
@@ -46,13 +55,16 @@ impl Graph {
         }
     }
 
-    /// How many packets wait at a port for the far end, and whether that has stopped it.
-    pub fn held_at(&self, port: u32) -> (u32, bool) {
+    /// What waits at a port for the far end of its cable.
+    pub fn held_at(&self, port: u32) -> HeldAt {
         if let Some((own, output)) = self.input_queued(port) {
-            return (own.waiting(output), own.is_stopped(output));
+            return HeldAt { packets: own.waiting(output), is_stopped: own.is_stopped(output) };
         }
         let gate = self.gates.get(port as usize);
-        gate.map_or((0, false), |gate| (gate.waiting(), gate.is_stopped()))
+        gate.map_or(HeldAt::default(), |gate| HeldAt {
+            packets: gate.waiting(),
+            is_stopped: gate.is_stopped(),
+        })
     }
 
     /// Whether the next packet of a port, or one of several that may be next, leaves by a virtual
@@ -68,7 +80,7 @@ impl Graph {
     /// What there is to know of a port of this part of the graph. `channel_of` tells the virtual channel of a
     /// packet.
     pub fn port_state(&self, port: u32, channel_of: impl Fn(u32) -> u8) -> PortState {
-        let (waiting, is_stopped) = self.held_at(port);
+        let HeldAt { packets: waiting, is_stopped } = self.held_at(port);
         let mut state = PortState { waiting, is_stopped, ..PortState::default() };
         let channels = 0..self.channels().0;
         if waiting > 0 {

@@ -18,6 +18,17 @@ pub struct Histogram {
     counts: Vec<u64>,
 }
 
+/// How many of the values are in one bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The smallest value that it takes.
+    pub lowest: u64,
+    /// The largest value that it takes.
+    pub highest: u64,
+    /// How many values are in it.
+    pub count: u64,
+}
+
 impl Histogram {
     /// Counts one value.
     #[inline]
@@ -82,10 +93,14 @@ impl Histogram {
         None
     }
 
-    /// The buckets that hold something, in ascending order: lowest value, highest value, count.
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+    /// The buckets that hold something, in ascending order.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        filled.map(|(index, &count)| (lowest(index), lowest(index) + (width(index) - 1), count))
+        filled.map(|(index, &count)| Bucket {
+            lowest: lowest(index),
+            highest: lowest(index) + (width(index) - 1),
+            count,
+        })
     }
 
     #[cold]
@@ -162,7 +177,8 @@ mod tests {
         let mut histogram = Histogram::default();
         histogram.record(u64::MAX);
         let bucket = histogram.buckets().next();
-        assert_eq!(bucket, Some((u64::MAX - ((1 << 53) - 1), u64::MAX, 1)));
+        let lowest = u64::MAX - ((1 << 53) - 1);
+        assert_eq!(bucket, Some(Bucket { lowest, highest: u64::MAX, count: 1 }));
     }
 
     #[test]

@@ -36,12 +36,24 @@ pub struct Instants {
 }
 
 impl Instants {
-    /// From when it was handed over until it left, and from then to its last byte at the target.
+    /// The two parts of the time from when it was handed over to its last byte at the target.
     #[inline]
-    pub fn waits(&self) -> (Span, Span) {
+    pub fn waits(&self) -> Waits {
         let transit = self.delivered.since(self.started);
-        (self.started.since(self.generated), Span(transit.0 - self.target.0))
+        Waits {
+            queueing: self.started.since(self.generated),
+            transit: Span(transit.0 - self.target.0),
+        }
     }
+}
+
+/// The latencies of one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// From when it was handed over until it left.
+    pub queueing: Span,
+    /// From then to its last byte at the target.
+    pub transit: Span,
 }
 
 impl Observations {
@@ -58,7 +70,7 @@ impl Observations {
     #[inline]
     fn record_latencies(&mut self, one: &Instants) {
         let now = one.delivered;
-        let (queueing, transit) = one.waits();
+        let Waits { queueing, transit } = one.waits();
         self.latency(Latency::Queueing, now, queueing);
         self.latency(Latency::Transit, now, transit);
         self.latency(Latency::OneWay, now, queueing + transit + one.target);
@@ -93,7 +105,7 @@ impl Observations {
     /// Adds what a packet spent in each stage.
     #[inline]
     pub(super) fn spend_all(&mut self, one: &Instants) {
-        let (queueing, transit) = one.waits();
+        let Waits { queueing, transit } = one.waits();
         let moving = one.transmission + one.wire + one.switches;
         for (stage, span) in
             [(Stage::InitiatorHost, one.initiator), (Stage::TargetHost, one.target)]

@@ -19,7 +19,7 @@ mod standing;
 
 pub use budget::{Budget, Stage};
 pub use fairness::Fairness;
-pub use histogram::Histogram;
+pub use histogram::{Bucket, Histogram};
 pub use hops::Hops;
 pub use instants::Instants;
 pub use journey::{Crossing, Ends, Journey};
@@ -29,7 +29,7 @@ pub use max_min::{Capacity, max_min};
 pub use observations::{
     ClassSeen, Collision, ConservationError, Drop, Latency, Observations, Passage,
 };
-pub use part::{Arrival, Told};
+pub use part::{Arrival, Loss, Submission, Told};
 pub use progress::Progress;
 pub use recorder::Recorder;
 pub use series::Series;

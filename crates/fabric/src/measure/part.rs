@@ -9,6 +9,7 @@ use std::ops::Deref;
 
 use weft_units::{Span, Time};
 
+use super::instants::Waits;
 use super::{Drop, Instants, Latency, Observations, Passage};
 
 /// A delivery, as far as its order among others matters.
@@ -30,13 +31,33 @@ pub struct Arrival {
     pub class: u8,
 }
 
+/// A packet was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Submission {
+    /// When.
+    pub time: Time,
+    /// The host that handed it over.
+    pub host: u32,
+}
+
+/// A packet was dropped for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Loss {
+    /// When.
+    pub time: Time,
+    /// Its initiator.
+    pub host: u32,
+    /// The rule that dropped it.
+    pub why: Drop,
+}
+
 /// What happened in one part within a window, each in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// Packets that were handed over: when and by whom.
-    pub handed: Vec<(Time, u32)>,
-    /// Packets that were dropped for good: when, whose and why.
-    pub dropped: Vec<(Time, u32, Drop)>,
+    /// Packets that were handed over.
+    pub handed: Vec<Submission>,
+    /// Packets that were dropped for good.
+    pub dropped: Vec<Loss>,
     /// Packets that were delivered, those of one instant by target.
     pub arrived: Vec<Arrival>,
 }
@@ -50,17 +71,17 @@ impl Told {
     }
 
     fn latest(&self) -> Option<Time> {
-        let handed = self.handed.last().map(|one| one.0);
-        let dropped = self.dropped.last().map(|one| one.0);
+        let handed = self.handed.last().map(|one| one.time);
+        let dropped = self.dropped.last().map(|one| one.time);
         handed.max(dropped).max(self.arrived.last().map(|one| one.time))
     }
 
     /// How many packets were handed over, delivered and dropped before an instant.
     fn before(&self, instant: Time) -> [u64; 3] {
         [
-            self.handed.partition_point(|one| one.0 < instant) as u64,
+            self.handed.partition_point(|one| one.time < instant) as u64,
             self.arrived.partition_point(|one| one.time < instant) as u64,
-            self.dropped.partition_point(|one| one.0 < instant) as u64,
+            self.dropped.partition_point(|one| one.time < instant) as u64,
         ]
     }
 }
@@ -77,7 +98,7 @@ impl Observations {
     /// [`complete`](Self::complete) in a part. Returns what is to be told.
     #[inline]
     pub fn complete_in_part(&mut self, one: &Instants) -> Arrival {
-        let (now, (queueing, transit)) = (one.delivered, one.waits());
+        let (now, Waits { queueing, transit }) = (one.delivered, one.waits());
         if now >= self.from {
             let one_way = queueing + transit + one.target;
             self.latencies[Latency::Queueing as usize].spread(queueing);
@@ -109,7 +130,7 @@ impl Observations {
             self.generated += one.handed.len() as u64;
             self.delivered += one.arrived.len() as u64;
             self.abandoned += one.dropped.len() as u64;
-            one.dropped.iter().for_each(|(now, _, rule)| self.drop(*rule, *now));
+            one.dropped.iter().for_each(|loss| self.drop(loss.why, loss.time));
             let measured = one.arrived.partition_point(|arrival| arrival.time < self.from);
             for arrival in &one.arrived[measured..] {
                 self.fairness.count(arrival.from as usize);
@@ -169,8 +190,8 @@ impl Observations {
         for arrival in told.iter().flat_map(|one| &one.arrived) {
             self.standing.deliver_first(arrival.from as usize, arrival.time);
         }
-        for (time, host) in told.iter().flat_map(|one| &one.handed) {
-            self.standing.hand_over_last(*host as usize, *time);
+        for one in told.iter().flat_map(|one| &one.handed) {
+            self.standing.hand_over_last(one.host as usize, one.time);
         }
     }
 
@@ -179,9 +200,9 @@ impl Observations {
     fn hear_who_stands_in_order(&mut self, told: &[impl Deref<Target = Told>]) {
         let mut all = Vec::new();
         for one in told {
-            all.extend(one.dropped.iter().map(|(time, host, _)| (*time, 0, *host)));
+            all.extend(one.dropped.iter().map(|loss| (loss.time, 0, loss.host)));
             all.extend(one.arrived.iter().map(|arrival| (arrival.time, 1, arrival.from)));
-            all.extend(one.handed.iter().map(|(time, host)| (*time, 2, *host)));
+            all.extend(one.handed.iter().map(|own| (own.time, 2, own.host)));
         }
         all.sort_unstable();
         for (time, what, host) in all {
@@ -293,7 +314,7 @@ mod tests {
                     0 => {
                         whole.drop(Drop::Overflow, time);
                         whole.abandon_from(one.from as usize, time);
-                        told[packet.5].dropped.push((time, one.from, Drop::Overflow));
+                        told[packet.5].dropped.push(Loss { time, host: one.from, why: Drop::Overflow });
                     }
                     1 => {
                         whole.complete(&one);
@@ -306,7 +327,7 @@ mod tests {
                         whole.attempt(one.started);
                         parts[packet.5].attempt(one.started);
                         // A host is in one part.
-                        told[one.from as usize % 3].handed.push((time, one.from));
+                        told[one.from as usize % 3].handed.push(Submission { time, host: one.from });
                     }
                 }
             }

@@ -27,6 +27,15 @@ impl Default for Recorder {
     }
 }
 
+/// How spans that are recorded again differ from those recorded before.
+#[derive(Clone, Copy)]
+pub(super) struct Later {
+    /// How much later they are.
+    pub period: Span,
+    /// How much longer they are.
+    pub growth: Span,
+}
+
 impl Recorder {
     /// Records one span that became known at `now`. Calls come in the order of time.
     #[inline]
@@ -43,12 +52,11 @@ impl Recorder {
         }
     }
 
-    /// Records spans again that were recorded last, `times` times: each time all of them a `period`
-    /// later and longer by `growth`.
+    /// Records spans again that were recorded last, `times` times.
     pub(super) fn repeat(
         &mut self,
         seen: &[(Time, Span)],
-        (period, growth): (Span, Span),
+        Later { period, growth }: Later,
         times: u64,
     ) {
         let count = seen.len() as u64;

@@ -5,6 +5,7 @@
 
 use weft_units::{Span, Time};
 
+use super::recorder::Later;
 use super::{Instants, Latency, Observations, Stage};
 
 /// What a packet spent in a stage, in picoseconds.
@@ -48,8 +49,8 @@ impl Observations {
         let at = |span: &dyn Fn(&Instants) -> Span, seen: &[Instants]| -> Vec<(Time, Span)> {
             seen.iter().map(|one| (one.delivered, span(one))).collect()
         };
-        let still = (period, Span::ZERO);
-        let grows = (period, period);
+        let still = Later { period, growth: Span::ZERO };
+        let grows = Later { period, growth: period };
         self.latencies[Latency::Queueing as usize].repeat(&at(&queueing, &seen), grows, times);
         self.latencies[Latency::Transit as usize].repeat(&at(&transit, &seen), still, times);
         self.latencies[Latency::OneWay as usize].repeat(&at(&one_way, &seen), grows, times);

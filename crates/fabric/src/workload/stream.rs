@@ -129,8 +129,10 @@ pub struct MessageStream {
     pub load: Option<Load>,
     /// What its descriptors ask for.
     pub operation: StreamOperation,
-    /// The protection tags of its endpoints and of the memory that it writes.
-    pub tags: (u32, u32),
+    /// The protection tag of its endpoints.
+    pub tag: u32,
+    /// The protection tag of the memory that it writes.
+    pub memory_tag: u32,
     /// Its bursts; none if its messages come one by one.
     pub burst: Option<BurstLaw>,
 }
@@ -181,7 +183,8 @@ pub(super) fn build(
             size: group.size,
             load: group.load,
             operation: group.operation,
-            tags: (group.tag, group.memory_tag.unwrap_or(group.tag)),
+            tag: group.tag,
+            memory_tag: group.memory_tag.unwrap_or(group.tag),
             burst,
         };
         list.streams.extend(pairs.into_iter().map(of_pair));

@@ -20,11 +20,12 @@ use weft_units::{Bytes, Span, Time};
 
 use libraries::Libraries;
 pub use libraries::SocketCounters;
-use repair::Repairs;
+use repair::{Repairs, Stored};
 use set_up::Step;
 use slots::Slots;
 pub use turns::TurnCounters;
 use turns::{Step as TurnStep, Turns};
+use ways::Spent;
 pub use ways::Ways;
 
 use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
@@ -55,16 +56,16 @@ pub struct HostPath<C> {
     news: Vec<Notice>,
     /// What happened as messages were offered.
     told: Vec<Notice>,
-    /// Time of ends of messages on the channel, and of how many.
-    on_channel: (Span, u64),
+    /// Ends of messages on the channel.
+    on_channel: Spent,
     /// None where connections are there from the beginning.
     libraries: Option<Libraries>,
     /// None where each pair of hosts has a buffer of its own.
     turns: Option<Turns>,
     /// None where nobody stores again what the channel has given up.
     repairs: Option<Repairs>,
-    /// Time of messages that waited for a connection, and how many did.
-    connecting: (Span, u64),
+    /// Messages that waited for a connection.
+    connecting: Spent,
     from: Time,
     steps: u64,
 }
@@ -150,10 +151,10 @@ impl<C: Carrier> HostPath<C> {
             todo: VecDeque::new(),
             news: Vec::new(),
             told: Vec::new(),
-            on_channel: (Span::ZERO, 0),
+            on_channel: Spent::default(),
             libraries: settings.sockets.clone().map(|sockets| Libraries::new(sockets, hosts)),
             repairs: settings.checked_unit().map(Repairs::new),
-            connecting: (Span::ZERO, 0),
+            connecting: Spent::default(),
             from: Time::ZERO,
             steps: 0,
         })
@@ -255,7 +256,7 @@ impl<C: Carrier> HostPath<C> {
         }
         let (time, to, given_up) = match notice {
             Notice::Sent { time, .. } => {
-                return self.sent_by_channel(time, (message, last), notices);
+                return self.sent_by_channel(time, message, last, notices);
             }
             Notice::Delivered { time, to, .. } => (time, to, false),
             Notice::Lost { time, to, .. } | Notice::FallsThrough { time, to, .. } => {
@@ -264,13 +265,12 @@ impl<C: Carrier> HostPath<C> {
         };
         let held = *self.messages.get(message);
         if last && held.is_message() && time >= self.from {
-            self.on_channel.0 += time.since(offered);
-            self.on_channel.1 += 1;
+            self.on_channel.add(time.since(offered));
         }
         let from = held.peer().map(|_| held.from);
         let piece = held.piece(Piece::new(message, from, held.size, bytes, last));
         if self.repairs.is_some() && held.is_checked() {
-            return self.checked((time, to), (piece, given_up), notices);
+            return self.checked(time, to, (piece, given_up), notices);
         }
         if given_up {
             self.messages.get(message).lose(to);
@@ -283,10 +283,11 @@ impl<C: Carrier> HostPath<C> {
     fn sent_by_channel(
         &mut self,
         time: Time,
-        (message, last): (u32, bool),
+        message: u32,
+        is_last: bool,
         notices: &mut Vec<Notice>,
     ) {
-        if last && self.sends == 0 {
+        if is_last && self.sends == 0 {
             self.sent(time, message, notices);
         }
     }
@@ -310,14 +311,14 @@ impl<C: Carrier> HostPath<C> {
     }
 
     /// A message has passed the whole way to one of its targets.
-    fn arrived(&mut self, time: Time, (to, message): (u16, u32), notices: &mut Vec<Notice>) {
+    fn arrived(&mut self, time: Time, to: u16, message: u32, notices: &mut Vec<Notice>) {
         let held = self.messages.get(message);
         held.missing -= 1;
         let Held { ticket, from, said, repairs, .. } = *held;
         let lost = held.has_lost(to);
         self.forget(message);
         if let Some(repaired) = repairs {
-            return self.repaired(time, (to, message, repaired), notices);
+            return self.repaired(time, to, Stored { again: message, of: repaired }, notices);
         }
         match (said, lost) {
             (None, false) => notices.push(Notice::Delivered { time, ticket, to }),
@@ -351,7 +352,7 @@ impl<C: Carrier> HostPath<C> {
                 Output::Room(peer) => self.due.push(now + self.wake, Due::Wake(peer, host)),
                 Output::Turn(peer) => self.wish_turn(now, host, peer),
                 Output::TurnEnded(peer) => self.end_turn(now, peer, host),
-                Output::Delivered(message) => self.arrived(now, (host, message), notices),
+                Output::Delivered(message) => self.arrived(now, host, message, notices),
             }
         }
     }

@@ -63,12 +63,19 @@ pub struct Machine<C> {
     forbidden: Option<Vec<Option<String>>>,
 }
 
+/// An operation that waits until a word of its rank's memory is at least `least`.
+#[derive(Clone, Copy, Debug)]
+struct Watcher {
+    address: u64,
+    least: u64,
+    op: OpId,
+}
+
 #[derive(Debug, Default)]
 struct Rank {
     matching: Matching,
     memory: BTreeMap<u64, u64>,
-    /// Who waits for a word of the memory: address, the least value, the operation.
-    watchers: Vec<(u64, u64, OpId)>,
+    watchers: Vec<Watcher>,
     is_gone: bool,
     /// Of whom it has been told that they are gone, and who waits for the next, by number.
     departed: Vec<u16>,
@@ -256,7 +263,7 @@ impl<C: Carrier> Machine<C> {
         if value >= least {
             self.complete(op, Received { value, ..Received::default() });
         } else {
-            self.ranks[usize::from(rank)].watchers.push((address, least, op));
+            self.ranks[usize::from(rank)].watchers.push(Watcher { address, least, op });
         }
         op
     }

@@ -20,9 +20,17 @@ pub(super) struct Matching {
     messages: Lanes,
     receives: Lanes,
     /// Receives that leave something open, oldest first.
-    open: Vec<(u64, Wanted, u32)>,
+    open: Vec<Open>,
     /// How many messages and receives came so far: their order.
     count: u64,
+}
+
+/// A receive that leaves its source or its tag open.
+#[derive(Debug)]
+struct Open {
+    count: u64,
+    wanted: Wanted,
+    receive: u32,
 }
 
 impl Matching {
@@ -40,7 +48,7 @@ impl Matching {
             Wanted { from: Some(from), tag: Some(tag) } => {
                 self.receives.put((from, tag), self.count, receive);
             }
-            open => self.open.push((self.count, open, receive)),
+            wanted => self.open.push(Open { count: self.count, wanted, receive }),
         }
         None
     }
@@ -49,9 +57,9 @@ impl Matching {
     pub fn arrive(&mut self, from: u16, tag: u32, message: u32) -> Option<u32> {
         self.count += 1;
         let exact = self.receives.oldest((from, tag));
-        let open = self.open.iter().position(|(_, wanted, _)| wanted.fits(from, tag));
-        match open.filter(|place| exact.is_none_or(|count| self.open[*place].0 < count)) {
-            Some(place) => Some(self.open.remove(place).2),
+        let open = self.open.iter().position(|own| own.wanted.fits(from, tag));
+        match open.filter(|place| exact.is_none_or(|count| self.open[*place].count < count)) {
+            Some(place) => Some(self.open.remove(place).receive),
             None if exact.is_some() => self.receives.take((from, tag)),
             None => {
                 self.messages.put((from, tag), self.count, message);

@@ -86,13 +86,20 @@ impl Placement {
     }
 }
 
-/// The first two ranks of a placement that share a host, and that host.
-pub(super) fn first_shared(places: &[u16]) -> Option<(u16, u16, u16)> {
+/// Two ranks on one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shared {
+    pub ranks: [u16; 2],
+    pub host: u16,
+}
+
+/// The first two ranks of a placement that share a host.
+pub(super) fn first_shared(places: &[u16]) -> Option<Shared> {
     let last = places.iter().copied().max()?;
     let mut first = vec![None; usize::from(last) + 1];
     places.iter().zip(0..).find_map(|(host, rank)| {
         let before: Option<u16> = first[usize::from(*host)].replace(rank);
-        before.map(|before| (before, rank, *host))
+        before.map(|before| Shared { ranks: [before, rank], host: *host })
     })
 }
 
@@ -258,7 +265,8 @@ mod tests {
             full.sort_unstable();
             assert_eq!(full, places(&Placement::Block, 27, 3, 1), "every place is taken");
         }
-        assert_eq!(first_shared(&[3, 1, 0, 1, 3]), Some((1, 3, 1)));
+        let shared = Shared { ranks: [1, 3], host: 1 };
+        assert_eq!(first_shared(&[3, 1, 0, 1, 3]), Some(shared));
         assert_eq!(first_shared(&[3, 1, 0]), None);
     }
 

@@ -10,7 +10,7 @@ use super::background::ProgramChannel;
 use super::library::{LibraryProgram, Metrics};
 use super::machine::Machine;
 use super::node::Crew;
-use super::placement::{Placement, first_shared};
+use super::placement::{Placement, Shared, first_shared};
 use super::policy::{Policy, Rule};
 use super::tables::RankReport;
 use crate::assemble::Site;
@@ -166,7 +166,7 @@ impl Ways<'_> {
         let places =
             places.map_err(|error| refuse("program.placement", error.value, error.accepted))?;
         match first_shared(&places) {
-            Some((one, other, host)) if spec.system.memory.is_none() => {
+            Some(Shared { ranks: [one, other], host }) if spec.system.memory.is_none() => {
                 let accepted = format!(
                     "one rank a host, or system.memory = {{ latency = \"...\", rate = \"...\" }} of a copy \
                      between ranks {one} and {other}, which are both on host {host}"

@@ -54,8 +54,8 @@ impl PointRuns<'_> {
             row.push(("name".into(), link.name.as_str().into()));
             row.push(("from".into(), link.from.as_str().into()));
             row.push(("to".into(), link.to.as_str().into()));
-            row.push(("from_tier".into(), u64::from(link.tiers.0).into()));
-            row.push(("to_tier".into(), u64::from(link.tiers.1).into()));
+            row.push(("from_tier".into(), u64::from(link.from_tier).into()));
+            row.push(("to_tier".into(), u64::from(link.to_tier).into()));
             row.push(("link_load".into(), link.load.into()));
             row.push(("indication_load".into(), link.indication_load.into()));
             row.push(("most_held".into(), u64::from(link.most_held).into()));

@@ -2,6 +2,15 @@
 
 use serde::Serialize;
 
+/// One point of a sweep of the offered load; both are loads in the same unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoadPoint {
+    /// What was offered.
+    pub offered: f64,
+    /// What was accepted of it.
+    pub accepted: f64,
+}
+
 /// The limit of a channel, read off a sweep of the offered load. All are loads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Saturation {
@@ -15,25 +24,31 @@ pub struct Saturation {
     pub refused: f64,
 }
 
-/// The limit, from (offered load, accepted throughput) in the same unit and any order. A load is
+/// The limit, from the points of a sweep in any order. A load is
 /// carried if the accepted throughput falls short of it by at most `tolerance`, a share of the load
 /// that noise explains (0.02 is usual). `None` if every load is carried: the limit lies beyond the
 /// sweep, and the largest load is not it.
-pub fn saturation(points: &[(f64, f64)], tolerance: f64) -> Option<Saturation> {
+pub fn saturation(points: &[LoadPoint], tolerance: f64) -> Option<Saturation> {
     let mut points = points.to_vec();
-    points.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let limit = points.iter().position(|(load, accepted)| *accepted < load * (1.0 - tolerance))?;
+    points.sort_by(|one, other| one.offered.total_cmp(&other.offered));
+    let limit = points.iter().position(|own| own.accepted < own.offered * (1.0 - tolerance))?;
     Some(Saturation {
-        throughput: points.iter().map(|point| point.1).fold(0.0, f64::max),
-        at_full_load: points[points.len() - 1].1,
-        carried: points[..limit].last().map_or(0.0, |point| point.0),
-        refused: points[limit].0,
+        throughput: points.iter().map(|point| point.accepted).fold(0.0, f64::max),
+        at_full_load: points[points.len() - 1].accepted,
+        carried: points[..limit].last().map_or(0.0, |point| point.offered),
+        refused: points[limit].offered,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A limit from (offered, accepted).
+    fn saturation(points: &[(f64, f64)], tolerance: f64) -> Option<Saturation> {
+        let point = |&(offered, accepted): &(f64, f64)| LoadPoint { offered, accepted };
+        super::saturation(&points.iter().map(point).collect::<Vec<_>>(), tolerance)
+    }
 
     #[test]
     fn a_plateau_is_the_limit() {

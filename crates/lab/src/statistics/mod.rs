@@ -10,7 +10,7 @@ mod student;
 mod verdict;
 mod warm_up;
 
-pub use curve::{Saturation, saturation};
+pub use curve::{LoadPoint, Saturation, saturation};
 pub use estimate::{BATCHES, Estimate, batch_means, ratio, replications, steady_state};
 pub use start_up::{in_parts, start_up_bias};
 pub use student::student_t;

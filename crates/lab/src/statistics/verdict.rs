@@ -153,7 +153,8 @@ pub fn judge(progress: &[Progress], ending: Ending, warm_up: Option<WarmUp>) -> 
     };
     let middle = progress.len() / 2;
     let backlogs: Vec<f64> = progress.iter().map(|sample| sample.backlog() as f64).collect();
-    let (growth, significance) = growth(backlogs.get(middle..).unwrap_or_default());
+    let Growth { packets: growth, significance } =
+        growth(backlogs.get(middle..).unwrap_or_default());
     let earlier = growth_of(&backlogs[..progress.len().min(middle + 1)]);
     let settled_latency = warm_up.is_none_or(|warm_up| warm_up.found);
     let watched = progress.get(middle).map_or(Span::ZERO, |sample| last.time.since(sample.time));
@@ -200,12 +201,19 @@ fn growth_of(backlogs: &[f64]) -> f64 {
     }
 }
 
-/// The growth from the first to the last, and in standard errors of a sum of independent steps.
-fn growth(backlogs: &[f64]) -> (f64, f64) {
+/// How much a backlog grew.
+struct Growth {
+    /// From the first to the last, in packets.
+    packets: f64,
+    /// The same in standard errors of a sum of independent steps.
+    significance: f64,
+}
+
+fn growth(backlogs: &[f64]) -> Growth {
     let growth = growth_of(backlogs);
     let steps = backlogs.len().saturating_sub(1) as f64;
     if steps < 2.0 || growth <= 0.0 {
-        return (growth, 0.0);
+        return Growth { packets: growth, significance: 0.0 };
     }
     let mean = growth / steps;
     let deviations = backlogs.windows(2).map(|pair| pair[1] - pair[0] - mean);
@@ -213,7 +221,7 @@ fn growth(backlogs: &[f64]) -> (f64, f64) {
     // A backlog that grows by the same number at every step grows beyond any doubt; a number
     // instead of infinity, because not every table can hold one.
     let significance = growth / libm::sqrt(steps * variance);
-    (growth, significance.min(1e6))
+    Growth { packets: growth, significance: significance.min(1e6) }
 }
 
 #[cfg(test)]

@@ -157,6 +157,17 @@ impl Collective {
     }
 }
 
+/// A branch of a binomial tree.
+struct Branch {
+    round: u32,
+    /// The rank nearer to the root.
+    near: u16,
+    /// The other one.
+    far: u16,
+    /// How many ranks are reached through it, itself included.
+    below: u64,
+}
+
 /// What the ranks of a collective have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Payload<'a> {
@@ -293,9 +304,8 @@ impl Writer {
         }
     }
 
-    /// The pairs of a binomial tree over ranks counted from the root, the longest way first: round,
-    /// the one nearer to the root, the other, and how many ranks are reached through that one.
-    fn tree(&self, root: u16) -> Vec<(u32, u16, u16, u64)> {
+    /// The branches of a binomial tree over ranks counted from the root, the longest first.
+    fn tree(&self, root: u16) -> Vec<Branch> {
         let ranks = u32::from(self.ranks());
         let of = |number: u32| ((number + u32::from(root)) % ranks) as u16;
         let mut pairs = Vec::new();
@@ -305,7 +315,8 @@ impl Writer {
             let near = (0..ranks).step_by(2 * half as usize).filter(|near| near + half < ranks);
             pairs.extend(near.map(|near| {
                 let far = near + half;
-                (round, of(near), of(far), half.min(ranks - far).into())
+                let below = half.min(ranks - far).into();
+                Branch { round, near: of(near), far: of(far), below }
             }));
             half /= 2;
             round += 1;
@@ -315,14 +326,14 @@ impl Writer {
 
     /// Along the tree from the root; the size follows from how many ranks a message speaks to.
     fn down_from(&mut self, root: u16, size: impl Fn(u64) -> Bytes) {
-        for (round, near, far, below) in self.tree(root) {
+        for Branch { round, near, far, below } in self.tree(root) {
             self.pass(near, far, round, size(below));
         }
     }
 
     /// Along the tree towards the root; the size follows from how many ranks a message speaks for.
     fn up_to(&mut self, root: u16, size: impl Fn(u64) -> Bytes, adds: bool) {
-        for (round, near, far, below) in self.tree(root).into_iter().rev() {
+        for Branch { round, near, far, below } in self.tree(root).into_iter().rev() {
             self.pass(far, near, round, size(below));
             if adds {
                 self.add(near, size(below));

@@ -24,7 +24,7 @@ use std::io::BufRead;
 use weft_units::{Bytes, Span};
 
 use super::error::TraceError;
-use super::schedule::{Action, After, LONGEST, Operation, Schedule, Script};
+use super::schedule::{Action, After, Edge, LONGEST, Operation, Schedule, Script};
 
 /// Reads a trace.
 pub fn read(mut input: impl BufRead) -> Result<Schedule, TraceError> {
@@ -372,7 +372,7 @@ fn write_script(out: &mut String, script: &Script) {
         }
         out.push('\n');
     }
-    for (before, waits, after) in script.edges() {
+    for Edge { before, waits, after } in script.edges() {
         let verb = match after {
             After::Over => "requires",
             After::Begun => "irequires",

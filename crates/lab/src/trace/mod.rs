@@ -14,4 +14,4 @@ pub mod settings;
 
 pub use error::TraceError;
 pub use play::{Played, play};
-pub use schedule::{Action, After, LARGEST, Operation, Schedule, Script};
+pub use schedule::{Action, After, Edge, LARGEST, Operation, Schedule, Script, Sent};

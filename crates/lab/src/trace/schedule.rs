@@ -63,12 +63,31 @@ pub enum After {
     Over,
 }
 
+/// One operation of a script waits for another one of the same script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The number of the operation waited for.
+    pub before: u32,
+    /// The number of the operation that waits.
+    pub waits: u32,
+    /// What it waits for.
+    pub after: After,
+}
+
+/// The messages of a schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// How many there are.
+    pub messages: u64,
+    /// The payload of all of them.
+    pub payload: Bytes,
+}
+
 /// The operations of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
     operations: Vec<Operation>,
-    /// Which operation waits for which: the one waited for, the one that waits.
-    edges: Vec<(u32, u32, After)>,
+    edges: Vec<Edge>,
 }
 
 /// A program of every rank.
@@ -102,13 +121,14 @@ impl Script {
     pub fn add(&mut self, operation: Operation, after: &[u32]) -> u32 {
         let number = self.operations.len() as u32;
         self.operations.push(operation);
-        self.edges.extend(after.iter().map(|before| (*before, number, After::Over)));
+        let edge = |before: &u32| Edge { before: *before, waits: number, after: After::Over };
+        self.edges.extend(after.iter().map(edge));
         number
     }
 
     /// An operation waits for another one.
     pub fn wait(&mut self, waits: u32, before: u32, after: After) {
-        self.edges.push((before, waits, after));
+        self.edges.push(Edge { before, waits, after });
     }
 
     /// The operations in order of their numbers.
@@ -120,8 +140,8 @@ impl Script {
         &mut self.operations
     }
 
-    /// Which operation waits for which: the one waited for, the one that waits.
-    pub fn edges(&self) -> &[(u32, u32, After)] {
+    /// Which operation waits for which.
+    pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
 
@@ -129,18 +149,18 @@ impl Script {
     pub(super) fn followers(&self) -> (Followers, Vec<u32>) {
         let mut waits = vec![0; self.operations.len()];
         let mut first = vec![0_u32; self.operations.len() + 1];
-        for (before, waiting, _) in &self.edges {
-            waits[*waiting as usize] += 1;
-            first[*before as usize + 1] += 1;
+        for edge in &self.edges {
+            waits[edge.waits as usize] += 1;
+            first[edge.before as usize + 1] += 1;
         }
         for place in 1..first.len() {
             first[place] += first[place - 1];
         }
         let mut next = first.clone();
         let mut all = vec![(0, After::Over); self.edges.len()];
-        for (before, waiting, after) in &self.edges {
-            let place = &mut next[*before as usize];
-            all[*place as usize] = (*waiting, *after);
+        for edge in &self.edges {
+            let place = &mut next[edge.before as usize];
+            all[*place as usize] = (edge.waits, edge.after);
             *place += 1;
         }
         (Followers { first, all }, waits)
@@ -237,11 +257,14 @@ impl Schedule {
     }
 
     /// How many messages are sent, and their payload.
-    pub fn traffic(&self) -> (u64, Bytes) {
-        let all = self.ranks.iter().flat_map(|script| &script.operations);
-        all.fold((0, Bytes(0)), |(count, bytes), own| match own.action {
-            Action::Send { size, .. } => (count + 1, bytes + size),
-            _ => (count, bytes),
-        })
+    pub fn traffic(&self) -> Sent {
+        let mut sent = Sent::default();
+        for own in self.ranks.iter().flat_map(|script| &script.operations) {
+            if let Action::Send { size, .. } = own.action {
+                sent.messages += 1;
+                sent.payload += size;
+            }
+        }
+        sent
     }
 }

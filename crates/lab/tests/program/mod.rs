@@ -46,8 +46,13 @@ switch.output_queued.latency = '10 ns'
 const PACKET: u64 = 1_000_000;
 const WAY: u64 = PACKET + 50_000;
 
-/// Nobody's program yet, on the channel `c` of a text.
+/// Ranks without a program yet, on the channel `c` of a text.
 pub fn crew(hosts: u16, channel: &str) -> Crew<Driver> {
+    Crew::new(machine(hosts, channel))
+}
+
+/// What moves their messages.
+pub fn machine(hosts: u16, channel: &str) -> Machine<Driver> {
     let text = format!("[system]\ntitle = 'programs'\nhosts = {hosts}\n{channel}");
     let plan = Plan::new(&Request::of_text("program.toml", &text)).expect("a legal text");
     let settings = &plan.points[0].spec.channel["c"];
@@ -62,7 +67,7 @@ pub fn crew(hosts: u16, channel: &str) -> Crew<Driver> {
         sample: None,
     };
     let driver = Driver::new(settings, None, site).expect("a legal channel");
-    Crew::new(Machine::new(hosts, vec![("c".to_owned(), driver)], Policy::first(), true))
+    Machine::new(hosts, vec![("c".to_owned(), driver)], Policy::first(), true)
 }
 
 /// Notes of several ranks, in the order in which they were made.

@@ -4,7 +4,7 @@ use weft_lab::trace::collectives::{Collective, Payload};
 use weft_lab::trace::{Action, After, Schedule, goal};
 use weft_units::{Bytes, Rate, Time};
 
-use super::{WAY, run};
+use super::{WAY, messages, run};
 
 /// Messages and bytes in closed form, of `n` ranks with `s` bytes each.
 fn closed_forms(collective: Collective, n: u64, s: u64) -> (u64, u64) {
@@ -41,10 +41,10 @@ fn collectives_have_the_messages_and_bytes_of_their_closed_forms() {
         for ranks in 2..=20_u16 {
             let schedule = collective.schedule(ranks, Bytes(size), 3);
             let (closed, bytes) = closed_forms(collective, ranks.into(), size);
-            let (messages, sent) = schedule.traffic();
-            assert_eq!(messages, 3 * closed, "{collective:?} among {ranks}");
+            let sent = schedule.traffic();
+            assert_eq!(sent.messages, 3 * closed, "{collective:?} among {ranks}");
             assert_eq!(collective.messages(ranks.into()), closed, "{collective:?} among {ranks}");
-            assert_eq!(sent, Bytes(3 * bytes), "{collective:?} among {ranks}");
+            assert_eq!(sent.payload, Bytes(3 * bytes), "{collective:?} among {ranks}");
         }
     }
 }
@@ -57,10 +57,10 @@ fn ranks_with_differently_many_bytes_send_what_they_have() {
         let payload = Payload { sizes: &sizes, root, ..Payload::default() };
         collective.schedule_of(5, payload, 1).traffic()
     };
-    assert_eq!(bytes(Collective::GatherV, 2), (4, Bytes(all - 3000)));
-    assert_eq!(bytes(Collective::ScatterV, 0), (4, Bytes(all - 10)));
-    assert_eq!(bytes(Collective::AllgatherV, 0), (20, Bytes(4 * all)));
-    assert_eq!(bytes(Collective::ReduceScatterRing, 0), (20, Bytes(4 * all)));
+    assert_eq!(bytes(Collective::GatherV, 2), messages(4, all - 3000));
+    assert_eq!(bytes(Collective::ScatterV, 0), messages(4, all - 10));
+    assert_eq!(bytes(Collective::AllgatherV, 0), messages(20, 4 * all));
+    assert_eq!(bytes(Collective::ReduceScatterRing, 0), messages(20, 4 * all));
 }
 
 #[test]
@@ -128,9 +128,9 @@ fn knowledge(schedule: &Schedule) -> Vec<u32> {
     loop {
         let before = known.clone();
         for (rank, script) in schedule.ranks.iter().enumerate() {
-            for (earlier, waits, after) in script.edges() {
-                if *after == After::Over {
-                    known[rank][*waits as usize] |= known[rank][*earlier as usize];
+            for edge in script.edges() {
+                if edge.after == After::Over {
+                    known[rank][edge.waits as usize] |= known[rank][edge.before as usize];
                 }
             }
             for (number, operation) in script.operations().iter().enumerate() {
@@ -191,7 +191,7 @@ fn every_collective_comes_to_its_end() {
         for ranks in [2, 5, 8] {
             let schedule = collective.schedule(ranks, Bytes(250), 2);
             let played = run(&schedule).unwrap_or_else(|error| panic!("{collective:?}: {error}"));
-            assert_eq!(played.machine.messages(), schedule.traffic().0);
+            assert_eq!(played.machine.messages(), schedule.traffic().messages);
         }
     }
 }

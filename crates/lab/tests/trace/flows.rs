@@ -6,9 +6,9 @@ use weft_lab::trace::flows::connection_matrix;
 use weft_lab::trace::flows::hpcc::{self, Nodes};
 use weft_lab::trace::settings::TraceSettings;
 use weft_lab::trace::{Schedule, TraceError};
-use weft_units::{Bytes, Time};
+use weft_units::Time;
 
-use super::{PACKET, WAY, run};
+use super::{PACKET, WAY, messages, run};
 
 fn matrix(text: &str) -> Result<Schedule, TraceError> {
     connection_matrix::read(text.as_bytes())
@@ -30,7 +30,7 @@ fn flows_start_at_their_time_and_leave_one_after_another() {
          0->2 id 2 start 2000000 size 300\n3->2 id 3 start 7e6 size 100\n",
     );
     let schedule = schedule.expect("a legal text");
-    assert_eq!(schedule.traffic(), (3, Bytes(500)));
+    assert_eq!(schedule.traffic(), messages(3, 500));
     let times = [(0, 1, 0, WAY), (0, 2, 2_000_000, 2_000_000 + 2 * PACKET + WAY)];
     let last = (3, 2, 7_000_000, 7_000_000 + WAY);
     let expected = times.into_iter().chain([last]);

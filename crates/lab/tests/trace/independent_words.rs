@@ -4,7 +4,7 @@ use weft_lab::trace::settings::TraceSettings;
 use weft_lab::trace::{Action, Schedule, independent};
 use weft_units::{Bytes, Time};
 
-use super::{PACKET, WAY, run};
+use super::{PACKET, WAY, messages, run};
 
 fn read(text: &str, ranks: u16) -> Schedule {
     independent::read(text.as_bytes(), ranks, 1e9).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -153,7 +153,7 @@ fn a_trace_has_as_many_ranks_as_do_something() {
     };
     let text = "0 comm_size 2\n0 barrier\n1 barrier\n";
     let schedule = schedule_for(text, 64).expect("fewer ranks than hosts");
-    assert_eq!((schedule.ranks.len(), schedule.traffic()), (2, (2, Bytes(2))));
+    assert_eq!((schedule.ranks.len(), schedule.traffic()), (2, messages(2, 2)));
     let error = schedule_for("9 init\n", 4).expect_err("ten ranks on four hosts").to_string();
     assert!(error.contains("pair.trace: the trace has 10 ranks, where at most 4"), "{error}");
     let error = schedule_for("18446744073709551615 init\n", 4).expect_err("too many").to_string();
@@ -181,5 +181,5 @@ fn ranks_one_behind_another_are_read_in_linear_time() {
     const BARRIERS: usize = 100_000;
     let text: String = (0..2).map(|rank| format!("{rank} barrier\n").repeat(BARRIERS)).collect();
     let schedule = read(&text, 2);
-    assert_eq!((schedule.len(), schedule.traffic().0), (4 * BARRIERS, 2 * BARRIERS as u64));
+    assert_eq!((schedule.len(), schedule.traffic().messages), (4 * BARRIERS, 2 * BARRIERS as u64));
 }

@@ -10,12 +10,13 @@ mod limits;
 mod mutations;
 mod peers;
 
-use weft_kernel::{Halt, Streams};
-use weft_lab::assemble::{Driver, Site};
-use weft_lab::program::{Machine, Policy, ProgramError};
-use weft_lab::trace::{Played, Schedule, goal, independent, play};
-use weft_lab::{Plan, Request};
+use weft_kernel::Halt;
+use weft_lab::assemble::Driver;
+use weft_lab::program::{Machine, ProgramError};
+use weft_lab::trace::{Played, Schedule, Sent, goal, independent, play};
 use weft_units::{Bytes, Span, Time};
+
+use crate::program;
 
 /// Packets of 125 B that carry 100 B take 1 us, cables 20 ns, the switch 10 ns.
 const STAR: &str = "
@@ -31,20 +32,7 @@ const PACKET: u64 = 1_000_000;
 const WAY: u64 = PACKET + 50_000;
 
 fn machine(hosts: u16) -> Machine<Driver> {
-    let text = format!("[system]\ntitle = 'traces'\nhosts = {hosts}\n{STAR}");
-    let plan = Plan::new(&Request::of_text("trace.toml", &text)).expect("a legal text");
-    let streams = Streams::new(1);
-    let until = Time(1_000_000_000);
-    let site = Site {
-        name: "c",
-        hosts: hosts.into(),
-        streams: &streams,
-        from: Time::ZERO,
-        until,
-        sample: None,
-    };
-    let driver = Driver::new(&plan.points[0].spec.channel["c"], None, site).expect("a channel");
-    Machine::new(hosts, vec![("c".to_owned(), driver)], Policy::first(), true)
+    program::machine(hosts, STAR)
 }
 
 fn run(schedule: &Schedule) -> Result<Played<Driver>, ProgramError> {
@@ -55,6 +43,11 @@ fn goal(text: &str) -> Schedule {
     goal::read(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
+/// So many messages, with so much payload in all.
+fn messages(messages: u64, payload: u64) -> Sent {
+    Sent { messages, payload: Bytes(payload) }
+}
+
 #[test]
 fn a_goal_trace_in_exact_picoseconds() {
     let schedule = goal(
@@ -63,7 +56,7 @@ fn a_goal_trace_in_exact_picoseconds() {
          rank 1 {\nready: recv 150b from 0 tag 3\nl5: calc 40\nl5 requires ready\n\
          l6: calc 2000 cpu 1\n}\n",
     );
-    assert_eq!((schedule.len(), schedule.traffic().0), (5, 1));
+    assert_eq!((schedule.len(), schedule.traffic().messages), (5, 1));
     let played = run(&schedule).expect("an end");
     let there = 100_000 + 2 * PACKET + 50_000;
     assert_eq!(played.ends, [Time(100_000 + 2 * PACKET), Time(there + 40_000)]);
@@ -190,7 +183,7 @@ fn collectives_of_a_time_independent_trace_wait_for_all_ranks() {
     let first = (6 + 4 + 2 + 2 + 6 + 2, 6 + 4 * 80 + 2 * 100 + 2 * 8 + 6 * 10 + 2 * 4);
     // What the root has itself is not sent: 6 of gatherV and 4 of scatterV.
     let second = (2 + 2 + 2 + 6 + 6 + 6, 2 * 4 + (4 + 5) + (5 + 6) + 6 * 10 + 2 * 15 + 2 * 15);
-    assert_eq!(schedule.traffic(), (first.0 + second.0, Bytes(first.1 + second.1)));
+    assert_eq!(schedule.traffic(), messages(first.0 + second.0, first.1 + second.1));
     let played = run(&schedule).expect("an end");
     assert!(played.ends.iter().all(|end| *end > Time(10_000_000)), "{:?}", played.ends);
     assert_eq!(played.machine.account().ranks()[0].computing, Span(2_000_000));

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::prelude::*;
 use weft_kernel::Halt;
-use weft_lab::trace::{Action, After, Schedule, TraceError, goal, independent, play};
+use weft_lab::trace::{Action, Edge, Schedule, TraceError, goal, independent, play};
 
 use super::machine;
 
@@ -90,7 +90,7 @@ fn read_simgrid(text: &str) -> Result<Schedule, TraceError> {
 }
 
 /// The operations of a rank, with the processor and adapter of each, and what waits for what.
-type Said = (Vec<(Action, u16, u16)>, Vec<(u32, u32, After)>);
+type Said = (Vec<(Action, u16, u16)>, Vec<Edge>);
 
 /// What a schedule does, wherever it stands in its file.
 fn said(schedule: &Schedule) -> Vec<Said> {

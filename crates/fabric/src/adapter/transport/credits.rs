@@ -20,7 +20,8 @@ impl Transports {
     pub(super) fn ask(
         &mut self,
         now: Time,
-        (flow, pull_target): (u32, u32),
+        flow: u32,
+        pull_target: u32,
         asked: Asked,
     ) -> Option<Outgoing> {
         if self.pacers.is_empty() {
@@ -90,7 +91,7 @@ impl Transports {
     /// An initiator has asked for credits in vain.
     pub(super) fn hear_request(&mut self, now: Time, of: &Segment, pull_target: u32) -> Arrived {
         let said = match self.targets[of.flow as usize] {
-            Some(_) => self.ask(now, (of.flow, pull_target), Asked::InVain),
+            Some(_) => self.ask(now, of.flow, pull_target, Asked::InVain),
             // It has all of the flow, which its initiator did not hear.
             None => Some(self.has_all(of, 0, (false, 0))),
         };

@@ -33,7 +33,7 @@ use credits::Asked;
 use ends::{Initiator, Target};
 
 pub use outcome::{FlowCounts, Outcome};
-pub use packets::{Arrived, Content, Outgoing, Segment, Wake, Woken};
+pub use packets::{Allowed, Arrived, Content, Outgoing, Segment, Wake, Woken};
 use queue_pairs::{Kept, QueuePair};
 pub use settings::{QueuePairs, TransportSettings};
 use turns::Turns;
@@ -376,7 +376,7 @@ impl Transports {
     ) -> Arrived {
         match segment.content {
             Content::Data { number, asks, pull_target } => {
-                let grant = self.ask(now, (segment.flow, pull_target), Asked::ByData);
+                let grant = self.ask(now, segment.flow, pull_target, Asked::ByData);
                 let mut arrived = self.receive(now, segment, (number, asks), (is_marked, hops));
                 arrived.answers[1] = arrived.answers[1].or(grant);
                 arrived
@@ -469,7 +469,7 @@ impl Transports {
         };
         let answer = own.receiver.arrive_cut(number);
         let asked = if answer.is_refusal { Asked::ByHeader } else { Asked::ByData };
-        let grant = self.ask(now, (segment.flow, pull_target), asked);
+        let grant = self.ask(now, segment.flow, pull_target, asked);
         Arrived { answers: [Some(self.answer(segment, answer, seen)), grant], payload: None }
     }
 
@@ -576,11 +576,11 @@ impl Transports {
         self.outcomes[flow as usize].alone = span;
     }
 
-    /// The rate and the window in bytes that the congestion control of a flow allows at `now`; `None` of a
-    /// flow that has not begun or has ended.
-    pub fn allowed(&mut self, now: Time, flow: u32) -> Option<(f64, f64)> {
+    /// What the congestion control of a flow allows at `now`; `None` of a flow that has not begun or has
+    /// ended.
+    pub fn allowed(&mut self, now: Time, flow: u32) -> Option<Allowed> {
         let own = self.initiators.get_mut(flow as usize)?.as_deref_mut()?;
-        Some((own.control.rate(now), own.control.window()))
+        Some(Allowed { rate: own.control.rate(now), window: own.control.window() })
     }
 }
 

@@ -3,6 +3,15 @@
 use weft_protocol::transport::Answer;
 use weft_units::{Bytes, Time};
 
+/// What a congestion control allows a flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allowed {
+    /// Bits per second.
+    pub rate: f64,
+    /// Bytes under way.
+    pub window: f64,
+}
+
 /// A packet between the ends of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {

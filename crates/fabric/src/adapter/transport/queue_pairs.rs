@@ -29,11 +29,19 @@ struct Idle {
     ready: Time,
 }
 
+/// What a queue pair joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Ends {
+    from: u32,
+    to: u32,
+    class: u8,
+}
+
 /// Queue pairs that are kept.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// By initiator, target and class those that no flow uses, the one that was used last at the end.
-    idle: HashMap<(u32, u32, u8), Vec<u32>>,
+    /// Those that no flow uses, the one that was used last at the end.
+    idle: HashMap<Ends, Vec<u32>>,
     /// By number what is known at the initiator of one that no flow uses, the flow that uses one, and what is
     /// known at the target.
     initiators: Vec<Option<Idle>>,
@@ -112,8 +120,8 @@ impl Transports {
         }
     }
 
-    fn ends(&self, flow: u32) -> (u32, u32, u8) {
+    fn ends(&self, flow: u32) -> Ends {
         let own = self.flow(flow);
-        (own.from, own.to, own.class)
+        Ends { from: own.from, to: own.to, class: own.class }
     }
 }

@@ -369,7 +369,7 @@ fn a_queue_pair_is_kept_for_its_ends_and_serves_one_flow_at_a_time() {
     let window = |pair: &mut Pair, ns: u64, flow| {
         let now = Time::ZERO + Span::from_ns(ns);
         pair.run(now);
-        pair.own.allowed(now, flow).expect("under way").1
+        pair.own.allowed(now, flow).expect("under way").window
     };
     let [first, second] = [window(&mut pair, 0, 0), window(&mut pair, 100, 1)];
     assert_eq!(first, second);

@@ -30,7 +30,7 @@ impl Channel for Engine {
             return flows.held().0;
         }
         let waiting = match self.memories.is_on {
-            true => self.memories.held().0,
+            true => self.memories.held().unsent,
             false => self.waiting_in_hosts(),
         };
         waiting + self.supply.unfed()
@@ -38,7 +38,7 @@ impl Channel for Engine {
 
     fn in_flight(&self) -> u64 {
         if self.memories.is_on {
-            return self.memories.held().1;
+            return self.memories.held().under_way;
         }
         if self.adapters.is_on {
             return self.undelivered();

@@ -43,7 +43,7 @@ impl Engine {
         watch: &mut impl FnMut(Delivery),
     ) {
         if self.memories.is_on {
-            return self.arrive(now, (end, id), watch);
+            return self.arrive(now, end, id, watch);
         }
         let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];

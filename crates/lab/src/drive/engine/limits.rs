@@ -2,7 +2,7 @@
 //! wait for their far ends.
 
 use weft_fabric::fabric::Routes;
-use weft_fabric::graph::{Departure, Passage, Wakes};
+use weft_fabric::graph::{Departure, Heard, Passage, Wakes};
 use weft_fabric::switch::Grant;
 use weft_kernel::Event;
 use weft_units::Time;
@@ -63,7 +63,7 @@ impl Engine {
     }
 
     /// A host hands over a packet that may have to wait for the switch.
-    pub(super) fn queue(&mut self, now: Time, (host, end): (u32, u32), id: u32, handed: &Handed) {
+    pub(super) fn queue(&mut self, now: Time, host: u32, end: u32, id: u32, handed: &Handed) {
         if handed.next < Time::NEVER {
             self.schedule(handed.next, self.places.generates + host, 0);
         }
@@ -197,7 +197,7 @@ impl Engine {
     fn signal(&mut self, now: Time, switch: u32) {
         let mut signals = std::mem::take(&mut self.outbox.signals);
         for (input, stops) in signals.drain(..) {
-            let (time, port) = self.graph.heard(now, switch, input);
+            let Heard { time, port } = self.graph.heard(now, switch, input);
             let said = if stops { STOP } else { GO };
             self.say(time, port, said);
         }
@@ -210,7 +210,7 @@ impl Engine {
         let forwarding = &mut self.packets.forwarding[grant.packet as usize];
         let came_by = std::mem::replace(&mut forwarding.channel, grant.channel);
         let Some(left) = self.graph.leave(now, switch, grant, came_by) else { return };
-        if let Some((time, port)) = left.credit {
+        if let Some(Heard { time, port }) = left.credit {
             self.say(time, port, came_by.into());
         }
         if self.graph.is_mixed() {

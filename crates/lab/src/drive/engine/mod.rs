@@ -404,7 +404,7 @@ impl Engine {
         } else if place < places.acts {
             self.happen_at_limit(event);
         } else if place < places.generates {
-            self.act(now, (place - places.acts, item), watch);
+            self.act(now, place - places.acts, item, watch);
         } else if place < places.wakes {
             self.generate(now, place - places.generates);
         } else if place < places.sends {
@@ -448,7 +448,7 @@ impl Engine {
         let is_gated = self.graph.has_limits() && self.graph.is_gated(self.graph.host_port(end));
         if is_gated {
             let id = self.insert(host, now, &handed);
-            return self.queue(now, (host, end), id, &handed);
+            return self.queue(now, host, end, id, &handed);
         }
         let departure = self.graph.send(now, end);
         let start = departure.start;

@@ -5,7 +5,7 @@
 //! What is observed is put into the order of time at the end of each such window.
 
 use weft_fabric::graph::Graph;
-use weft_fabric::measure::{Drop, Instants, Observations};
+use weft_fabric::measure::{Drop, Instants, Loss, Observations, Submission};
 use weft_kernel::{Calendar, Event, Halt, Stopped};
 use weft_units::{Span, Time};
 
@@ -27,10 +27,9 @@ pub(super) struct Parts {
     spacing: Span,
     /// From an event to those that it causes, if nothing else waits.
     ahead: Span,
-    /// What was handed over in the present window and what was dropped, when and of which host, and
-    /// what was delivered.
-    handed: Vec<(Time, u32)>,
-    pub dropped: Vec<(Time, u32, Drop)>,
+    /// What was handed over, dropped and delivered in the present window.
+    handed: Vec<Submission>,
+    pub dropped: Vec<Loss>,
     pub delivered: Vec<Instants>,
     /// Where these are the events of one part that runs beside others: what it tells and sends them.
     pub border: Option<Box<Border>>,
@@ -117,15 +116,15 @@ impl Parts {
     #[inline(never)]
     pub fn note_handed(&mut self, now: Time, host: u32) {
         match &mut self.border {
-            Some(border) => border.told.handed.push((now, host)),
-            None => self.handed.push((now, host)),
+            Some(border) => border.told.handed.push(Submission { time: now, host }),
+            None => self.handed.push(Submission { time: now, host }),
         }
     }
 
     pub fn note_dropped(&mut self, now: Time, host: u32, why: Drop) {
         match &mut self.border {
-            Some(border) => border.told.dropped.push((now, host, why)),
-            None => self.dropped.push((now, host, why)),
+            Some(border) => border.told.dropped.push(Loss { time: now, host, why }),
+            None => self.dropped.push(Loss { time: now, host, why }),
         }
     }
 
@@ -197,16 +196,16 @@ impl Engine {
         let seen = &mut self.observations;
         let mut end_until = |seen: &mut Observations, time: Time| {
             while let Some(one) = arrivals.next_if(|one| one.delivered <= time) {
-                while let Some(drop) = drops.next_if(|drop| drop.0 <= one.delivered) {
-                    give_up(seen, drop);
+                while let Some(drop) = drops.next_if(|drop| drop.time <= one.delivered) {
+                    give_up(seen, (drop.time, drop.host, drop.why));
                 }
                 complete(seen, &one, watch);
             }
-            while let Some(drop) = drops.next_if(|drop| drop.0 <= time) {
-                give_up(seen, drop);
+            while let Some(drop) = drops.next_if(|drop| drop.time <= time) {
+                give_up(seen, (drop.time, drop.host, drop.why));
             }
         };
-        for (time, host) in handed.drain(..) {
+        for Submission { time, host } in handed.drain(..) {
             end_until(seen, time);
             seen.generate_from(host as usize, time);
         }

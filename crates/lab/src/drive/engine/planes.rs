@@ -23,12 +23,12 @@ impl Engine {
     pub(super) fn end_for(&mut self, now: Time, host: u32, to: u32) -> u32 {
         match self.graph.planes() {
             1 => host,
-            planes => self.choose_end(now, (host, to), planes),
+            planes => self.choose_end(now, host, to, planes),
         }
     }
 
     #[inline(never)]
-    fn choose_end(&mut self, now: Time, (host, to): (u32, u32), planes: u32) -> u32 {
+    fn choose_end(&mut self, now: Time, host: u32, to: u32, planes: u32) -> u32 {
         let (graph, hosts) = (&self.graph, self.graph.hosts());
         let occupied = |plane: u32| {
             let port = graph.host_port(plane * hosts + host);

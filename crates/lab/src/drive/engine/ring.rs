@@ -154,11 +154,11 @@ impl Engine {
     /// The first packets of the sources of nodes.
     pub(super) fn begin_ring(&mut self, send_buffers: Limit) {
         for (host, time) in self.supply.begin(send_buffers) {
-            self.at_node(time, (happens::GENERATE, host), 0);
+            self.at_node(time, host, happens::GENERATE, 0);
         }
     }
 
-    fn at_node(&mut self, time: Time, (what, node): (u32, u32), item: u32) {
+    fn at_node(&mut self, time: Time, node: u32, what: u32, item: u32) {
         let Some(own) = &self.ring else { return };
         let place = own.place(what, node);
         self.schedule(time, place, item);
@@ -213,7 +213,7 @@ impl Engine {
             self.supply.hand_over(now, node, self.payload);
         self.observations.generate_from(node as usize, now);
         if next < Time::NEVER {
-            self.at_node(next, (happens::GENERATE, node), 0);
+            self.at_node(next, node, happens::GENERATE, 0);
         }
         if let Some(own) = &mut self.ring {
             let name = message.number();
@@ -234,7 +234,7 @@ impl Engine {
             let before = if node == 0 { self.graph.hosts() - 1 } else { node - 1 };
             let span = self.graph.span_of(before, is_short);
             flight.spent.transmission += span;
-            return self.at_node(now + span, (happens::TAIL, node), id);
+            return self.at_node(now + span, node, happens::TAIL, id);
         }
         let (bypass, lag) = (own.settings.bypass, self.graph.lag_on_ring(node, is_short));
         flight.spent.switches += bypass;
@@ -242,7 +242,7 @@ impl Engine {
         if !is_short {
             way.hops += 1;
         }
-        self.at_node(now + bypass + lag, (happens::PASS, node), id);
+        self.at_node(now + bypass + lag, node, happens::PASS, id);
     }
 
     /// A packet is whole at its destination.
@@ -308,7 +308,7 @@ impl Engine {
         self.observations.complete_in_stages(&one, &stages);
         watch(Delivery::of(&one));
         if let Some(time) = self.supply.arrived(now, (from, node), message) {
-            self.at_node(time, (happens::GENERATE, node), 0);
+            self.at_node(time, node, happens::GENERATE, 0);
         }
     }
 
@@ -319,7 +319,7 @@ impl Engine {
         if own.settings.retries.admits(flight.repeats as usize) {
             flight.repeats += 1;
             let at = now + own.settings.retry_after;
-            return self.at_node(at, (happens::REPEAT, node), id);
+            return self.at_node(at, node, happens::REPEAT, id);
         }
         own.counters.given_up += 1;
         own.under_way -= 1;
@@ -356,8 +356,8 @@ impl Engine {
         flight.spent.wire += wire;
         self.graph.occupy(now, node, span);
         let next = self.graph.peer(node).unwrap_or(node);
-        self.at_node(now + wire, (happens::HEAD, next), id);
-        self.at_node(now + span, (happens::FREE, node), 0);
+        self.at_node(now + wire, next, happens::HEAD, id);
+        self.at_node(now + span, node, happens::FREE, 0);
     }
 
     /// A request starts for the first time.
@@ -380,11 +380,11 @@ impl Engine {
         if message != MessageId::NONE
             && self.supply.messages().is_some_and(|feed| feed.messages.start(message))
         {
-            self.at_node(now + self.graph.span(node), (happens::SENT, node), name);
+            self.at_node(now + self.graph.span(node), node, happens::SENT, name);
         }
         // The buffer of a greedy source is free when the transmission starts.
         if self.supply.has_another(node) {
-            self.at_node(now, (happens::GENERATE, node), 0);
+            self.at_node(now, node, happens::GENERATE, 0);
         }
         self.start_at_node(now, node, id)
     }

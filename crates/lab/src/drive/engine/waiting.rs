@@ -80,7 +80,7 @@ impl Engine {
     fn packets_waiting_at(&self, port: u32) -> u32 {
         match self.ranks.as_ref().and_then(|ranks| ranks.far_state(port)) {
             Some(state) => state.waiting,
-            None => self.at_port(port).graph.held_at(port).0,
+            None => self.at_port(port).graph.held_at(port).packets,
         }
     }
 

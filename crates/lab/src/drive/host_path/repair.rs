@@ -127,6 +127,13 @@ impl Held {
     }
 }
 
+/// A message that stores a unit of another one again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    pub again: u32,
+    pub of: u32,
+}
+
 impl<C: Carrier> HostPath<C> {
     /// How many units were stored again, where their senders do that.
     pub fn units_resent(&self) -> Option<u64> {
@@ -136,7 +143,8 @@ impl<C: Carrier> HostPath<C> {
     /// A packet is at its target, or was given up. Those of a pair are told in order.
     pub(super) fn checked(
         &mut self,
-        (now, to): (Time, u16),
+        now: Time,
+        to: u16,
         (piece, given_up): (Piece, bool),
         notices: &mut Vec<Notice>,
     ) {
@@ -156,12 +164,12 @@ impl<C: Carrier> HostPath<C> {
             self.hosts[usize::from(to)].receive(now, piece, &mut self.out);
         }
         self.settle(now, to, notices);
-        self.store_again(now, (number, told), notices);
+        self.store_again(now, number, told, notices);
         self.go_on(now, number, notices);
     }
 
     /// Units of a message that are known as a whole, and not whole at the target, are stored again.
-    fn store_again(&mut self, now: Time, (number, told): (u32, u64), notices: &mut Vec<Notice>) {
+    fn store_again(&mut self, now: Time, number: u32, told: u64, notices: &mut Vec<Notice>) {
         let Held { from, to, .. } = *self.messages.get(number);
         while let Some(repair) = self.repairs.as_mut().and_then(|own| own.complete(number, told)) {
             let message = Message { from, to, size: repair.bytes, ticket: Ticket::default() };
@@ -182,7 +190,8 @@ impl<C: Carrier> HostPath<C> {
     pub(super) fn repaired(
         &mut self,
         now: Time,
-        (to, again, number): (u16, u32, u32),
+        to: u16,
+        Stored { again, of: number }: Stored,
         notices: &mut Vec<Notice>,
     ) {
         let lane = self.messages.get(number).lane(number, to);

@@ -64,8 +64,7 @@ impl<C: Carrier> HostPath<C> {
                 for number in libraries.open(now, from, to, true) {
                     let offered = self.messages.get(number).offered;
                     if now >= self.from {
-                        self.connecting.0 += now.since(offered);
-                        self.connecting.1 += 1;
+                        self.connecting.add(now.since(offered));
                     }
                     self.enter(now, number, notices);
                 }

@@ -4,14 +4,28 @@ use weft_fabric::host::StageRecord;
 use weft_fabric::measure::Budget;
 use weft_units::Span;
 
+/// The time that messages spent somewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spent {
+    span: Span,
+    messages: u64,
+}
+
+impl Spent {
+    pub fn add(&mut self, span: Span) {
+        self.span += span;
+        self.messages += 1;
+    }
+}
+
 /// Where messages spent their time: in the stages of their hosts, and on the channel from when their
 /// last packet left the one host to when it reached the other.
 #[derive(Clone, Debug)]
 pub struct Ways {
     pub(super) stages: Vec<StageRecord>,
     pub(super) sends: usize,
-    pub(super) on_channel: (Span, u64),
-    pub(super) connecting: (Span, u64),
+    pub(super) on_channel: Spent,
+    pub(super) connecting: Spent,
 }
 
 impl Ways {
@@ -26,12 +40,12 @@ impl Ways {
                 budget.add_named(&one.name, of_initiator, one.messages, sum);
             }
         };
-        let (span, messages) = self.connecting;
+        let Spent { span, messages } = self.connecting;
         if messages > 0 {
             budget.add_named("connection", true, messages, span.0.into());
         }
         initiator.iter().for_each(|one| add(budget, one, true));
-        let (span, messages) = self.on_channel;
+        let Spent { span, messages } = self.on_channel;
         if messages > 0 && of_channel.total_ps() == u128::from(span.0) {
             budget.merge(of_channel);
         } else if messages > 0 {

@@ -43,8 +43,7 @@ pub struct Bodies {
     listed: Vec<VecDeque<Text>>,
     /// How many messages of each pair were handed over.
     posted: Vec<u32>,
-    /// By initiator, target and number.
-    under_way: BTreeMap<(u16, u16, u32), Body>,
+    under_way: BTreeMap<Number, Body>,
     calls: Vec<HandlerCall>,
 }
 
@@ -145,18 +144,18 @@ impl Bodies {
     pub fn post(&mut self, body: Body) {
         let (from, to) = (body.message.initiator.node, body.message.target.node);
         let posted = &mut self.posted[usize::from(from) * self.hosts + usize::from(to)];
-        self.under_way.insert((from, to, *posted), body);
+        self.under_way.insert(Number { from, to, sequence: *posted }, body);
         *posted = posted.wrapping_add(1);
     }
 
     /// What a message says that is at its target.
     pub fn of(&self, letter: &Letter) -> Option<&Body> {
-        self.under_way.get(&number(letter))
+        self.under_way.get(&Number::of(letter))
     }
 
     /// The same of a message whose handler has ended.
     pub fn take(&mut self, letter: &Letter) -> Option<Body> {
-        self.under_way.remove(&number(letter))
+        self.under_way.remove(&Number::of(letter))
     }
 
     /// Notes that a handler ran.
@@ -170,7 +169,17 @@ impl Bodies {
     }
 }
 
-/// Adapters number the packets of a pair modulo 2^32.
-fn number(letter: &Letter) -> (u16, u16, u32) {
-    (letter.from, letter.to, letter.sequence as u32)
+/// What names a message: its pair of hosts, and its number in that pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Number {
+    from: u16,
+    to: u16,
+    sequence: u32,
+}
+
+impl Number {
+    /// Adapters number the packets of a pair modulo 2^32.
+    fn of(letter: &Letter) -> Number {
+        Number { from: letter.from, to: letter.to, sequence: letter.sequence as u32 }
+    }
 }

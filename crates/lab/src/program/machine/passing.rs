@@ -239,10 +239,10 @@ impl<C: Carrier> Machine<C> {
         let own = &mut self.ranks[usize::from(rank)];
         own.memory.insert(address, value);
         let mut watchers = std::mem::take(&mut own.watchers);
-        watchers.retain(|&(watched, least, op)| {
-            let met = watched == address && value >= least;
+        watchers.retain(|own| {
+            let met = own.address == address && value >= own.least;
             if met {
-                self.complete(op, Received { value, ..Received::default() });
+                self.complete(own.op, Received { value, ..Received::default() });
             }
             !met
         });

@@ -226,8 +226,8 @@ impl Algorithm {
         let part = &self.schedule.ranks[own];
         let mut is_first = vec![true; part.operations().len()];
         let mut is_last = is_first.clone();
-        for (before, waits, _) in part.edges() {
-            (is_last[*before as usize], is_first[*waits as usize]) = (false, false);
+        for edge in part.edges() {
+            (is_last[edge.before as usize], is_first[edge.waits as usize]) = (false, false);
         }
         let base = begin + 1;
         for (operation, is_first) in part.operations().iter().zip(&is_first) {
@@ -245,8 +245,8 @@ impl Algorithm {
             let after: &[u32] = if *is_first { &[begin] } else { &[] };
             script.add(Operation { action, cpu: SENDER, nic: 0, line }, after);
         }
-        for (before, waits, after) in part.edges() {
-            script.wait(base + waits, base + before, *after);
+        for edge in part.edges() {
+            script.wait(base + edge.waits, base + edge.before, edge.after);
         }
         let ends: Vec<u32> = (base..).zip(&is_last).filter(|own| *own.1).map(|own| own.0).collect();
         let end = if ends.is_empty() { begin } else { script.add(pass, &ends) };

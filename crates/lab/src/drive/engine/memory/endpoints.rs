@@ -115,7 +115,7 @@ impl Memories {
         to: u32,
         stream: Option<&MessageStream>,
     ) -> EndpointPair {
-        let (tag, memory_tag) = stream.map_or((0, 0), |own| own.tags);
+        let (tag, memory_tag) = stream.map_or((0, 0), |own| (own.tag, own.memory_tag));
         let tag = ProtectionTag(tag);
         let mut region = |immediate| {
             let (tag, length) = (ProtectionTag(memory_tag), u64::MAX);
@@ -268,7 +268,7 @@ impl Engine {
         if busy == Span::ZERO {
             self.worked(host);
         } else {
-            self.act_at(now + busy, host, (acts::PROGRAM, 0));
+            self.act_at(now + busy, host, acts::PROGRAM, 0);
         }
         self.deliver_message(now, message, watch);
     }

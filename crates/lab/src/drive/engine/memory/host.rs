@@ -119,11 +119,11 @@ impl Engine {
                 self.ready(now, message);
             } else {
                 self.memories.fetched[host as usize].push_back(message);
-                self.act_at(now + send, host, (acts::READY, 0));
+                self.act_at(now + send, host, acts::READY, 0);
             }
         }
         if let Some(time) = self.memories.hosts[host as usize].next_fetch() {
-            self.act_at(time, host, (acts::BUS, 0));
+            self.act_at(time, host, acts::BUS, 0);
         }
     }
 
@@ -132,7 +132,8 @@ impl Engine {
     pub(in crate::drive::engine) fn act(
         &mut self,
         now: Time,
-        (host, item): (u32, u32),
+        host: u32,
+        item: u32,
         watch: &mut impl FnMut(Delivery),
     ) {
         let number = item & ((1 << acts::DIGITS) - 1);
@@ -211,7 +212,7 @@ impl Engine {
                 if stream.interval.is_none() {
                     self.post_of(now, number);
                 } else if is_late {
-                    self.act_at(now, from, (acts::POST, number));
+                    self.act_at(now, from, acts::POST, number);
                 }
             }
             None if message == MessageId::NONE && self.supply.has_another(from) => {
@@ -227,7 +228,8 @@ impl Engine {
     pub(in crate::drive::engine) fn arrive(
         &mut self,
         now: Time,
-        (host, id): (u32, u32),
+        host: u32,
+        id: u32,
         watch: &mut impl FnMut(Delivery),
     ) {
         let Cell { message, connection, is_last, .. } = self.memories.cells[id as usize];
@@ -246,7 +248,7 @@ impl Engine {
         };
         if begin > now {
             self.hold_cell(now, port, channel);
-            self.act_at(begin, host, (acts::TAKE, channel.into()));
+            self.act_at(begin, host, acts::TAKE, channel.into());
         } else if self.memories.has_endpoints && self.memories.control.has_credits {
             self.return_credit(now, port, channel);
         }
@@ -263,7 +265,7 @@ impl Engine {
         }
         let time = begin + self.memories.endpoints.receive;
         if time > now {
-            self.act_at(time, host, (acts::COMPLETE, message));
+            self.act_at(time, host, acts::COMPLETE, message);
         } else {
             self.complete_message(now, message, watch);
         }

@@ -76,7 +76,7 @@ pub(super) struct Memories {
     /// By number, as the wiring gives it.
     links: Vec<LinkSettings>,
     /// How long an indication and an answer of a target take on each of them.
-    signals: Vec<(Span, Span)>,
+    signals: Vec<Signals>,
     segmentation: Segmentation,
     /// Whether what is handed over for a message is the whole of it.
     cuts_messages: bool,
@@ -117,6 +117,22 @@ pub(super) struct Memories {
     descriptors: u16,
     sample: Option<Span>,
     report: NetworkReport,
+}
+
+/// Messages that are not over.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldMessages {
+    /// Those of which nothing has been sent.
+    pub unsent: u64,
+    /// Those on their way.
+    pub under_way: u64,
+}
+
+/// How long the packets of flow control take on a cable.
+#[derive(Clone, Copy, Debug)]
+struct Signals {
+    indication: Span,
+    answer: Span,
 }
 
 /// A message that was received, and its connection.
@@ -192,7 +208,9 @@ impl Memories {
         let endpoints = parts.endpoints.take().unwrap_or_else(EndpointSettings::free);
         let indication = control.quench.map_or(packet, |quench| quench.indication);
         let answer = endpoints.answer.unwrap_or(packet);
-        let signals = links.iter().map(|link| (link.span(indication), link.span(answer)));
+        let signals = links
+            .iter()
+            .map(|link| Signals { indication: link.span(indication), answer: link.span(answer) });
         let hosts = if is_on { wiring.hosts() as usize } else { 0 };
         let switches = 0..kinds.len() as u32;
         let segmentation = parts.segmentation;
@@ -287,10 +305,10 @@ impl Memories {
                 && self.sample.is_none())
     }
 
-    /// Messages of which nothing has been sent, and those on their way.
-    pub fn held(&self) -> (u64, u64) {
+    /// The messages that are not over.
+    pub fn held(&self) -> HeldMessages {
         let all = (self.messages.len() - self.free.len()) as u64;
-        (self.unsent, all - self.unsent)
+        HeldMessages { unsent: self.unsent, under_way: all - self.unsent }
     }
 
     /// A port hears since records began that it has to stop, or does not.
@@ -338,7 +356,7 @@ impl Engine {
 
     /// Something that a host does by itself.
     #[inline]
-    fn act_at(&mut self, time: Time, host: u32, (act, number): (u32, u32)) {
+    fn act_at(&mut self, time: Time, host: u32, act: u32, number: u32) {
         self.schedule(time, self.places.acts + host, act << acts::DIGITS | number);
     }
 }

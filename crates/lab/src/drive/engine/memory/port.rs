@@ -223,7 +223,7 @@ impl Engine {
     /// cable.
     fn spend_cell(&mut self, port: u32, (id, sending): (u32, Sending)) {
         let lag = match sending {
-            Sending::Held { input, .. } => self.cell_lag((input, port), id),
+            Sending::Held { input, .. } => self.cell_lag(input, port, id),
             Sending::Free => Span::ZERO,
         };
         let (span, whole) = (self.cell_span(port, id), self.graph.span(port));
@@ -241,7 +241,7 @@ impl Engine {
     }
 
     /// What a packet takes longer to come to a switch than to leave it.
-    fn cell_lag(&self, (input, output): (u32, u32), id: u32) -> Span {
+    fn cell_lag(&self, input: u32, output: u32, id: u32) -> Span {
         Span(self.cell_span(input, id).0.saturating_sub(self.cell_span(output, id).0))
     }
 
@@ -264,7 +264,7 @@ impl Engine {
         }
         let mut joins = time + self.graph.latency(switch);
         if self.graph.is_mixed() {
-            joins += self.cell_lag((input, output), id);
+            joins += self.cell_lag(input, output, id);
         }
         self.schedule(joins, self.places.enters + input, id);
     }

@@ -4,6 +4,7 @@
 use weft_protocol::flow::Quenching;
 use weft_units::{Span, Time};
 
+use super::Signals;
 use crate::drive::engine::Engine;
 
 /// What a source is told.
@@ -89,7 +90,7 @@ impl Engine {
     }
 
     fn signal_span(&self, port: u32, signal: Signal) -> Span {
-        let (indication, answer) = self.memories.signals[self.graph.link_of(port)];
+        let Signals { indication, answer } = self.memories.signals[self.graph.link_of(port)];
         match signal {
             Signal::Quench | Signal::Unquench => indication,
             Signal::Accept | Signal::Break => answer,

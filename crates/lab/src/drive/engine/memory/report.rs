@@ -89,8 +89,10 @@ pub struct PortRow {
     pub from: String,
     /// And that at its end.
     pub to: String,
-    /// How many cables both are away from the nearest host.
-    pub tiers: (u32, u32),
+    /// How many cables its beginning is away from the nearest host.
+    pub from_tier: u32,
+    /// And its end.
+    pub to_tier: u32,
     /// The share of the time in which it was busy.
     pub load: f64,
     /// That with quenches, unquenches and what targets answer.
@@ -135,7 +137,8 @@ impl Engine {
         let tiers = wiring.tiers();
         let cable = |port| Some((port, self.graph.peer(port)?));
         let cables = (0..self.memories.ports.len() as u32).filter_map(cable);
-        report.ports = cables.map(|cable| self.port_row(cable, (wiring, &tiers))).collect();
+        report.ports =
+            cables.map(|(port, peer)| self.port_row(port, peer, wiring, &tiers)).collect();
         Some(report)
     }
 
@@ -209,7 +212,7 @@ impl Engine {
         self.memories.streams.iter().zip(rates).map(bytes).collect()
     }
 
-    fn port_row(&self, (port, peer): (u32, u32), (wiring, tiers): (&Wiring, &[u32])) -> PortRow {
+    fn port_row(&self, port: u32, peer: u32, wiring: &Wiring, tiers: &[u32]) -> PortRow {
         let place = |number: u32| match number < wiring.ports() {
             true => {
                 let switch = wiring.switch_of(number);
@@ -217,7 +220,7 @@ impl Engine {
             }
             false => (wiring.host_name(number - wiring.ports()), 0),
         };
-        let ((from, own_tier), (to, peer_tier)) = (place(port), place(peer));
+        let ((from, from_tier), (to, to_tier)) = (place(port), place(peer));
         let begin = match port < wiring.ports() {
             true => wiring.port_name(port),
             false => from.clone(),
@@ -228,7 +231,8 @@ impl Engine {
             name: format!("{begin} to {to}"),
             from,
             to,
-            tiers: (own_tier, peer_tier),
+            from_tier,
+            to_tier,
             load: self.graph.busy_by(self.now, port).as_secs() / measured,
             indication_load: self.memories.ports[port as usize].busy_indicating.as_secs()
                 / measured,

@@ -64,7 +64,7 @@ impl Engine {
                 latencies: 0,
                 most_latency: Span::ZERO,
             });
-            self.act_at(begin, from, (acts::POST, number));
+            self.act_at(begin, from, acts::POST, number);
         }
     }
 
@@ -88,7 +88,7 @@ impl Engine {
                 let own = &mut self.memories.streams[number as usize];
                 let next = now + own.until_next(interval);
                 let from = own.stream.from;
-                self.act_at(next, from, (acts::POST, number));
+                self.act_at(next, from, acts::POST, number);
                 self.post_of(now, number);
             }
         }
