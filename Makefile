@@ -12,7 +12,8 @@ SOURCES := $(shell find crates systems experiments python -type f \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo manual images test test-rust test-random test-python lint format bench bench-run \
-	test-live bench-live live-programs test-mpi bench-mpi mpi-programs test-hostile browser test-loom lock clean
+	test-live bench-live live-programs test-mpi bench-mpi mpi-programs test-hostile browser test-loom \
+	test-threads-sanitized lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -186,6 +187,18 @@ test-loom: ## every interleaving of the shared ring and the interrupt flag
 	RUSTFLAGS="--cfg loom" cargo test --locked --release --package weft-protocol \
 		--test shared_memory_model --test shared_ring_model --test record_ring_model \
 		--test write_log_model --target-dir target/loom
+
+# The standard library is built with the sanitizer, too: of one that is not, locks and barriers would be unseen.
+SANITIZED := network::parts network::threads network::ranks
+SYSROOT = $(shell rustc +nightly --print sysroot 2>/dev/null)
+
+test-threads-sanitized: ## runs on threads under the thread sanitizer (needs a nightly toolchain with rust-src)
+	@test -d "$(SYSROOT)/lib/rustlib/src/rust/library" || { \
+		echo "a nightly toolchain with the sources of the standard library is needed:" \
+			"rustup toolchain install nightly --component rust-src" >&2; exit 1; }
+	RUSTFLAGS=-Zsanitizer=thread TSAN_OPTIONS=halt_on_error=1 PROPTEST_RNG_SEED=1 \
+		cargo +nightly test -Zbuild-std --target $(shell rustc -vV | sed -n 's/host: //p') --locked \
+		--target-dir target/sanitized --package weft-lab --test lab -- $(SANITIZED)
 
 lock: $(VENV)/.lock ## pin the Python dependencies anew (needs the package index)
 	$(BIN)/python -m pip install --quiet uv
