@@ -1,7 +1,7 @@
 """The private extension module, written in Rust. JSON crosses as text, columns as arrays."""
 
 from collections.abc import Callable
-from typing import TypeAlias, TypedDict
+from typing import Protocol, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,17 @@ Column: TypeAlias = npt.NDArray[np.float64] | npt.NDArray[np.int64] | list[str]
 Progress: TypeAlias = Callable[[int, int, str], bool]
 Asked: TypeAlias = str | tuple[str, str]
 """A file or a shipped name; or what messages call a composition, and the composition as JSON."""
+
+class Connection(Protocol):
+    """What connects the ranks of a run."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def ranks(self) -> int: ...
+    def exchange(
+        self, counts: list[int], given: bytes
+    ) -> tuple[list[int], npt.NDArray[np.uint8]]: ...
 
 class WeftError(ValueError):
     """A file or a setting that cannot be used, with its place and what would be accepted."""
@@ -54,6 +65,16 @@ def run(
     options: str,
     progress: Progress,
 ) -> RawResult: ...
+def run_on_ranks(
+    by: Connection,
+    asked: Asked,
+    preset: str | None,
+    overrides: list[str],
+    options: str,
+    progress: Progress,
+) -> RawResult: ...
+def follow(by: Connection) -> None: ...
+def dismiss(by: Connection) -> None: ...
 def reproduce(name: str, options: str, progress: Progress) -> RawReproduction: ...
 def chosen(name: str, options: str) -> list[tuple[str, list[str], str]]: ...
 def schema() -> str: ...

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
 
-    from weft._core import Asked, Campaign, RawReproduction, RawResult
+    from weft._core import Asked, Campaign, Connection, RawReproduction, RawResult
 
 Progress = Callable[[int, int, str], bool | None]
 """Called with (steps done, steps in all, what is running); returning False ends the run."""
@@ -93,6 +93,34 @@ def run(
         return raw
 
     return _drive(call, progress)
+
+
+def run_on_ranks(
+    by: Connection,
+    asked: Asked,
+    preset: str | None,
+    overrides: list[str],
+    options: Mapping[str, object],
+    progress: Progress | None,
+) -> RawResult:
+    """Run one experiment at rank 0 of several processes, each of which simulates a part."""
+    text = json.dumps(options)
+
+    def call(callback: _Callback) -> RawResult:
+        raw: RawResult = core().run_on_ranks(by, asked, preset, overrides, text, callback)
+        return raw
+
+    return _drive(call, progress)
+
+
+def follow(by: Connection) -> None:
+    """Simulate parts, as a rank other than 0, until rank 0 has no more."""
+    core().follow(by)
+
+
+def dismiss(by: Connection) -> None:
+    """Let the other ranks go, at rank 0."""
+    core().dismiss(by)
 
 
 def campaign(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from weft._core import Asked, RawResult
     from weft._seam import Progress
+    from weft.ranks import Ranks
 
 
 def run(  # noqa: PLR0913 (each is an own choice of the caller)
@@ -69,10 +70,19 @@ def run_overrides(
     overrides: list[str],
     options: Mapping[str, object],
     progress: Progress | None,
+    ranks: Ranks | None = None,
 ) -> Result:
-    """Do what `run` does, with overrides as `key=value`, the way the command line has them."""
-    raw = _seam.run(asked, preset, overrides, _given(options), progress)
-    return result_of(raw, asked, preset, overrides, options)
+    """Do what `run` does, with overrides as `key=value`, the way the command line has them.
+
+    Where there are ranks, they make each run together, and are gone when the last one is made.
+    """
+    if ranks is None:
+        raw = _seam.run(asked, preset, overrides, _given(options), progress)
+        return result_of(raw, asked, preset, overrides, options)
+    raw = _seam.run_on_ranks(ranks, asked, preset, overrides, _given(options), progress)
+    result = result_of(raw, asked, preset, overrides, options)
+    result.meta["ranks"] = ranks.dismiss()
+    return result
 
 
 def result_of(

@@ -158,6 +158,7 @@ def show(
         "weft run my.toml --set 'workload.bulk.load=[0.1, 0.5]' --seeds 5 --json",
         "weft run maestro-figure-7 --timeline frames.json",
         "weft run my.toml --topology fat_tree_1024.topo --traffic permutation.cm",
+        "mpirun -n 4 weft run large.toml",
     )
 )
 @click.argument("experiment", metavar="FILE|NAME")
@@ -201,19 +202,29 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     """Run one experiment, and write a folder with tables, figures and a page.
 
     --json prints the points, and writes a folder only if --out names one.
+
+    `mpirun -n N weft run ...` divides each run among N processes (docs/howto/cluster.md).
     """
     from weft.api import run_overrides  # noqa: PLC0415
+    from weft.ranks import joined  # noqa: PLC0415
 
     options = {"seeds": seeds, "seed": seed, "length": length,
                "workers": workers, "threads": threads}  # fmt: skip
-    with complaints(as_json), claimed(out, Path(experiment).stem, as_json) as place:
+    alone = {"--workers": workers, "--threads": threads}
+    with (
+        complaints(as_json),
+        joined(alone) as ranks,
+        claimed(out, Path(experiment).stem, as_json) as place,
+    ):
         overrides = [*_checked(settings), *noting(timeline)]
         if topology is not None:
             overrides += fabric_settings(topology, experiment, preset, None)
         if traffic is not None:
             overrides += traffic_settings(traffic, topology)
-        _announce([(experiment, preset, overrides, options)])
-        result = _watched(partial(run_overrides, experiment, preset, overrides, options))
+        if ranks is None:
+            _announce([(experiment, preset, overrides, options)])
+        work = partial(run_overrides, experiment, preset, overrides, options, ranks=ranks)
+        result = _watched(work, is_told=ranks is not None)
         put_out(result, place, "points", as_json, pictures=not no_pictures, timeline=timeline)
 
 
@@ -590,9 +601,9 @@ def _announce(studies: list[tuple[str, str | None, list[str], dict[str, Any]]]) 
     announce(together([of_study(*study) for study in studies]))
 
 
-def _watched(work: Callable[[_seam.Progress], Result]) -> Result:
-    with Watch() as watch:
-        return work(watch.step)
+def _watched(work: Callable[..., Result], *, is_told: bool = False) -> Result:
+    with Watch(is_told=is_told) as watch:
+        return work(progress=watch.step)
 
 
 def command() -> None:

@@ -42,11 +42,12 @@ def complaints(as_json: bool) -> Iterator[None]:
         _complain(told, {"message": told}, as_json)
     except Exception as error:
         from weft.across.workloads import ComparisonError  # noqa: PLC0415 (a run does without)
+        from weft.ranks import RanksError  # noqa: PLC0415
         from weft.spread import SweepError  # noqa: PLC0415
 
         if isinstance(error, _seam.error_type()):
             _complain(str(error), _error_object(error), as_json)
-        if isinstance(error, (ComparisonError, SweepError, TopologyError)):
+        if isinstance(error, (ComparisonError, RanksError, SweepError, TopologyError)):
             _complain(str(error), {"message": str(error)}, as_json)
         raise
     except KeyboardInterrupt:

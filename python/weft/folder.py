@@ -182,6 +182,7 @@ def provenance(result: Result, command: str) -> dict[str, Any]:
         "spec_hash": meta.get("spec_hash"),
         "stopped": result.stopped,
         "command": command,
+        **({"ranks": meta["ranks"]} if meta.get("ranks") else {}),
     }
 
 

@@ -81,29 +81,33 @@ class Watch:
 
     Args:
         ending: what a stop waits for, as the first Ctrl-C tells it; None leaves Ctrl-C alone.
+        is_told: Ctrl-C comes as SIGTERM, too, as mpirun passes it on.
 
     """
 
-    def __init__(self, ending: str | None = "after the replications that run") -> None:
+    def __init__(
+        self, ending: str | None = "after the replications that run", *, is_told: bool = False
+    ) -> None:
         self._ending = ending
+        self._signals = (signal.SIGINT, signal.SIGTERM) if is_told else (signal.SIGINT,)
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._began = time.monotonic()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._before: Any = None
+        self._before: dict[int, Any] = {}
         self._remaining = Remaining()
         self._plain = False
         self._line = self._began
 
     def __enter__(self) -> Watch:
         if self._ending and threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._interrupt)
+            self._before = {own: signal.signal(own, self._interrupt) for own in self._signals}
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        for own, before in self._before.items():
+            signal.signal(own, before)
         if self._bar is not None:
             self._bar.stop()
 

@@ -8,6 +8,7 @@ mod campaign;
 mod error;
 mod outcome;
 mod program;
+mod ranks;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -124,6 +125,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(ratio, module)?)?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
+    module.add_function(wrap_pyfunction!(ranks::run_on_ranks, module)?)?;
+    module.add_function(wrap_pyfunction!(ranks::follow, module)?)?;
+    module.add_function(wrap_pyfunction!(ranks::dismiss, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(chosen, module)?)?;
     module.add_function(wrap_pyfunction!(campaign::simulate, module)?)?;

@@ -103,9 +103,19 @@ def provenance(result: Result) -> list[tuple[str, str]]:
     meta = result.meta
     parts = [("version", meta.get("version")), ("first seed", meta.get("seed")),
              ("seeds", meta.get("seeds")), ("preset", meta.get("preset")),
-             ("measured", meta.get("regime")),
+             ("measured", meta.get("regime")), ("ranks", _ranks(meta.get("ranks") or [])),
              ("specification", str(meta.get("spec_hash") or "")[:12])]  # fmt: skip
     return [(name, str(value)) for name, value in parts if value not in {None, ""}]
+
+
+def _ranks(ranks: list[dict[str, Any]]) -> str:
+    """Say how many ranks there were, and the memory of each."""
+    if not ranks:
+        return ""
+    each = ", ".join(f"{own['bytes'] / 1e6:.0f} MB" for own in ranks)
+    machines = len({own["machine"] for own in ranks})
+    where = f" on {machines} machines" if machines > 1 else ""
+    return f"{len(ranks)}{where}, with {each} of memory"
 
 
 def _verdicts(checks: list[Check]) -> dict[str, Any]:

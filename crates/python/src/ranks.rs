@@ -1,0 +1,110 @@
+//! The ranks of one run, which an object of Python connects.
+
+use std::process::abort;
+use std::sync::Arc;
+
+use numpy::PyReadonlyArray1;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use weft_lab::Exchange;
+
+use crate::asked::Asked;
+use crate::{error, outcome, parse_options};
+
+/// Ranks that are connected by an object with the attributes `rank` and `ranks` and a method
+/// `exchange(counts, given)`: so many bytes of `given` are for each rank. It returns how many come from each,
+/// and all of them as an array of `uint8`.
+#[derive(Debug)]
+struct Connected {
+    rank: u32,
+    ranks: u32,
+    by: Py<PyAny>,
+}
+
+fn connected(by: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Exchange>> {
+    let (rank, ranks) = (by.getattr("rank")?.extract()?, by.getattr("ranks")?.extract()?);
+    Ok(Arc::new(Connected { rank, ranks, by: by.clone().unbind() }))
+}
+
+impl Connected {
+    fn call(&self, given: &[Vec<u8>], taken: &mut [Vec<u8>]) -> PyResult<()> {
+        Python::attach(|py| {
+            let counts: Vec<usize> = given.iter().map(Vec::len).collect();
+            let bytes = PyBytes::new_with(py, counts.iter().sum(), |all| {
+                let mut left = all;
+                for one in given {
+                    let (own, rest) = left.split_at_mut(one.len());
+                    own.copy_from_slice(one);
+                    left = rest;
+                }
+                Ok(())
+            })?;
+            let come = self.by.call_method1(py, "exchange", (counts, bytes))?;
+            let (counts, bytes): (Vec<usize>, PyReadonlyArray1<'_, u8>) = come.extract(py)?;
+            let mut left = bytes.as_slice()?;
+            for (one, count) in taken.iter_mut().zip(counts) {
+                let (own, rest) = left.split_at(count.min(left.len()));
+                one.clear();
+                one.extend_from_slice(own);
+                left = rest;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Exchange for Connected {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn exchange(&self, given: &[Vec<u8>], taken: &mut [Vec<u8>]) {
+        // The object says what went wrong and ends all ranks; what it could not say ends this one, and MPI the
+        // others.
+        if self.call(given, taken).is_err() {
+            abort();
+        }
+    }
+}
+
+/// `run` at rank 0 of several, which simulate each run together.
+#[pyfunction]
+pub fn run_on_ranks<'py>(
+    by: &Bound<'py, PyAny>,
+    asked: Asked,
+    preset: Option<&str>,
+    overrides: Vec<String>,
+    options: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let py = by.py();
+    let (exchange, request) = (connected(by)?, asked.request(preset, &overrides)?);
+    let options = parse_options(options)?;
+    let mut raised = None;
+    let outcome = py.detach(|| {
+        weft_lab::run_on_ranks(&exchange, &request, &options, &mut |done, total| {
+            outcome::observe(progress.as_ref(), &mut raised, done, total, &request.name)
+        })
+    });
+    raised.map_or(Ok(()), Err)?;
+    outcome::run(py, &outcome.map_err(error::raise)?)
+}
+
+/// What every other rank does, until rank 0 dismisses it.
+#[pyfunction]
+pub fn follow(by: &Bound<'_, PyAny>) -> PyResult<()> {
+    let exchange = connected(by)?;
+    by.py().detach(|| weft_lab::follow(&exchange)).map_err(error::raise)
+}
+
+/// Rank 0 lets the others go.
+#[pyfunction]
+pub fn dismiss(by: &Bound<'_, PyAny>) -> PyResult<()> {
+    let exchange = connected(by)?;
+    by.py().detach(|| weft_lab::dismiss(&exchange));
+    Ok(())
+}

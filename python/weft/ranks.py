@@ -1,0 +1,197 @@
+"""One run in several processes, on one machine or several: `mpirun -n N weft run FILE`.
+
+Rank 0 reads the file, shows progress and writes the results; each rank simulates its own part of
+the network. MPI connects them, through mpi4py (`pip install 'weft[mpi]'`); the core gives and takes
+bytes, and knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from weft import _seam
+from weft.saving import INPUT_ERROR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    import numpy.typing as npt
+
+# Where Open MPI, and MPICH with its kin, say how many ranks there are, and which this is.
+_SIZES = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK"))
+
+# A rank that has waited so long sleeps between two looks, so that one that has nothing to do leaves
+# its processor to others; it does so for this share of what it has waited, and at most so long.
+_SPIN_S = 0.001
+_SLEEP_SHARE = 0.05
+_LONGEST_SLEEP_S = 0.02
+
+
+class RanksError(Exception):
+    """Why ranks cannot make a run together."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The most memory that a rank had while it simulated, all of the process included."""
+
+    rank: int
+    machine: str
+    bytes: int
+
+
+def started() -> tuple[int, int]:
+    """Return which of how many ranks whoever started this process says that it is."""
+    for size, rank in _SIZES:
+        count, number = os.environ.get(size, ""), os.environ.get(rank, "")
+        if count.isdecimal() and number.isdecimal():
+            return int(number), int(count)
+    return 0, 1
+
+
+@contextmanager
+def joined(asked: dict[str, int | None]) -> Iterator[Ranks | None]:
+    """Connect the ranks of this run at rank 0, and let them go; None if this process is alone.
+
+    The others simulate what rank 0 asks for, and end then. What is wrong rank 0 alone says.
+
+    Args:
+        asked: options of which none goes with ranks, by name.
+
+    Raises:
+        RanksError: ranks cannot make a run together.
+
+    """
+    rank, ranks = started()
+    given = [f"{name} {value}" for name, value in asked.items() if value is not None]
+    try:
+        if given and ranks > 1:
+            raise RanksError(
+                f"{given[0]}: {ranks} ranks were started, which make one run after another, each "
+                "together and with one thread; accepted: more ranks, or no mpirun"
+            )
+        own = connect()
+    except RanksError:
+        if rank == 0:
+            raise
+        sys.exit(INPUT_ERROR)
+    if own is None:
+        yield None
+        return
+    if own.rank > 0:
+        own.follow()
+        sys.exit(0)
+    try:
+        yield own
+    finally:
+        own.dismiss()
+
+
+def connect() -> Ranks | None:
+    """Connect the ranks that this process was started with; None if it is alone.
+
+    Raises:
+        RanksError: mpi4py is missing, or it finds no MPI of the kind that started this process.
+
+    """
+    rank, ranks = started()
+    if ranks < 2:
+        return None
+    try:
+        from mpi4py import MPI  # noqa: PLC0415 (an extra)
+    except (ImportError, RuntimeError) as error:
+        raise RanksError(
+            f"{ranks} ranks were started, which mpi4py connects: {error}; "
+            "pip install 'weft[mpi]' beside the MPI whose mpirun is used"
+        ) from error
+    found = MPI.COMM_WORLD.Get_size()
+    if found != ranks:
+        raise RanksError(
+            f"{ranks} ranks were started and mpi4py finds {found}: "
+            "it uses another MPI than the one whose mpirun started them"
+        )
+    if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+        raise RanksError("this MPI lets no thread but the first one communicate")
+    return Ranks(MPI, rank)
+
+
+class Ranks:
+    """The ranks of a run, as the core asks of whoever connects them."""
+
+    def __init__(self, mpi: Any, rank: int) -> None:
+        import numpy as np  # noqa: PLC0415 (a run without ranks needs none so early)
+
+        self._mpi = mpi
+        self._numpy = np
+        self._comm = mpi.COMM_WORLD.Dup()
+        self.rank = rank
+        self.ranks: int = self._comm.Get_size()
+        self._are_gone = False
+
+    def exchange(self, counts: list[int], given: bytes) -> tuple[list[int], npt.NDArray[np.uint8]]:
+        """Give each rank its bytes of `given`; return how many come from each, and all of them."""
+        try:
+            return self._exchange(counts, given)
+        except BaseException:
+            # No other rank can go on, and the core cannot end them.
+            traceback.print_exc()
+            self._comm.Abort(1)
+            raise
+
+    def _exchange(self, counts: list[int], given: bytes) -> tuple[list[int], npt.NDArray[np.uint8]]:
+        np, byte = self._numpy, self._mpi.BYTE
+        sizes = np.array(counts, dtype=np.int64)
+        coming = np.empty_like(sizes)
+        self._wait(self._comm.Ialltoall(sizes, coming))
+        come = np.empty(int(coming.sum()), dtype=np.uint8)
+        self._comm.Alltoallv(
+            [given, (sizes, _starts(np, sizes)), byte], [come, (coming, _starts(np, coming)), byte]
+        )
+        return coming.tolist(), come
+
+    @staticmethod
+    def _wait(request: Any) -> None:
+        began = time.perf_counter()
+        while not request.Test():
+            waited = time.perf_counter() - began
+            if waited > _SPIN_S:
+                time.sleep(min(waited * _SLEEP_SHARE, _LONGEST_SLEEP_S))
+
+    def follow(self) -> None:
+        """Simulate what rank 0 asks for, until it asks for no more."""
+        # mpirun tells all ranks that a run is to end; rank 0 has the others end it together.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        try:
+            _seam.follow(self)
+            self._comm.gather(self._memory())
+        except BaseException as error:
+            print(f"rank {self.rank}: {error}", flush=True)
+            self._comm.Abort(1)
+
+    def dismiss(self) -> list[dict[str, object]]:
+        """Let the others go, at rank 0, once; return what each was and had."""
+        if self._are_gone:
+            return []
+        self._are_gone = True
+        _seam.dismiss(self)
+        told: list[Memory] = self._comm.gather(self._memory())
+        return [asdict(own) for own in told]
+
+    def _memory(self) -> Memory:
+        # Linux counts in KiB.
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return Memory(self.rank, self._mpi.Get_processor_name(), most)
+
+
+def _starts(np: Any, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum(sizes)[:-1]))  # type: ignore[no-any-return]
