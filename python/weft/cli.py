@@ -20,6 +20,7 @@ from weft import _seam
 from weft.complaints import complaints
 from weft.live import live
 from weft.mpi import mpi
+from weft.overrides import axes, checked
 from weft.place import whole
 from weft.progress import Watch
 from weft.saving import (
@@ -140,7 +141,7 @@ def show(
     from weft.system import System  # noqa: PLC0415
 
     with complaints(as_json):
-        system = System.from_json(name, _seam.show(name, preset, _checked(settings)))
+        system = System.from_json(name, _seam.show(name, preset, checked(settings)))
         if svg:
             whole(Path(svg), system.picture())
         if as_json:
@@ -216,7 +217,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
         joined(alone) as ranks,
         claimed(out, Path(experiment).stem, as_json) as place,
     ):
-        overrides = [*_checked(settings), *noting(timeline)]
+        overrides = [*checked(settings), *noting(timeline)]
         if topology is not None:
             overrides += fabric_settings(topology, experiment, preset, None)
         if traffic is not None:
@@ -298,7 +299,7 @@ def sweep(
     nothing is lost if the sweep is killed, and more values or seeds add only the new runs. After
     Ctrl-C the results contain the finished points.
     """
-    overrides = [*_axes(over, paired), *_checked(settings)]
+    overrides = [*axes(over, paired), *checked(settings)]
     if precision is not None:
         overrides.append(f"run.precision.relative={precision!r}")
     _carry_out(experiment, preset, overrides, {"seed": seed}, options)
@@ -341,7 +342,7 @@ def saturation(
     between them.
     """
     asked = {"channel": channel, "between": list(between), "width": width}
-    overrides = [*_axes(over, ()), *_checked(settings)]
+    overrides = [*axes(over, ()), *checked(settings)]
     _carry_out(experiment, preset, overrides, {"saturation": asked}, options, kind="saturation")
 
 
@@ -574,24 +575,6 @@ def _carry_out(
             _announce([(experiment, preset, overrides, here)])
         result = _watched(partial(carry_out, study, where))
         put_out(result, place, "points", as_json, pictures=not given["no_pictures"])
-
-
-def _axes(over: tuple[str, ...], paired: tuple[str, ...]) -> list[str]:
-    """Write axes from the command line as overrides of the file's [sweep]."""
-    both = [_checked(over), _checked(paired)]
-    single, together = ([entry.split("=", 1) for entry in entries] for entries in both)
-    spelled = [f"sweep.{json.dumps(key)}={values}" for key, values in single]
-    if together:
-        lists = ", ".join(f"{json.dumps(key)} = {values}" for key, values in together)
-        spelled.append(f"sweep.paired=[{{ {lists} }}]")
-    return spelled
-
-
-def _checked(settings: tuple[str, ...]) -> list[str]:
-    for entry in settings:
-        if "=" not in entry:
-            raise click.BadParameter(f"{entry!r} is not KEY=VALUE")
-    return list(settings)
 
 
 def _announce(studies: list[tuple[str, str | None, list[str], dict[str, Any]]]) -> None:

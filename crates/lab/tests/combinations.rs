@@ -370,10 +370,10 @@ fn check(text: &str, run: &ChannelRun) -> Result<(), String> {
     entries.sort_by_key(|own| (own.time, own.sequence));
     for entry in entries {
         let own = (entry.time.0, entry.until.0);
-        if let Some(before) = last.insert((entry.initiator, entry.target), own) {
-            if before.1 > own.1 {
-                return Err(format!("{before:?} and {own:?} of {:?}: {text}", entry.initiator));
-            }
+        if let Some(before) = last.insert((entry.initiator, entry.target), own)
+            && before.1 > own.1
+        {
+            return Err(format!("{before:?} and {own:?} of {:?}: {text}", entry.initiator));
         }
     }
     Ok(())

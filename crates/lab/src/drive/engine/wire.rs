@@ -4,7 +4,7 @@
 
 use weft_fabric::fabric::RouteState;
 use weft_fabric::graph::Spent;
-use weft_fabric::measure::{Arrival, Drop, Told};
+use weft_fabric::measure::{Arrival, Drop, Loss, Submission, Told};
 use weft_fabric::switch::shared_buffer::Header;
 use weft_kernel::Event;
 use weft_units::{Span, Time};
@@ -92,6 +92,8 @@ fields! {
     Event { time, place, item }
     Leaving { packets, spent, headers, said }
     Arrival { time, to, from, queueing, transit, hops, class }
+    Submission { time, host }
+    Loss { time, host, why }
     Told { handed, dropped, arrived }
 }
 
@@ -181,8 +183,8 @@ mod tests {
                 said: vec![Event { time, place, item }; 3 - repeats.min(3)],
             };
             let told = Told {
-                handed: vec![(time, place)],
-                dropped: vec![(time, place, Drop::ALL[why]); repeats],
+                handed: vec![Submission { time, host: place }],
+                dropped: vec![Loss { time, host: place, why: Drop::ALL[why] }; repeats],
                 arrived: vec![Arrival {
                     time,
                     to: parts[1],
