@@ -219,14 +219,18 @@ fn long_pauses_change_nothing() {
     let packets: Vec<String> = (0..40)
         .map(|number| {
             let (time, from) = (500 + number / 4 * 3_000_000_u64, number % 4);
-            format!("{{ time = '{time} ns', from = {from}, to = {} }}", (from + 1 + number / 4 % 3) % 4)
+            format!(
+                "{{ time = '{time} ns', from = {from}, to = {} }}",
+                (from + 1 + number / 4 % 3) % 4
+            )
         })
         .collect();
     let workload = format!("[workload.c]\nsource.list = [{}]", packets.join(", "));
     for (name, scheduler) in SchedulerSettings::all_defaults() {
         for switch in [VOQ, SCHEDULED] {
             let text = channel(4, 5, &format!("{switch}\n{UNLIMITED}\n{workload}"));
-            let [slots, events] = [false, true].map(|events| shown(&text, &scheduler, (30_000, 3), events));
+            let [slots, events] =
+                [false, true].map(|events| shown(&text, &scheduler, (30_000, 3), events));
             assert_eq!((slots.delivered, events.delivered), (40, 40), "{name}");
             assert_eq!(slots.all, events.all, "{name}");
         }

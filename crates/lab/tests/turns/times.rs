@@ -201,21 +201,29 @@ fn a_link_is_busy_with_the_frames_that_carry_packets() {
 /// A cable of 20 m at 5 ns a metre is 100 ns each way, which the arithmetic shows.
 #[test]
 fn what_follows_from_turns_shows_the_cable() {
-    let overrides = ["channel.network.link.length=20 m", "channel.network.link.delay_per_metre=5 ns"];
+    let overrides =
+        ["channel.network.link.length=20 m", "channel.network.link.delay_per_metre=5 ns"];
     let overrides = overrides.map(str::to_owned).into();
-    let request = Request { overrides, ..Request::of_text("turns.toml", &listed(11, &[(0, 0, 1)], "")) };
+    let request =
+        Request { overrides, ..Request::of_text("turns.toml", &listed(11, &[(0, 0, 1)], "")) };
     let outcome = weft_lab::run(&request, &weft_lab::Options::default(), &mut |_, _| true);
     let derived = outcome.expect("a run").table("derived");
     let shown = |quantity: &str| {
         let is_it = |row: &usize| derived.get(*row, "quantity") == Some(Cell::from(quantity));
         let row = (0..derived.rows()).find(is_it).expect(quantity);
-        (derived.number(row, "value").expect(quantity), derived.get(row, "arithmetic").expect(quantity).to_string())
+        (
+            derived.number(row, "value").expect(quantity),
+            derived.get(row, "arithmetic").expect(quantity).to_string(),
+        )
     };
     let (rate, arithmetic) = shown("network.burst_rate");
     assert!((rate - 240.0 / (9.66 + 0.06 + 2.0 * 1.08 + 2.0 * 0.1)).abs() < 1e-6, "{rate}");
     assert_eq!(arithmetic, "240 B / (9.66 us + 60 ns + 2 x 1.08 us + 2 x 100 ns cable)");
     let (release, arithmetic) = shown("network.release_to_turn");
-    assert!((release - 1.24).abs() < 1e-9 && arithmetic.ends_with(" + 60 ns null frame + 100 ns cable"), "{arithmetic}");
+    assert!(
+        (release - 1.24).abs() < 1e-9 && arithmetic.ends_with(" + 60 ns null frame + 100 ns cable"),
+        "{arithmetic}"
+    );
 }
 
 /// A frame has fifteen packets at the most, and no more than the FIFO at the other end holds: 128 B are eight.
