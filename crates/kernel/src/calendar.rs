@@ -95,6 +95,9 @@ struct Chunks {
 
 const NONE: u32 = u32::MAX;
 
+/// The key of no event: there is no place with the largest number.
+const NOTHING: u128 = u128::MAX;
+
 #[inline]
 fn pack(event: Event) -> u128 {
     u128::from(event.time.0) << 64 | u128::from(event.place) << 32 | u128::from(event.item)
@@ -177,19 +180,22 @@ impl Calendar {
     #[inline]
     pub fn pop_until(&mut self, limit: Time) -> Option<Event> {
         loop {
-            if !self.late.is_empty() {
-                return self.pop_late(limit);
-            }
-            if let Some(&key) = self.open.get(self.head) {
+            // Either way the event comes as one number, in registers: one that is put together in memory
+            // cannot be read back before all that was written before it has reached the cache.
+            let key = if !self.late.is_empty() {
+                self.pop_late(limit)
+            } else if let Some(&key) = self.open.get(self.head) {
                 if time_of(key) > limit {
                     return None;
                 }
                 self.head += 1;
-                return Some(unpack(key));
-            }
-            if !self.open_next(limit) {
+                key
+            } else if self.open_next(limit) {
+                continue;
+            } else {
                 return None;
-            }
+            };
+            return (key != NOTHING).then(|| unpack(key));
         }
     }
 
@@ -207,20 +213,20 @@ impl Calendar {
         self.open[self.head..].iter().map(|key| unpack(*key))
     }
 
-    /// The earliest event of the open slot, while there are some that came late.
+    /// The earliest event of the open slot, while there are some that came late, or [`NOTHING`].
     #[inline(never)]
-    fn pop_late(&mut self, limit: Time) -> Option<Event> {
-        let Reverse(late) = *self.late.peek()?;
+    fn pop_late(&mut self, limit: Time) -> u128 {
+        let Some(&Reverse(late)) = self.late.peek() else { return NOTHING };
         let key = self.open.get(self.head).map_or(late, |key| late.min(*key));
         if time_of(key) > limit {
-            return None;
+            return NOTHING;
         }
         if key == late {
             self.late.pop();
         } else {
             self.head += 1;
         }
-        Some(unpack(key))
+        key
     }
 
     /// Opens the next slot that has events, unless it begins after `limit`: what is scheduled
