@@ -29,6 +29,7 @@ use crate::statistics::{Estimate, Verdict};
 use crate::store::Store;
 use crate::study::{Options, Outcome, Tables, derived_table, meta};
 use crate::table::{Cell, Table};
+use crate::task::{Progress, Task};
 use crate::threads::Threads;
 
 /// A study that is being carried out.
@@ -49,15 +50,6 @@ pub struct Campaign {
     ranks: Option<Arc<dyn Exchange>>,
 }
 
-/// How far a study is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// How many runs are there.
-    pub done: usize,
-    /// How many the study is known to need, those included.
-    pub total: usize,
-}
-
 /// The runs of a point: how many are there, and how many may be to come.
 struct Pending {
     made: usize,
@@ -69,19 +61,6 @@ struct Pending {
 struct Loaded {
     load: u64,
     seed: u64,
-}
-
-/// One run that is needed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Task {
-    /// The number of the point.
-    pub point: usize,
-    /// The load that takes the place of the point's own.
-    pub load: Option<f64>,
-    /// The seed.
-    pub seed: u64,
-    /// The key that the run is stored under.
-    pub key: Key,
 }
 
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! How a packet is routed through a fabric.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -135,6 +136,8 @@ pub struct Routes {
     rule: Rule,
     /// What each host draws the choices of its packets from, if they have any.
     random: Vec<u64>,
+    /// The host of the first of these.
+    first: u32,
     /// The routes that are given, in the order of their hosts.
     given: Vec<Listed>,
     /// The ports of all of them, one route behind the other.
@@ -207,7 +210,24 @@ impl Routes {
             _ => (0..wiring.hosts()).map(|_| random.bits()).collect(),
         };
         let next_hops = wiring.next_hops().clone();
-        Ok(Routes { next_hops, rule, random, given, ports, planes: None })
+        Ok(Routes { next_hops, rule, random, first: 0, given, ports, planes: None })
+    }
+
+    /// The same for a part of a fabric, in which only these hosts send.
+    #[must_use]
+    pub fn of_hosts(&self, hosts: Range<u32>) -> Routes {
+        let own = (hosts.start - self.first) as usize..(hosts.end - self.first) as usize;
+        let random = self.random.get(own).unwrap_or_default().to_vec();
+        let Routes { next_hops, given, ports, planes, .. } = self;
+        Routes {
+            next_hops: next_hops.clone(),
+            rule: self.rule,
+            random,
+            first: hosts.start,
+            given: given.clone(),
+            ports: ports.clone(),
+            planes: planes.clone(),
+        }
     }
 
     pub(super) fn next_hops(&self) -> &NextHops {
@@ -321,7 +341,7 @@ impl Routes {
         let from = from.into();
         match self.rule {
             Rule::Packet | Rule::Adaptive => {
-                RouteState::new((draw(&mut self.random[from as usize]) >> 32) as u32)
+                RouteState::new((draw(&mut self.random[(from - self.first) as usize]) >> 32) as u32)
             }
             _ => self.set_out(from, to.into()),
         }
@@ -390,7 +410,7 @@ impl Routes {
 
     /// The route state of a packet that may take a detour.
     fn detour(&mut self, from: u32, to: u32) -> RouteState {
-        let random = &mut self.random[from as usize];
+        let random = &mut self.random[(from - self.first) as usize];
         let (left, drawn) = ((draw(random) >> 32) as u32, draw(random));
         let detour = match self.next_hops.groups() {
             Some((groups, _)) => Detour::of(groups, from, to, drawn, self.rule == Rule::Ugal),

@@ -10,13 +10,14 @@
 
 use std::any::Any;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 
 use weft_fabric::graph::{Graph, Together};
-use weft_fabric::measure::Told;
+use weft_fabric::measure::{Observations, Told};
 use weft_kernel::{Halt, Stopped};
 use weft_units::{Span, Time};
 
@@ -29,8 +30,9 @@ use super::planes::PlaneTurns;
 use super::supply::Supply;
 use super::{Delivery, Engine};
 
-/// Parts for each thread: so many more than one that threads end a window at about the same time.
-const PARTS: u32 = 4;
+/// Parts for each thread: so many more than one that what a part works with stays in the cache for a window,
+/// and that threads end a window at about the same time.
+const PARTS: u32 = 8;
 
 /// The lists of what crosses grow with the square of the number of parts.
 const MOST_THREADS: NonZeroUsize = NonZeroUsize::new(32).unwrap();
@@ -164,10 +166,19 @@ impl Engine {
         let graphs = self.graph.divide(part, count);
         let classed = self.classed.as_mut().map(|own| own.divide((part, &of_hosts), count));
         let mut classed = classed.into_iter().flatten();
+        // From the first host of each part to its last one.
+        let mut hosts: Vec<Range<u32>> = vec![0..0; count as usize];
+        for (host, part) in (0..).zip(&of_hosts) {
+            let own = &mut hosts[*part as usize];
+            *own = if own.start == own.end { host..host + 1 } else { own.start..host + 1 };
+        }
         let mut parts: Vec<Engine> = Vec::with_capacity(supplies.len());
-        for (number, (graph, supply)) in (0..).zip(graphs.into_iter().zip(supplies)) {
+        let each = graphs.into_iter().zip(supplies).zip(hosts);
+        for (number, ((graph, supply), hosts)) in (0..).zip(each) {
             let border = Border::new(number, count, Arc::clone(&part_of));
-            parts.push(self.part((graph, supply, classed.next()), border));
+            let mut part = self.part((graph, supply, classed.next()), border);
+            part.routes = self.routes.of_hosts(hosts);
+            parts.push(part);
         }
         while let Some(event) = self.parts.first().pop_until(Time::NEVER) {
             parts[part_of[event.place as usize] as usize].parts.push(event);
@@ -251,13 +262,9 @@ impl Engine {
         halt: &Halt,
         watch: &mut impl FnMut(Delivery),
     ) -> Option<Stopped> {
-        let mut beside = self.beside.take()?;
-        for part in &mut beside.parts {
-            // Whether passages are noted is known by now.
-            part.observations = self.observations.of_part();
-        }
-        let Beside { parts, part_of, apart, threads, starts } = *beside;
-        let crew = Crew::new(parts, threads, (apart, until));
+        let Beside { parts, part_of, apart, threads, starts } = *self.beside.take()?;
+        // Whether passages are noted is known by now.
+        let crew = Crew::new(parts, threads, (apart, until), || self.observations.of_part());
         let (seen, now) = (&mut self.observations, &mut self.now);
         std::thread::scope(|scope| {
             let crew = &crew;
@@ -280,11 +287,11 @@ impl Engine {
                 },
             );
         });
-        let (parts, is_stopped) = crew.disperse();
+        let Dispersed { parts, mut observations, is_stopped } = crew.disperse();
         self.steps = parts.iter().map(|part| part.steps).sum();
-        beside = Box::new(Beside { parts, part_of, apart, threads, starts });
+        observations.iter_mut().for_each(|own| self.observations.take_part(own));
+        let mut beside = Box::new(Beside { parts, part_of, apart, threads, starts });
         for part in &mut beside.parts {
-            self.observations.take_part(&mut part.observations);
             if let (Some(own), Some(more)) = (&mut self.classed, &mut part.classed) {
                 own.take_part(more);
             }
@@ -333,8 +340,20 @@ struct Crew {
     until: Time,
     /// When something happens first.
     begin: Time,
+    /// By thread, what it adds up of the parts that it runs.
+    observations: Vec<Mutex<Observations>>,
     /// What a thread panicked with.
     defect: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+/// What is left of a crew.
+struct Dispersed {
+    /// With all packets that were between them.
+    parts: Vec<Engine>,
+    /// What each thread added up.
+    observations: Vec<Observations>,
+    /// Whether the run was asked to end.
+    is_stopped: bool,
 }
 
 /// What is left at the end of a window for whoever goes on with the next one.
@@ -362,7 +381,12 @@ impl Window {
 }
 
 impl Crew {
-    fn new(parts: Vec<Engine>, threads: usize, (apart, until): (Span, Time)) -> Crew {
+    fn new(
+        parts: Vec<Engine>,
+        threads: usize,
+        (apart, until): (Span, Time),
+        nothing_seen: impl Fn() -> Observations,
+    ) -> Crew {
         let (count, members) = (parts.len(), threads.clamp(1, parts.len().max(1)));
         let begin = parts.iter().map(Engine::earliest).min().unwrap_or(Time::NEVER);
         Crew {
@@ -374,6 +398,7 @@ impl Crew {
             apart,
             until,
             begin,
+            observations: (0..members).map(|_| Mutex::new(nothing_seen())).collect(),
             defect: Mutex::default(),
         }
     }
@@ -388,6 +413,7 @@ impl Crew {
     fn work(&self, member: usize, asks: impl Fn() -> bool, mut hears: impl FnMut(Time, &Window)) {
         let count = self.parts.len();
         let own = member * count / self.members;
+        let mut seen = lock(&self.observations[member]);
         let (mut begin, mut number) = (self.begin, 0);
         let mut is_broken = false;
         while begin <= self.until {
@@ -395,7 +421,7 @@ impl Crew {
             number += 1;
             for part in (own..count).chain(0..own) {
                 if self.taken[part].fetch_max(number, Ordering::Relaxed) < number {
-                    is_broken |= !self.keep(|| self.run_through(part, number, last));
+                    is_broken |= !self.keep(|| self.run_through((part, &mut seen), number, last));
                 }
             }
             let window = self.window(number);
@@ -428,7 +454,7 @@ impl Crew {
         false
     }
 
-    fn run_through(&self, part: usize, number: u64, last: Time) {
+    fn run_through(&self, (part, seen): (usize, &mut Observations), number: u64, last: Time) {
         let (before, window) = (self.window(number - 1), self.window(number));
         let count = self.parts.len();
         let mut own = lock(&self.parts[part]);
@@ -437,7 +463,9 @@ impl Crew {
         }
         // What is noted in the window stands in its own lists, of which all are empty by now.
         own.change_lists(window, part);
+        std::mem::swap(&mut own.observations, seen);
         own.run_part(last);
+        std::mem::swap(&mut own.observations, seen);
         own.change_lists(window, part);
         let first =
             own.parts.border.as_mut().map(|own| std::mem::replace(&mut own.first, Time::NEVER));
@@ -445,14 +473,12 @@ impl Crew {
         window.next[part].store(next.0, Ordering::Relaxed);
     }
 
-    /// Parts, with all packets that are between them, and whether the run was asked to end.
-    fn disperse(self) -> (Vec<Engine>, bool) {
+    fn disperse(self) -> Dispersed {
         if let Some(defect) = self.defect.into_inner().unwrap_or_else(PoisonError::into_inner) {
             resume_unwind(defect);
         }
-        let parts = self.parts.into_iter();
-        let mut parts: Vec<Engine> =
-            parts.map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
+        let mut parts: Vec<Engine> = self.parts.into_iter().map(open).collect();
+        let observations = self.observations.into_iter().map(open).collect();
         let count = parts.len();
         let is_stopped = self.windows.iter().any(|window| window.is_last.load(Ordering::Relaxed));
         for window in &self.windows {
@@ -461,11 +487,15 @@ impl Crew {
                 to.enter_part(&mut lock(crossing));
             }
         }
-        (parts, is_stopped)
+        Dispersed { parts, observations, is_stopped }
     }
 }
 
 /// What panicked while it held a lock ends the run, so that nobody relies on what it left.
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open<T>(shared: Mutex<T>) -> T {
+    shared.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
