@@ -91,7 +91,7 @@ pub enum Alone {
 pub(super) struct Beside {
     parts: Vec<Engine>,
     /// The part that each place is in.
-    part_of: Arc<[u32]>,
+    part_of: Arc<[u16]>,
     apart: Span,
     threads: usize,
     /// What starts each thread but the first, which is there.
@@ -159,7 +159,7 @@ impl Engine {
         let is_classed = self.classed.is_some();
         let division = Division { graph: &self.graph, is_classed, part };
         let apart = division.apart().filter(|apart| *apart > Span::ZERO).ok_or(Alone::Whole)?;
-        let part_of: Arc<[u32]> = division.of_places(self.places).into();
+        let part_of = division.of_all_places(self.places);
         let of_hosts: Vec<u32> = division.of_hosts().collect();
         let count = part.iter().max().map_or(1, |last| last + 1);
         let supplies = self.supply.divide(&of_hosts, count).ok_or(Alone::Kind)?;

@@ -16,7 +16,7 @@ use super::{Delivery, Engine};
 pub(super) struct Border {
     pub part: u32,
     /// The part that each place is in.
-    pub part_of: Arc<[u32]>,
+    pub part_of: Arc<[u16]>,
     pub told: Told,
     /// By part, packets on their way there, and when the first of all arrives.
     pub leaving: Vec<Leaving>,
@@ -55,7 +55,7 @@ impl Leaving {
 }
 
 impl Border {
-    pub fn new(part: u32, count: u32, part_of: Arc<[u32]>) -> Border {
+    pub fn new(part: u32, count: u32, part_of: Arc<[u16]>) -> Border {
         let leaving = (0..count).map(|_| Leaving::default()).collect();
         Border { part, part_of, told: Told::default(), leaving, first: Time::NEVER }
     }
@@ -67,7 +67,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn forward_to_part(&mut self, event: Event) {
         let Some(border) = &mut self.parts.border else { return self.parts.push(event) };
-        let part = border.part_of[event.place as usize];
+        let part = u32::from(border.part_of[event.place as usize]);
         if part == border.part {
             return self.parts.push(event);
         }

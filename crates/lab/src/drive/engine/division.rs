@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use weft_fabric::graph::Graph;
 use weft_units::Span;
@@ -39,6 +40,11 @@ impl Division<'_> {
             is_cut.then(|| least_delay((graph, self.is_classed), port))
         });
         crossing.min()
+    }
+
+    /// The part that each place is in, in two bytes each: a run has fewer than 65,536 parts.
+    pub fn of_all_places(&self, places: Places) -> Arc<[u16]> {
+        self.of_places(places).into_iter().map(|part| part as u16).collect()
     }
 
     /// The part that each place is in.

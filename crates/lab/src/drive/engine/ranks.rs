@@ -32,7 +32,7 @@ pub(super) struct Ranks {
     exchange: Arc<dyn Exchange>,
     part: Engine,
     /// The part that each place is in.
-    part_of: Arc<[u32]>,
+    part_of: Arc<[u16]>,
     apart: Span,
     far: Far,
 }
@@ -104,13 +104,13 @@ impl Ranks {
             full: Vec::new(),
             wanted_behind: Vec::new(),
         };
-        let is_far = self.part_of[port as usize] != self.exchange.rank();
+        let is_far = u32::from(self.part_of[port as usize]) != self.exchange.rank();
         is_far.then(|| self.far.states.get(&port).unwrap_or(NOTHING))
     }
 
     /// Whether a port is in the part of a rank.
     fn is_of(&self, rank: u32, port: u32) -> bool {
-        self.part_of[port as usize] == rank
+        u32::from(self.part_of[port as usize]) == rank
     }
 }
 
@@ -141,7 +141,7 @@ impl Engine {
         self.may_be_ranked()?;
         let division = Division { graph: &self.graph, is_classed: false, part };
         let apart = division.apart().filter(|apart| *apart > Span::ZERO).ok_or(Alone::Whole)?;
-        let part_of: Arc<[u32]> = division.of_places(self.places).into();
+        let part_of = division.of_all_places(self.places);
         let rank = exchange.rank();
         let hosts = division.of_hosts().map(|own| own == rank).collect();
         let graph = self.graph.take_part(part, rank);
