@@ -8,6 +8,7 @@ bytes, and knows nothing of it.
 from __future__ import annotations
 
 import os
+import platform
 import resource
 import signal
 import sys
@@ -34,6 +35,9 @@ _SIZES = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RA
 _SPIN_S = 0.001
 _SLEEP_SHARE = 0.05
 _LONGEST_SLEEP_S = 0.02
+
+# After so long another rank says what is wrong, if rank 0 has not ended all by then.
+_AFTER_RANK_0_S = 3.0
 
 
 class RanksError(Exception):
@@ -62,7 +66,8 @@ def started() -> tuple[int, int]:
 def joined(asked: dict[str, int | None]) -> Iterator[Ranks | None]:
     """Connect the ranks of this run at rank 0, and let them go; None if this process is alone.
 
-    The others simulate what rank 0 asks for, and end then. What is wrong rank 0 alone says.
+    The others simulate what rank 0 asks for, and end then. What is wrong at all of them is said by
+    rank 0.
 
     Args:
         asked: options of which none goes with ranks, by name.
@@ -80,9 +85,12 @@ def joined(asked: dict[str, int | None]) -> Iterator[Ranks | None]:
                 "together and with one thread; accepted: more ranks, or no mpirun"
             )
         own = connect()
-    except RanksError:
+    except RanksError as error:
         if rank == 0:
             raise
+        # What rank 0 finds as well it says by then, and mpirun ends the others.
+        time.sleep(_AFTER_RANK_0_S)
+        print(f"rank {rank} on {platform.node()}: {error}", file=sys.stderr, flush=True)
         sys.exit(INPUT_ERROR)
     if own is None:
         yield None
@@ -175,7 +183,8 @@ class Ranks:
             _seam.follow(self)
             self._comm.gather(self._memory())
         except BaseException as error:
-            print(f"rank {self.rank}: {error}", flush=True)
+            print(f"rank {self.rank}: {error}", file=sys.stderr, flush=True)
+            traceback.print_exc()
             self._comm.Abort(1)
 
     def dismiss(self) -> list[dict[str, object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -32,7 +33,7 @@ def test_mpich_names_ranks_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     assert started() == (2, 3)
 
 
-def test_what_does_not_go_with_ranks_is_said_at_rank_0_alone(
+def test_what_does_not_go_with_ranks_is_said_at_rank_0_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     as_rank(monkeypatch, 0, 4)
@@ -40,9 +41,14 @@ def test_what_does_not_go_with_ranks_is_said_at_rank_0_alone(
     with pytest.raises(RanksError, match=refused), joined({"--workers": None, "--threads": 2}):
         pass
     as_rank(monkeypatch, 1, 4)
+    waits: list[float] = []
+    monkeypatch.setattr("weft.ranks.time.sleep", waits.append)
     with pytest.raises(SystemExit) as ended, joined({"--workers": None, "--threads": 2}):
         pass
-    assert (ended.value.code, capsys.readouterr()) == (2, ("", ""))
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out, len(waits)) == (2, "", 1)
+    assert said.err.startswith("rank 1 on ")
+    assert re.search(refused, said.err)
 
 
 def test_ranks_without_mpi4py_name_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

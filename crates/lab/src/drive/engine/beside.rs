@@ -46,8 +46,8 @@ pub enum Alone {
     /// Only packets of one size between hosts without adapters cross between parts so far.
     #[error(
         "more threads or ranks only take packets that sources hand over to hosts without adapters and transports, \
-         for switches that are output_queued, input_queued with a buffer, or have a shared_buffer, in one \
-         plane"
+         for switches that are output_queued, input_queued with a buffer, or (threads only) have a shared_buffer, \
+         in one plane"
     )]
     Kind,
     /// Something is noted of all ports at once, or cables fail.
