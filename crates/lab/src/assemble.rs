@@ -24,7 +24,7 @@ pub(crate) use failures::refuse_elsewhere as refuse_failures_elsewhere;
 pub use hosts::HostedChannel;
 pub(crate) use hosts::in_front_of;
 pub(crate) use planes::refuse_elsewhere as refuse_planes_elsewhere;
-pub(crate) use scheduled::refuse_what_is_not_read;
+pub(crate) use scheduled::{refuse_named_switches, refuse_what_is_not_read};
 use weft_fabric::measure::Observations;
 use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
 use weft_kernel::Streams;
@@ -187,6 +187,7 @@ impl Driver {
         network::refuse_deadlock_without_buffers(settings, site.name)?;
         hub::refuse_a_window_without(settings, site.name)?;
         if let Some(turns) = &settings.turns {
+            network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
             return turns::build(settings, turns, sources, site);
         }
         turns::refuse_without_turns(settings, site.name)?;

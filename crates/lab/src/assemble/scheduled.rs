@@ -27,5 +27,14 @@ pub(crate) fn refuse_what_is_not_read(
                         meet no other, or are dropped";
         refuse(name, "flow_control", "given", accepted)?;
     }
+    refuse_named_switches(settings, name)?;
     turns::refuse_without_turns(settings, name)
+}
+
+/// Refuses a switch by name in place of the only one, whose times a schedule has from `switch`.
+pub(crate) fn refuse_named_switches(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    let Some(first) = settings.switches.keys().next() else { return Ok(()) };
+    let accepted =
+        "it in channel.NAME.switch, whose times a schedule goes by".replace("NAME", name);
+    refuse(name, &format!("switches.{first}"), "given", &accepted)
 }

@@ -5,7 +5,7 @@ use weft_fabric::control::{GlobalScheduleSettings, Pipeline, Signalling};
 use weft_fabric::workload::Source;
 
 use super::{Carrier, check_bulk, distances, may_fail, refuse_endless, timing};
-use crate::assemble::Site;
+use crate::assemble::{Site, refuse_named_switches};
 use crate::composition::{ChannelSettings, ScheduledSettings};
 use crate::drive::engine::PipelineParts;
 use crate::error::Error;
@@ -17,6 +17,7 @@ pub(crate) fn pipeline(
     (sources, carrier): (&[Source], Carrier<'_>),
     site: Site<'_>,
 ) -> Result<PipelineParts, Error> {
+    refuse_named_switches(settings, site.name)?;
     let timing = timing(settings, switch, carrier, site)?;
     check_bulk(settings, carrier, site)?;
     let schedule = GlobalScheduleSettings {

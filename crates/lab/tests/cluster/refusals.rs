@@ -36,6 +36,25 @@ fn signalling_needs_a_channel_that_can_carry_it() {
     );
 }
 
+#[test]
+fn a_schedule_goes_by_the_times_of_its_own_switch() {
+    let other = "{ output_queued = { latency = '0 ns', buffers = 'unlimited' } }";
+    for (preset, channel, more) in [
+        (None, "bulk", "channel.bulk.recovery={}"),
+        (Some("detailed"), "bulk", "channel.bulk.recovery={}"),
+        (Some("detailed"), "quick", "channel.bulk.recovery={}"),
+    ] {
+        let own = format!("channel.{channel}.switches={{ '0.0' = {other} }}");
+        assert_eq!(
+            refusal(preset, &[&own, more]),
+            format!(
+                "channel.{channel}.switches.0.0 = given: accepted is it in channel.{channel}.switch, \
+                 whose times a schedule goes by"
+            )
+        );
+    }
+}
+
 /// What one link cannot be.
 #[test]
 fn a_shared_link_is_one_link_with_room_in_its_slots() {

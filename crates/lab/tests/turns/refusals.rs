@@ -21,6 +21,11 @@ fn what_links_with_turns_do_not_read_is_refused() {
             "at least 1500 B, the payload",
         ),
         ("routes]\nper_packet = 'random'", "routes", "per_connection, since"),
+        (
+            "segmentation.aal5]\ntrailer = '8 B'\nenvelope = '4 B'\nlast = 'cut'",
+            "segmentation",
+            "switch.shared_memory",
+        ),
         ("turns.burst.single]\npackets = 129", "turns.fifo = 2 KiB", "2064 B to 135264240 B"),
         (
             "switch.output_buffered]\nlatency = '1 ns'\nbuffers = 4\nwriters = 1",
