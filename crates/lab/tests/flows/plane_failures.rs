@@ -54,6 +54,37 @@ fn a_sprayed_flow_takes_the_planes_that_are_left() {
     }
 }
 
+/// Grants leave by a plane that leads to who asked for them: one that is lost costs a timeout of 1 ms.
+#[test]
+fn grants_take_a_plane_that_leads_to_the_initiator() {
+    let transport = format!("{SPRAYED}\ncongestion_control.rccc.base_round_trip = '800 ns'");
+    let failures = "detection = '0 ns', cables = [{ from = 'host 2', to = '0/0.0', at = '0 ns' }]";
+    let run = flow(2, 500, &transport, failures);
+    assert_eq!((lost(&run), count(&run, "timeouts")), (0, 0.0));
+    assert!(count(&run, "credit_grants") > 50.0, "{}", count(&run, "credit_grants"));
+    assert_eq!(by_plane(&run, 2)[0], 0);
+}
+
+/// Of two flows of a host one may leave by either plane, the other by one alone, and windows close all the time.
+#[test]
+fn no_flow_leaves_by_a_plane_that_leads_others_alone() {
+    for window in ["1 kB", "2 kB", "5 kB"] {
+        let own = Channel {
+            fabric: "planes = 2\nfailures = { detection = '0 ns', cables = [\
+                     { from = 'host 1', to = '0/0.0', at = '0 ns' }] }",
+            transport: &format!("{SPRAYED}\nwindow = '{window}'"),
+            workload: "x.list = [{ from = 0, to = 2, size = '95 kB' }, { from = 0, to = 1, size = '95 kB' }, \
+                       { from = 0, to = 3, size = '95 kB' }, { from = 0, to = 1, size = '95 kB' }]",
+            run: "length = '5 ms'\nregime = 'from_empty'",
+            ..Channel::default()
+        };
+        let run = own.run();
+        assert_eq!((lost(&run), count(&run, "timeouts")), (0, 0.0), "{window}");
+        let bins = &run.flows.as_ref().expect("flows").bins;
+        assert_eq!(bins.iter().map(|bin| bin.completion.count()).sum::<u64>(), 4, "{window}");
+    }
+}
+
 /// A flow that keeps to a plane keeps to another one, whichever it had, and stays where its own plane leads on.
 #[test]
 fn a_flow_that_keeps_to_a_plane_moves_if_it_must() {

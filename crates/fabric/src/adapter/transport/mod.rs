@@ -275,11 +275,16 @@ impl Transports {
     }
 
     /// The next packet of a host, counted in the same way, and class, which has nothing to send that it was
-    /// given before.
-    pub fn next(&mut self, now: Time, host: u32, class: u8) -> Option<Outgoing> {
+    /// given before; of a flow that may leave by the port that asks, as `may_leave` tells of its two ends.
+    pub fn next(
+        &mut self,
+        now: Time,
+        (host, class): (u32, u8),
+        may_leave: impl Fn(u32, u32) -> bool,
+    ) -> Option<Outgoing> {
         let place = self.turn_of(host, class);
         let packet = self.payload + self.overhead;
-        loop {
+        while self.turn_to(place, &may_leave) {
             let flow = self.take_first(place)?;
             let own = self.initiators.get_mut(flow as usize)?.as_deref_mut()?;
             if own.sender.is_done() {
@@ -293,6 +298,7 @@ impl Transports {
                 return Some(self.send(now, flow, number));
             }
         }
+        None
     }
 
     fn send(&mut self, now: Time, flow: u32, number: u32) -> Outgoing {

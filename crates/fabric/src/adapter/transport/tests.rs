@@ -142,7 +142,7 @@ impl Pair {
             }
             for host in 0..2 {
                 if self.free[host as usize] <= now
-                    && let Some(out) = self.own.next(now, host, 0)
+                    && let Some(out) = self.own.next(now, (host, 0), |_, _| true)
                 {
                     self.start(now, out);
                 }
@@ -442,13 +442,17 @@ fn a_packet_that_was_cut_is_granted_credits() {
     for wake in wakes {
         assert_eq!(pair.own.wake(wake.time, wake.item).begins, Some(0));
     }
-    let sent = pair.own.next(Time(0), 0, 0).expect("a packet");
+    let sent = pair.own.next(Time(0), (0, 0), |_, _| true).expect("a packet");
     let arrived = pair.own.arrive_cut(Time(1_080_000), &sent.segment, 1);
     let [refusal, grant] = arrived.answers.map(|own| own.expect("both").segment);
     pair.own.arrive(Time(2_085_000), &refusal, (false, 1), &[]);
-    assert_eq!(pair.own.next(Time(2_085_000), 0, 0), None, "the first window has ended");
+    assert_eq!(
+        pair.own.next(Time(2_085_000), (0, 0), |_, _| true),
+        None,
+        "the first window has ended"
+    );
     pair.own.arrive(Time(2_090_000), &grant, (false, 1), &[]);
-    let again = pair.own.next(Time(2_090_000), 0, 0).expect("it again").segment;
+    let again = pair.own.next(Time(2_090_000), (0, 0), |_, _| true).expect("it again").segment;
     assert!(matches!(again.content, Content::Data { number: 0, asks: true, .. }));
 }
 

@@ -64,10 +64,10 @@ impl Transports {
         self.turns[self.turn_of(host, class)].first != NONE
     }
 
-    /// Puts flows of a host and class that may send, but not by the port that asks, behind the others, until one is
-    /// first that may send by it. Returns whether there is one.
-    pub fn turn_to(&mut self, host: u32, class: u8, may_leave: impl Fn(u32, u32) -> bool) -> bool {
-        let place = self.turn_of(host, class);
+    /// Puts flows in a place that may send, but not by the port that asks, behind the others, until one is first that
+    /// may send by it. Returns whether there is one.
+    #[inline]
+    pub(super) fn turn_to(&mut self, place: usize, may_leave: impl Fn(u32, u32) -> bool) -> bool {
         let begin = self.turns[place].first;
         let mut first = begin;
         while first != NONE {

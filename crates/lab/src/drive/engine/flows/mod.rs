@@ -170,20 +170,19 @@ impl Engine {
         self.schedule_wakes();
         if let Some(out) = &woken.says {
             let id = self.insert_segment(now, host, out);
-            let port = self.graph.host_port(self.end_of(host, out.segment.flow));
+            let port = self.graph.host_port(self.end_of(host, (out.segment.flow, out.to)));
             self.put_in_queue(now, port, id);
         }
         self.send_from(now, host);
     }
 
-    /// The end by which a host says something of a flow of its own accord.
-    fn end_of(&self, host: u32, flow: u32) -> u32 {
+    /// The end by which a host says something of a flow to the host at its other end, of its own accord.
+    fn end_of(&self, host: u32, (flow, to): (u32, u32)) -> u32 {
         match &self.flows {
             Some(own) if own.transports.planes() > 1 => {
                 own.transports.plane(flow) * self.graph.hosts() + host
             }
-            Some(own) => self.end_towards(self.next_end(host), own.transports.flow(flow).to),
-            None => self.next_end(host),
+            _ => self.end_towards(self.next_end(host), to),
         }
     }
 
@@ -200,14 +199,10 @@ impl Engine {
             if !flows.transports.is_waiting(place, class) || !own.takes_packet_of(port, class) {
                 continue;
             }
-            if let Some(left) = self.routes.planes_left()
-                && !flows.transports.turn_to(place, class, |from, to| {
-                    left.admits(end / self.graph.hosts(), (from, to))
-                })
-            {
-                continue;
-            }
-            if let Some(out) = flows.transports.next(now, place, class) {
+            let left = self.routes.planes_left();
+            let plane = end / self.graph.hosts();
+            let may_leave = |from, to| left.is_none_or(|left| left.admits(plane, (from, to)));
+            if let Some(out) = flows.transports.next(now, (place, class), may_leave) {
                 let id = self.insert_segment(now, host, &out);
                 self.use_end(end);
                 self.feed_packet(now, port, id);
@@ -279,8 +274,9 @@ impl Engine {
         let Arrived { answers, payload } =
             self.arrive_at_end(now, &segment, (header, hops), said.as_ref());
         self.schedule_wakes();
-        let port = self.graph.host_port(self.end_towards(end, from));
         for out in answers.iter().flatten() {
+            // A grant may be for another flow than the one whose packet has come.
+            let port = self.graph.host_port(self.end_towards(end, out.to));
             let id = self.insert_segment(now, host, out);
             if let (Some(own), Some(said)) = (&mut self.classed, said) {
                 own.carry_telemetry(id, said);
