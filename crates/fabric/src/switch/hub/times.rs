@@ -178,7 +178,7 @@ mod tests {
     }
 
     /// 8 bytes are 5 cycles of 33 MHz on a bus and 10 of 15 ns on a link; with one cable and no hub the
-    /// program has them after the 2.17 us of Table 2.
+    /// program has them after 2.163 us, for which Table 2 prints 2.17.
     #[test]
     fn a_write_through_a_direct_pair_by_hand() {
         let times = times("'direct'", 10);
