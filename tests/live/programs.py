@@ -145,6 +145,8 @@ def postgres_setup(folder: Path, port: int) -> None:
     )
     wait_for(port)
     url = ["-h", "127.0.0.1", "-p", str(port), "-U", "postgres"]
+    # It listens before it takes connections.
+    run_quietly(["sh", "-c", f"until pg_isready -q -h 127.0.0.1 -p {port}; do sleep 0.1; done"])
     run_quietly(["pgbench", *url, "-i", "-s", "1", "postgres"])
     server.terminate()
     server.wait(LIMIT_S)
