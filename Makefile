@@ -138,10 +138,12 @@ browser: ## install the browser that tests and images use, from Debian's package
 	apt-get update --quiet=2
 	DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends chromium
 
+# Installs the packages that follow, unless all of them are there.
+INSTALL = installs() { dpkg --status "$$@" >/dev/null 2>&1 || { apt-get update --quiet=2 && \
+	DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends "$$@"; }; }; installs
+
 live-programs: ## install the programs that test-live runs, from Debian's packages
-	apt-get update --quiet=2
-	DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends \
-		$(LIVE_PROGRAMS)
+	@$(INSTALL) $(LIVE_PROGRAMS)
 
 LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgresql iperf3 socat \
 	nodejs default-jdk-headless gcc libc6-dev util-linux iproute2 openssl netcat-openbsd haproxy \
@@ -167,9 +169,7 @@ test-hostile: ## hostile and killed processes in windows, virtual interfaces, ac
 		hostile kill noise wrong_fields --nocapture
 
 mpi-programs: ## install the programs that test-mpi runs, from Debian's packages
-	apt-get update --quiet=2
-	DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends \
-		$(MPI_PROGRAMS)
+	@$(INSTALL) $(MPI_PROGRAMS)
 
 MPI_PROGRAMS := gcc libc6-dev libfabric-dev libfabric-bin openmpi-bin libopenmpi-dev netpipe-openmpi \
 	hpcc lammps python3-mpi4py python3-numpy

@@ -64,14 +64,7 @@ def run(
     overrides: list[str],
     options: str,
     progress: Progress,
-) -> RawResult: ...
-def run_on_ranks(
-    by: Connection,
-    asked: Asked,
-    preset: str | None,
-    overrides: list[str],
-    options: str,
-    progress: Progress,
+    by: Connection | None,
 ) -> RawResult: ...
 def follow(by: Connection) -> None: ...
 def dismiss(by: Connection) -> None: ...

@@ -84,30 +84,13 @@ def run(
     overrides: list[str],
     options: Mapping[str, object],
     progress: Progress | None,
+    ranks: Connection | None = None,
 ) -> RawResult:
-    """Run one experiment."""
+    """Run one experiment; with `ranks`, as rank 0 of several processes that share the run."""
     text = json.dumps(options)
 
     def call(callback: _Callback) -> RawResult:
-        raw: RawResult = core().run(asked, preset, overrides, text, callback)
-        return raw
-
-    return _drive(call, progress)
-
-
-def run_on_ranks(
-    by: Connection,
-    asked: Asked,
-    preset: str | None,
-    overrides: list[str],
-    options: Mapping[str, object],
-    progress: Progress | None,
-) -> RawResult:
-    """Run one experiment at rank 0 of several processes, each of which simulates a part."""
-    text = json.dumps(options)
-
-    def call(callback: _Callback) -> RawResult:
-        raw: RawResult = core().run_on_ranks(by, asked, preset, overrides, text, callback)
+        raw: RawResult = core().run(asked, preset, overrides, text, callback, ranks)
         return raw
 
     return _drive(call, progress)

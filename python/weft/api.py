@@ -76,12 +76,10 @@ def run_overrides(
 
     Where there are ranks, they make each run together, and are gone when the last one is made.
     """
-    if ranks is None:
-        raw = _seam.run(asked, preset, overrides, _given(options), progress)
-        return result_of(raw, asked, preset, overrides, options)
-    raw = _seam.run_on_ranks(ranks, asked, preset, overrides, _given(options), progress)
+    raw = _seam.run(asked, preset, overrides, _given(options), progress, ranks)
     result = result_of(raw, asked, preset, overrides, options)
-    result.meta["ranks"] = ranks.dismiss()
+    if ranks is not None:
+        result.meta["ranks"] = ranks.dismiss()
     return result
 
 

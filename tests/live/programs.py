@@ -236,6 +236,7 @@ def iperf3(processor: int, *, bench_only: bool = False) -> Program:
 PROGRAMS = [
     redis(50, 50_000),
     redis(1, 10_000),
+    redis(20, 100_000, bench_only=True),
     redis(500, 50_000, bench_only=True),
     nginx(50),
     nginx(1),
@@ -382,20 +383,23 @@ def busy_processors(*, busy: bool) -> Iterator[None]:
             loop.wait()
 
 
-def bench(program: Program, folder: Path, library: Path, turns: int) -> dict[str, object]:
-    """Let plain and accelerated runs take turns."""
+def bench(
+    program: Program, folder: Path, library: Path, turns: int, ends: str
+) -> dict[str, object]:
+    """Let plain and accelerated runs take turns; `ends` names the end that is accelerated, or both."""
     figures: dict[bool, list[float]] = {False: [], True: []}
     port = free_port()
     program.setup(folder, port)
     for turn in range(2 * turns):
         accelerated = turn % 2 == 1
         end = library if accelerated else None
-        with serving(program, folder, port, end):
-            figures[accelerated].append(run_client(program, port, end))
+        with serving(program, folder, port, None if ends == "client" else end):
+            figures[accelerated].append(run_client(program, port, None if ends == "server" else end))
     shutil.rmtree(folder / "data", ignore_errors=True)
     medians = {accelerated: statistics.median(values) for accelerated, values in figures.items()}
     return {
         "program": program.name,
+        "ends": ends,
         "plain": figures[False],
         "accelerated": figures[True],
         "ratio": round(medians[True] / medians[False], 3),
@@ -408,6 +412,9 @@ def main() -> int:
     parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--bench", action="store_true")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument(
+        "--ends", choices=("both", "client", "server"), default="both", help="which are accelerated"
+    )
     parser.add_argument("--busy", action="store_true", help="with a loop on each processor")
     parser.add_argument("names", nargs="*", help="programs; all if none is named")
     options = parser.parse_args()
@@ -427,7 +434,7 @@ def main() -> int:
             if options.bench:
                 if program.figure:
                     with busy_processors(busy=options.busy):
-                        figures = bench(program, folder, library, options.turns)
+                        figures = bench(program, folder, library, options.turns, options.ends)
                     print(json.dumps(figures), flush=True)
                 continue
             complaint = check(program, folder, library)

@@ -52,7 +52,7 @@ fn ratio(pairs: Vec<(f64, f64)>) -> Option<(f64, Option<f64>)> {
 }
 
 /// Runs an experiment and returns its tables. `progress` is called with (done, total, label) and
-/// ends the run by returning `False`.
+/// ends the run by returning `False`. `by` connects rank 0 to others, which simulate each run with it.
 #[pyfunction]
 fn run<'py>(
     py: Python<'py>,
@@ -61,14 +61,20 @@ fn run<'py>(
     overrides: Vec<String>,
     options: &str,
     progress: Option<Py<PyAny>>,
+    by: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let exchange = by.map(ranks::connected).transpose()?;
     let request = asked.request(preset, &overrides)?;
     let options = parse_options(options)?;
     let mut raised = None;
     let outcome = py.detach(|| {
-        weft_lab::run(&request, &options, &mut |done, total| {
+        let observe = &mut |done, total| {
             outcome::observe(progress.as_ref(), &mut raised, done, total, &request.name)
-        })
+        };
+        match &exchange {
+            Some(exchange) => weft_lab::run_on_ranks(exchange, &request, &options, observe),
+            None => weft_lab::run(&request, &options, observe),
+        }
     });
     raised.map_or(Ok(()), Err)?;
     outcome::run(py, &outcome.map_err(error::raise)?)
@@ -125,7 +131,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(ratio, module)?)?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
-    module.add_function(wrap_pyfunction!(ranks::run_on_ranks, module)?)?;
     module.add_function(wrap_pyfunction!(ranks::follow, module)?)?;
     module.add_function(wrap_pyfunction!(ranks::dismiss, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce, module)?)?;

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyBytes;
 use weft_lab::Exchange;
 
-use crate::asked::Asked;
-use crate::{error, outcome, parse_options};
+use crate::error;
 
 /// Ranks that are connected by an object with the attributes `rank` and `ranks` and a method
 /// `exchange(counts, given)`: so many bytes of `given` are for each rank. It returns how many come from each,
@@ -21,7 +20,7 @@ struct Connected {
     by: Py<PyAny>,
 }
 
-fn connected(by: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Exchange>> {
+pub fn connected(by: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Exchange>> {
     let (rank, ranks) = (by.getattr("rank")?.extract()?, by.getattr("ranks")?.extract()?);
     Ok(Arc::new(Connected { rank, ranks, by: by.clone().unbind() }))
 }
@@ -69,29 +68,6 @@ impl Exchange for Connected {
             abort();
         }
     }
-}
-
-/// `run` at rank 0 of several, which simulate each run together.
-#[pyfunction]
-pub fn run_on_ranks<'py>(
-    by: &Bound<'py, PyAny>,
-    asked: Asked,
-    preset: Option<&str>,
-    overrides: Vec<String>,
-    options: &str,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let py = by.py();
-    let (exchange, request) = (connected(by)?, asked.request(preset, &overrides)?);
-    let options = parse_options(options)?;
-    let mut raised = None;
-    let outcome = py.detach(|| {
-        weft_lab::run_on_ranks(&exchange, &request, &options, &mut |done, total| {
-            outcome::observe(progress.as_ref(), &mut raised, done, total, &request.name)
-        })
-    });
-    raised.map_or(Ok(()), Err)?;
-    outcome::run(py, &outcome.map_err(error::raise)?)
 }
 
 /// What every other rank does, until rank 0 dismisses it.

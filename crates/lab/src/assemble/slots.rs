@@ -2,12 +2,13 @@
 //! a cell switch that have no limit and stand before its inputs.
 
 use weft_fabric::adapter::Release;
+use weft_fabric::control::{SignallingSettings, Speculation};
 use weft_fabric::fabric::Wiring;
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::InputQueues;
 use weft_units::{Limit, PositiveCount, Span};
 
-use super::{Site, adapter};
+use super::{Site, adapter, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::SlotParts;
 use crate::error::Error;
@@ -57,6 +58,7 @@ pub(super) fn build(
     site: Site<'_>,
 ) -> Result<Option<SlotParts>, Error> {
     let Some(own) = of(settings, switch) else { return Ok(None) };
+    refuse_what_slots_do_not_read(settings, switch, site)?;
     let spans = wiring.links(&settings.link).into_iter().map(|link| link.span(settings.packet));
     let packet = spans.max().unwrap_or_else(|| settings.packet_span());
     let slot = match switch {
@@ -83,6 +85,28 @@ pub(super) fn build(
         scheduler,
         random: site.streams.stream(&format!("{}.scheduler", site.name), 0),
     }))
+}
+
+/// A schedule that is more than slots tells hosts itself of their packets, which it does where the only switch of a
+/// star is `switch`.
+fn refuse_what_slots_do_not_read(
+    settings: &ChannelSettings,
+    switch: &SwitchSettings,
+    site: Site<'_>,
+) -> Result<(), Error> {
+    let SwitchSettings::Scheduled(own) = switch else { return Ok(()) };
+    let unread = [
+        ("signalling", own.signalling != SignallingSettings::Ideal),
+        ("speculation", own.speculation != Speculation::Off),
+        ("lengths", !own.lengths.is_empty()),
+    ];
+    let Some((key, _)) = unread.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+    let named = settings.switches.iter().find(|(_, named)| std::ptr::eq(*named, switch));
+    let place = named.map_or("switch".to_owned(), |(name, _)| format!("switches.{name}"));
+    let accepted = "it only in channel.NAME.switch with channel.NAME.fabric = star, where the schedule \
+                    tells hosts of their packets";
+    let accepted = accepted.replace("NAME", site.name);
+    refuse(site.name, &format!("{place}.scheduled.{key}"), "given", &accepted)
 }
 
 /// How many packets a host holds for a switch: with one queue only its head, which is requested from the

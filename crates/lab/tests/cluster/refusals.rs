@@ -55,6 +55,26 @@ fn a_schedule_goes_by_the_times_of_its_own_switch() {
     }
 }
 
+#[test]
+fn a_table_of_one_switch_has_no_more_of_a_schedule_than_slots() {
+    let table = "channel.bulk.fabric.table={ switches = [{ name = 'a', ports = 2 }], cables = [\
+                 { from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'a.1' }] }";
+    let schedule = "channel.bulk.switch.scheduled";
+    for (preset, key, more) in [
+        (None, "speculation", format!("{schedule}.speculation=fixed_priority")),
+        (None, "lengths", format!("{schedule}.lengths=['5 m', '1 m']")),
+        (Some("detailed"), "signalling", "channel.bulk.disabled=[]".to_owned()),
+    ] {
+        assert_eq!(
+            refusal(preset, &["system.hosts=2", table, &more]),
+            format!(
+                "{schedule}.{key} = given: accepted is it only in channel.bulk.switch with \
+                 channel.bulk.fabric = star, where the schedule tells hosts of their packets"
+            )
+        );
+    }
+}
+
 /// What one link cannot be.
 #[test]
 fn a_shared_link_is_one_link_with_room_in_its_slots() {

@@ -7,7 +7,7 @@ use weft_lab::statistics::Verdict;
 use weft_lab::{ChannelRun, Options, Request};
 use weft_units::Span;
 
-use super::{Channel, completions, count, refusal, run};
+use super::{Channel, completions, count, ends_the_same_with_every_flow, refusal, run};
 
 const LONG: &str = "length = '3 ms'\nregime = 'from_empty'";
 
@@ -353,11 +353,7 @@ proptest! {
             ..Channel::default()
         };
         let text = own.text().replacen("timeout = '1 ms'\n", "", 1);
-        let [one, other] = [run(&text, seed), run(&text, seed)];
-        prop_assert!(serde_json::to_string(&one).ok() == serde_json::to_string(&other).ok(), "{}", text);
-        let flows = one.flows.as_ref().expect("flows");
-        prop_assert_eq!((flows.unfinished, flows.unreachable), (0, 0), "{}", text);
-        prop_assert!(flows.bins.iter().map(|bin| bin.completion.count()).sum::<u64>() > 50);
+        ends_the_same_with_every_flow(&text, seed)?;
     }
 }
 

@@ -16,6 +16,7 @@ mod refusals;
 mod roce;
 mod times;
 
+use proptest::prelude::*;
 use weft_kernel::Halt;
 use weft_lab::{ChannelRun, Plan, Request, simulate};
 use weft_units::Span;
@@ -105,4 +106,18 @@ fn completions(run: &ChannelRun) -> Vec<(Span, Span)> {
         own.max().expect("one")
     };
     bins.iter().map(|bin| (one(&bin.completion), one(&bin.alone))).collect()
+}
+
+/// Two runs show the same, and more than fifty flows come to their end, all that there are.
+fn ends_the_same_with_every_flow(text: &str, seed: u64) -> Result<(), TestCaseError> {
+    let [one, other] = [run(text, seed), run(text, seed)];
+    prop_assert!(
+        serde_json::to_string(&one).ok() == serde_json::to_string(&other).ok(),
+        "{}",
+        text
+    );
+    let flows = one.flows.as_ref().expect("flows");
+    prop_assert_eq!((flows.unfinished, flows.unreachable), (0, 0), "{}", text);
+    prop_assert!(flows.bins.iter().map(|bin| bin.completion.count()).sum::<u64>() > 50);
+    Ok(())
 }

@@ -70,10 +70,28 @@ impl Engine {
             initiator: Span::ZERO,
             target: Span::ZERO,
         };
+        self.observe_delivery(instants, watch);
+    }
+
+    /// Observes a delivery and shows it; in a divided graph both happen at the end of the window.
+    #[inline]
+    pub(super) fn observe_delivery(
+        &mut self,
+        instants: Instants,
+        watch: &mut impl FnMut(Delivery),
+    ) {
         if self.parts.is_one() {
             complete(&mut self.observations, &instants, watch);
         } else {
             self.parts.note_delivered(&mut self.observations, instants);
+        }
+    }
+
+    /// Observes that a packet of a host is given up, and why, in the same way.
+    pub(super) fn observe_loss(&mut self, now: Time, host: u32, why: Drop) {
+        match self.parts.is_one() {
+            true => give_up(&mut self.observations, (now, host, why)),
+            false => self.parts.note_dropped(now, host, why),
         }
     }
 }

@@ -63,7 +63,6 @@ use adapter::Adapters;
 use beside::Beside;
 use classed::Classed;
 use clocks::Clocks;
-use delivery::{complete, give_up};
 use flows::Flows;
 use forward::Forward;
 use limits::Overrun;
@@ -569,9 +568,6 @@ impl Engine {
         }
         let Packet { from, .. } = self.packets.packets[id as usize];
         self.packets.remove(id);
-        match self.parts.is_one() {
-            true => give_up(&mut self.observations, (now, from, Drop::Overflow)),
-            false => self.parts.note_dropped(now, from, Drop::Overflow),
-        }
+        self.observe_loss(now, from, Drop::Overflow);
     }
 }

@@ -10,9 +10,10 @@ use weft_kernel::{Calendar, Event, Halt, Stopped};
 use weft_units::{Span, Time};
 
 use super::border::Border;
+use super::delivery::{complete, give_up};
 use super::division::Division;
 use super::places::Places;
-use super::{Delivery, Engine, complete, give_up};
+use super::{Delivery, Engine};
 
 /// The events of all parts.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ use weft_kernel::Event;
 use weft_units::{Bytes, Rate, Span, Time};
 
 use super::packets::{Forwarding, Packet};
-use super::{Delivery, Engine, Handed, complete, give_up};
+use super::{Delivery, Engine, Handed};
 use crate::drive::carrier::MessageId;
 
 use cables::{Cables, Fate, LOSS};
@@ -503,10 +503,7 @@ impl Engine {
         }
         let Packet { from, .. } = self.packets.packets[id as usize];
         self.packets.remove(id);
-        match self.parts.is_one() {
-            true => give_up(&mut self.observations, (now, from, why)),
-            false => self.parts.note_dropped(now, from, why),
-        }
+        self.observe_loss(now, from, why);
     }
 
     /// What a packet has spent from host to host.
@@ -558,10 +555,6 @@ impl Engine {
             initiator: Span::ZERO,
             target: Span::ZERO,
         };
-        if self.parts.is_one() {
-            complete(&mut self.observations, &instants, watch);
-        } else {
-            self.parts.note_delivered(&mut self.observations, instants);
-        }
+        self.observe_delivery(instants, watch);
     }
 }

@@ -20,7 +20,7 @@ use weft_protocol::transport::LossRecovery;
 use weft_units::{Span, Time};
 
 use super::packets::{Forwarding, Packet};
-use super::{Delivery, Engine, complete};
+use super::{Delivery, Engine};
 use crate::drive::carrier::MessageId;
 
 pub use report::{FlowBin, FlowReport, MILLIONTHS};
@@ -301,10 +301,7 @@ impl Engine {
             initiator: Span::ZERO,
             target: Span::ZERO,
         };
-        match self.parts.is_one() {
-            true => complete(&mut self.observations, &instants, watch),
-            false => self.parts.delivered.push(instants),
-        }
+        self.observe_delivery(instants, watch);
     }
 
     /// A packet is at an end of its flow, with what switches wrote into it, where they do.

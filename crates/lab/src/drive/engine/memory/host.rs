@@ -9,7 +9,7 @@ use super::endpoints::Taking;
 use super::quench::Signal;
 use super::{Cell, Message, acts};
 use crate::drive::carrier::MessageId;
-use crate::drive::engine::{Delivery, Engine, Handed, complete};
+use crate::drive::engine::{Delivery, Engine, Handed};
 
 impl Engine {
     /// The source of a host hands over a packet.
@@ -330,10 +330,6 @@ impl Engine {
             initiator: self.memories.endpoints.send,
             target: now.since(message.arrived),
         };
-        if self.parts.is_one() {
-            complete(&mut self.observations, &instants, watch);
-        } else {
-            self.parts.delivered.push(instants);
-        }
+        self.observe_delivery(instants, watch);
     }
 }
