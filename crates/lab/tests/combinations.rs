@@ -162,6 +162,7 @@ const AXES: &[Axis] = &[
             part("per_packet, adaptive", &[("routes", "{ per_packet = 'adaptive' }")]),
             part("per_packet, valiant", &[("routes", "{ per_packet = 'valiant' }")]),
             part("per_packet, ugal", &[("routes", "{ per_packet = 'ugal' }")]),
+            part("per_packet, ugal_global", &[("routes", "{ per_packet = 'ugal_global' }")]),
         ],
     },
     Axis {
@@ -393,20 +394,8 @@ struct Found {
 /// Words by which a refusal gives its reason.
 const REASONS: [&str; 6] = [":", "since ", "which ", "whose ", " where ", "because "];
 
-/// Keys of refusals that say what is accepted and not why, or that name the reason in the value, as a circle.
-const BRIEF: [&str; 11] = [
-    "adapter.acknowledgments",
-    "adapter.release",
-    "adapter.throttle",
-    "deadlock",
-    "disabled",
-    "fabric",
-    "receiver",
-    "recovery",
-    "routes.per_packet",
-    "switch",
-    "switch.input_queued.buffer",
-];
+/// The key of a refusal whose reason, a circle of buffers, is its value.
+const CIRCLE: &str = "`deadlock =";
 
 fn look(switch: &Part) -> Found {
     let mut found = Found {
@@ -433,8 +422,9 @@ fn look(switch: &Part) -> Found {
                 found.refused += 1;
                 let reason = said;
                 let accepted = reason.split("accepted is ").nth(1).unwrap_or_default();
-                let is_listed = BRIEF.iter().any(|key| reason.starts_with(&format!("`{key} =")));
-                if !is_listed && !REASONS.iter().any(|word| accepted.contains(word)) {
+                if !reason.starts_with(CIRCLE)
+                    && !REASONS.iter().any(|word| accepted.contains(word))
+                {
                     found.unreasoned.push(reason.clone());
                 }
                 Some(reason)

@@ -72,11 +72,10 @@ impl Routes {
             // Up, and down, and never up again: buffers come in the order of the tiers.
             NextHops::Tree(_) | NextHops::Rails(_) => true,
             // In the order of the dimensions, and along each in that of its row, which two virtual
-            // channels cut where it is a ring.
-            NextHops::Grid(grid) => !grid.wraps() || virtual_channels > 1,
-            // In the order of the virtual channels, and of each first those within a group; in that of
-            // the dimensions or, where they come in any, of a channel for each.
-            NextHops::Dragonfly(_) | NextHops::HyperX(_) => {
+            // channels cut where it is a ring; in the order of the virtual channels, and of each first
+            // those within a group; in that of the dimensions or, where they come in any, of a channel
+            // for each. Behind the place in between of a detour others follow.
+            NextHops::Grid(_) | NextHops::Dragonfly(_) | NextHops::HyperX(_) => {
                 virtual_channels >= self.virtual_channels()
             }
             NextHops::Table(_) | NextHops::Planes(..) | NextHops::Unlike(_) => false,
@@ -133,7 +132,7 @@ struct Walk {
     junctions: Vec<Option<u32>>,
     /// From which buffers they come, as bits.
     incoming: Vec<u64>,
-    /// The switches at which packets come to the group in between of a detour, and from which buffers.
+    /// The switches at which packets come to the place in between of a detour, and from which buffers.
     is_relay: Vec<bool>,
     relayed: Vec<u64>,
 }
@@ -143,8 +142,8 @@ struct Walk {
 enum Goal {
     /// To a host, directly or after a detour.
     Host(u32, Detour),
-    /// To a group, through which they take a detour.
-    Group(u32),
+    /// To a place in between, through which they take a detour.
+    Between(u32),
 }
 
 impl<'a> Search<'a> {
@@ -189,7 +188,7 @@ impl<'a> Search<'a> {
         let homes = self.homes();
         let everywhere = self.everywhere();
         let mut walk = self.walk();
-        self.visit_groups(&mut walk, &everywhere);
+        self.visit_between(&mut walk, &everywhere);
         let mut walked = 0_u32;
         for (_, hosts) in &homes {
             let mut is_walked = false;
@@ -202,7 +201,7 @@ impl<'a> Search<'a> {
                     continue;
                 } else {
                     self.visit(&mut walk, Goal::Host(host, Detour::NONE), &everywhere);
-                    self.visit_from_groups(&mut walk, host);
+                    self.visit_from_between(&mut walk, host);
                 }
                 walked += 1;
                 if walked.is_power_of_two()
@@ -257,26 +256,26 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Notes what packets do on their way to the group in between of a detour.
-    fn visit_groups(&mut self, walk: &mut Walk, everywhere: &[u32]) {
+    /// Notes what packets do on their way to the place in between of a detour.
+    fn visit_between(&mut self, walk: &mut Walk, everywhere: &[u32]) {
         let routes = self.routes;
-        let Some((groups, plane)) = routes.next_hops().groups() else { return };
-        for group in (0..groups.count()).filter(|_| routes.takes_detours()) {
-            let is_outside = |switch: &u32| groups.group(switch % plane) != group;
+        let Some((between, plane)) = routes.next_hops().between() else { return };
+        for place in (0..between.count()).filter(|_| routes.takes_detours()) {
+            let is_outside = |switch: &u32| between.of_switch(switch % plane) != place;
             let from = everywhere.iter().copied().filter(is_outside);
-            self.visit(walk, Goal::Group(group), &from.collect::<Vec<_>>());
+            self.visit(walk, Goal::Between(place), &from.collect::<Vec<_>>());
         }
     }
 
-    /// Notes what packets to `target` do behind the group in between.
-    fn visit_from_groups(&mut self, walk: &mut Walk, target: u32) {
+    /// Notes what packets to `target` do behind the place in between.
+    fn visit_from_between(&mut self, walk: &mut Walk, target: u32) {
         let routes = self.routes;
-        let Some((groups, plane)) = routes.next_hops().groups() else { return };
+        let Some((between, plane)) = routes.next_hops().between() else { return };
         let mut starts = Vec::new();
         for switch in 0..self.wiring.switches() {
             let words =
                 self.words[switch as usize] as usize..self.words[switch as usize + 1] as usize;
-            let is_between = groups.group(switch % plane) != groups.group_of_host(target);
+            let is_between = between.of_switch(switch % plane) != between.of_host(target);
             if is_between && walk.is_relay[switch as usize] {
                 starts.push(switch);
                 walk.incoming[words.clone()].copy_from_slice(&walk.relayed[words]);
@@ -287,12 +286,14 @@ impl<'a> Search<'a> {
 
     /// The ports by which packets may leave a switch.
     fn choice(&self, switch: u32, goal: Goal) -> Choice {
-        match (goal, self.routes.next_hops().groups()) {
+        match (goal, self.routes.next_hops().between()) {
             (Goal::Host(to, _), _) => self.routes.next_hops().choice(switch, to),
-            (Goal::Group(to), Some((groups, plane))) if groups.group(switch % plane) != to => {
-                groups.towards_group(switch % plane, to)
+            (Goal::Between(to), Some((between, plane)))
+                if between.of_switch(switch % plane) != to =>
+            {
+                between.towards(switch % plane, to)
             }
-            (Goal::Group(_), _) => Choice::NONE,
+            (Goal::Between(_), _) => Choice::NONE,
         }
     }
 
@@ -301,11 +302,16 @@ impl<'a> Search<'a> {
         let output = self.wiring.port(switch, number);
         let Peer::Port(input) = self.wiring.peer(output) else { return None };
         let virtual_channel = match goal {
-            Goal::Host(to, detour) if self.virtual_channels > 1 => u32::from(
-                self.routes.virtual_channel((switch, number), to, RouteState::after(detour)),
-            ),
-            Goal::Host(..) | Goal::Group(_) => 0,
+            _ if self.virtual_channels == 1 => 0,
+            Goal::Host(to, detour) => {
+                self.routes.virtual_channel((switch, number), to, RouteState::after(detour))
+            }
+            Goal::Between(place) => {
+                let route_state = RouteState::after(Detour::towards(place));
+                self.routes.virtual_channel((switch, number), 0_u32, route_state)
+            }
         };
+        let virtual_channel = u32::from(virtual_channel);
         let next = self.owners[input as usize];
         let bit = (input - self.wiring.port(next, 0)) * self.virtual_channels + virtual_channel;
         Some(Behind { buffer: output * self.virtual_channels + virtual_channel, switch: next, bit })
@@ -345,7 +351,7 @@ impl<'a> Search<'a> {
         for &switch in &walk.reached {
             let words = self.words[switch as usize]..self.words[switch as usize + 1];
             let words = words.start as usize..words.end as usize;
-            if let (Goal::Group(_), Choice::NONE) = (goal, self.choice(switch, goal)) {
+            if let (Goal::Between(_), Choice::NONE) = (goal, self.choice(switch, goal)) {
                 walk.is_relay[switch as usize] = true;
                 let (relayed, incoming) = (&mut walk.relayed, &walk.incoming);
                 words.clone().for_each(|word| relayed[word] |= incoming[word]);
@@ -725,6 +731,28 @@ mod tests {
                 assert_eq!(routes.virtual_channels(), 3, "{text}");
                 assert_eq!(Search::new(&routes, &wiring, 3, |_| true).run(), None, "{text}");
                 assert_eq!(routes.circle(&wiring, 3, |_| true), None, "{text}");
+                assert!(routes.circle(&wiring, 1, |_| true).is_some(), "{text}");
+            }
+        }
+    }
+
+    /// By a switch in between, a packet needs twice the channels of a minimal way: with one, cables around
+    /// rows and columns wait for each other.
+    #[test]
+    fn twice_the_channels_break_the_circles_of_detours_by_switches() {
+        let cases = [
+            ("torus = { dimensions = [4, 3] }", 12, 4),
+            ("mesh = { dimensions = [4, 3] }", 12, 2),
+            ("hyperx = { dimensions = [4, 3] }", 12, 2),
+            ("hyperx = { dimensions = [3, 3], order = 'any' }", 9, 4),
+        ];
+        for (fabric, hosts, needed) in cases {
+            for rule in ["valiant", "ugal"] {
+                let text = format!("fabric.{fabric}\nroutes.per_packet = '{rule}'");
+                let (wiring, routes) = built(&text, hosts);
+                assert_eq!(routes.virtual_channels(), needed, "{text}");
+                assert_eq!(Search::new(&routes, &wiring, needed, |_| true).run(), None, "{text}");
+                assert_eq!(routes.circle(&wiring, needed, |_| true), None, "{text}");
                 assert!(routes.circle(&wiring, 1, |_| true).is_some(), "{text}");
             }
         }

@@ -1,27 +1,33 @@
-//! Routes through an intermediate group, which a dragonfly needs if the traffic between two groups
-//! exceeds what their cables carry.
+//! Routes through an intermediate place, which a fabric of low diameter needs if the traffic between two
+//! places exceeds what the minimal routes between them carry: through a third group of a dragonfly,
+//! through a third switch of a torus, a mesh or a `HyperX`.
 //!
-//! *Valiant*: a packet to another group goes by a third one, each equally likely, on a minimal way
+//! *Valiant*: a packet goes by one of the other groups or switches, each equally likely, on a minimal way
 //! there and from there on (Valiant and Brebner, "Universal schemes for parallel communication", STOC
-//! 1981; for groups Kim, Dally, Scott and Abts, ISCA 2008, section 4.1). *UGAL-L* ("universal
-//! globally-adaptive load-balanced" with local knowledge) decides at the first router between that and
-//! the minimal way: it takes the minimal one unless what waits there, times its length, is more than
-//! what waits on the other, times the length of that.
+//! 1981; for groups Kim, Dally, Scott and Abts, ISCA 2008, section 4.1; for a `HyperX` Ahn, Binkert,
+//! Davis, McLaren and Schreiber, SC 2009, section 3.2). *UGAL-L* ("universal globally-adaptive
+//! load-balanced" with local knowledge) decides at the first switch between that and the minimal way: it
+//! takes the minimal one unless what waits there, times its length, is more than what waits on the other,
+//! times the length of that. *UGAL-G*, with global knowledge, weighs the queues of the two cables by which
+//! the packet would leave its group of a dragonfly, at whichever routers these are.
 //!
-//! A packet on its way to the group in between uses the first virtual channel, and behind it those of a
-//! minimal way one further: three in all.
+//! A packet on its way to the place in between uses the first virtual channels, and behind it others: in
+//! a dragonfly one and two, three in all; elsewhere twice as many as a minimal way needs.
 
 use super::dragonfly::Groups;
-use super::next_hops::Choice;
+use super::next_hops::{Choice, NextHops};
 use super::routes::{RouteState, Routes};
 
-/// State of a packet's detour: none, undecided or towards a group, or past that group.
+/// State of a packet's detour: none, undecided or towards a place in between, or past that place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Detour(u16);
 
 const UNDECIDED: u16 = 1 << 15;
 const TOWARDS: u16 = 1 << 14;
 const PAST: u16 = 1;
+
+/// Places in between that a packet can name, beside the two bits above.
+pub(super) const MOST_PLACES: u32 = TOWARDS as u32;
 
 // The number of a group fits below both: each group has a port to every other one.
 const _: () = assert!((TOWARDS as u64 - 1).pow(2) > super::MOST_PORTS);
@@ -30,7 +36,7 @@ impl Detour {
     /// It takes none.
     pub const NONE: Detour = Detour(0);
 
-    /// It has been in the group in between.
+    /// It has been at the place in between.
     pub const PAST: Detour = Detour(PAST);
 
     /// The same as a number.
@@ -43,101 +49,199 @@ impl Detour {
         Detour(bits)
     }
 
-    /// It is on its way to a group.
-    fn towards(group: u32) -> Detour {
-        Detour(TOWARDS | group as u16)
+    /// It is on its way to a place.
+    pub fn towards(place: u32) -> Detour {
+        Detour(TOWARDS | place as u16)
     }
 
-    /// The first router decides whether it goes by a group.
-    fn undecided(group: u32) -> Detour {
-        Detour(UNDECIDED | group as u16)
+    /// The first switch decides whether it goes by a place.
+    fn undecided(place: u32) -> Detour {
+        Detour(UNDECIDED | place as u16)
     }
 
-    /// The group that it goes to first.
+    /// The place that it goes to first.
     #[inline]
-    fn group(self) -> Option<u32> {
-        self.is_towards().then_some(u32::from(self.0 & !TOWARDS))
+    pub fn place(self) -> Option<u32> {
+        (self.0 & TOWARDS != 0).then_some(u32::from(self.0 & !TOWARDS))
     }
 
-    /// Whether it is on its way to the group in between.
+    /// Whether it has been at the place in between.
     #[inline]
-    pub fn is_towards(self) -> bool {
-        self.0 & TOWARDS != 0
+    pub fn is_past(self) -> bool {
+        self.0 == PAST
     }
 
-    /// One if it has been in the group in between, otherwise zero.
-    #[inline]
-    pub fn is_past(self) -> u8 {
-        u8::from(self.0 == PAST)
-    }
-
-    /// The group by which it may go, while that is undecided.
+    /// The place by which it may go, while that is undecided.
     #[inline]
     fn proposed(self) -> Option<u32> {
         (self.0 & UNDECIDED != 0).then_some(u32::from(self.0 & !UNDECIDED))
     }
 }
 
-impl Detour {
-    /// The detour of a packet, by a group that is neither its initiator's nor its target's; none within
-    /// a group. `drawn` is random.
-    pub fn of(groups: &Groups, from: u32, to: u32, drawn: u64, is_adaptive: bool) -> Detour {
-        let (from, to) = (groups.group_of_host(from), groups.group_of_host(to));
-        let Some(others) = groups.count().checked_sub(2).filter(|_| from != to) else {
+/// The places by which packets may take detours, and the minimal ways between them.
+#[derive(Clone, Copy)]
+pub(super) enum Between<'a> {
+    /// The groups of a dragonfly.
+    Groups(&'a Groups),
+    /// The switches of a torus, a mesh or a `HyperX`, of which there are this many.
+    Switches(&'a NextHops, u32),
+}
+
+impl Between<'_> {
+    /// How many places there are.
+    pub fn count(self) -> u32 {
+        match self {
+            Between::Groups(groups) => groups.count(),
+            Between::Switches(_, count) => count,
+        }
+    }
+
+    /// The place of a switch.
+    #[inline]
+    pub fn of_switch(self, switch: u32) -> u32 {
+        match self {
+            Between::Groups(groups) => groups.group(switch),
+            Between::Switches(..) => switch,
+        }
+    }
+
+    /// The place of a host.
+    pub fn of_host(self, host: u32) -> u32 {
+        match self {
+            Between::Groups(groups) => groups.group_of_host(host),
+            Between::Switches(next_hops, _) => host / next_hops.hosts_per_switch(),
+        }
+    }
+
+    /// The ports through which a packet may leave a switch on a minimal way to another place.
+    #[inline]
+    pub fn towards(self, switch: u32, place: u32) -> Choice {
+        match self {
+            Between::Groups(groups) => groups.towards_group(switch, place),
+            Between::Switches(next_hops, _) => {
+                next_hops.choice(switch, place * next_hops.hosts_per_switch())
+            }
+        }
+    }
+
+    /// The virtual channel of a packet on its way to a place, behind a port of a switch.
+    #[inline]
+    pub fn virtual_channel_towards(self, (switch, port): (u32, u32), place: u32) -> u8 {
+        match self {
+            Between::Groups(_) => 0,
+            Between::Switches(next_hops, _) => {
+                next_hops.virtual_channel(switch, port, place * next_hops.hosts_per_switch())
+            }
+        }
+    }
+
+    /// How many virtual channels a packet has behind it at the place in between.
+    #[inline]
+    pub fn virtual_channels_before(self) -> u8 {
+        match self {
+            Between::Groups(_) => 1,
+            Between::Switches(next_hops, _) => next_hops.virtual_channels(),
+        }
+    }
+
+    /// The ports through which a packet may leave a switch on a minimal way to a host.
+    #[inline]
+    fn minimal(self, switch: u32, to: u32) -> Choice {
+        match self {
+            Between::Groups(groups) => groups.choice(switch, to),
+            Between::Switches(next_hops, _) => next_hops.choice(switch, to),
+        }
+    }
+
+    /// Cables between switches on a minimal way to a host.
+    fn cables(self, switch: u32, to: u32) -> u32 {
+        match self {
+            Between::Groups(groups) => groups.cables(switch, to),
+            Between::Switches(next_hops, _) => {
+                next_hops.cables(switch, to / next_hops.hosts_per_switch())
+            }
+        }
+    }
+
+    /// The same by another place.
+    fn cables_by(self, switch: u32, place: u32, to: u32) -> u32 {
+        match self {
+            Between::Groups(groups) => groups.cables_by(switch, place, to),
+            Between::Switches(next_hops, _) => {
+                next_hops.cables(switch, place) + self.cables(place, to)
+            }
+        }
+    }
+
+    /// One of the ports of a choice, each equally likely.
+    #[inline]
+    fn take(self, choice: Choice, route_state: &mut RouteState) -> u32 {
+        let place = choice.first + route_state.rank(choice.count);
+        match self {
+            Between::Groups(groups) => groups.port(place),
+            Between::Switches(next_hops, _) => next_hops.port(place),
+        }
+    }
+
+    /// The detour of a packet, by a place that is neither its initiator's nor its target's; none where
+    /// these are one. `drawn` is random.
+    pub fn detour(self, from: u32, to: u32, drawn: u64, is_adaptive: bool) -> Detour {
+        let (from, to) = (self.of_host(from), self.of_host(to));
+        let Some(others) = self.count().checked_sub(2).filter(|_| from != to) else {
             return Detour::NONE;
         };
-        let place = (((drawn >> 32) * u64::from(others)) >> 32) as u32;
+        let rank = (((drawn >> 32) * u64::from(others)) >> 32) as u32;
         let (low, high) = (from.min(to), from.max(to));
-        let skipped = place + u32::from(place >= low);
-        let group = skipped + u32::from(skipped >= high);
-        if is_adaptive { Detour::undecided(group) } else { Detour::towards(group) }
+        let skipped = rank + u32::from(rank >= low);
+        let place = skipped + u32::from(skipped >= high);
+        if is_adaptive { Detour::undecided(place) } else { Detour::towards(place) }
+    }
+
+    /// Whether the way by a place is taken.
+    fn decide(
+        self,
+        (switch, to): (u32, u32),
+        place: u32,
+        route_state: RouteState,
+        (knows_others, occupied): (bool, impl Fn(u32) -> u64),
+    ) -> Detour {
+        let weigh = |choice, place| {
+            let port = self.take(choice, &mut route_state.clone());
+            occupied(match self {
+                Between::Groups(groups) if knows_others => groups.way_out((switch, port), place),
+                _ => port,
+            })
+        };
+        let minimal = weigh(self.minimal(switch, to), self.of_host(to));
+        let other = weigh(self.towards(switch, place), place);
+        let minimal = minimal * u64::from(self.cables(switch, to));
+        let other = other * u64::from(self.cables_by(switch, place, to));
+        if minimal <= other { Detour::NONE } else { Detour::towards(place) }
     }
 }
 
 impl Routes {
-    /// The port by which a packet leaves a router that may take a detour; `occupied` counts from zero.
+    /// The port by which a packet leaves a switch that may take a detour; `occupied` counts from zero.
     #[inline(never)]
     pub(super) fn detoured(
         &self,
-        groups: &Groups,
+        between: Between<'_>,
         (switch, to): (u32, u32),
         route_state: &mut RouteState,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
-        let detour = route_state.detour;
-        if let Some(group) = detour.proposed() {
-            route_state.detour = decide(groups, (switch, to), group, *route_state, occupied);
+        if let Some(place) = route_state.detour.proposed() {
+            let known = (self.weigh_other_switches(), occupied);
+            route_state.detour = between.decide((switch, to), place, *route_state, known);
         }
         let detour = route_state.detour;
-        match detour.group() {
-            Some(group) if group == groups.group(switch) => route_state.detour = Detour::PAST,
-            Some(group) => return take(groups, groups.towards_group(switch, group), route_state),
+        match detour.place() {
+            Some(place) if place == between.of_switch(switch) => route_state.detour = Detour::PAST,
+            Some(place) => return between.take(between.towards(switch, place), route_state),
             None => {}
         }
-        take(groups, groups.choice(switch, to), route_state)
+        between.take(between.minimal(switch, to), route_state)
     }
-}
-
-/// Whether the way by a group is taken.
-fn decide(
-    groups: &Groups,
-    (switch, to): (u32, u32),
-    group: u32,
-    route_state: RouteState,
-    occupied: impl Fn(u32) -> u64,
-) -> Detour {
-    let port = |choice| take(groups, choice, &mut route_state.clone());
-    let minimal = occupied(port(groups.choice(switch, to)));
-    let other = occupied(port(groups.towards_group(switch, group)));
-    let lengths = (groups.cables(switch, to), groups.cables_by(switch, group, to));
-    let (minimal, other) = (minimal * u64::from(lengths.0), other * u64::from(lengths.1));
-    if minimal <= other { Detour::NONE } else { Detour::towards(group) }
-}
-
-/// One of the ports of a choice, each equally likely.
-#[inline]
-fn take(groups: &Groups, choice: Choice, route_state: &mut RouteState) -> u32 {
-    groups.port(choice.first + route_state.rank(choice.count))
 }
 
 #[cfg(test)]
@@ -235,13 +339,32 @@ mod tests {
         }
     }
 
+    /// A router has seven ports, its cables to other groups at 5 and 6. From router 0 to group 3 the minimal
+    /// way leaves the group at port 5 of router 1; from router 1 to group 1, at port 5 of router 0.
+    #[test]
+    fn ugal_with_global_knowledge_weighs_the_cables_that_leave_the_group() {
+        let mut built = built("ugal_global");
+        let mut passes = |pair: (u32, u32), occupied: &dyn Fn(u32) -> u64| {
+            let mut passed = way(&mut built, pair, occupied).0;
+            passed.dedup();
+            passed.len()
+        };
+        let back = 5_u32.wrapping_sub(7);
+        for _ in 0..100 {
+            for (pair, cable) in [((0, 25), 7 + 5), ((2, 9), back)] {
+                assert_eq!(passes(pair, &|_| 9), 2, "as much everywhere");
+                assert_eq!(passes(pair, &|port| u64::from(port == cable)), 3, "only on that cable");
+                assert_eq!(passes(pair, &|port| u64::from(port != cable)), 2, "on all others");
+                let is_within = |port: u32| u64::from((2..5).contains(&port));
+                assert_eq!(passes(pair, &is_within), 2, "on the way to that router");
+            }
+        }
+    }
+
     #[test]
     fn lengths_are_those_of_minimal_ways() {
         let (wiring, mut routes) = built("random");
-        let super::super::next_hops::NextHops::Dragonfly(groups) = wiring.next_hops().clone()
-        else {
-            panic!("a dragonfly")
-        };
+        let Some((between, _)) = wiring.next_hops().between() else { panic!("a dragonfly") };
         for (from, to) in (0..72).flat_map(|from| (0..72).map(move |to| (from, to))) {
             let mut route_state = routes.depart(from, to);
             let (mut switch, mut cables) = (from / 2, 0);
@@ -253,7 +376,125 @@ mod tests {
                 switch = wiring.switch_of(peer);
                 cables += 1;
             }
-            assert_eq!(groups.cables(from / 2, to), cables, "{from} to {to}");
+            assert_eq!(between.cables(from / 2, to), cables, "{from} to {to}");
+        }
+    }
+
+    /// A fabric of switches of two hosts each, its routes, and the switches and virtual channels of a way.
+    fn lattice(text: &str, hosts: u32) -> (Wiring, Routes) {
+        let (fabric, rule) = text.split_once(';').expect("a fabric and a rule");
+        let fabric: FabricSettings = toml::from_str(fabric).expect(text);
+        let wiring = fabric.wiring(hosts, Rate::from_ratio(1, 1000)).expect(text);
+        let rule: RoutesSettings = toml::from_str(rule).expect(text);
+        let random = Streams::new(3).stream("routes", 0);
+        let routes = Routes::new(&rule, &wiring, random).expect(text);
+        (wiring, routes)
+    }
+
+    fn passed(
+        (wiring, routes): &mut (Wiring, Routes),
+        (from, to): (u32, u32),
+        occupied: impl Fn(u32) -> u64,
+    ) -> (Vec<u32>, Vec<u8>) {
+        let mut route_state = routes.depart(from, to);
+        let mut switches = vec![from / 2];
+        let mut virtual_channels = Vec::new();
+        loop {
+            let switch = switches[switches.len() - 1];
+            let hop = virtual_channels.len() as u16;
+            let port = routes.port((switch, hop), to, &mut route_state, &occupied);
+            let super::super::Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else {
+                assert_eq!(wiring.port(switch, port), wiring.host_port(to));
+                return (switches, virtual_channels);
+            };
+            virtual_channels.push(routes.virtual_channel((switch, port), to, route_state));
+            switches.push(wiring.switch_of(peer));
+        }
+    }
+
+    /// Between two switches of a complete graph of eight, each of the six others is as likely (chi-square
+    /// with 5 degrees of freedom, passed once in a thousand at 20.5), the first cable has the first
+    /// virtual channel, and the second the other one.
+    #[test]
+    fn valiant_goes_by_every_other_switch_of_a_row() {
+        let mut built = lattice(
+            "hyperx = { dimensions = [8], hosts_per_switch = 2 }; per_packet = 'valiant'",
+            16,
+        );
+        assert_eq!(built.1.virtual_channels(), 2);
+        let mut counts = [0_u32; 8];
+        for _ in 0..6_000 {
+            let (switches, virtual_channels) = passed(&mut built, (2, 13), |_| 0);
+            let [1, between, 6] = switches[..] else { panic!("{switches:?}") };
+            assert_eq!(virtual_channels, [0, 1]);
+            counts[between as usize] += 1;
+        }
+        assert_eq!((counts[1], counts[6]), (0, 0));
+        let square = |count: &u32| (f64::from(*count) - 1_000.0).powi(2) / 1_000.0;
+        let chi_square: f64 = counts.iter().filter(|count| **count > 0).map(square).sum();
+        assert!(chi_square < 20.5, "{chi_square} {counts:?}");
+        assert_eq!(passed(&mut built, (2, 3), |_| 0).0, [1], "between hosts of one switch");
+    }
+
+    /// In a torus of six by four, a way by a switch has the cables of both its halves, never a channel
+    /// below one that it had, and at the place in between it changes to the upper two of four.
+    #[test]
+    fn valiant_crosses_a_torus_in_two_minimal_halves() {
+        let mut built = lattice(
+            "torus = { dimensions = [6, 4], hosts_per_switch = 2 }; per_packet = 'valiant'",
+            48,
+        );
+        assert_eq!(built.1.virtual_channels(), 4);
+        let next_hops = built.0.next_hops().clone();
+        for number in 0..5_000_u32 {
+            let pair = (number * 7 % 48, (number * 11 + 5) % 48);
+            if pair.0 / 2 == pair.1 / 2 {
+                continue;
+            }
+            let (switches, virtual_channels) = passed(&mut built, pair, |_| 0);
+            let half = virtual_channels.iter().take_while(|own| **own < 2).count();
+            let between = switches[half];
+            let (first, last) = (switches[0], switches[switches.len() - 1]);
+            assert!(![first, last].contains(&between), "{switches:?}");
+            assert_eq!(half as u32, next_hops.cables(first, between), "{switches:?}");
+            let rest = (virtual_channels.len() - half) as u32;
+            assert_eq!(rest, next_hops.cables(between, last), "{switches:?}");
+            assert!(virtual_channels[half..].iter().all(|own| *own >= 2), "{virtual_channels:?}");
+        }
+    }
+
+    /// Host 0 to host 2 of a complete graph of four: one cable, port 2, against two by port 3 or 4. The
+    /// minimal way is taken until what waits there is more than twice what waits on the other.
+    #[test]
+    fn ugal_weighs_one_cable_against_two() {
+        let mut built =
+            lattice("hyperx = { dimensions = [4], hosts_per_switch = 2 }; per_packet = 'ugal'", 8);
+        let mut cables =
+            |occupied: &dyn Fn(u32) -> u64| passed(&mut built, (0, 2), occupied).1.len();
+        for _ in 0..100 {
+            assert_eq!(cables(&|_| 0), 1, "nothing waits");
+            assert_eq!(cables(&|port| if port == 2 { 60 } else { 30 }), 1, "twice 30");
+            assert_eq!(cables(&|port| if port == 2 { 61 } else { 30 }), 2, "more than twice 30");
+        }
+    }
+
+    #[test]
+    fn fabrics_with_nothing_in_between_refuse_detours() {
+        let cases = [
+            ("k_ary_tree = { arity = 2, levels = 3 }", 8_u32),
+            ("hyperx = { dimensions = [2], hosts_per_switch = 2 }", 4),
+            ("torus = { dimensions = [256, 128], hosts_per_switch = 1 }", 8),
+        ];
+        for (fabric, hosts) in cases {
+            let fabric: FabricSettings = toml::from_str(fabric).expect(fabric);
+            let wiring = fabric.wiring(hosts, Rate::from_ratio(1, 1000)).expect("a fabric");
+            for rule in ["valiant", "ugal"] {
+                let rule: RoutesSettings =
+                    toml::from_str(&format!("per_packet = '{rule}'")).expect(rule);
+                let random = Streams::new(1).stream("routes", 0);
+                let error = Routes::new(&rule, &wiring, random).expect_err("no place in between");
+                assert!(error.accepted.contains("a place in between"), "{error:?}");
+            }
         }
     }
 }

@@ -233,6 +233,24 @@ impl Groups {
         self.choices[(router * (self.groups - 1) + self.behind(own, group) - 1) as usize]
     }
 
+    /// The port of the cable between groups by which a packet leaves its group if it leaves a router by a
+    /// port of a minimal way to another group: in the numbers of that router, from which those of the
+    /// other routers count on, forward or, modulo 2^32, back.
+    pub fn way_out(&self, (switch, port): (u32, u32), group: u32) -> u32 {
+        let (own, router) = (switch / self.routers, switch % self.routers);
+        let Some(place) = (self.hosts..self.hosts + self.routers - 1)
+            .contains(&port)
+            .then_some(port - self.hosts)
+        else {
+            return port;
+        };
+        let other = place + u32::from(place >= router);
+        let behind = self.behind(own, group);
+        let choice = self.choices[(other * (self.groups - 1) + behind - 1) as usize];
+        let ports = self.hosts + self.routers - 1 + self.globals;
+        (other * ports).wrapping_sub(router * ports).wrapping_add(self.port(choice.first))
+    }
+
     /// How many groups there are.
     pub fn count(&self) -> u32 {
         self.groups

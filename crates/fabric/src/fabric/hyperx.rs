@@ -253,6 +253,23 @@ impl Lattice {
         self.choices[number as usize]
     }
 
+    /// How many switches there are.
+    pub fn switches(&self) -> u32 {
+        self.choices.len() as u32
+    }
+
+    /// Ports for hosts at each switch.
+    #[inline]
+    pub fn hosts_per_switch(&self) -> u32 {
+        self.hosts
+    }
+
+    /// Cables on a minimal way between two switches.
+    pub fn cables(&self, from: u32, to: u32) -> u32 {
+        let pairs = self.places(from).iter().zip(self.places(to));
+        pairs.filter(|(own, other)| own != other).count() as u32
+    }
+
     /// The number of a port of a choice.
     #[inline]
     pub fn port(&self, place: u32) -> u32 {

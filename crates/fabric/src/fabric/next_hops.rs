@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::detour::Between;
 use super::dragonfly::Groups;
 use super::hyperx::Lattice;
 use super::rails::Rails;
@@ -173,12 +174,38 @@ impl NextHops {
         }
     }
 
-    /// The groups of a dragonfly, and how many switches a plane of it has.
-    pub fn groups(&self) -> Option<(&Groups, u32)> {
+    /// The places by which packets may take detours, and how many switches a plane has; none in fabrics
+    /// whose minimal ways already go by all that stands in between.
+    #[inline]
+    pub fn between(&self) -> Option<(Between<'_>, u32)> {
         match self {
-            NextHops::Dragonfly(groups) => Some((groups, u32::MAX)),
-            NextHops::Planes(one, switches) => one.groups().map(|own| (own.0, *switches)),
-            _ => None,
+            NextHops::Dragonfly(groups) => Some((Between::Groups(groups), u32::MAX)),
+            NextHops::Grid(grid) => Some((Between::Switches(self, grid.switches()), u32::MAX)),
+            NextHops::HyperX(own) => Some((Between::Switches(self, own.switches()), u32::MAX)),
+            NextHops::Planes(one, switches) => one.between().map(|own| (own.0, *switches)),
+            NextHops::Tree(_) | NextHops::Table(_) | NextHops::Rails(_) | NextHops::Unlike(_) => {
+                None
+            }
+        }
+    }
+
+    /// Ports for hosts at each switch of a torus, a mesh or a `HyperX`, whose hosts are numbered switch by
+    /// switch; elsewhere one.
+    #[inline]
+    pub fn hosts_per_switch(&self) -> u32 {
+        match self {
+            NextHops::Grid(grid) => grid.hosts_per_switch(),
+            NextHops::HyperX(lattice) => lattice.hosts_per_switch(),
+            _ => 1,
+        }
+    }
+
+    /// Cables on a minimal way between two switches of a torus, a mesh or a `HyperX`; elsewhere none.
+    pub fn cables(&self, from: u32, to: u32) -> u32 {
+        match self {
+            NextHops::Grid(grid) => grid.cables(from, to),
+            NextHops::HyperX(lattice) => lattice.cables(from, to),
+            _ => 0,
         }
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 use weft_units::Time;
 
-use super::detour::Detour;
+use super::detour::{Between, Detour, MOST_PLACES};
 use super::error::FabricError;
 use super::live::LivePlanes;
 use super::next_hops::{Choice, NextHops};
@@ -46,21 +46,27 @@ pub enum PacketRoutes {
     /// The least occupied port: in switches with output queues the one that becomes free first, in
     /// others the one with the fewest waiting packets. Ties are broken at random.
     Adaptive,
-    /// In a dragonfly: through a random intermediate group, so that no traffic pattern is worse
-    /// than another (Valiant and Brebner, STOC 1981).
+    /// Through a random intermediate group of a dragonfly, or a random intermediate switch of a torus,
+    /// a mesh or a `HyperX`, so that no traffic pattern is worse than another (Valiant and Brebner,
+    /// STOC 1981).
     Valiant,
-    /// In a dragonfly: that route or the minimal one, whichever has the smaller product of queue
-    /// length at the first switch and route length (UGAL-L; Kim, Dally, Scott and Abts, ISCA 2008).
+    /// That route or the minimal one, whichever has the smaller product of queue length at the first
+    /// switch and route length (UGAL-L; Kim, Dally, Scott and Abts, ISCA 2008).
     Ugal,
+    /// The same in a dragonfly, by the queues of the cables that leave the group, also those at other
+    /// routers, as if each router knew them at once (UGAL-G; the same paper).
+    UgalGlobal,
 }
 
 impl PacketRoutes {
-    fn name(self) -> &'static str {
+    /// Its name in a file.
+    pub fn name(self) -> &'static str {
         match self {
             PacketRoutes::Random => "random",
             PacketRoutes::Adaptive => "adaptive",
             PacketRoutes::Valiant => "valiant",
             PacketRoutes::Ugal => "ugal",
+            PacketRoutes::UgalGlobal => "ugal_global",
         }
     }
 }
@@ -169,6 +175,7 @@ enum Rule {
     Adaptive,
     Valiant,
     Ugal,
+    UgalGlobal,
 }
 
 const GIVEN: &str = "routes.per_connection.given";
@@ -287,15 +294,18 @@ impl Routes {
         match self.rule {
             Rule::Connection { .. } | Rule::Given => false,
             Rule::Packet | Rule::Adaptive => (0..switches).any(is_open),
-            Rule::Valiant | Rule::Ugal => true,
+            Rule::Valiant | Rule::Ugal | Rule::UgalGlobal => true,
         }
     }
 
     /// How many virtual channels a packet needs, one after another on its way, so that buffers that
     /// wait for each other never form a circle: two where dimensions are rings or groups are left, one
-    /// for each dimension where these come in any order, and one more where packets take detours.
+    /// for each dimension where these come in any order, and as many as a way to the place in between
+    /// needs on top where packets take detours.
     pub fn virtual_channels(&self) -> u8 {
-        self.next_hops.virtual_channels() + u8::from(self.takes_detours())
+        let between = self.next_hops.between().filter(|_| self.takes_detours());
+        let before = between.map_or(0, |(between, _)| between.virtual_channels_before());
+        before + self.next_hops.virtual_channels()
     }
 
     /// Which of them it uses behind the port of a switch that it has chosen.
@@ -306,24 +316,45 @@ impl Routes {
         to: impl Into<u32>,
         route_state: RouteState,
     ) -> u8 {
-        let detour = route_state.detour;
-        if detour.is_towards() {
-            return 0;
+        let (to, detour) = (to.into(), route_state.detour);
+        let own = || self.next_hops.virtual_channel(switch, port, to);
+        if detour == Detour::NONE {
+            return own();
         }
-        detour.is_past() + self.next_hops.virtual_channel(switch, port, to.into())
+        match (self.next_hops.between(), detour.place()) {
+            (Some((between, plane)), Some(place)) => {
+                between.virtual_channel_towards((switch % plane, port), place)
+            }
+            (Some((between, _)), None) if detour.is_past() => {
+                between.virtual_channels_before() + own()
+            }
+            _ => own(),
+        }
     }
 
-    /// Whether packets may go by a group in between.
+    /// Whether packets may go by a place in between.
     #[inline]
     pub(super) fn takes_detours(&self) -> bool {
-        matches!(self.rule, Rule::Valiant | Rule::Ugal)
+        matches!(self.rule, Rule::Valiant | Rule::Ugal | Rule::UgalGlobal)
     }
 
     /// What to subtract from a port's occupation, which is the instant at which it will be free: UGAL
     /// multiplies occupations, so that an idle port must count as zero. Other rules only compare them.
     #[inline]
     pub fn idle(&self, now: Time) -> u64 {
-        if self.rule == Rule::Ugal { now.0 } else { 0 }
+        if self.is_adaptive_detour() { now.0 } else { 0 }
+    }
+
+    /// Whether the first switch decides about a detour.
+    #[inline]
+    fn is_adaptive_detour(&self) -> bool {
+        matches!(self.rule, Rule::Ugal | Rule::UgalGlobal)
+    }
+
+    /// Whether a switch has to know how occupied the ports of other switches are.
+    #[inline]
+    pub fn weigh_other_switches(&self) -> bool {
+        self.rule == Rule::UgalGlobal
     }
 
     /// The class of a connection, below `classes`.
@@ -399,7 +430,9 @@ impl Routes {
     fn set_out(&mut self, from: u32, to: u32) -> RouteState {
         let connection = connection(from, to);
         match self.rule {
-            Rule::Packet | Rule::Adaptive | Rule::Valiant | Rule::Ugal => self.detour(from, to),
+            Rule::Packet | Rule::Adaptive | Rule::Valiant | Rule::Ugal | Rule::UgalGlobal => {
+                self.detour(from, to)
+            }
             Rule::Connection { key } => RouteState::new(mix(key ^ mix(connection)) as u32),
             Rule::Given => match self.listed(from, to) {
                 Some(own) => RouteState::new(OWN | own.first),
@@ -412,8 +445,8 @@ impl Routes {
     fn detour(&mut self, from: u32, to: u32) -> RouteState {
         let random = &mut self.random[(from - self.first) as usize];
         let (left, drawn) = ((draw(random) >> 32) as u32, draw(random));
-        let detour = match self.next_hops.groups() {
-            Some((groups, _)) => Detour::of(groups, from, to, drawn, self.rule == Rule::Ugal),
+        let detour = match self.next_hops.between() {
+            Some((between, _)) => between.detour(from, to, drawn, self.is_adaptive_detour()),
             None => Detour::NONE,
         };
         RouteState { left, detour }
@@ -421,7 +454,9 @@ impl Routes {
 
     /// The port by which a packet for `to` leaves `switch`, the `hop`th on its way from 0 on.
     /// `occupied` tells how occupied a port is, from [`idle`](Self::idle) on: adaptive packets take the
-    /// port with the least.
+    /// port with the least. Where routes [weigh other switches](Self::weigh_other_switches), ports of
+    /// these are asked for, too: with numbers that count on from those of this switch, forward or, modulo
+    /// 2^32, back.
     #[inline(always)]
     pub fn port(
         &self,
@@ -451,9 +486,9 @@ impl Routes {
             return self.ports[(left ^ OWN) as usize + usize::from(hop)];
         }
         if self.takes_detours()
-            && let Some((groups, plane)) = self.next_hops.groups()
+            && let Some((between, plane)) = self.next_hops.between()
         {
-            return self.detoured(groups, (switch % plane, to), route_state, occupied);
+            return self.detoured(between, (switch % plane, to), route_state, occupied);
         }
         let choice = self.next_hops.choice(switch, to);
         if choice.count == 1 {
@@ -482,14 +517,26 @@ impl Routes {
 
 impl PacketRoutes {
     fn rule(self, wiring: &Wiring) -> Result<Rule, FabricError> {
-        let has_detours = wiring.next_hops().groups().is_some_and(|(groups, _)| groups.count() > 2);
+        let between = wiring.next_hops().between().map(|(between, _)| between);
+        let places = between.map_or(0, Between::count);
+        let has_detours = (3..=MOST_PLACES).contains(&places);
+        let has_groups = has_detours && matches!(between, Some(Between::Groups(_)));
         match self {
             PacketRoutes::Random => Ok(Rule::Packet),
             PacketRoutes::Adaptive => Ok(Rule::Adaptive),
             PacketRoutes::Valiant if has_detours => Ok(Rule::Valiant),
             PacketRoutes::Ugal if has_detours => Ok(Rule::Ugal),
+            PacketRoutes::UgalGlobal if has_groups => Ok(Rule::UgalGlobal),
+            PacketRoutes::UgalGlobal => {
+                let accepted = "ugal, or a dragonfly of three groups or more, whose routers it takes to know \
+                                the queues of all cables that leave their group";
+                Err(FabricError::new("routes.per_packet", self.name(), accepted))
+            }
             PacketRoutes::Valiant | PacketRoutes::Ugal => {
-                let accepted = "random or adaptive, or a dragonfly of three groups or more";
+                let accepted = format!(
+                    "random or adaptive, or a dragonfly of three groups or more, or a torus, mesh or \
+                     hyperx of 3 to {MOST_PLACES} switches, which have a place in between"
+                );
                 Err(FabricError::new("routes.per_packet", self.name(), accepted))
             }
         }

@@ -195,6 +195,27 @@ impl Grid {
         if place % 2 == 0 { own < other } else { own > other }
     }
 
+    /// How many switches there are.
+    pub fn switches(&self) -> u32 {
+        self.sizes.iter().map(|size| u32::from(*size)).product()
+    }
+
+    /// Ports for hosts at each switch.
+    #[inline]
+    pub fn hosts_per_switch(&self) -> u32 {
+        self.hosts
+    }
+
+    /// Cables on a minimal way between two switches.
+    pub fn cables(&self, from: u32, to: u32) -> u32 {
+        let places = self.places(from).iter().zip(self.places(to)).zip(&self.sizes);
+        let apart = places.map(|((&own, &other), &size)| {
+            let apart = own.abs_diff(other);
+            u32::from(if self.wraps { apart.min(size - apart) } else { apart })
+        });
+        apart.sum()
+    }
+
     /// Whether dimensions are rings.
     pub fn wraps(&self) -> bool {
         self.wraps

@@ -72,7 +72,8 @@ pub(super) fn build(
         return Err(Error::Assembly { key, value, accepted: "2 to 65535".to_owned() });
     }
     if settings.recovery.is_some() && schedule.is_none() {
-        let accepted = "it only with a scheduled switch in a star; others send again by `control`";
+        let accepted = "it only with a scheduled switch in a star, whose slots tell a sender what was lost; \
+                        others send again by `control`";
         refuse(name, "recovery", "given", accepted)?;
     }
     check_disabled(settings, site)?;

@@ -117,6 +117,12 @@ pub(crate) fn engine(
         keys[number as usize] = key;
         given[number as usize] = own;
     }
+    let is_weighed = |kind: &Kind| matches!(kind, Kind::Output(_) | Kind::Buffer(_));
+    if routes.weigh_other_switches() && !kinds.iter().all(is_weighed) {
+        let accepted = "ugal, or output_queued or shared_buffer in all switches, whose queues tell when an \
+                        output will be free";
+        super::refuse(site.name, "routes.per_packet", "ugal_global", accepted)?;
+    }
     let named: Vec<_> = kinds.iter().copied().zip(keys).collect();
     let classed = classed::parts(settings, workload, (&wiring, &routes), &named, site)?;
     let ahead = (&wiring, &sources[..], schedule);
@@ -203,7 +209,7 @@ fn kind<'a>(
             key: format!("channel.{}.{}", place.channel, place.key),
             value: other.name().to_owned(),
             accepted: "output_queued, output_buffered, input_queued or shared_memory beside \
-                       switches that are so"
+                       switches that are so, since others serve the hosts themselves"
                 .to_owned(),
         }),
     }
@@ -232,7 +238,7 @@ fn input_queued<'a>(
     let cells = settings.packet.0.div_ceil(cell.0);
     let needed = format!(
         "the cells that an input holds, at least {cells}, those of a packet, in each of its virtual \
-         channels"
+         channels, since cables announce how much room is left"
     );
     let buffer = match switch.buffer {
         Some(buffer) => buffer.get(),

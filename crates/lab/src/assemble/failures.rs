@@ -2,7 +2,7 @@
 //! which routes are left at which times.
 
 use weft_fabric::fabric::{
-    ConnectionRoutes, LiveNextHops, PacketRoutes, Routes, RoutesSettings, Wiring,
+    ConnectionRoutes, LiveNextHops, Routes, RoutesSettings, Wiring,
 };
 use weft_units::Time;
 
@@ -84,7 +84,7 @@ fn refuse_routes_without_a_choice(
         Some(RoutesSettings::PerConnection(ConnectionRoutes::Given(_))) => {
             ("routes.per_connection", "given")
         }
-        Some(RoutesSettings::PerPacket(PacketRoutes::Ugal)) => ("routes.per_packet", "ugal"),
+        Some(RoutesSettings::PerPacket(own)) => ("routes.per_packet", own.name()),
         _ => ("routes.per_packet", "valiant"),
     };
     let accepted = "random or hashed per connection, random or adaptive per packet beside a cable that fails: \

@@ -57,7 +57,12 @@ pub(super) fn refuse_a_window_without(settings: &ChannelSettings, name: &str) ->
         return refuse(name, "window", "given", "no window on a channel without a hub");
     }
     if !settings.fabric.is_star() && matches!(settings.switch, SwitchSettings::Hub(_)) {
-        return refuse(name, "fabric", "given", "star with a hub");
+        return refuse(
+            name,
+            "fabric",
+            "given",
+            "star with a hub, to which each adapter has a link of its own",
+        );
     }
     Ok(())
 }
@@ -69,22 +74,43 @@ fn refuse_what_a_hub_does_not_read(settings: &ChannelSettings, name: &str) -> Re
         return refuse("adapter.feed", "per_target", "fifo with a hub, which keeps their order");
     }
     if adapter.release.is_some() {
-        return refuse("adapter.release", "given", "no release with a hub");
+        return refuse(
+            "adapter.release",
+            "given",
+            "no release with a hub, whose writes leave their buffer as they are sent",
+        );
     }
     if adapter.acknowledgments != Insertion::Wait {
-        return refuse("adapter.acknowledgments", "interleave", "wait with a hub");
+        let accepted = "wait with a hub, whose links carry each packet whole";
+        return refuse("adapter.acknowledgments", "interleave", accepted);
     }
     if adapter.throttle.is_some() {
-        return refuse("adapter.throttle", "given", "no throttle with a hub");
+        let accepted = "no throttle with a hub, whose arbitration decides when an adapter sends";
+        return refuse("adapter.throttle", "given", accepted);
     }
     if settings.control.is_some() {
         return refuse("control", "given", "no control with a hub, which loses nothing");
     }
-    let given = settings.receiver.as_ref().map(|_| "receiver");
-    let given = given.or((!settings.disabled.is_empty()).then_some("disabled"));
-    let given = given.or(settings.recovery.map(|_| "recovery"));
-    match given.or(settings.interface.as_ref().map(|_| "interface")) {
-        Some(key) => refuse(key, "given", "it only with switches other than a hub"),
+    let others = [
+        (settings.receiver.is_some(), "receiver", "no receiver", "writes go into mapped memory"),
+        (
+            !settings.disabled.is_empty(),
+            "disabled",
+            "no disabled",
+            "`window.mappings` says who takes what",
+        ),
+        (
+            settings.recovery.is_some(),
+            "recovery",
+            "no recovery",
+            "software repeats what it finds missing",
+        ),
+        (settings.interface.is_some(), "interface", "no interface", "programs write into windows"),
+    ];
+    match others.iter().find(|(given, ..)| *given) {
+        Some((_, key, none, reason)) => {
+            refuse(key, "given", &format!("{none} with a hub, since {reason}"))
+        }
         None => Ok(()),
     }
 }

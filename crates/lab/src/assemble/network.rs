@@ -26,7 +26,7 @@ pub(super) fn refuse_a_fabric_of_others(
         return Ok(());
     }
     let accepted = "output_queued, output_buffered, input_queued or shared_memory in a fabric \
-                    other than star";
+                    other than star: a schedule needs the requests of all hosts at one switch";
     refuse(name, "switch", settings.switch.name(), accepted)
 }
 

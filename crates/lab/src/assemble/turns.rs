@@ -19,7 +19,8 @@ use crate::drive::faults::Faults;
 use crate::error::{ABSENT, Error};
 
 /// What is accepted where something needs links with turns.
-const NEEDED: &str = "it only where links have turns (`turns`)";
+const NEEDED: &str = "it only where links have turns (`turns`), since frames of other links pass no FIFOs \
+                      that could stop them";
 
 /// The channel of links with turns.
 pub(super) fn build(
@@ -231,7 +232,8 @@ fn check_sources(
     }
     let by_answer = settings.adapter.release == Some(Release::Acknowledgment);
     if by_answer && transfer.acknowledgment.is_none() {
-        let accepted = "transmission where messages are not answered (transfer.acknowledgment)";
+        let accepted = "transmission where messages are not answered (transfer.acknowledgment), since nothing \
+                        tells of an arrival";
         return refuse_as(name, "adapter.release", "acknowledgment", accepted);
     }
     Ok(())

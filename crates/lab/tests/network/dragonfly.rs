@@ -21,6 +21,7 @@ const SPRAYED: &str = "per_packet = 'random'";
 const HASHED: &str = "per_connection = 'hashed'";
 const VALIANT: &str = "per_packet = 'valiant'";
 const UGAL: &str = "per_packet = 'ugal'";
+const UGAL_GLOBAL: &str = "per_packet = 'ugal_global'";
 
 /// With queues without a limit at the outputs.
 fn queued(fabric: &str, rule: &str, pattern: &str, load: f64) -> ChannelRun {
@@ -135,6 +136,36 @@ fn no_routing_stands_still_with_the_channels_that_it_needs() {
         let run = run(&credited(rule, (1, 1), &list, "deadlock = 'allowed'"), 1);
         assert!(run.waiting[0].contains("a circle of switches"), "{rule}: {:?}", run.waiting);
     }
+}
+
+/// With queues without a limit, a router without a cable to the next group sees nothing wait on the way
+/// there. One that knows the queues of its group sends by other groups what that cable does not carry, and
+/// by it an eighth: all that is offered, and of uniform traffic most on minimal ways.
+#[test]
+fn knowledge_of_the_group_makes_up_for_missing_credits() {
+    let at = |rule: &str, pattern: &str, load: f64| queued(DRAGONFLY, rule, pattern, load);
+    let local = at(UGAL, NEXT_GROUP, 0.4);
+    assert!(lost(&local) > 0.1, "{}", lost(&local));
+    let global = at(UGAL_GLOBAL, NEXT_GROUP, 0.4);
+    assert!(lost(&global) < 0.02, "{}", lost(&global));
+    let uniform = at(UGAL_GLOBAL, UNIFORM, 0.8);
+    assert!(lost(&uniform) < 0.02, "{}", lost(&uniform));
+}
+
+#[test]
+fn global_knowledge_is_refused_where_queues_do_not_tell_it() {
+    let text = credited(UGAL_GLOBAL, (3, 8), "load = 0.1", "");
+    let error = refusal(&text);
+    assert!(error.contains("channel.c.routes.per_packet = ugal_global"), "{error}");
+    assert!(error.contains("output_queued or shared_buffer in all switches"), "{error}");
+    let text = file(
+        16,
+        "fabric.hyperx.dimensions = [16]\nroutes.per_packet = 'ugal_global'",
+        "load = 0.1",
+        "1 ms",
+    );
+    let error = refusal(&text);
+    assert!(error.contains("all cables that leave their group"), "{error}");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use super::{file, refusal, run, voq};
 const SPRAYED: &str = "per_packet = 'random'";
 const HASHED: &str = "per_connection = 'hashed'";
 const ADAPTIVE: &str = "per_packet = 'adaptive'";
+const VALIANT: &str = "per_packet = 'valiant'";
+const UGAL: &str = "per_packet = 'ugal'";
 
 /// With queues without a limit at the outputs.
 fn queued(hosts: u32, fabric: &str, rule: &str, workload: &str, length: &str) -> ChannelRun {
@@ -72,6 +74,31 @@ fn traffic_to_one_switch_shares_the_cables_to_it() {
     }
 }
 
+/// Eight switches of four hosts, each of which sends to the next switch. On the minimal way they share one
+/// cable: 1/4. By one of six others, the cable from switch I to J, J not I + 1, carries a sixth of what I
+/// sends and a sixth of what J - 1 sends: full at 6/8.
+#[test]
+fn valiant_spreads_what_one_cable_would_carry() {
+    let fabric = "{ dimensions = [8], hosts_per_switch = 4 }";
+    let at = |rule: &str, load: f64| {
+        queued(32, fabric, rule, &format!("load = {load}\npattern.shift = 4"), "6 ms")
+    };
+    let accepted = at(SPRAYED, 0.5).accepted_load();
+    assert!((accepted - 0.25).abs() < 0.003, "{accepted}");
+    let bound = 6.0 / 8.0;
+    let below = at(VALIANT, 0.95 * bound);
+    assert!(lost(&below) < 0.02, "{}", lost(&below));
+    let above = at(VALIANT, 1.1 * bound);
+    assert_eq!(above.judgement.verdict, Verdict::Saturated);
+    assert!(above.accepted_load() < 1.005 * bound, "{}", above.accepted_load());
+    // The minimal way carries a part of it, too.
+    let ugal = at(UGAL, 0.95 * bound);
+    assert!(lost(&ugal) < 0.02, "{}", lost(&ugal));
+    // What every pair of switches shares goes the minimal way: one cable for 16/31 of a host's packets.
+    let uniform = queued(32, fabric, UGAL, "load = 0.9", "6 ms");
+    assert!(lost(&uniform) < 0.01, "{}", lost(&uniform));
+}
+
 /// Four hosts send 50 packets of 1 us each to the opposite corner. By the dimensions in their order
 /// there is one way, which carries 150 in 150 us less the latency; in any order there are two.
 #[test]
@@ -112,6 +139,16 @@ fn no_order_stands_still_with_the_channels_that_it_needs() {
         let buffer = format!("buffer = {channels}");
         voq(54, &buffer, &channel, &list, "3 ms").replace("'islip'", "'pim'")
     };
+    for rule in [VALIANT, UGAL] {
+        for (order, needed) in [("listed", 2), ("any", 6)] {
+            let run = run(&text((order, rule), needed, ""), 1);
+            let left = run.backlog + run.in_flight;
+            assert_eq!(left, 0, "{order}, {rule}: {:?}", run.waiting);
+            let error = refusal(&text((order, rule), 1, ""));
+            let accepted = format!("a multiple of {needed} virtual channels");
+            assert!(error.contains(&accepted), "{error}");
+        }
+    }
     for rule in [SPRAYED, HASHED, ADAPTIVE] {
         for (order, channels) in [("listed", 1), ("listed", 2), ("any", 3), ("any", 6)] {
             let run = run(&text((order, rule), channels, ""), 1);

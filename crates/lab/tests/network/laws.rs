@@ -222,10 +222,8 @@ proptest! {
             Queues::Shared(..) | Queues::All(..) | Queues::Inputs(_, _, STOP) | Queues::Mixed(_, _, STOP, _)
         );
         let takes_detours = rule.contains("valiant") || rule.contains("ugal");
-        let rule = match takes_detours && !fabric.contains("dragonfly") {
-            true => "per_packet = 'adaptive'",
-            false => rule,
-        };
+        let has_detours = ["dragonfly", "hyperx", "torus", "mesh"].iter().any(|own| fabric.contains(own));
+        let rule = if takes_detours && !has_detours { "per_packet = 'adaptive'" } else { rule };
         // Connections are set up once, and a stop must be heard within the buffers.
         let rule = if is_shared { "per_connection = 'random'" } else { rule };
         let packet = if is_shared { packet.max(20_000) } else { packet };

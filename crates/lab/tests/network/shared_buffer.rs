@@ -202,7 +202,9 @@ fn classes_go_through_every_fabric_by_every_route() {
         let routes =
             ["per_packet = 'random'", "per_packet = 'adaptive'", "per_connection = 'hashed'"];
         let detours = ["per_packet = 'valiant'", "per_packet = 'ugal'"];
-        let detours = if fabric.contains("dragonfly") { &detours[..] } else { &[] };
+        let has_detours =
+            ["dragonfly", "torus", "mesh", "hyperx"].iter().any(|own| fabric.contains(own));
+        let detours = if has_detours { &detours[..] } else { &[] };
         for route in routes.iter().chain(detours) {
             let pfc = "pfc = { threshold.dynamic = { alpha = 0.5, below = '2 kB' } }";
             let switch = format!("memory = '400 kB', classes.1 = {{ {pfc} }}");

@@ -50,6 +50,7 @@ fn fabrics_show_the_same_on_any_number_of_threads() {
     let (tree, torus) = ("k_ary_tree = { arity = 3, levels = 2 }", "torus.dimensions = [3, 3]");
     let (random, adaptive) = ("routes.per_packet = 'random'", "routes.per_packet = 'adaptive'");
     let groups = "dragonfly.hosts_per_router = 2";
+    let row = "hyperx = { dimensions = [4], hosts_per_switch = 4 }";
     for (hosts, fabric, more, load) in [
         (9, tree, random, "load = 0.8"),
         (9, tree, adaptive, "load = 0.9\narrivals = 'constant'"),
@@ -58,6 +59,8 @@ fn fabrics_show_the_same_on_any_number_of_threads() {
         (9, torus, "", "load = 0.7\nburst.length.uniform = [1, 9]"),
         (72, groups, "routes.per_packet = 'valiant'", "load = 0.3"),
         (72, groups, "routes.per_packet = 'ugal'", "load = 0.4"),
+        (9, torus, "routes.per_packet = 'valiant'", "load = 0.3"),
+        (16, row, "routes.per_packet = 'ugal'", "load = 0.4\npattern.shift = 4"),
     ] {
         let text = file(hosts, &format!("fabric.{fabric}\n{more}"), load, "1 ms");
         let text = match load.contains("greedy") {
@@ -170,12 +173,14 @@ fn what_has_one_thread_says_why() {
         )
         .replace("routes.per_packet", "routes.per_connection");
     let sampled = shared(tree, load, "forwarding = 'cut_through'");
+    let weighed = "fabric.dragonfly.hosts_per_router = 2\nroutes.per_packet = 'ugal_global'";
     for (text, why) in [
         (file(9, "", load, "300 us"), "cannot be divided into parts"),
         (memory, "connections share the memories of switches"),
         (format!("{sampled}sample = '10 us'\n"), "queues are noted at intervals"),
         (file(9, &format!("{tree}\n{adapters}"), load, "300 us"), "hosts without adapters"),
         (deciding, "choose among packets of one instant"),
+        (file(72, weighed, load, "300 us"), "weigh the queues of other switches"),
         (format!("{}step_limit = 9\n", file(9, tree, load, "300 us")), "counted event by event"),
     ] {
         let (runs, alone) = shown(&Request::of_text("network.toml", &text), 2);

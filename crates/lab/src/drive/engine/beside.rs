@@ -64,6 +64,11 @@ pub enum Alone {
         "switches choose among packets of one instant, which more threads or ranks do not take"
     )]
     Deciding,
+    /// Routes weigh queues of other switches, as these are at that instant.
+    #[error(
+        "routes weigh the queues of other switches (ugal_global), which more threads or ranks do not take"
+    )]
+    Weighed,
     /// Nothing takes time from one part of the graph to another.
     #[error("the network cannot be divided into parts with cables between them that take time")]
     Whole,
@@ -203,6 +208,9 @@ impl Engine {
         let is_special = is_special || self.ring.is_some() || self.turns.is_some();
         if is_special || !self.parts.is_one() || self.is_divided() {
             return Err(Alone::Kind);
+        }
+        if self.routes.weigh_other_switches() {
+            return Err(Alone::Weighed);
         }
         match self.happens_to_the_whole() {
             true => Err(Alone::Noted),

@@ -511,9 +511,10 @@ impl Engine {
         let routes = &self.routes;
         // What it needs is copied only where a packet weighs ports.
         let occupied = move |port| {
+            let port = first.wrapping_add(port);
             let until = match is_plain {
-                true => graph.free(first + port).0,
-                false => graph.occupied(first + port),
+                true => graph.free(port).0,
+                false => graph.occupied(port),
             };
             until.saturating_sub(routes.idle(now))
         };

@@ -462,7 +462,7 @@ impl Engine {
         let forwarding = &mut self.packets.forwarding[id as usize];
         let (ports, graph) = (&own.ports, &self.graph);
         let occupied = |number: u32| {
-            let port = first + number;
+            let port = first.wrapping_add(number);
             (graph.free(port).since(now) + ports.until_empty(port)).0
         };
         let number = self.routes.port(
