@@ -11,15 +11,15 @@ use super::{AdapterSettings, PacketQueue, Release};
 pub struct BulkPacket {
     /// The host that it is for.
     pub target: u16,
-    /// Its number in the pair.
+    /// Its sequence number within the pair.
     pub sequence: u64,
-    /// When it was handed over.
+    /// When it was submitted.
     pub generated: Time,
     /// When it got its send buffer on the adapter.
     pub buffered: Time,
     /// When its first transmission started, once it has.
     pub first: Option<Time>,
-    /// How often it has been sent since it was last handed over.
+    /// How often it has been sent since it was last submitted.
     pub attempts: u32,
 }
 
@@ -27,7 +27,7 @@ pub struct BulkPacket {
 #[derive(Debug)]
 pub struct BulkSender {
     queue: PacketQueue<Time>,
-    /// How many buffers are free; `None` where they are unlimited.
+    /// How many buffers are free; `None` if they are unlimited.
     free: Option<u32>,
     release: Release,
     ready: Vec<VecDeque<BulkPacket>>,
@@ -53,7 +53,7 @@ impl BulkSender {
         self.fill(now);
     }
 
-    /// The targets for which there is a packet in a send buffer, one bit each.
+    /// The targets with a packet in a send buffer, one bit each.
     pub fn requests(&self) -> u64 {
         let full = self.ready.iter().enumerate().filter(|(_, packets)| !packets.is_empty());
         full.fold(0, |set, (target, _)| set | 1 << target)
@@ -77,14 +77,14 @@ impl BulkSender {
         }
     }
 
-    /// A packet is to be sent again, before all later ones of its pair.
+    /// A packet must be retransmitted, before all later ones of its pair.
     pub fn again(&mut self, packet: BulkPacket) {
         let ready = &mut self.ready[usize::from(packet.target)];
         let place = ready.partition_point(|other| other.sequence < packet.sequence);
         ready.insert(place, packet);
     }
 
-    /// The packets in send buffers that are not on their way.
+    /// The packets in send buffers that are not being transmitted.
     pub fn ready(&self) -> impl Iterator<Item = &BulkPacket> {
         self.ready.iter().flatten()
     }

@@ -8,10 +8,10 @@ use weft_units::{Span, Time};
 
 use super::{AdapterSettings, Insertion, PacketQueue, Throttle};
 
-/// What happened to a packet, and when, until a transmission of it.
+/// The history of a packet up to a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {
-    /// It was handed over.
+    /// It was submitted.
     pub generated: Time,
     /// It got its send buffer.
     pub buffered: Time,
@@ -19,8 +19,8 @@ pub struct Past {
     pub first: Time,
 }
 
-/// The sending side of the adapter of one host. Whoever drives it starts what it says may start, and
-/// notes until when that occupies the link. Packets on their way have numbers, which are the caller's.
+/// The sending side of the adapter of one host. The caller starts the packets that it returns, and
+/// notes until when they occupy the link. Packets in flight are named by numbers of the caller's.
 #[derive(Debug)]
 pub struct Initiator {
     /// Packets that wait for a send buffer.
@@ -37,15 +37,14 @@ pub struct Initiator {
     pub acknowledgment_until: Time,
     /// The limit on how often requests start, if there is one.
     pub throttle: Option<Throttle>,
-    /// The earliest time at which the link is looked at again.
+    /// The earliest time at which the link must be served again.
     wake: Time,
     back_off: Span,
     random: Stream,
 }
 
 impl Initiator {
-    /// An adapter with nothing in it, among so many hosts. `random` is drawn from only for a
-    /// `back_off`.
+    /// An empty adapter among this many hosts. `random` is drawn from only for a `back_off`.
     pub fn new(
         settings: &AdapterSettings,
         control: &ControlSettings,
@@ -125,7 +124,7 @@ impl Initiator {
         earlier
     }
 
-    /// The link is looked at, for which it may have been [armed](Self::arm).
+    /// The link is served, for which it may have been [armed](Self::arm).
     #[inline]
     pub fn look(&mut self, now: Time) {
         if self.wake == now {
@@ -133,7 +132,7 @@ impl Initiator {
         }
     }
 
-    /// A random wait before a packet is sent again.
+    /// A random wait before a retransmission.
     #[inline]
     pub fn draw_back_off(&mut self) -> Span {
         if self.back_off == Span::ZERO {

@@ -39,7 +39,7 @@ enum Waiting<T> {
     PerTarget(PerTarget<T>),
 }
 
-/// One queue a target, so that skipping a target costs nothing however many of its packets wait.
+/// One queue per target, so that skipping a target costs nothing however many of its packets wait.
 #[derive(Clone, Debug)]
 struct PerTarget<T> {
     queues: Vec<VecDeque<(u64, T)>>,

@@ -15,8 +15,7 @@ use crate::workload::Demand;
 pub struct SendBuffers {
     /// The buffered packets, by target.
     buffered: Vec<VecDeque<Buffered>>,
-    /// `None` where send buffers are unlimited, also those of one target, and nothing ever waits for
-    /// one.
+    /// `None` if send buffers are unlimited, in all and per target, and nothing ever waits for one.
     limited: Option<Limited>,
 }
 
@@ -29,7 +28,7 @@ struct Limited {
 /// A packet in a send buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffered {
-    /// When it was handed over.
+    /// When it was submitted.
     pub generated: Time,
     /// When it got its buffer.
     pub since: Time,
@@ -39,7 +38,7 @@ impl SendBuffers {
     /// Empty buffers of one host in a network of `ports` hosts.
     pub fn new(settings: &AdapterSettings, ports: usize) -> SendBuffers {
         let count = settings.send_buffers.count().map(PositiveCount::get);
-        // Those of one target may have a limit where all together have none.
+        // There may be a limit per target where there is none for all together.
         let count = count.or((settings.feed != Feed::Fifo).then_some(u32::MAX));
         let queue = || PacketQueue::new(&settings.feed, ports);
         let limited = count.map(|free| Limited { free, queue: queue() });
@@ -68,13 +67,13 @@ impl SendBuffers {
         Some((packet, !queue.is_empty()))
     }
 
-    /// Whether there is a limit on the number of buffers; without one nothing is ever released.
+    /// Whether the number of buffers is limited; without a limit nothing is ever released.
     pub fn is_limited(&self) -> bool {
         self.limited.is_some()
     }
 
-    /// Whether a packet handed over now would have a send buffer; never where they are unlimited,
-    /// since a source that fills what is free would not come to an end.
+    /// Whether a packet submitted now would have a send buffer; never if they are unlimited, since
+    /// a source that fills free buffers would not come to an end.
     pub fn has_space(&self) -> bool {
         let limited = self.limited.as_ref();
         limited.is_some_and(|limited| limited.free > 0 && limited.queue.is_empty())

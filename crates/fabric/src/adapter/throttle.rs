@@ -16,23 +16,23 @@ pub struct ThrottleSettings {
     pub per: Span,
 }
 
-/// Tokens of one host: each start of a request takes one, which comes back `per` later. So no
-/// window of that length sees more starts than there are tokens.
+/// Tokens of one host: each start of a request takes one, which is returned `per` later. So no
+/// window of that length contains more starts than there are tokens.
 #[derive(Clone, Debug)]
 pub struct Throttle {
     settings: ThrottleSettings,
-    /// When the tokens in use come back, earliest first.
+    /// When the tokens in use are returned, earliest first.
     returns: VecDeque<Time>,
 }
 
 impl Throttle {
-    /// All tokens are there.
+    /// All tokens are available.
     pub fn new(settings: ThrottleSettings) -> Throttle {
         let returns = VecDeque::with_capacity(settings.requests.as_usize());
         Throttle { settings, returns }
     }
 
-    /// From when on a request may start.
+    /// When the next request may start.
     pub fn ready_at(&self) -> Time {
         if self.returns.len() < self.settings.requests.as_usize() {
             return Time::ZERO;

@@ -1,4 +1,5 @@
-//! A node's side of the global schedule: what it tells the arbiter, and what a grant means to it.
+//! A node's side of the global schedule: what it sends to the arbiter, and what a grant means to
+//! it.
 
 use weft_protocol::packet::{Configuration, Grant, Port, PortSet, Sequence, SlotNumber};
 
@@ -15,16 +16,17 @@ pub struct BulkNode {
     slot: u64,
 }
 
-/// What a grant says to the node that receives it.
+/// The content of a grant for the node that receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// The slot in which the node may send.
     pub slot: u64,
-    /// Whom it may send to, if anybody.
+    /// The target to which it may send, if any.
     pub target: Option<Port>,
 }
 
-/// Why a grant is not obeyed. To send on a doubtful grant could collide, so the slot is let pass.
+/// Why a grant is ignored. A transmission on a doubtful grant could collide, so the node lets the
+/// slot pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
     /// The grant is for another node.
@@ -65,8 +67,8 @@ impl BulkNode {
         self.slot
     }
 
-    /// The `cfg` packet that opens the arbitration for the slot after this one. A node without
-    /// identifier requests nothing, since nobody could name it as an initiator.
+    /// The `cfg` packet that opens the arbitration for the slot after this one. A node without an
+    /// identifier requests nothing, since no grant could name it as an initiator.
     pub fn configuration(&self, targets: impl IntoIterator<Item = Port>) -> Configuration {
         let requests = match self.identifier {
             Some(_) => targets.into_iter().fold(PortSet::EMPTY, PortSet::with),

@@ -2,10 +2,10 @@
 
 use weft_units::{Span, Time};
 
-/// When the adapters keep their links clear for packets of the schedule. All spans repeat once a
+/// When the adapters keep their links clear for packets of the schedule. All spans repeat in every
 /// slot, from time zero on.
 ///
-/// The paper says so of grants: "Since the initiators know the times when grant packets are sent,
+/// The paper says this of grants: "Since the initiators know the times when grant packets are sent,
 /// they can avoid collisions by not sending any packets during these times" (Clint 3.3). A
 /// configuration is sampled at its instant, so its own link must be free then as well; that is a
 /// choice here.

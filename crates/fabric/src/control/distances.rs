@@ -1,9 +1,9 @@
-//! Hosts at different distances from the switch, and what of a slot that takes (Clint 3.3).
+//! Hosts at different distances from the switch, and the part of a slot that these cost (Clint 3.3).
 //!
-//! The grants leave the switch together and tell a host of its slots when they arrive. So a host whose
-//! cable is shorter by `d` is earlier by `d`, and its packet, on the same cable, comes to the switch
-//! earlier by `2 d`. That is what the gap of a slot is for. A host that has measured the round trip of
-//! its link waits for that long, and all packets of a slot come together.
+//! The grants leave the switch together and tell a host when its slot begins. A host whose cable is
+//! shorter by `d` is therefore earlier by `d`, and its packet arrives at the switch earlier by `2 d`,
+//! which the gap of a slot covers. A host that has measured the round trip of its link waits for that
+//! long, so that all packets of a slot arrive together.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub enum Alignment {
 /// The cable of each host in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distances {
-    /// One way, by host.
+    /// Propagation delay in one direction, by host.
     ways: Vec<Span>,
     longest: Span,
     alignment: Alignment,
@@ -37,12 +37,13 @@ pub struct Distances {
 }
 
 impl Distances {
-    /// Hosts whose cables take `ways`, none longer than `longest`, to which the lead belongs.
+    /// Hosts whose cables have the delays `ways`, none longer than `longest`, for which the lead is
+    /// given.
     pub fn new(ways: Vec<Span>, longest: Span, alignment: Alignment) -> Distances {
         Distances { ways, longest, alignment, seen: None }
     }
 
-    /// From the first to the last packet of a slot at the switch, at the most.
+    /// The largest time between the first and the last packet of a slot at the switch.
     pub fn misalignment(&self) -> Span {
         match self.alignment {
             Alignment::Gap => self.difference() * 2,
@@ -50,25 +51,26 @@ impl Distances {
         }
     }
 
-    /// By how much cables differ at the most.
+    /// The largest difference between cables.
     pub fn difference(&self) -> Span {
         let of = |ways: Option<&Span>| ways.copied().unwrap_or_default();
         Span(of(self.ways.iter().max()).0 - of(self.ways.iter().min()).0)
     }
 
-    /// When the first host may start a transfer that starts at `transfer` at the longest distance.
+    /// When the first host may start a transfer that a host at the longest distance starts at
+    /// `transfer`.
     pub fn first(&self, transfer: Time) -> Time {
         let starts = (0..self.ways.len()).map(|host| self.start(transfer, host));
         starts.min().unwrap_or(transfer)
     }
 
-    /// When the last one does.
+    /// When the last host starts it.
     pub fn last(&self, transfer: Time) -> Time {
         let starts = (0..self.ways.len()).map(|host| self.start(transfer, host));
         starts.max().unwrap_or(transfer)
     }
 
-    /// When a host starts a transfer that starts at `transfer` at the longest distance.
+    /// When a host starts a transfer that a host at the longest distance starts at `transfer`.
     pub fn start(&self, transfer: Time, host: usize) -> Time {
         let shorter = Span(self.longest.0 - self.ways[host].0);
         match self.alignment {

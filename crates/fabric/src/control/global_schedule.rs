@@ -5,10 +5,10 @@
 //! (granted two slots before) over the inverted connections. Nothing in the switch can collide and
 //! nothing needs a buffer there.
 //!
-//! The part is told what arrives and returns what happens next. A slotted driver with ideal control
-//! keeps the requests up to date and calls [`GlobalSchedule::advance`] once a slot; an event driver
-//! begins a cycle, hands over each configuration as its packet arrives, advances, and sends the
-//! grants and acknowledgments as packets of their own.
+//! The caller reports what arrives, and the part returns what happens next. A slotted driver with
+//! ideal control keeps the requests up to date and calls [`GlobalSchedule::advance`] once a slot;
+//! an event driver begins a cycle, hands over each configuration as its packet arrives, advances,
+//! and sends the grants and acknowledgments as packets of their own.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,8 +36,8 @@ pub struct GlobalScheduleSettings {
     pub speculation: Speculation,
 }
 
-/// What a node tells the arbiter at the beginning of an arbitration cycle: the contents of `cfg`.
-/// Sets of ports, one bit each.
+/// A node's request at the beginning of an arbitration cycle: the content of `cfg`. Sets of ports,
+/// one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeConfiguration {
     /// The targets for which the initiator has a full send buffer.
@@ -48,8 +48,8 @@ pub struct NodeConfiguration {
     pub quick_enable: u64,
 }
 
-/// What the arbiter tells a node at the end of an arbitration cycle: the contents of `gnt`. Every
-/// node is told, at the same time, which keeps the nodes in step.
+/// The arbiter's answer to a node at the end of an arbitration cycle: the content of `gnt`. Every
+/// node gets one at the same time, which keeps the nodes in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantNotice {
     /// The switch port that the notice leaves from: the node's identifier (Clint 3.3).
@@ -63,7 +63,7 @@ pub struct GrantNotice {
     pub speculative: bool,
 }
 
-/// What a target saw of the request packet of a slot.
+/// How a target received the request packet of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
     /// It was whole, and a receive buffer took it.
@@ -78,11 +78,11 @@ pub enum Reception {
 /// What an initiator knows of its transfer when the acknowledgment stage is over (`trErr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferReport {
-    /// Who sent.
+    /// The initiator.
     pub initiator: usize,
-    /// To whom.
+    /// The target.
     pub target: usize,
-    /// How it went.
+    /// The outcome.
     pub outcome: Result<(), TransmissionError>,
 }
 
@@ -92,9 +92,9 @@ pub struct GlobalSchedule {
     speculation: Speculation,
     scheduler: AnyScheduler,
     ports: usize,
-    /// What was asked, whatever the targets accept.
+    /// The requests, whether or not the targets accept them.
     asked: Requests,
-    /// What was asked of a target that accepts it: the scheduler's input.
+    /// The requests that targets accept: the scheduler's input.
     admitted: Requests,
     bulk_enable: [u64; MAX_PORTS],
     slot: u64,
@@ -232,12 +232,12 @@ impl GlobalSchedule {
         &self.transferring.matching
     }
 
-    /// What each node is told at the end of the arbitration stage, by ascending node.
+    /// The grant for each node at the end of the arbitration stage, by ascending node.
     pub fn grants(&self) -> impl Iterator<Item = GrantNotice> {
         (0..self.ports).map(|node| self.grant(node))
     }
 
-    /// What one node is told at the end of the arbitration stage.
+    /// The grant for one node at the end of the arbitration stage.
     pub fn grant(&self, node: usize) -> GrantNotice {
         let target = self.granted.target_of(node);
         let speculative = self.speculative >> node & 1 == 1;
@@ -291,7 +291,7 @@ impl GlobalSchedule {
         })
     }
 
-    /// What the initiators that have sent know at the end of this slot, by ascending initiator.
+    /// The outcomes that initiators know at the end of this slot, by ascending initiator.
     pub fn reports(&self) -> impl Iterator<Item = TransferReport> + use<'_> {
         let Transfers { matching, sent, receptions } = &self.acknowledging;
         let senders = matching.iter().filter(move |(initiator, _)| sent >> initiator & 1 == 1);

@@ -1,5 +1,5 @@
-//! The pipeline of a globally scheduled channel, cycle by cycle (Clint 3.3, Figure 5): hosts say what
-//! they ask for, the arbiter grants, hosts transfer.
+//! The pipeline of a globally scheduled channel, cycle by cycle (Clint 3.3, Figure 5): hosts request,
+//! the arbiter grants, hosts transfer.
 //!
 //! One cycle, counted from the instant at which its requests are sampled:
 //!
@@ -14,8 +14,8 @@
 //! | lead + 2 slots | an initiator without `back` knows that its transfer failed |
 //!
 //! With ideal signalling requests are known when they are sampled, and grants with them. All instants
-//! are fixed, so that the adapters know when grants come. The part has no queue: whoever drives it
-//! calls it at these instants, and sends the packets that it returns.
+//! are fixed, so that the adapters know when grants come. The part has no queue of events: the engine
+//! calls it at these instants and sends the packets that it returns.
 
 use weft_kernel::{Id, Stream};
 use weft_units::{Span, Time};
@@ -33,15 +33,15 @@ pub struct Pipeline {
     schedule: GlobalSchedule,
     random: Stream,
     signalling: Option<Signalling>,
-    /// Whom each host may send to, as far as it knows.
+    /// The target to which each host may send, as far as the host knows.
     granted: Vec<Option<u16>>,
     /// The cycle whose transfers began last.
     cycle: u64,
 }
 
 impl Pipeline {
-    /// The pipeline before its first cycle, whose scheduler draws from `random`. Without `signalling`
-    /// that is ideal; `distances` are those of hosts whose cables differ.
+    /// The pipeline before its first cycle; its scheduler draws from `random`. Signalling is ideal
+    /// without `signalling`; `distances` are given if the cables of hosts differ.
     pub fn new(
         timing: PipelineTiming,
         distances: Option<Distances>,
@@ -57,7 +57,7 @@ impl Pipeline {
         self.schedule.ports()
     }
 
-    /// When what happens.
+    /// When each step of a slot happens.
     pub fn timing(&self) -> &PipelineTiming {
         &self.timing
     }
@@ -67,7 +67,7 @@ impl Pipeline {
         self.signalling.is_some()
     }
 
-    /// What nodes and arbiter say to each other, unless that is ideal.
+    /// The packets between nodes and arbiter, unless signalling is ideal.
     pub fn signalling(&self) -> Option<&Signalling> {
         self.signalling.as_ref()
     }
@@ -94,7 +94,7 @@ impl Pipeline {
         }
     }
 
-    /// The arbiter calculates the grants, and hosts know theirs unless packets are to tell them.
+    /// Computes the grants. Hosts know theirs at once unless packets carry them.
     pub fn arbitrate(&mut self) {
         if let Some(signalling) = &mut self.signalling {
             signalling.close();
@@ -157,13 +157,13 @@ impl Pipeline {
         self.cycle
     }
 
-    /// When a host begins its transfer of that cycle, where that is a matter of its distance.
+    /// When a host begins its transfer of that cycle, if that depends on its distance.
     pub fn start(&self, host: u16) -> Option<Time> {
         let transfer = self.timing.transfer(self.cycle);
         Some(self.distances.as_ref()?.start(transfer, host.into()))
     }
 
-    /// Whom a host may send to, which it uses now.
+    /// The target to which a host may send; consumes the grant.
     pub fn take_grant(&mut self, host: u16) -> Option<u16> {
         self.granted[usize::from(host)].take()
     }
@@ -182,7 +182,7 @@ impl Pipeline {
         self.distances.as_ref().map_or(self.timing.wire, of)
     }
 
-    /// How far apart the packets of a slot came to the switch, where hosts are at different distances.
+    /// How far apart the packets of a slot arrived at the switch, if hosts are at different distances.
     pub fn misalignment(&self) -> Option<Span> {
         self.distances.as_ref().map(Distances::seen_misalignment)
     }

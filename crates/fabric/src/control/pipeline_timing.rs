@@ -1,4 +1,4 @@
-//! When what happens in a slot of the bulk pipeline (Clint 3.3, Figure 5).
+//! When each step of a slot of the bulk pipeline happens (Clint 3.3, Figure 5).
 
 use weft_units::{Span, Time};
 
@@ -19,7 +19,7 @@ pub struct PipelineTiming {
     pub wire: Span,
     /// From an input of the switch to an output.
     pub switch: Span,
-    /// How signalling that travels as packets divides the lead; absent where it is ideal.
+    /// How signalling in packets divides the lead; absent if signalling is ideal.
     pub carried: Option<CarriedTiming>,
 }
 
@@ -43,7 +43,7 @@ pub struct CarriedTiming {
     /// The longest time for which another packet can be on the link when an acknowledgment wants
     /// to start.
     pub obstruction: Span,
-    /// How the transfers share the links with all that; absent where they have links of their own.
+    /// How transfers share the links with the signalling; absent if they have links of their own.
     pub shared: Option<SharedLinkTiming>,
 }
 
@@ -92,14 +92,14 @@ impl CarriedTiming {
         self.granted() + self.latency + self.grant + self.propagation
     }
 
-    /// From the last byte of a request to the last byte of its acknowledgment, at the most.
+    /// The longest time from the last byte of a request to the last byte of its acknowledgment.
     pub fn longest_acknowledgment(&self) -> Span {
         let way = self.propagation * 2 + self.latency;
         self.turn_around + self.obstruction + self.acknowledgment + way
     }
 
-    /// When the adapters keep the links of the channel that carries the signalling clear for it, in
-    /// slots of this length.
+    /// When adapters keep the links of the signalling channel clear for it, in slots of this
+    /// length.
     pub fn calendar(&self, slot: Span) -> Calendar {
         Calendar {
             slot,

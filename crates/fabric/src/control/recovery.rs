@@ -9,8 +9,8 @@ use weft_units::Limit;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecoverySettings {
-    /// How often the adapter transmits a packet before it reports the error to the host. With 1
-    /// every error is reported.
+    /// How often the adapter transmits a packet before it reports the error to the host. With 1 it
+    /// reports every error.
     pub attempts: Limit,
     /// What the host does with a packet whose error is reported.
     pub on_error: OnError,
@@ -39,8 +39,8 @@ pub enum Recovery {
 }
 
 impl RecoverySettings {
-    /// What happens to a packet that the adapter has transmitted so often since it was last handed
-    /// over, each time in vain.
+    /// What happens to a packet that the adapter has transmitted this often since it was last
+    /// submitted, each time without success.
     pub fn after(&self, attempts: u32) -> Recovery {
         match self.on_error {
             _ if self.attempts.admits(attempts as usize) => Recovery::Retry,

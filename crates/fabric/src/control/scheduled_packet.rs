@@ -3,7 +3,7 @@
 
 use weft_units::{Bytes, Span, Time};
 
-/// Where a scheduled packet comes from and goes to.
+/// The ends of a scheduled packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// From an adapter to the switch, where it ends.
@@ -28,9 +28,9 @@ pub enum Route {
 /// A packet that keeps to the schedule of another channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledPacket {
-    /// Its way.
+    /// Its route.
     pub route: Route,
-    /// Its size on the wire, and how long that takes on a link.
+    /// Its size on the wire, and its transmission time on a link.
     pub size: Bytes,
     /// See [`size`](Self::size).
     pub span: Span,

@@ -1,8 +1,8 @@
-//! Signalling that travels as packets: what the nodes and the arbiter of a globally scheduled channel
-//! say to each other over another channel (Clint 3.3, Figure 5).
+//! Signalling that travels as packets: the nodes and the arbiter of a globally scheduled channel
+//! communicate over another channel (Clint 3.3, Figure 5).
 //!
-//! The part composes the packets, whose tokens it knows again when they arrive, and reads them. Whoever
-//! drives it sends them and tells it of arrivals.
+//! The part composes the packets and interprets them when they arrive, by their tokens. The engine
+//! sends them and reports arrivals.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,51 +55,51 @@ pub struct CarriedSettings {
     pub shared_link: Option<SharedLinkSettings>,
 }
 
-/// What a packet of the signalling says.
+/// The content of a signalling packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Said {
     /// `cfg` of a host, for a cycle.
     Configuration {
-        /// Who says it.
+        /// The node that sends it.
         host: u16,
         /// The cycle whose arbitration it is for.
         cycle: u64,
-        /// What.
+        /// The configuration.
         packet: Configuration,
     },
     /// `gnt` for a host, of a cycle.
     Grant {
-        /// Who is told.
+        /// The node to which it goes.
         host: u16,
         /// The cycle of the arbitration.
         cycle: u64,
-        /// What.
+        /// The grant.
         packet: Grant,
     },
     /// `back` of a transfer.
     Acknowledgment {
-        /// What is acknowledged.
+        /// The acknowledged initiator.
         transfer: Id<Transfer>,
         /// How.
         report: TransmissionReport,
     },
 }
 
-/// What follows from a packet of the signalling that has arrived.
+/// The effect of a signalling packet that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// The arbiter knows what a node asks for and accepts.
     Configuration {
         /// The node.
         host: u16,
-        /// What it has said.
+        /// The node's configuration.
         configuration: NodeConfiguration,
     },
-    /// A node knows whom it may send to, if anybody.
+    /// A node learns to which target it may send, if any.
     Grant {
         /// The node.
         host: u16,
-        /// Whom it may send to.
+        /// The target.
         target: Option<u16>,
     },
     /// An initiator has an answer to a transfer.
@@ -112,16 +112,16 @@ pub enum Heard {
     LostAcknowledgment,
 }
 
-/// The nodes, and what is on its way between them and the arbiter.
+/// The nodes, and the packets in flight between them and the arbiter.
 #[derive(Debug)]
 pub struct Signalling {
     settings: CarriedSettings,
     timing: CarriedTiming,
     nodes: Vec<BulkNode>,
-    /// What is on its way, by token.
+    /// Packets in flight, by token.
     said: Vec<Option<Said>>,
     free: Vec<u32>,
-    /// The cycle whose arbitration is next or under way, and whether it is still open.
+    /// The cycle whose arbitration is next or in progress, and whether it is still open.
     cycle: u64,
     is_open: bool,
 }
@@ -140,7 +140,7 @@ impl Signalling {
         }
     }
 
-    /// When what happens.
+    /// When each step of a slot happens.
     pub fn timing(&self) -> &CarriedTiming {
         &self.timing
     }
@@ -150,7 +150,7 @@ impl Signalling {
         (self.cycle, self.is_open) = (cycle, true);
     }
 
-    /// The arbitration begins: configurations that come later count for nothing.
+    /// The arbitration begins: later configurations do not count.
     pub fn close(&mut self) {
         self.is_open = false;
     }
@@ -167,7 +167,7 @@ impl Signalling {
         self.compose(Route::ToSwitch { from: host }, said)
     }
 
-    /// The packet by which a node is told of its grant; none beyond the 16 ports that it has room for.
+    /// The packet that carries a node's grant; none beyond the 16 ports for which it has room.
     pub fn grant(&mut self, host: u16, notice: &GrantNotice) -> Option<ScheduledPacket> {
         let packet = notice.packet().ok()?;
         let said = Said::Grant { host, cycle: self.cycle, packet };
@@ -206,12 +206,12 @@ impl Signalling {
         ScheduledPacket { route, size, span, token }
     }
 
-    /// What a packet says that is on its way.
+    /// The contents of a packet in flight.
     pub fn said(&self, token: u32) -> Option<&Said> {
         self.said.get(token as usize)?.as_ref()
     }
 
-    /// A packet has arrived, damaged or whole. `None` if none of this token was on its way.
+    /// A packet has arrived, damaged or whole. `None` if no packet with this token was in flight.
     pub fn hear(&mut self, token: u32, damaged: bool) -> Option<Heard> {
         let said = self.said.get_mut(token as usize)?.take()?;
         self.free.push(token);

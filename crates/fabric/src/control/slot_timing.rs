@@ -1,4 +1,4 @@
-//! When the slots of a globally scheduled channel begin, and what happens when within one.
+//! When the slots of a globally scheduled channel begin, and the timing within a slot.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,7 @@ impl SlotTiming {
         Time::ZERO + self.slot * slot
     }
 
-    /// When the packet of a slot begins, gap and lock being over.
+    /// When the packet of a slot begins, after the gap and the relock time.
     pub fn transfer(&self, slot: u64) -> Time {
         self.start(slot) + self.data
     }

@@ -4,8 +4,8 @@
 //! the synchronization penalty under light load" (Clint 4.2) and does not describe it. The rule
 //! here is that of US patent 7352741, *Speculative arbitration*, of the same laboratory: a resource
 //! that no request takes is allocated without one, by a fixed priority or to the user with the
-//! fewest requests. An initiator that holds such a grant may send a packet that came after the
-//! requests were sampled; if it has none, the slot is lost to nobody.
+//! fewest requests. An initiator with such a grant may send a packet that was submitted after the
+//! requests were sampled; if it has none, no other initiator loses the slot.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,8 +28,8 @@ pub enum Speculation {
 
 impl Speculation {
     /// Adds speculative connections to `matching` and returns their initiators, one bit each.
-    /// `enabled` tells which initiators a target accepts. A node is not paired with itself, since
-    /// a guess that needs no network gains nothing.
+    /// `enabled` says which initiators a target accepts. A node is not paired with itself, since a
+    /// guess that needs no network gains nothing.
     pub(super) fn extend(
         self,
         requests: &Requests,

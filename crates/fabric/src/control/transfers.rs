@@ -1,14 +1,14 @@
-//! Transfers of a globally scheduled channel between start and outcome: what targets take, and what
-//! initiators do about failures (Clint 3.1 to 3.3).
+//! Transfers of a globally scheduled channel from start to outcome: what targets accept, and how
+//! initiators recover from failures (Clint 3.1 to 3.3).
 //!
 //! Packets of a pair arrive in order (Clint 3.2), although a failure becomes known only after later
-//! packets of the pair may have been sent. The paper does not say how. Here a target takes no packet
-//! before an older one of its pair, and an initiator that learns of a failure sends everything of the
-//! pair again from there on, which is at most one packet more. A transfer names the oldest packet of
-//! its pair that the initiator has not settled, so that a target does not wait for one that was given
-//! up.
+//! packets of the pair may have been sent. The paper does not say how. Here a target accepts no
+//! packet while an older one of the pair is missing, and an initiator that learns of a failure
+//! retransmits everything of the pair from there on, which is at most one more packet. A transfer
+//! names the oldest packet of its pair that the initiator has not settled, so that a target does not
+//! wait for a packet that was given up.
 //!
-//! The part is told what arrives and which outcomes are known, and returns what follows. It owns no
+//! The caller reports arrivals and known outcomes, and the part returns what follows. It owns no
 //! clock and no send buffers.
 
 use weft_kernel::{Arena, Id};
@@ -18,19 +18,19 @@ use weft_units::Time;
 use super::{Reception, Recovery, RecoverySettings};
 use crate::adapter::BulkPacket;
 
-/// One packet on its way from its initiator to its target, until its outcome is known.
+/// One packet, from its start at the initiator until its outcome is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
     /// The host that sends it.
     pub initiator: u16,
-    /// What it sends.
+    /// The packet.
     pub packet: BulkPacket,
     /// When its first byte was sent.
     pub start: Time,
     /// The cycle whose grant it uses.
     pub cycle: u64,
-    /// What its target saw of it; absent until it has arrived, and if the target stays silent because
-    /// an older packet of the pair is missing.
+    /// How its target received it; absent until it has arrived, and if the target stays silent
+    /// because an older packet of the pair is missing.
     pub reception: Option<Reception>,
     /// The oldest packet of the pair that the initiator has not settled.
     base: u64,
@@ -39,7 +39,7 @@ pub struct Transfer {
     is_settled: bool,
 }
 
-/// What becomes of a packet that has arrived.
+/// What happens to a packet that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The target takes it.
@@ -63,14 +63,15 @@ pub enum Settled {
     Failed(Failure),
 }
 
-/// What follows from a transfer that failed.
+/// The consequence of a failed transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Why it failed.
     pub error: TransmissionError,
-    /// Later packets of the pair that are under way in vain, oldest first: they are to be sent again.
+    /// Later packets of the pair that are in flight in vain, oldest first: they must be
+    /// retransmitted.
     pub voided: Vec<BulkPacket>,
-    /// The packet itself: what it is to be sent as, if it is sent again.
+    /// The packet itself, for a retransmission.
     pub packet: BulkPacket,
     /// What happens to it.
     pub recovery: Recovery,
@@ -81,7 +82,7 @@ pub struct Failure {
 pub struct Transfers {
     recovery: RecoverySettings,
     all: Arena<Transfer>,
-    /// By initiator, oldest first: three at the most.
+    /// By initiator, oldest first: at most three.
     under_way: Vec<Vec<Id<Transfer>>>,
     /// The number that a target expects next, by target and initiator.
     expected: Vec<Vec<u64>>,
@@ -94,7 +95,7 @@ impl Transfers {
         Transfers { recovery, all: Arena::new(), under_way: vec![Vec::new(); hosts], expected }
     }
 
-    /// One of them, which has not [ended](Self::end).
+    /// A transfer that has not [ended](Self::end).
     pub fn get(&self, id: Id<Transfer>) -> &Transfer {
         &self.all[id]
     }
@@ -186,7 +187,7 @@ impl Transfers {
             let is_later = other.packet.sequence > packet.sequence;
             if is_later && !other.is_settled && other.packet.target == packet.target {
                 other.is_settled = true;
-                // It had no chance, so the attempt does not count against it.
+                // It had no chance to succeed, so the attempt does not count.
                 let attempts = other.packet.attempts.saturating_sub(1);
                 voided.push(BulkPacket { attempts, ..other.packet });
             }
@@ -206,7 +207,7 @@ impl Transfers {
         packet.sequence >= self.expected[usize::from(packet.target)][initiator]
     }
 
-    /// The packets of an initiator that are under way and neither taken nor settled.
+    /// The packets of an initiator that are in flight: neither taken nor settled.
     pub fn missing(&self, initiator: usize) -> u64 {
         let transfers = self.under_way[initiator].iter().map(|id| &self.all[*id]);
         let unsettled = transfers.filter(|transfer| !transfer.is_settled);

@@ -3,11 +3,11 @@
 //! Comput. C-36(5) 1987, theorem 1).
 //!
 //! A buffer stands behind a cable, and each virtual channel of the cable has its own. One depends on
-//! another if a packet in it may have to wait for space in the other. All that packets for one target
-//! may do at a switch is noted once, as a *junction*: the buffers that they come from and those that
-//! they may go on to. Targets for which a switch offers the same buffers share the junction. So the
-//! search costs time in proportion to targets and cables, and memory in proportion to junctions, not
-//! to the number of paths.
+//! another if a packet in it may have to wait for space in the other. Everything that packets for one
+//! target may do at a switch is recorded once, as a *junction*: the buffers from which they come and
+//! those to which they may go. Targets for which a switch offers the same buffers share the junction.
+//! So the search costs time in proportion to targets and cables, and memory in proportion to
+//! junctions, not to the number of paths.
 
 use std::collections::{HashMap, HashSet};
 
@@ -48,15 +48,14 @@ pub struct CircleBuffer {
 }
 
 impl Routes {
-    /// A cyclic dependency: buffers that can all be full of packets waiting for space in the next one,
-    /// and those of the last for space in the first. It is the shortest through one of its buffers, not
-    /// of all that there are. `None` if no traffic can close a circle.
+    /// A cyclic dependency: buffers that can all be full of packets waiting for space in the next one, and
+    /// those of the last for space in the first. It is the shortest cycle through one of its buffers, not the
+    /// shortest of all. `None` if no traffic can close a circle.
     ///
-    /// `virtual_channels` is how many virtual channels a packet has one after another; `holds` tells whether a
-    /// switch has buffers of limited size at its inputs, for which whoever sends to it waits.
+    /// `virtual_channels` is how many virtual channels a packet uses one after another; `holds` says whether a
+    /// switch has input buffers of limited size, which make the sender wait.
     ///
-    /// Every way that the routes may choose counts. Routes by hash, of which each connection has one,
-    /// count as if they took any.
+    /// Every route that may be chosen counts. Hashed routes count as if a connection could take any of them.
     pub fn circle(
         &self,
         wiring: &Wiring,
@@ -69,7 +68,7 @@ impl Routes {
             next_hops => next_hops,
         };
         let is_ordered = match next_hops {
-            // Up, and down, and never up again: buffers come in the order of the tiers.
+            // Up, and down, and never up again: the buffers are ordered by tiers.
             NextHops::Tree(_) | NextHops::Rails(_) => true,
             // In the order of the dimensions, and along each in that of its row, which two virtual
             // channels cut where it is a ring; in the order of the virtual channels, and of each first
@@ -87,21 +86,21 @@ impl Routes {
     }
 }
 
-/// What packets may do at a switch.
+/// The buffers between which packets may move at a switch.
 #[derive(Debug)]
 struct Junction {
     /// The buffers that they may go on to: from one place in the list to another.
     outs: (u32, u32),
-    /// Where the bits begin of the buffers that they may come from.
+    /// Where the bits of the source buffers begin.
     ins: u32,
 }
 
 /// A buffer at the far end of a cable.
 struct Behind {
     buffer: u32,
-    /// The switch that has it.
+    /// The switch of the buffer.
     switch: u32,
-    /// Which of the bits of that switch is that of the buffer.
+    /// The bit of a buffer among those of its switch.
     bit: u32,
 }
 
@@ -112,25 +111,26 @@ struct Search<'a> {
     holds: Vec<bool>,
     /// The switch of each port.
     owners: Vec<u32>,
-    /// Where the bits of the buffers of each switch begin, and behind them the number of all words.
+    /// Where the bits of the buffers of each switch begin; the last entry is the number of all
+    /// words.
     words: Vec<u32>,
     junctions: Vec<Junction>,
     /// The junctions of each switch.
     at: Vec<Vec<u32>>,
-    /// Each junction by its switch and the buffers behind it.
+    /// Each junction, by its switch and its next buffers.
     known: HashMap<Box<[u32]>, u32>,
     outs: Vec<u32>,
     ins: Vec<u64>,
 }
 
-/// What is known of one target.
+/// The state of the search for one target.
 struct Walk {
     /// The switches that packets for it pass.
     reached: Vec<u32>,
     is_reached: Vec<bool>,
     /// The junction at each of them, if packets may wait there.
     junctions: Vec<Option<u32>>,
-    /// From which buffers they come, as bits.
+    /// The buffers from which they come, as bits.
     incoming: Vec<u64>,
     /// The switches at which packets come to the place in between of a detour, and from which buffers.
     is_relay: Vec<bool>,
@@ -297,7 +297,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The buffer behind a port of a switch for packets to a goal.
+    /// The buffer that packets to a goal enter through a port of a switch.
     fn behind(&self, switch: u32, number: u32, goal: Goal) -> Option<Behind> {
         let output = self.wiring.port(switch, number);
         let Peer::Port(input) = self.wiring.peer(output) else { return None };
@@ -317,7 +317,7 @@ impl<'a> Search<'a> {
         Some(Behind { buffer: output * self.virtual_channels + virtual_channel, switch: next, bit })
     }
 
-    /// Notes what packets to a goal may do that come from some switches.
+    /// Records the dependencies of packets to a goal that come from some switches.
     fn visit(&mut self, walk: &mut Walk, goal: Goal, starts: &[u32]) {
         walk.reached.clear();
         for &switch in starts {
@@ -368,7 +368,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The junction of a switch and the buffers behind it; none if packets wait for nothing there.
+    /// The junction of a switch and its next buffers; none if packets do not wait for anything
+    /// there.
     fn junction(&mut self, key: &[u32]) -> Option<u32> {
         let (switch, buffers) = key.split_first()?;
         if buffers.is_empty() || !self.holds[*switch as usize] {
@@ -411,7 +412,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A circle among what was noted.
+    /// A cycle among the recorded dependencies.
     fn find(&self) -> Option<Vec<CircleBuffer>> {
         let mut marks = Marks::new(self);
         (0..self.outs.len()).find_map(|place| {
@@ -441,7 +442,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The buffers behind a junction.
+    /// The next buffers of a junction.
     fn beyond(&self, junction: u32) -> &[u32] {
         let (first, end) = self.junctions[junction as usize].outs;
         &self.outs[first as usize..end as usize]
@@ -503,9 +504,9 @@ impl Marks {
         Marks { marks: vec![Mark::New; buffers as usize + search.junctions.len()], buffers }
     }
 
-    /// A buffer on a circle that can be reached from the given one, if there is such a circle.
+    /// A buffer on a cycle that can be reached from the given one, if there is such a cycle.
     fn closes(&mut self, search: &Search<'_>, buffer: u32) -> Option<u32> {
-        // Each node of the way with those behind it that are left.
+        // Each node of the path, with the successors that are left.
         let mut way: Vec<(u32, Vec<u32>)> = Vec::new();
         let mut next = Some(buffer);
         loop {
@@ -513,7 +514,7 @@ impl Marks {
                 match self.marks[node as usize] {
                     Mark::Done => {}
                     Mark::Open if node < self.buffers => return Some(node),
-                    // The next node on the way is a buffer of the same circle.
+                    // The next node of the path is a buffer of the same cycle.
                     Mark::Open => {
                         let place = way.iter().position(|(own, _)| *own == node)?;
                         return way.get(place + 1).map(|(own, _)| *own);
@@ -563,8 +564,8 @@ mod tests {
         (wiring, routes)
     }
 
-    /// What the definition says: each packet is followed along every way, from every host to every
-    /// other, and what depends on nothing is taken away until nothing is left.
+    /// The definition: each packet is followed along every route, from every host to every other;
+    /// buffers that depend on nothing are removed until none is left.
     fn has_circle(wiring: &Wiring, routes: &Routes, virtual_channels: bool) -> bool {
         let mut edges: BTreeMap<(u32, u8), BTreeSet<(u32, u8)>> = BTreeMap::new();
         let hosts = || 0..wiring.hosts();
@@ -712,8 +713,8 @@ mod tests {
         assert_eq!(routes.circle(&wiring, 1, |_| true), None);
     }
 
-    /// By a group in between, a packet needs three channels: with fewer, which are then used as one, the
-    /// buffers of cables between groups wait for each other.
+    /// By an intermediate group, a packet needs three channels: with fewer, which are then used as one,
+    /// the buffers of cables between groups wait for each other.
     #[test]
     fn three_channels_break_the_circles_of_detours() {
         for rule in ["valiant", "ugal"] {

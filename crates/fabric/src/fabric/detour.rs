@@ -33,18 +33,18 @@ pub(super) const MOST_PLACES: u32 = TOWARDS as u32;
 const _: () = assert!((TOWARDS as u64 - 1).pow(2) > super::MOST_PORTS);
 
 impl Detour {
-    /// It takes none.
+    /// No detour.
     pub const NONE: Detour = Detour(0);
 
     /// It has been at the place in between.
     pub const PAST: Detour = Detour(PAST);
 
-    /// The same as a number.
+    /// Encodes it as a number.
     pub fn bits(self) -> u16 {
         self.0
     }
 
-    /// That of a number.
+    /// Decodes a number.
     pub fn of_bits(bits: u16) -> Detour {
         Detour(bits)
     }
@@ -321,7 +321,7 @@ mod tests {
 
     /// Host 0 is at the router with the cables to groups 1 and 2. To host 8 of group 1 it is that cable
     /// and one within the group: 2 times what waits at port 5, against 2 to 5 times what waits at the
-    /// port to the group in between.
+    /// port to the intermediate group.
     #[test]
     fn ugal_weighs_queues_with_lengths() {
         let mut built = built("ugal");

@@ -2,10 +2,10 @@
 //! group with cables to every other group (Kim, Dally, Scott and Abts, "Technology-driven,
 //! highly-scalable dragonfly topology", ISCA 2008).
 //!
-//! A minimal way has one cable between groups at most: to a router with a cable to the target's
-//! group, over that cable, and to the target's router (section 4.1). A packet that is in the group of
-//! its target uses another virtual channel there than those that are about to leave the group, so
-//! that no circle of buffers is closed (section 4.2).
+//! A minimal route has at most one cable between groups: to a router with a cable to the target's
+//! group, over that cable, and to the target's router (section 4.1). In the group of its target a
+//! packet uses another virtual channel than packets that are about to leave that group, so that the
+//! buffers form no cycle (section 4.2).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,13 +19,13 @@ use super::wiring::Wiring;
 use super::{MOST_PORTS, MOST_PORTS_OF_A_SWITCH};
 
 /// Settings of a dragonfly, in the letters of Kim et al.: `p` hosts at each of the `a` routers of a
-/// group, each of which has `h` cables to other groups, of which there are up to `a h + 1`. What is
-/// left out makes it balanced: `a = 2 p` and `h = p` (section 3.1).
+/// group, each of which has `h` cables to other groups, of which there are up to `a h + 1`. Values
+/// that are left out make it balanced: `a = 2 p` and `h = p` (section 3.1).
 ///
 /// A router is named by its group and its number there: `8.3`. Its first ports are those of its hosts,
 /// then come those to the other routers of its group in their order, then those to other groups. The
-/// cables of a group, counted from its first router on, lead to the groups behind it, one after
-/// another, and then once more from the first one on, as long as there is one for each group.
+/// cables of a group, counted from its first router, lead to the following groups one after another,
+/// and start again with the first of them as long as enough cables are left for one to every group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DragonflySettings {
@@ -47,15 +47,15 @@ pub struct DragonflySettings {
     pub links: Vec<CableSettings>,
 }
 
-/// The numbers of a dragonfly, and how packets find their way in it.
+/// The dimensions of a dragonfly, and how packets are routed in it.
 #[derive(Clone, Debug)]
 pub(super) struct Groups {
     hosts: u32,
     routers: u32,
     globals: u32,
     groups: u32,
-    /// For each router of a group and each other group, by how far that is behind: the ports towards
-    /// it on minimal ways.
+    /// For each router of a group and each other group, given as the distance from its own: the
+    /// ports towards it on minimal routes.
     choices: Vec<Choice>,
     /// The numbers of the ports of choices: first every port at its own number.
     ports: Vec<u32>,
@@ -122,7 +122,7 @@ impl DragonflySettings {
 /// The minimal route from a router to another group.
 struct Leg {
     cables: u32,
-    /// The router of that group to which it comes.
+    /// The router at which it enters that group.
     router: u32,
 }
 
@@ -147,14 +147,14 @@ impl Groups {
         self.routers * self.globals / (self.groups - 1)
     }
 
-    /// The cables of a group to the one that is so far behind it, by their numbers in the group.
+    /// The cables of a group to the group at this distance, by their numbers in the group.
     fn between(&self, behind: u32) -> impl Iterator<Item = u32> {
         let others = self.groups - 1;
         (0..self.copies()).map(move |copy| copy * others + behind - 1)
     }
 
-    /// The ports of a router of a group on minimal ways to the group so far behind: those of its own
-    /// cables, or those to routers with some.
+    /// The ports of a router on minimal routes to the group at this distance: those of its own
+    /// cables, or those to routers with such cables.
     fn towards(&self, router: u32, behind: u32) -> Vec<u32> {
         let (own, others): (Vec<u32>, Vec<u32>) =
             self.between(behind).partition(|cable| cable / self.globals == router);
@@ -201,7 +201,7 @@ impl Groups {
                 join((first + one, near), (first + other, far), 1);
             }
             for behind in 1..groups - group {
-                // Seen from there this group is as far behind as is left of the round.
+                // Seen from there, this group is at the complementary distance.
                 let ends = self.between(behind).zip(self.between(groups - behind));
                 for (near, far) in ends {
                     let at =
@@ -213,7 +213,7 @@ impl Groups {
         wiring
     }
 
-    /// The ports through which a packet for `target` may leave on a minimal way.
+    /// The ports through which a packet for `target` may leave on a minimal route.
     #[inline]
     pub fn choice(&self, switch: u32, target: u32) -> Choice {
         let home = target / self.hosts;
@@ -227,7 +227,7 @@ impl Groups {
         }
     }
 
-    /// The ports through which a packet may leave on a minimal way to a group, which is another one.
+    /// The ports through which a packet may leave on a minimal route to another group.
     pub fn towards_group(&self, switch: u32, group: u32) -> Choice {
         let (own, router) = (switch / self.routers, switch % self.routers);
         self.choices[(router * (self.groups - 1) + self.behind(own, group) - 1) as usize]
@@ -282,7 +282,7 @@ impl Groups {
         }
     }
 
-    /// Cables between routers on the minimal way to a host.
+    /// Cables between routers on the minimal route to a host.
     pub fn cables(&self, switch: u32, to: u32) -> u32 {
         let home = to / self.hosts;
         match self.group(home) {
@@ -295,13 +295,13 @@ impl Groups {
         }
     }
 
-    /// The same by another group.
+    /// The same for a route through another group.
     pub fn cables_by(&self, switch: u32, group: u32, to: u32) -> u32 {
         let Leg { cables, router } = self.leg(switch, group);
         cables + self.cables(router, to)
     }
 
-    /// How far a group is behind another one.
+    /// The distance from a group to another one, counted upwards and around.
     #[inline]
     fn behind(&self, group: u32, other: u32) -> u32 {
         if other >= group { other - group } else { other + self.groups - group }

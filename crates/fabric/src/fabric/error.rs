@@ -8,7 +8,7 @@ use std::fmt::Display;
 pub struct FabricError {
     /// The dotted key of the setting, relative to the channel; `hosts` is that of the system.
     pub key: String,
-    /// What it was, with the names of hosts, switches and ports.
+    /// Its value, with the names of hosts, switches and ports.
     pub value: String,
     /// What would be accepted.
     pub accepted: String,

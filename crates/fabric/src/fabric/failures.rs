@@ -1,4 +1,4 @@
-//! Cables that fail, come back or run at a fraction of their rate from a stated time on.
+//! Cables that fail, recover or slow down at given times.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,10 +58,10 @@ pub struct FailingCable {
     pub rate: Fraction,
 }
 
-/// What becomes of the cables of a fabric.
+/// The changes of the cables of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failures {
-    /// By when it begins.
+    /// In the order in which they begin.
     pub cables: Vec<CableFailure>,
     /// From a failure until routes avoid the cable, and as long from its return until they use it.
     pub detection: Span,
@@ -69,15 +69,15 @@ pub struct Failures {
     pub holds: bool,
 }
 
-/// What becomes of one cable, from an instant on and up to another one.
+/// A change of one cable, and its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CableFailure {
-    /// The directed ports at its ends: those of switches by their index among all, and that of a host
-    /// by the number of its end behind them.
+    /// The directed ports at its ends: a port of a switch by its index among all ports, that of a
+    /// host by the number of its end after those.
     pub ends: [u32; 2],
     /// When it begins.
     pub at: Time,
-    /// When it is over.
+    /// When it ends.
     pub until: Time,
     /// The fraction of the rate that is left.
     pub rate: Fraction,
@@ -85,7 +85,7 @@ pub struct CableFailure {
 
 const CABLES: &str = "failures.cables";
 
-/// The least fraction of a rate that is told from none.
+/// The least fraction of a rate that is distinguished from zero.
 const LEAST: f64 = 1e-6;
 
 impl FailureSettings {

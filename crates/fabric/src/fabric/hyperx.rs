@@ -1,11 +1,12 @@
-//! `HyperX`: switches at the places of a lattice, each with cables to every other of its row in every
-//! dimension (Ahn, Binkert, Davis, McLaren and Schreiber, "HyperX: topology, routing, and packaging of
-//! efficient large-scale networks", SC 2009). One dimension is a complete graph, dimensions of two a
-//! hypercube, and two alike a flattened butterfly.
+//! `HyperX`: switches at the positions of a lattice, each with cables to every other of its row in
+//! every dimension (Ahn, Binkert, Davis, McLaren and Schreiber, "HyperX: topology, routing, and
+//! packaging of efficient large-scale networks", SC 2009). One dimension is a complete graph,
+//! dimensions of two a hypercube, and two alike a flattened butterfly.
 //!
-//! A minimal way has one cable in each dimension in which the places of its ends differ. In the order
-//! of the dimensions no circle of buffers can be closed. In any order it needs a virtual channel for
-//! each dimension: a packet uses the one after the other, cable by cable, and the last one on its last.
+//! A minimal route has one cable in each dimension in which the positions of its ends differ. If
+//! packets take the dimensions in order, buffers cannot form a cycle. In any order they need a virtual
+//! channel for each dimension: a packet uses the next one with each cable, and the last one on its last
+//! cable.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,13 +73,13 @@ struct Dimension {
 }
 
 impl Dimension {
-    /// How many ports a switch has for it.
+    /// How many ports a switch has for this dimension.
     fn ports(&self) -> u32 {
         (self.switches - 1) * self.cables
     }
 }
 
-/// How packets find their way in a `HyperX`.
+/// How packets are routed in a `HyperX`.
 #[derive(Clone, Debug)]
 pub(super) struct Lattice {
     dimensions: Vec<Dimension>,
@@ -86,10 +87,10 @@ pub(super) struct Lattice {
     order: DimensionOrder,
     /// The places of each switch, dimension by dimension.
     places: Vec<u16>,
-    /// The ports towards a switch: by its place in each dimension among the other ones of the row, from
-    /// one on, or zero where it is the same. These are digits, the first dimension's the lowest.
+    /// The ports towards a switch, as digits, the first dimension's the lowest: in each dimension its
+    /// position among the other switches of the row, from one, or zero if it has the same position.
     choices: Vec<Choice>,
-    /// The numbers of the ports of choices: first those of hosts at their own numbers.
+    /// The port numbers of choices: first those of hosts, at the hosts' numbers.
     ports: Vec<u32>,
 }
 
@@ -276,7 +277,7 @@ impl Lattice {
         self.ports[place as usize]
     }
 
-    /// How many virtual channels a packet needs, one after another on its way.
+    /// How many virtual channels a packet uses one after another.
     pub fn virtual_channels(&self) -> u8 {
         match self.order {
             DimensionOrder::Listed => 1,
@@ -285,7 +286,7 @@ impl Lattice {
         }
     }
 
-    /// Which of them it uses behind a switch: the last one if its target is one cable away.
+    /// Which of them a packet uses after a switch: the last one if its target is one cable away.
     #[inline]
     pub fn virtual_channel(&self, switch: u32, target: u32) -> u8 {
         let home = target / self.hosts;

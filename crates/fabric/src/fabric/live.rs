@@ -2,9 +2,9 @@
 //!
 //! All switches update their routes at the same instant. A packet chooses among the ports that it could have
 //! taken before and that still lead to its target. A table of cables, which routes along shortest paths, searches
-//! the shortest paths that remain. Only there can a circle of buffers arise that did not exist before. A packet
-//! without any path goes on as before and is lost at the failed cable. Where hosts have a port in each of several
-//! planes they know at that instant, too, which planes still lead to whom, and leave by one of those.
+//! the shortest paths that remain. Only there can a new cycle of buffers arise. A packet without any path
+//! continues as before and is lost at the failed cable. Hosts with a port in each of several planes also learn at
+//! that instant which planes still lead to which hosts, and use one of those.
 
 use std::sync::Arc;
 
@@ -26,15 +26,15 @@ pub struct LivePlanes {
     planes: u32,
     /// The switch of each end.
     homes: Vec<u32>,
-    /// Pairs of switches of which the second has hosts that the first does not reach, in order.
+    /// Pairs of switches such that the first does not reach the hosts of the second, sorted.
     cut: Vec<(u32, u32)>,
     /// Ends whose own cable has failed, in order.
     alone: Vec<u32>,
 }
 
 impl LiveNextHops {
-    /// What is left where these ports have cables that have failed, both ends of each; those of hosts are
-    /// numbered behind those of switches.
+    /// What remains if the cables in these ports have failed (both ends of each are listed; hosts are
+    /// numbered after the ports of switches).
     pub fn new(wiring: &Wiring, failed: &[u32]) -> LiveNextHops {
         let mut alone: Vec<u32> =
             failed.iter().filter_map(|port| port.checked_sub(wiring.ports())).collect();
@@ -55,12 +55,12 @@ impl LiveNextHops {
         LiveNextHops { next_hops, left }
     }
 
-    /// Whether a way from one host to another is left, in any plane.
+    /// Whether any route from one host to another is left, in any plane.
     pub fn has_way(&self, from: u32, to: u32) -> bool {
         self.left.lead(from, to)
     }
 
-    /// Which planes still lead from one host to another, where that is not all of them.
+    /// Which planes still lead from one host to another, if not all do.
     pub fn planes(&self) -> Option<Arc<LivePlanes>> {
         let LivePlanes { planes, cut, alone, .. } = &*self.left;
         let is_whole = *planes == 1 || (cut.is_empty() && alone.is_empty());
@@ -87,8 +87,8 @@ impl LivePlanes {
         self.leads(plane, from, to) || !self.lead(from, to)
     }
 
-    /// The plane for a connection or a flow that keeps to one: its own as long as that leads to its target, so that
-    /// others stay where they are, and otherwise the one that `drawn` says of those that do.
+    /// The plane of a connection or a flow that keeps to one: its own as long as that leads to its target, so that
+    /// others stay where they are; otherwise one of those that do, chosen by `drawn`.
     pub fn instead(&self, own: u32, (from, to): (u32, u32), drawn: u64) -> u32 {
         if self.leads(own, from, to) {
             return own;
@@ -101,7 +101,7 @@ impl LivePlanes {
 }
 
 impl Routes {
-    /// From now on packets take ways that are left.
+    /// From now on packets take routes that are left.
     pub fn keep_to(&mut self, live: &LiveNextHops) {
         self.set_next_hops(live.next_hops.clone());
         self.set_planes(live.planes());
@@ -152,11 +152,11 @@ fn left(wiring: &Wiring, is_failed: &[bool]) -> (NextHops, Vec<(u32, u32)>) {
     (NextHops::searched(wiring, paths), cut)
 }
 
-/// Which ports of each switch lead to one with hosts.
+/// The ports of each switch that lead to a switch with hosts.
 struct Reach {
-    /// That switch.
+    /// The switch with hosts.
     of: u32,
-    /// By switch, their numbers.
+    /// The ports, by switch.
     ports: Vec<Vec<u32>>,
 }
 
@@ -228,7 +228,7 @@ mod tests {
         (wiring, routes)
     }
 
-    /// Whether a packet that leaves by a plane comes to its target over no cable that has failed.
+    /// Whether a packet that leaves by a plane reaches its target without a failed cable.
     fn arrives(
         (wiring, routes): (&Wiring, &mut Routes),
         failed: &[u32],

@@ -1,9 +1,9 @@
-//! Fabrics: which switches there are, what is plugged into their ports, and which ways a packet
-//! has. Wiring is data; how a switch works inside is not decided here.
+//! Fabrics: which switches there are, how they are cabled, and which routes packets can take.
+//! Wiring is data; how a switch works inside is not decided here.
 //!
-//! Regular fabrics are given by numbers, anything else by a table. Ways follow from the wiring: a
-//! tree knows by the target's number whether it lies below a switch, a torus or a `HyperX` by its
-//! places, a dragonfly by its groups, and a table is searched for shortest paths.
+//! Regular fabrics are given by numbers, anything else by a table. Routes follow from the wiring:
+//! in a tree, the target's number says whether it is below a switch; a torus and a `HyperX` compare
+//! positions, a dragonfly groups; a table is searched for shortest paths.
 
 mod cable;
 mod deadlock;
@@ -119,8 +119,8 @@ impl FabricSettings {
         }
     }
 
-    /// How many ports for hosts there are where that follows from numbers: in a table those that no
-    /// host is plugged into are named. `rate` is that of the channel's link.
+    /// How many ports for hosts there are, if that follows from numbers: a table names those
+    /// without a host. `rate` is that of the channel's link.
     pub fn room(&self, rate: Rate) -> Option<u64> {
         match self {
             FabricSettings::Star | FabricSettings::Table(_) => None,
@@ -136,8 +136,8 @@ impl FabricSettings {
         }
     }
 
-    /// The wiring for so many hosts on a channel whose link has this rate, which is that of the cables
-    /// without one of their own.
+    /// The wiring for this many hosts. `rate` is that of the channel's link, which cables use unless
+    /// they have their own.
     pub fn wiring(&self, hosts: impl Into<u32>, rate: Rate) -> Result<Wiring, FabricError> {
         let hosts = hosts.into();
         match self {
@@ -154,7 +154,8 @@ impl FabricSettings {
         }
     }
 
-    /// The same for this many planes: copies of the fabric, in each of which every host has a port.
+    /// Like [`wiring`](Self::wiring), for several planes: copies of the fabric, in each of which
+    /// every host has a port.
     pub fn planes(&self, planes: u32, hosts: u32, rate: Rate) -> Result<Wiring, FabricError> {
         let one = self.wiring(hosts, rate)?;
         let ports = u64::from(one.ports()) * u64::from(planes);

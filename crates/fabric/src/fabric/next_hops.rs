@@ -10,11 +10,11 @@ use super::rails::Rails;
 use super::torus::Grid;
 use super::wiring::{Peer, Wiring};
 
-/// The ways through a fabric. The tag is a byte of its own, since every hop looks at it.
+/// The next hops in a fabric. The tag is a separate byte, since every hop reads it.
 #[derive(Clone, Debug)]
 #[repr(u8)]
 pub(super) enum NextHops {
-    /// What lies below each switch of a tree.
+    /// The hosts below each switch of a tree.
     Tree(Arc<[Below]>),
     /// The ports on the shortest paths from each switch to each switch with hosts.
     Table(ShortestPaths),
@@ -26,14 +26,15 @@ pub(super) enum NextHops {
     HyperX(Lattice),
     /// Up from one leaf and down to another, where hosts of a server are at different leaves.
     Rails(Rails),
-    /// Those of one plane, of this many switches, in each of several.
+    /// The next hops of one plane with this many switches, the same in every plane.
     Planes(Box<NextHops>, u32),
     /// The ports that lead on in planes that are no longer equal.
     Unlike(Box<UnlikePlanes>),
 }
 
-/// Ports among which a packet may choose: this many from the first one on, which [`NextHops::port`]
-/// turns into their numbers. Regular fabrics have ports that lead the same way side by side.
+/// Ports among which a packet may choose: `count` ports from `first` on, which [`NextHops::port`]
+/// turns into their numbers. In regular fabrics, ports that lead to the same switches have
+/// consecutive numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub first: u32,
@@ -55,11 +56,11 @@ pub(super) struct Below {
 
 #[derive(Clone, Debug)]
 pub(super) struct ShortestPaths {
-    /// Of each end, the switch it is at and its port there.
+    /// For each end, its switch and its port there.
     homes: Arc<[(u32, Choice)]>,
-    /// Of each pair of switches of a plane, from the first to the second.
+    /// For each pair of switches of a plane, the ports from the first towards the second.
     choices: Arc<[Choice]>,
-    /// The numbers of the ports of all choices. Equal choices stand here once.
+    /// The port numbers of all choices. Equal choices are stored once.
     ports: Arc<[u32]>,
     /// In a plane.
     switches: usize,
@@ -102,7 +103,7 @@ impl NextHops {
         }
     }
 
-    /// The same outside trees.
+    /// Like `choice`, outside trees.
     #[inline]
     fn choice_elsewhere(&self, switch: u32, target: u32) -> Choice {
         match self {
@@ -117,8 +118,8 @@ impl NextHops {
         }
     }
 
-    /// The port of `switch` through which a packet for `target` leaves: where it may choose among
-    /// several, the one that `rank` says of this many.
+    /// The port of `switch` through which a packet for `target` leaves; `rank` chooses among
+    /// several, given their number.
     #[inline(always)]
     pub fn next(&self, switch: u32, target: u32, rank: impl FnOnce(u32) -> u32) -> u32 {
         match self {
@@ -128,13 +129,13 @@ impl NextHops {
         }
     }
 
-    /// The same outside trees.
+    /// Like `next`, outside trees.
     #[inline(never)]
     fn next_elsewhere(&self, switch: u32, target: u32, rank: impl FnOnce(u32) -> u32) -> u32 {
         self.port(self.choice_elsewhere(switch, target).place(rank))
     }
 
-    /// The number of a port of a choice, `first` or one of those behind it.
+    /// The number of a port of a choice, from `first` on.
     #[inline]
     pub fn port(&self, place: u32) -> u32 {
         match self {
@@ -209,7 +210,7 @@ impl NextHops {
         }
     }
 
-    /// Those of paths that were searched, in one plane or in several.
+    /// The next hops of paths that were searched, in one plane or in several.
     pub fn searched(wiring: &Wiring, paths: ShortestPaths) -> NextHops {
         match wiring.planes() {
             1 => NextHops::Table(paths),
@@ -245,7 +246,7 @@ impl Below {
 }
 
 impl UnlikePlanes {
-    /// No packet changes its plane: it goes to the switch of its target in that of `switch`.
+    /// Packets do not change planes: the target's switch is the one in the plane of `switch`.
     fn choice(&self, switch: u32, target: u32) -> Choice {
         let paths = &self.paths;
         let plane = switch as usize / paths.switches;
@@ -338,7 +339,7 @@ fn plane_of(wiring: &Wiring, switch: u32) -> std::ops::Range<u32> {
     first..first + switches
 }
 
-/// The ports of choices, one behind the other.
+/// The ports of all choices, concatenated.
 #[derive(Default)]
 struct Listed {
     ports: Vec<u32>,
@@ -357,7 +358,7 @@ impl Listed {
     }
 }
 
-/// The switch behind the cable in a port; `None` without one that works.
+/// The switch at the other end of the cable in a port; `None` if no working cable leads to one.
 fn behind(wiring: &Wiring, port: u32, is_failed: &[bool]) -> Option<u32> {
     match wiring.peer(port) {
         Peer::Port(_) if is_failed.get(port as usize).is_some_and(|failed| *failed) => None,
@@ -366,7 +367,7 @@ fn behind(wiring: &Wiring, port: u32, is_failed: &[bool]) -> Option<u32> {
     }
 }
 
-/// How many cables each switch is away from `target`; the largest number if there is no way.
+/// How many cables each switch is away from `target`; the largest number if there is no path.
 fn distances(wiring: &Wiring, target: u32, is_failed: &[bool]) -> Vec<u32> {
     let mut distance = vec![u32::MAX; wiring.switches() as usize];
     distance[target as usize] = 0;

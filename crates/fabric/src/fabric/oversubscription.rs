@@ -10,7 +10,7 @@ use weft_units::Rate;
 use super::cable::CableSettings;
 use super::error::FabricError;
 
-/// A ratio, written "3:1": three times as much comes from the hosts of a leaf as goes up from it.
+/// A ratio, written "3:1": the links of a leaf's hosts have three times the rate of its links up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oversubscription {
     hosts: u32,
@@ -20,16 +20,16 @@ pub struct Oversubscription {
 /// Larger terms than this are taken for a mistake.
 const LARGEST: u32 = 1_000_000;
 
-/// How many cables up there are for how many hosts, with an oversubscription and the rates of both.
+/// The ratio of hosts to cables up that an oversubscription and the rates of both require.
 pub(super) struct Uplinks {
     asked: Oversubscription,
     rates: [Rate; 2],
-    /// This many hosts have this many cables up, in lowest terms.
+    /// This many hosts need this many cables up, in lowest terms.
     share: [u128; 2],
 }
 
 impl Uplinks {
-    /// `links` are those of the tiers, `rate` is that of cables without one of their own.
+    /// `links` are the settings of the tiers, `rate` is the rate of cables without their own.
     pub fn new(asked: Oversubscription, links: &[CableSettings], rate: Rate) -> Uplinks {
         let rates = [0, 1].map(|tier: usize| links.get(tier).and_then(|own| own.rate));
         let rates = rates.map(|own| own.unwrap_or(rate));
@@ -41,7 +41,7 @@ impl Uplinks {
     /// The spines of leaves with this many hosts.
     pub fn of_hosts(&self, hosts: u32, key: &str) -> Result<u32, FabricError> {
         let [of, cables] = self.share;
-        // Terms have no divisor in common, so that what is left of this one divides nothing.
+        // The terms have no common divisor, so that the rest of this one divides nothing.
         let [times, of] = lowest([hosts.into(), of]);
         let needed = cables.saturating_mul(times);
         if of == 1 {
@@ -65,7 +65,7 @@ impl Uplinks {
         let [times, of] = lowest([ports, hosts.saturating_add(cables)]);
         let needed = cables.saturating_mul(times);
         if of == 1 {
-            // There are no more of them than ports.
+            // There are at most as many as ports.
             return Ok(needed as u32);
         }
         let like = |up: u128| self.made(ports - up, up);

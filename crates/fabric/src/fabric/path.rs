@@ -3,23 +3,22 @@
 use super::routes::Routes;
 use super::wiring::{Peer, Wiring};
 
-/// A switch on the way of a connection: where its cells come in and where they leave, as indices
+/// A switch on the route of a connection: the ports at which its cells enter and leave, as indices
 /// among the ports of all switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathHop {
     /// The switch.
     pub switch: u32,
-    /// The port by which cells come in.
+    /// The port by which cells arrive.
     pub input: u32,
     /// The port by which they leave.
     pub output: u32,
-    /// Which of the virtual channels of a packet they came by, and which they leave by: see
-    /// [`Routes::virtual_channel`].
+    /// The virtual channels by which they come and leave: see [`Routes::virtual_channel`].
     pub virtual_channels: (u8, u8),
 }
 
 impl Routes {
-    /// The way from one host to another, switch by switch. `None` if each packet takes its own.
+    /// The route from one host to another, switch by switch. `None` if each packet takes its own.
     pub fn path(
         &mut self,
         wiring: &Wiring,

@@ -1,6 +1,6 @@
-//! Rails: the hosts of a server, such as GPUs with an adapter each, go to leaves of their own, so that the
-//! hosts of equal place in all servers meet at one leaf (rail-optimised; Wang et al., "Rail-only: a low-cost
-//! high-performance network for training LLMs with trillion parameters", HOTI 2024, Section 2).
+//! Rails: the hosts of a server, such as GPUs with an adapter each, are at different leaves, and the hosts
+//! with the same position in all servers are at the same leaf (rail-optimised; Wang et al., "Rail-only: a
+//! low-cost high-performance network for training LLMs with trillion parameters", HOTI 2024, Section 2).
 
 use super::cable::CableSettings;
 use super::error::FabricError;
@@ -8,8 +8,8 @@ use super::next_hops::{Choice, NextHops};
 use super::tree::{LeafSpineSettings, grow};
 use super::wiring::Wiring;
 
-/// Leaves whose hosts are those of equal place in their servers. A group of leaves has one for each rail and
-/// the servers of `each` leaf ports.
+/// Leaves whose hosts have the same position in their servers. A group of leaves has one for each rail, and
+/// as many servers as a leaf has ports for hosts (`each`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rails {
     /// Hosts of a server, which are numbered one after another.
@@ -27,7 +27,7 @@ impl Rails {
         (server / self.each * self.rails + rail, server % self.each)
     }
 
-    /// The ports through which a packet comes nearer to its target, whose numbers are those of their places.
+    /// The ports towards the target of a packet; their numbers equal their positions.
     pub fn choice(&self, switch: u32, target: u32) -> Choice {
         let (leaf, port) = self.place(target);
         match switch < self.leaves {
@@ -70,9 +70,8 @@ impl LeafSpineSettings {
         Ok(wiring)
     }
 
-    /// A tree in which the lowest switches are those in servers, each with a cable to a leaf of every rail,
-    /// and the leaves of each rail have spines of their own. Without several groups there is nothing for
-    /// spines to join.
+    /// A tree whose lowest switches are in servers, each with a cable to a leaf of every rail; the leaves
+    /// of each rail have their own spines. A single group of leaves needs no spines.
     fn in_servers(
         &self,
         rails: u32,

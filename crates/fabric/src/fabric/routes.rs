@@ -89,27 +89,28 @@ impl Default for RoutesSettings {
     }
 }
 
-/// What a packet carries of its route, in six bytes: with what else a switch must know of a packet it fits
-/// sixteen.
+/// The route state of a packet, in six bytes: with the other fields that a switch needs, a packet then
+/// fits into sixteen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(Rust, packed(2))]
 pub struct RouteState {
-    /// What is left of its choices among ports, as a fraction of 2^32. Where routes are given the first
-    /// bit tells whether its own is; the others are then its place in the list of ports.
+    /// The remaining randomness of its choices among ports, as a fraction of 2^32. With given routes
+    /// the first bit says whether the route of the packet is listed; if so, the other bits are its
+    /// position in the list of ports.
     left: u32,
     pub(super) detour: Detour,
 }
 
 impl RouteState {
-    /// That of a packet between hosts of one switch, which has nothing to choose.
+    /// The state of a packet between hosts of one switch, which has no choice.
     pub const DIRECT: RouteState = RouteState { left: 0, detour: Detour::NONE };
 
-    /// The same as a number, for another process.
+    /// The state as a number, for another process.
     pub fn bits(self) -> u64 {
         u64::from(self.left) | u64::from(self.detour.bits()) << 32
     }
 
-    /// That of a number.
+    /// The inverse of [`bits`](Self::bits).
     pub fn of_bits(bits: u64) -> RouteState {
         RouteState { left: bits as u32, detour: Detour::of_bits((bits >> 32) as u16) }
     }
@@ -118,7 +119,7 @@ impl RouteState {
         RouteState { left, detour: Detour::NONE }
     }
 
-    /// That of a packet that has no choices left.
+    /// The state of a packet that has no choices left.
     pub(super) fn after(detour: Detour) -> RouteState {
         RouteState { left: 0, detour }
     }
@@ -135,20 +136,20 @@ impl RouteState {
 /// The first bit of a route state whose route is given.
 const OWN: u32 = 1 << 31;
 
-/// The choice of ways, ready to be asked.
+/// The routes of a channel.
 #[derive(Clone, Debug)]
 pub struct Routes {
     next_hops: NextHops,
     rule: Rule,
-    /// What each host draws the choices of its packets from, if they have any.
+    /// The state of each host's random generator, if packets choose.
     random: Vec<u64>,
     /// The host of the first of these.
     first: u32,
     /// The routes that are given, in the order of their hosts.
     given: Vec<Listed>,
-    /// The ports of all of them, one route behind the other.
+    /// The ports of all listed routes, concatenated.
     ports: Vec<u32>,
-    /// Which planes still lead to whom, if some do not.
+    /// Which planes still lead to which hosts, if some no longer do.
     planes: Option<Arc<LivePlanes>>,
 }
 
@@ -169,7 +170,7 @@ enum Rule {
     Connection {
         key: u64,
     },
-    /// As listed, or as without a key.
+    /// As listed; routes that are not listed are hashed without a key.
     Given,
     Packet,
     Adaptive,
@@ -211,7 +212,8 @@ impl Routes {
             let value = format!("two routes from host {from} to host {to}");
             return Err(FabricError::new(GIVEN, value, "one route for a connection"));
         }
-        // A host draws by itself, so that its choices do not depend on when others send.
+        // Each host has its own random state, so that its choices do not depend on when others
+        // send.
         let random = match rule {
             Rule::Connection { .. } | Rule::Given => Vec::new(),
             _ => (0..wiring.hosts()).map(|_| random.bits()).collect(),
@@ -220,7 +222,7 @@ impl Routes {
         Ok(Routes { next_hops, rule, random, first: 0, given, ports, planes: None })
     }
 
-    /// The same for a part of a fabric, in which only these hosts send.
+    /// The routes of a part of a fabric in which only these hosts send.
     #[must_use]
     pub fn of_hosts(&self, hosts: Range<u32>) -> Routes {
         let own = (hosts.start - self.first) as usize..(hosts.end - self.first) as usize;
@@ -249,7 +251,7 @@ impl Routes {
         self.planes = planes;
     }
 
-    /// Which planes still lead to whom; `None` if all of them do to everybody.
+    /// Which planes still lead to which hosts; `None` if all of them lead to every host.
     #[inline]
     pub fn planes_left(&self) -> Option<&Arc<LivePlanes>> {
         self.planes.as_ref()
@@ -260,8 +262,8 @@ impl Routes {
         matches!(self.rule, Rule::Packet | Rule::Adaptive | Rule::Connection { .. })
     }
 
-    /// The routes that are listed: initiator, target, plane, and the ports along the way, behind which those
-    /// of other routes may follow.
+    /// The listed routes: initiator, target, plane, and the ports of the route, which those of other routes
+    /// may follow.
     pub(super) fn given(&self) -> impl Iterator<Item = ((u32, u32), u32, &[u32])> {
         self.given.iter().map(|own| (own.pair, own.plane, &self.ports[own.first as usize..]))
     }
@@ -282,13 +284,13 @@ impl Routes {
         self.listed(from, to).map_or(0, |own| own.plane)
     }
 
-    /// Whether all packets from one host to another take one way.
+    /// Whether all packets from one host to another take the same route.
     pub fn is_per_connection(&self) -> bool {
         matches!(self.rule, Rule::Connection { .. } | Rule::Given)
     }
 
-    /// Whether each packet draws its way among several, in a fabric of this many switches and
-    /// hosts.
+    /// Whether packets choose at random among several routes, in a fabric with this many switches
+    /// and hosts.
     pub fn draws_ways(&self, switches: u32, hosts: u32) -> bool {
         let is_open = |switch| (0..hosts).any(|host| self.next_hops.choice(switch, host).count > 1);
         match self.rule {
@@ -308,7 +310,7 @@ impl Routes {
         before + self.next_hops.virtual_channels()
     }
 
-    /// Which of them it uses behind the port of a switch that it has chosen.
+    /// Which of them the packet uses on the cable behind the chosen port of a switch.
     #[inline]
     pub fn virtual_channel(
         &self,
@@ -338,8 +340,9 @@ impl Routes {
         matches!(self.rule, Rule::Valiant | Rule::Ugal | Rule::UgalGlobal)
     }
 
-    /// What to subtract from a port's occupation, which is the instant at which it will be free: UGAL
-    /// multiplies occupations, so that an idle port must count as zero. Other rules only compare them.
+    /// What to subtract from the occupation of a port, which is given as the instant at which the port
+    /// will be free. UGAL multiplies occupations, so that an idle port must count as zero; other rules
+    /// only compare them.
     #[inline]
     pub fn idle(&self, now: Time) -> u64 {
         if self.is_adaptive_detour() { now.0 } else { 0 }
@@ -378,9 +381,9 @@ impl Routes {
         }
     }
 
-    /// The same of a packet of a flow: where the packets of a connection take one way, each flow is a
-    /// connection of its own, as where switches hash the ports of transports (ECMP); and each value of
-    /// `spray`, by which an initiator sprays its packets, another one.
+    /// Like [`depart`](Self::depart), for a packet of a flow. Where the packets of a connection take
+    /// the same route, each flow is a connection of its own, as where switches hash the ports of
+    /// transports (ECMP), and so is each value of `spray`, by which an initiator sprays its packets.
     #[inline]
     pub fn depart_flow(&mut self, from: u32, to: u32, (flow, spray): (u32, u16)) -> RouteState {
         match self.rule {
@@ -393,10 +396,10 @@ impl Routes {
         }
     }
 
-    /// The plane in which a packet leaves its host. Where the packets of a connection take one way they keep to
-    /// one plane, that of a listed route or a hashed one; others take the least occupied, as `occupied` tells of
-    /// each, and of those equally occupied the next from `turn` on. None takes a plane that is known not to lead to
-    /// its target, as long as another one does.
+    /// The plane in which a packet leaves its host. Where all packets of a connection take the same route they keep
+    /// to one plane, that of the listed route or a hashed one. Otherwise packets take the plane whose port is least
+    /// `occupied`, of equal ones the next from `turn` on. A plane that no longer leads to the target is avoided as
+    /// long as another one does.
     pub fn plane(
         &self,
         planes: u32,
@@ -419,13 +422,13 @@ impl Routes {
                 return ranks.min_by_key(|plane| occupied(*plane)).unwrap_or_default();
             }
         };
-        // Not the number from which the ports of its way follow.
+        // Not the number that determines the ports of its route.
         let drawn = mix(!key ^ mix(connection(from, to)));
         let own = (drawn % u64::from(planes)) as u32;
         self.planes.as_deref().map_or(own, |left| left.instead(own, (from, to), mix(drawn)))
     }
 
-    /// The same for rules that need more than one random number.
+    /// Like [`depart`](Self::depart), for rules that need more than one random number.
     #[inline(never)]
     fn set_out(&mut self, from: u32, to: u32) -> RouteState {
         let connection = connection(from, to);
@@ -472,7 +475,8 @@ impl Routes {
         self.next_hops.next(switch, to, |count| route_state.rank(count))
     }
 
-    /// The same for rules that look at listed routes or at the occupation of ports.
+    /// Like [`port`](Self::port), for rules that look at listed routes or at the occupation of
+    /// ports.
     #[inline(never)]
     fn weighed(
         &self,
@@ -505,8 +509,8 @@ impl Routes {
         self.next_hops.port(choice.first + rank)
     }
 
-    /// The port that is least occupied; of those equally occupied the one of `rank` or the next
-    /// behind it, where the first is behind the last.
+    /// The least occupied port; of equally occupied ones the one of `rank` or the next after it,
+    /// cyclically.
     fn least(&self, choice: Choice, rank: u32, occupied: impl Fn(u32) -> u64) -> u32 {
         let ranks = (rank..choice.count).chain(0..rank);
         let ports = ranks.map(|rank| self.next_hops.port(choice.first + rank));
@@ -546,7 +550,7 @@ impl PacketRoutes {
 /// A number for each pair of hosts.
 #[inline]
 fn connection(from: u32, to: u32) -> u64 {
-    // The upper half of a large target stands where that of a small one has zeros.
+    // The upper half of a large target uses bits that are zero for small hosts.
     let low = u64::from(from) << 16 | u64::from(to & 0xffff);
     low ^ u64::from(to >> 16) << 48
 }
@@ -572,7 +576,7 @@ fn mix(bits: u64) -> u64 {
 }
 
 impl GivenRoute {
-    /// The plane of the switches, and the ports along the way, one in each of them.
+    /// The plane of the switches, and the ports of the route, one in each switch.
     fn ports(&self, wiring: &Wiring) -> Result<(u32, Vec<u32>), FabricError> {
         let GivenRoute { from, to, switches } = self;
         for host in [*from, *to] {

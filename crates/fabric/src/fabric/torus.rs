@@ -1,12 +1,12 @@
 //! Tori and meshes: switches in rows along several dimensions (k-ary n-cubes; Dally, "Performance
 //! analysis of k-ary n-cube interconnection networks", IEEE Trans. Comput. 39(6) 1990).
 //!
-//! Packets go dimension by dimension, the first listed first, the shorter way round; where both are
-//! as long, either. In one dimension cables form a ring, and packets that wait for each other's
-//! buffers around it would never go on. Two virtual channels prevent that: a packet that still has
-//! the cable between the last and the first switch before it uses the one, all others use the
-//! other, so that neither ring of buffers is closed (Dally and Seitz, "Deadlock-free message
-//! routing in multiprocessor interconnection networks", IEEE Trans. Comput. C-36(5) 1987).
+//! Packets take the dimensions in the order listed, in each the shorter direction; if both are
+//! equally long, either. The cables of one row form a ring, in which packets could wait for each
+//! other's buffers for ever. Two virtual channels prevent that: a packet that has yet to cross the
+//! cable between the last and the first switch uses one, all others use the other, so that neither
+//! ring of buffers is closed (Dally and Seitz, "Deadlock-free message routing in multiprocessor
+//! interconnection networks", IEEE Trans. Comput. C-36(5) 1987).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ fn one_host() -> PositiveCount {
     PositiveCount::ONE
 }
 
-/// How packets find their way in a torus or a mesh.
+/// How packets are routed in a torus or a mesh.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     sizes: Vec<u16>,

@@ -221,7 +221,7 @@ impl LeafSpineSettings {
                 format!("a number with which a leaf has at most {most} ports, spines included");
             return Err(FabricError::new("fabric.leaf_spine.hosts_per_leaf", each, accepted));
         }
-        // Those of hosts at leaves, both ends of cables to spines, and switches in servers.
+        // Ports of hosts at leaves, both ends of cables to spines, and switches in servers.
         let in_servers = if self.in_server.is_some() { 2 * u64::from(each) } else { 0 };
         let ports = u64::from(leaves) * (u64::from(each) + 2 * u64::from(spines) + in_servers);
         if leaves > most || ports > MOST_PORTS {

@@ -30,7 +30,7 @@ pub struct Wiring {
     names: Vec<String>,
     /// The number that the first port and the first host have in prose.
     counted_from: u32,
-    /// The index of the first port of each switch, and behind them the number of all ports.
+    /// The index of the first port of each switch, followed by the number of all ports.
     first: Vec<u32>,
     peers: Vec<Peer>,
     /// The port that the cable of each end is in.
@@ -41,12 +41,12 @@ pub struct Wiring {
     cables: Vec<CableSettings>,
     /// The place of each of them in the list.
     known: HashMap<CableSettings, u32>,
-    /// Which of them is in each port; without any, the first in all.
+    /// The kind of the cable in each port; if empty, all are of the first kind.
     cable_of: Vec<u32>,
 }
 
 impl Wiring {
-    /// Switches with this many ports each, without a cable.
+    /// Switches with this many ports each, not yet cabled.
     pub(super) fn new(switches: Vec<(String, u32)>, hosts: u32, next_hops: NextHops) -> Wiring {
         let mut first = vec![0];
         let mut names = Vec::with_capacity(switches.len());
@@ -70,7 +70,7 @@ impl Wiring {
         }
     }
 
-    /// The same with ports and hosts that count from a number in prose.
+    /// Like [`new`](Self::new); ports and hosts count from this number in messages.
     pub(super) fn counted_from(self, counted_from: u32) -> Wiring {
         Wiring { counted_from, ..self }
     }
@@ -95,7 +95,7 @@ impl Wiring {
         }
     }
 
-    /// This many planes of what is wired so far, whose switches are named by plane and switch:
+    /// This many copies of the present wiring, whose switches are named by plane and switch:
     /// `1/0.3`.
     pub(super) fn planes_of(self, planes: u32) -> Wiring {
         if planes == 1 {
@@ -143,7 +143,7 @@ impl Wiring {
         }
     }
 
-    /// Makes the cable of each host, in order, so long.
+    /// Sets the lengths of the hosts' cables, in order.
     pub fn lengthen_to_hosts(&mut self, lengths: &[Length]) {
         for (host, length) in (0..self.ends()).zip(lengths) {
             let own = CableSettings { length: Some(*length), ..CableSettings::default() };
@@ -151,12 +151,12 @@ impl Wiring {
         }
     }
 
-    /// The links of the kinds of cables that there are, the first of them that of the channel.
+    /// The links of all kinds of cables; the first is that of the channel.
     pub fn links(&self, link: &LinkSettings) -> Vec<LinkSettings> {
         self.cables.iter().map(|own| own.over(link)).collect()
     }
 
-    /// Which of [`links`](Self::links) is in a port.
+    /// Which of [`links`](Self::links) the cable in a port has.
     pub fn link_of(&self, port: u32) -> usize {
         self.cable_of.get(port as usize).copied().unwrap_or_default() as usize
     }
@@ -221,12 +221,12 @@ impl Wiring {
         self.ends.iter().position(|port| *port == u32::MAX).map(|host| host as u32)
     }
 
-    /// How packets find their way.
+    /// The next hops of packets.
     pub(super) fn next_hops(&self) -> &NextHops {
         &self.next_hops
     }
 
-    /// How many virtual channels a packet needs on its way: see [`super::Routes::virtual_channels`].
+    /// How many virtual channels a packet uses: see [`super::Routes::virtual_channels`].
     pub fn virtual_channels(&self) -> u8 {
         self.next_hops.virtual_channels()
     }
@@ -285,7 +285,7 @@ impl Wiring {
         if self.counted_from == 0 { format!("host {number}") } else { format!("node {number}") }
     }
 
-    /// An end of a host in prose: the host, and if there are several the plane.
+    /// An end of a host in messages: the host, and if there are several planes the plane.
     pub fn end_name(&self, end: u32) -> String {
         let host = self.host_name(end % self.hosts().max(1));
         match self.planes {

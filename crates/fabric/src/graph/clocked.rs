@@ -18,13 +18,13 @@ pub struct ClockedParts {
     pub cell: Bytes,
     /// How many cells an input holds; at least a packet for each virtual channel.
     pub buffer: u32,
-    /// Who decides; of as many ports as the switch has.
+    /// The scheduler, for as many ports as the switch has.
     pub scheduler: AnyScheduler,
-    /// What it draws from.
+    /// Its random stream.
     pub random: Stream,
 }
 
-/// A port hears what the far end of its cable tells it.
+/// A signal from the far end of the cable of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
     /// When.
@@ -33,12 +33,12 @@ pub struct Heard {
     pub port: u32,
 }
 
-/// What a packet brings about that leaves a switch with queues at its inputs.
+/// The effects of a packet that leaves a switch with queues at its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leave {
-    /// Its way out.
+    /// The output by which it leaves.
     pub departure: Departure,
-    /// The port that has another credit, if it must be told.
+    /// The port that gets a credit back, if an event is needed.
     pub credit: Option<Heard>,
 }
 
@@ -72,7 +72,7 @@ impl Surroundings<'_> {
         };
         let stops =
             self.flow.stop_go.map(|own| StopSettings { marks: own.marks, cells, space: buffer });
-        // What reaches a switch at the instant at which it was sent is decided on at a later edge.
+        // A packet that arrives at the instant at which it was sent is considered at a later edge.
         let is_instant = ports().any(|port| link(port).propagation() == Span::ZERO);
         let latency = latency.max(Span(u64::from(is_instant)));
         let mut spans: Vec<Span> = ports().map(|port| link(port).span(self.packet)).collect();
@@ -113,8 +113,8 @@ fn slot(wholes: &[Span], cells: u64) -> Span {
 /// expects, from the moment at which a credit is given until it is back at the sender. It includes one
 /// more delay of the cable, since parts of a graph may run that far apart.
 ///
-/// If the input holds and expects fewer packets than its room less this number, whoever sends to it
-/// has a credit at every instant until then, with this one or without it. So it may count at once.
+/// If the input holds and expects fewer packets than its room minus this number, the sender has a
+/// credit at every instant until then, with or without this one. So it may count at once.
 fn underway(span: Span, slot: Span, delay: Span, hold: Span) -> u32 {
     let back = hold + delay * 2;
     let sent = back.0.div_ceil(span.0.max(1)) + 1;
@@ -154,9 +154,9 @@ impl Graph {
         }
     }
 
-    /// A packet is on its way by a virtual channel, until it arrives at a place. If that is one of a clocked
-    /// switch of this part of the graph, this one expects it from now on: returns what there is to do. Otherwise
-    /// it arrives by itself.
+    /// A packet has been sent on a virtual channel and will arrive at a place. If that is a port of a clocked
+    /// switch in this part of the graph, the switch expects it from now on, and the result says what to do.
+    /// Otherwise the arrival is an event.
     #[inline]
     pub fn expect(
         &mut self,
@@ -184,13 +184,13 @@ impl Graph {
         }
     }
 
-    /// The next edge at which a clocked switch takes part, if it is to be told then.
+    /// The next edge at which a clocked switch takes part, if an event is needed for it.
     #[inline]
     pub fn next_edge(&mut self, now: Time, switch: u32) -> Option<Time> {
         self.clocked(switch)?.next_edge(now)
     }
 
-    /// A packet leaves a clocked switch, to which it came by a virtual channel.
+    /// A packet that arrived on a virtual channel leaves a clocked switch.
     #[inline]
     pub fn leave(&mut self, now: Time, switch: u32, grant: &Grant, came_by: u8) -> Option<Leave> {
         let Kind::Clocked(index) = self.kinds[switch as usize] else { return None };
@@ -219,8 +219,8 @@ impl Graph {
         Some(Leave { departure, credit })
     }
 
-    /// From now on every credit travels as an event, also where counting it early changes nothing, so that a
-    /// test can compare the results.
+    /// From now on every credit travels as an event, even if counting it early would change nothing, so that
+    /// a test can compare the results.
     pub fn report_every_credit(&mut self) {
         self.clocked.iter_mut().for_each(InputQueued::report_every_credit);
     }
@@ -255,25 +255,25 @@ impl Graph {
         edge.map_or(Wakes::Nobody, |edge| Wakes::Switch(switch, edge))
     }
 
-    /// Which port hears what an input tells the cable in it now, and when.
+    /// Which port receives a signal that an input sends over its cable now, and when.
     pub fn heard(&self, now: Time, switch: u32, input: u8) -> Heard {
         let input = self.first_port(switch) + u32::from(input);
         let delay = self.link(input).propagation + self.flow.reaction();
         Heard { time: now + delay.max(Span(1)), port: self.ports[input as usize].peer() }
     }
 
-    /// How occupied an output of a switch without a clock is, for who chooses among several: when it
-    /// will be free of what has come so far.
+    /// How occupied an output of a switch without a clock is: when it will be free of everything
+    /// that has arrived so far.
     pub fn occupied(&self, port: u32) -> u64 {
         let waiting = self.gates.get(port as usize).map_or(0, |gate| gate.waiting());
         self.free(port).0 + self.span(port).0 * u64::from(waiting)
     }
 }
 
-/// Who is to be looked at because of what the far end of a cable said.
+/// What must be looked at because of a signal from the far end of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakes {
-    /// Nobody.
+    /// Nothing.
     Nobody,
     /// The gate of the port.
     Gate,

@@ -20,7 +20,7 @@ pub(super) enum Deciding {
 impl Deciding {
     pub fn crossbar(own: CrossbarSettings, ports: u32, random: Stream) -> Deciding {
         let holds = own.contention == Contention::BackPressure;
-        // Whoever assembles a channel lets such a switch have no more than 65535 ports.
+        // The caller allows such a switch at most 65535 ports.
         Deciding::Crossbar { switch: Crossbar::new(own, ports as u16, random), holds }
     }
 
@@ -70,9 +70,9 @@ impl Graph {
         }
     }
 
-    /// A packet reaches an output of a deciding switch, where others may do so in the same instant.
-    /// Returns whether it is the first one of the instant: then [`decide`](Self::decide) is to be
-    /// called at its end. Inputs count from those of the switch.
+    /// A packet reaches an output of a deciding switch, as others may in the same instant. Returns
+    /// whether it is the first one of the instant: the caller must then call
+    /// [`decide`](Self::decide) at its end. Inputs are ports of the switch, counted from 0.
     #[inline]
     pub fn contend(&mut self, output: u32, arrival: Arrival<u32>) -> bool {
         match self.deciding_at(output) {
@@ -82,8 +82,8 @@ impl Graph {
         }
     }
 
-    /// A packet reaches an output of a deciding switch that lets nothing wait for the end of the
-    /// instant, and does so alone. Returns what becomes of another one, and of it.
+    /// A packet alone reaches an output of a deciding switch that need not wait for the end of the
+    /// instant. Returns what happens to the packet in progress, and to this one.
     #[inline]
     pub fn meet(
         &mut self,
@@ -140,8 +140,8 @@ impl Graph {
         }
     }
 
-    /// The packets that back pressure holds: the output, the packet, and the port by which the one
-    /// came that occupies it.
+    /// The packets that back pressure holds: the output, the packet, and the input of the packet
+    /// that occupies the output.
     pub fn blocked(&self) -> Vec<(u32, u32, Option<u32>)> {
         let crossbars =
             (0..self.switches()).filter_map(|number| match self.kinds[number as usize] {
@@ -165,7 +165,7 @@ impl Graph {
         self.launch(start, output, span)
     }
 
-    /// How long a packet, or an acknowledgment if it is `short`, occupies the link behind a port.
+    /// How long a packet, or an acknowledgment if it is `short`, occupies the link of a port.
     #[inline]
     pub fn span_of(&self, port: u32, is_short: bool) -> Span {
         let link = self.link(port);

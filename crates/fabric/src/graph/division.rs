@@ -32,10 +32,10 @@ impl Graph {
         }
     }
 
-    /// Divides a graph that [may be](Self::may_be_divided) into so many parts, by the part that each switch is
-    /// in, before it runs. All have the same ports, of which each is to be touched by one part alone: that of
-    /// the switch or host that has it. Switches with a clock move into their parts; this graph still
-    /// tells how its ports are connected, and is not to run any more.
+    /// Divides a graph that [may be divided](Self::may_be_divided) before it runs; `parts` says to which part
+    /// each switch belongs. All parts share the ports, each of which only the part with its switch or host may
+    /// use. Switches with a clock move into their parts. This graph keeps the connections of its ports and
+    /// must not run any more.
     pub fn divide(&mut self, part: &[u32], count: u32) -> Vec<Graph> {
         let mut clocked = std::mem::take(&mut self.clocked).into_iter();
         let mut parts: Vec<Graph> = (0..count).map(|_| self.share()).collect();
@@ -47,7 +47,7 @@ impl Graph {
         parts
     }
 
-    /// One part alone, under its number. The clocked switches of the others are gone.
+    /// One part alone, by its number. The clocked switches of the others are dropped.
     pub fn take_part(&mut self, part: &[u32], number: u32) -> Graph {
         let clocked = std::mem::take(&mut self.clocked);
         let mut taken = self.share();
@@ -83,7 +83,7 @@ impl Graph {
         }
     }
 
-    /// What became of a port in a process that has its part alone.
+    /// The state of a port in a process that has only its part.
     pub fn put_use(&self, port: u32, own: PortUse) {
         self.ports[port as usize].put(own);
     }

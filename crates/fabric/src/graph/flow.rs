@@ -12,13 +12,13 @@ use crate::link::FlowControl;
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     channels: u32,
-    /// How many virtual channels a packet needs on its way.
+    /// How many virtual channels a packet uses on its route.
     virtual_channels: u8,
     /// [`FREE`] where the far end counts none; nothing without any buffer of limited size.
     credits: Arc<[AtomicU32]>,
     /// Which ports lead to a buffer of limited size.
     limited: Arc<[bool]>,
-    /// How long after it was brought about a stop is heard, besides the cable.
+    /// The delay from the cause of a stop until it takes effect, besides that of the cable.
     reaction: Span,
     has_credits: bool,
 }
@@ -27,8 +27,8 @@ pub(super) struct Flow {
 const FREE: u32 = u32::MAX;
 
 impl Flow {
-    /// The flow control of directed ports, of which each leads to a buffer with room for this many
-    /// packets of each virtual channel, or to none of limited size.
+    /// The flow control of directed ports: for each, the packets of each virtual channel for which
+    /// the far end has room, or none if that has no limit.
     pub fn new(control: &FlowControl, virtual_channels: u8, rooms: &[Option<u32>]) -> Flow {
         let channels = usize::from(control.channels);
         let credits = rooms.iter().flat_map(|room| {
@@ -64,7 +64,7 @@ impl Flow {
         self.has_credits
     }
 
-    /// How long after it was brought about a stop is heard, besides the cable.
+    /// The delay from the cause of a stop until it takes effect, besides that of the cable.
     pub fn reaction(&self) -> Span {
         self.reaction
     }
@@ -75,7 +75,7 @@ impl Flow {
         self.channels as u8
     }
 
-    /// How many of them a packet needs on its way.
+    /// How many of them a packet uses on its route.
     #[inline]
     pub fn virtual_channels(&self) -> u8 {
         self.virtual_channels

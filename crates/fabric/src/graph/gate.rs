@@ -1,6 +1,6 @@
-//! Ports that hold packets back: their far end is a buffer of limited size, and they are those of
-//! hosts or of switches with queues at their outputs. Packets leave in the order in which they came,
-//! each when the link is free and the far end has given a credit, or does not stop the link.
+//! Ports that hold packets back, because their far end is a buffer of limited size: ports of hosts
+//! and of switches with queues at their outputs. Packets leave in order, each when the link is free
+//! and the far end has given a credit, or does not stop the link.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -15,20 +15,20 @@ use crate::switch::Chain;
 pub(super) struct Gate {
     /// The packets, as [`Chain::bits`].
     chain: AtomicU64,
-    /// The earliest instant at which it is looked at whether a packet may leave, in picoseconds.
+    /// The earliest instant at which the gate checks whether a packet may leave, in picoseconds.
     due: AtomicU64,
     waiting: AtomicU32,
     is_stopped: AtomicBool,
 }
 
-/// What a gate does.
+/// The action of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
     /// Its oldest packet leaves.
     Leaves(u32, Departure),
-    /// It is to be looked at again then.
+    /// The gate must be looked at again at this time.
     Later(Time),
-    /// Nothing, until the far end says something or a packet comes.
+    /// Nothing, until a signal or a packet arrives.
     Waits,
 }
 
@@ -65,7 +65,7 @@ impl Gate {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// A packet waits behind all others. Returns whether there were none.
+    /// Appends a packet. Returns whether it is the only one.
     #[inline]
     fn push(&self, packet: u32, behind: &mut [u32]) -> bool {
         let mut chain = self.chain();
@@ -84,8 +84,8 @@ impl Gate {
         self.waiting.store(self.waiting() - 1, Ordering::Relaxed);
     }
 
-    /// Notes that the port will be served at `time`. Returns whether that is earlier than any time
-    /// noted before.
+    /// Schedules the port for `time`. Returns whether that is earlier than any time scheduled
+    /// before.
     #[inline]
     fn attend(&self, time: Time) -> bool {
         let is_sooner = time.0 < self.due.load(Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl Graph {
         most < u32::MAX && self.gates[port as usize].waiting() + leaving >= most
     }
 
-    /// Lets the oldest packet of a gated port leave if it may. `channel_of` tells its virtual
+    /// Lets the oldest packet of a gated port leave if it may. `channel_of` returns its virtual
     /// channel.
     #[inline]
     pub fn try_gate(

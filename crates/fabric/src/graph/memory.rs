@@ -1,5 +1,5 @@
-//! Ports of switches with a shared memory, and of hosts before them: who serves them decides when a
-//! packet starts, and is told here whether the far end lets it.
+//! Ports of switches with a shared memory, and of hosts in front of them: the engine decides when a
+//! packet starts, and asks here whether the far end has room.
 
 use weft_kernel::prefetch;
 use weft_units::{Limit, Rate, Span, Time};
@@ -24,7 +24,7 @@ impl Graph {
         self.owners.get(port as usize).is_some_and(|owner| self.is_memory(*owner))
     }
 
-    /// How many cells the memory holds of each input of a switch, if it has one.
+    /// How many cells of each input the memory of a switch holds, if the switch has one.
     pub fn memory(&self, switch: u32) -> Option<u32> {
         match self.kinds[switch as usize] {
             Kind::Memory { buffer, .. } => Some(buffer),
@@ -36,8 +36,8 @@ impl Graph {
         }
     }
 
-    /// How many cells a memory holds of all inputs together, and at which rate it is written and read,
-    /// if a switch has one and that limits it.
+    /// How many cells of all inputs together a memory holds, and its bandwidth, if a switch has a
+    /// memory and these limit it.
     pub fn memory_limits(&self, switch: u32) -> (Limit, Option<Rate>) {
         match self.kinds[switch as usize] {
             Kind::Memory { pool, bandwidth, .. } => (pool, bandwidth),
@@ -54,7 +54,7 @@ impl Graph {
         self.flow.is_limited(port)
     }
 
-    /// Whether there is a credit for a packet at a port, if it needs one.
+    /// Whether a port has a credit for a packet, or needs none.
     #[inline]
     pub fn may_send(&self, port: u32, channel: u8) -> bool {
         self.flow.may_send(port, channel)
@@ -88,7 +88,7 @@ impl Graph {
         prefetch(&self.ports, port as usize);
     }
 
-    /// How long a port was busy from the beginning of records to `now`.
+    /// How long a port was busy since recording began, up to `now`.
     pub fn busy_by(&self, now: Time, port: u32) -> Span {
         let own = &self.ports[port as usize];
         let beyond = own.free().min(self.window.1).since(now.max(self.window.0));

@@ -1,13 +1,13 @@
-//! The graph that a channel is: hosts and switches as nodes, and cables between their ports, each
-//! with a link of its own.
+//! The graph that a channel is: hosts and switches as nodes, and cables between their ports, each with
+//! a link of its own.
 //!
-//! Directed ports are numbered through the whole graph: those of all switches, one switch behind
-//! the other, and then those of the hosts, plane by plane. A place is where a packet arrives: the port
-//! of a switch, or behind them the adapter of a host, under the number that its own port has.
+//! Directed ports are numbered through the whole graph: first the ports of the switches, switch by
+//! switch, then those of the hosts, plane by plane. A place is where a packet arrives: the port of a
+//! switch, or the adapter of a host, which has the number of the host's port.
 //!
-//! Whether a port can tell at once when a packet leaves, as it can where nothing holds it back,
-//! depends on the far end of its cable: one that is a buffer of limited size gives credits, or stops
-//! the cable. Ports of hosts and of switches with queues at their outputs are [gates](gate) there.
+//! If nothing holds packets back, a port knows at once when a packet will leave. If its cable leads to
+//! a buffer of limited size, that buffer gives credits, or stops the cable; ports of hosts and of
+//! output-queued switches are then *gates*.
 
 mod clocked;
 mod deciding;
@@ -46,7 +46,7 @@ pub use repeat::PortUse;
 pub use standing::{HeldAt, PortState};
 pub use stations::{CableEvent, Station, StationPacket, StationParts, StationPlace, TurnCable};
 
-/// What a graph is made of.
+/// What a graph is built from.
 #[derive(Debug)]
 pub struct GraphParts<'a> {
     /// Nodes and cables.
@@ -57,11 +57,11 @@ pub struct GraphParts<'a> {
     pub packet: Bytes,
     /// Each switch.
     pub switches: Vec<SwitchParts>,
-    /// What keeps buffers of limited size from being written while they are full.
+    /// The flow control of buffers of limited size.
     pub flow: FlowControl,
-    /// How many virtual channels a packet needs on its way.
+    /// How many virtual channels a packet uses on its route.
     pub virtual_channels: u8,
-    /// How many packets each host holds that it has not taken; without a limit if absent.
+    /// How many packets each host can hold; unlimited if absent.
     pub receive: Option<u32>,
     /// In which time links count as busy.
     pub window: (Time, Time),
@@ -69,7 +69,7 @@ pub struct GraphParts<'a> {
     pub acknowledgment: Option<Bytes>,
 }
 
-/// What a switch is made of.
+/// What a switch is built from.
 #[derive(Debug)]
 pub enum SwitchParts {
     /// With queues at its outputs.
@@ -78,7 +78,7 @@ pub enum SwitchParts {
     InputQueued(Box<ClockedParts>),
     /// With a shared memory.
     SharedMemory(SharedMemorySettings),
-    /// Without buffers, and what it draws from where it has to choose.
+    /// Without buffers, and the random stream of its choices.
     Crossbar(CrossbarSettings, Stream),
     /// With buffers at its outputs into which few can write at a time, and what it draws from.
     OutputBuffered(OutputBufferedSettings, Stream),
@@ -99,7 +99,7 @@ impl SwitchParts {
         }
     }
 
-    /// What it is like if it stands between links with turns.
+    /// The settings of a switch between links with turns.
     pub fn fifos(&self) -> Option<BoxRules> {
         match self {
             SwitchParts::Fifos(rules) => Some(*rules),
@@ -129,21 +129,21 @@ pub struct Graph {
     /// Whether there are buffers of limited size.
     has_limits: bool,
     flow: Flow,
-    /// By port; none where no buffer has a limit.
+    /// By port; empty if no buffer has a limit.
     gates: Arc<[Gate]>,
     links: Vec<Link>,
     /// Whether links or switches differ.
     is_mixed: bool,
-    /// In which time links are noted as busy.
+    /// The window in which busy times of links are recorded.
     window: (Time, Time),
 }
 
-/// What all switches have.
+/// What all kinds of switches have.
 #[derive(Clone, Copy, Debug)]
 struct Switch {
     /// Its first port.
     first: u32,
-    /// Whether it has queues without a limit at its outputs, before cables that never wait.
+    /// Whether it has unlimited queues at its outputs and nothing holds packets back on its cables.
     is_plain: bool,
     /// From a byte at an input to the same byte at a free output.
     latency: Span,
@@ -154,25 +154,25 @@ struct Switch {
 enum Kind {
     /// Without a limit at its outputs, before cables that never wait.
     Plain,
-    /// At its outputs, which hold so many packets, those that leave included; the largest number if
-    /// that is unlimited.
+    /// At its outputs, which hold this many packets including those being sent; the largest number
+    /// if unlimited.
     Queued { most: u32 },
-    /// At its inputs: its place among the switches with a clock, behind all of them if it is in another part
-    /// of the graph.
+    /// At its inputs: its index among the clocked switches, beyond all of them if it is in another part of
+    /// the graph.
     Clocked(u32),
-    /// In a shared memory, which holds this many packets of each input, and of all of them
-    /// together.
+    /// In a shared memory, which holds this many packets of each input, and this many of all.
     Memory { buffer: u32, pool: Limit, bandwidth: Option<Rate> },
-    /// It decides on all that reaches an output in one instant: its place among those that do.
+    /// It decides on everything that reaches an output in one instant: its index among such
+    /// switches.
     Deciding(u32),
     /// In the [FIFOs](stations) at its ports, which links with turns fill and empty.
     Fifos,
 }
 
-/// What a link does to a packet.
+/// The times of a packet on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Link {
-    /// How long the packet occupies it, and how long an acknowledgment does.
+    /// How long a packet occupies the link, and how long an acknowledgment does.
     span: Span,
     short: Span,
     /// From the first byte at its near end to what counts as arrival: the first byte at a switch,
@@ -181,7 +181,7 @@ struct Link {
     propagation: Span,
 }
 
-/// What a packet spent besides waiting.
+/// The times of a packet apart from waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// On cables.
@@ -305,7 +305,7 @@ impl Graph {
         self.gates = rooms.iter().map(|_| Gate::empty()).collect();
     }
 
-    /// What comes to a switch may have to be looked at more closely.
+    /// A switch must check arriving packets: it is not plain any more.
     fn is_not_plain(&mut self, switch: u32) {
         let kind = &mut self.kinds[switch as usize];
         if matches!(kind, Kind::Plain) {
@@ -314,8 +314,8 @@ impl Graph {
         }
     }
 
-    /// How many packets of each virtual channel there is room for where a cable ends; `None` if
-    /// that has no limit. A host has room for `receive`.
+    /// How many packets of each virtual channel fit at the far end of a cable; `None` if unlimited.
+    /// A host has room for `receive`.
     fn room(&self, place: u32, channels: u32, receive: Option<u32>) -> Option<u32> {
         let share = |cells: u32| (cells / channels).max(1);
         let Some(&switch) = self.owners.get(place as usize) else { return receive.map(share) };
@@ -326,7 +326,7 @@ impl Graph {
         }
     }
 
-    /// How many ports all switches have together: places below it are theirs.
+    /// How many ports all switches have together; lower places belong to switches.
     #[inline]
     pub fn switch_ports(&self) -> u32 {
         self.owners.len() as u32
@@ -383,7 +383,7 @@ impl Graph {
         self.ports[port as usize].free()
     }
 
-    /// Whether links or switches differ, so that what a packet spends depends on its way.
+    /// Whether links or switches differ, so that the latency of a packet depends on its route.
     #[inline]
     pub fn is_mixed(&self) -> bool {
         self.is_mixed
@@ -405,8 +405,8 @@ impl Graph {
         &self.links[self.ports[port as usize].link() as usize]
     }
 
-    /// How long a switch holds a packet back that came by one port and leaves by another, so that
-    /// it has every byte when its turn comes: what the packet takes longer to come than to leave.
+    /// How long a switch delays a packet that comes by one port and leaves by another, so that no
+    /// byte is missing when it is sent: the difference if it takes longer to arrive than to leave.
     #[inline]
     pub fn lag(&self, input: u32, output: u32) -> Span {
         Span(self.span(input).0.saturating_sub(self.span(output).0))
@@ -430,7 +430,7 @@ impl Graph {
         self.switches[switch as usize].latency
     }
 
-    /// Virtual channels of each cable, and how many of them a packet needs on its way.
+    /// Virtual channels of each cable, and how many of them a packet uses on its route.
     #[inline]
     pub fn channels(&self) -> (u8, u8) {
         (self.flow.channels(), self.flow.virtual_channels())
@@ -448,7 +448,8 @@ impl Graph {
         self.depart(now + self.latency(switch), output)
     }
 
-    /// The same at a switch whose outputs may be full, by one that is no gate; `None` if it is.
+    /// Like the above at a switch whose outputs may be full, by a port that is no gate; `None` if
+    /// the output is full.
     pub fn pass_limited(&mut self, now: Time, switch: u32, output: u32) -> Option<Departure> {
         let (ready, most) = (now + self.latency(switch), self.most(switch));
         let held = || self.ports[output as usize].held(ready, self.span(output));
@@ -476,7 +477,7 @@ impl Graph {
         Departure { start, arrival: start + link.arrival, place: own.peer() }
     }
 
-    /// What a packet spends from the queue of an output, which it joined late by `lag`, to the far
+    /// The times of a packet from the queue of an output, which it joined late by `lag`, to the far
     /// end of the cable.
     pub fn spent(&self, output: u32, lag: Span) -> Spent {
         let link = self.link(output);
@@ -488,7 +489,7 @@ impl Graph {
         }
     }
 
-    /// What a packet spends from host to host through this many switches, where all links and
+    /// The times of a packet from host to host through this many switches, if all links and
     /// switches are alike.
     #[inline]
     pub fn spent_alike(&self, hops: u16) -> Spent {
@@ -500,8 +501,8 @@ impl Graph {
         }
     }
 
-    /// The soonest that what happens at the node of a port has an effect at the far end of its cable
-    /// or comes from there.
+    /// The shortest delay between an event at the node of a port and its effect at the far end of
+    /// the cable, in either direction.
     pub fn least_delay(&self, port: u32) -> Span {
         let peer = self.peer(port);
         let may_wait =
@@ -517,7 +518,7 @@ impl Graph {
 }
 
 impl Spent {
-    /// The same with what another step took.
+    /// The same, including what another step used.
     #[must_use]
     pub fn and(self, other: Spent) -> Spent {
         Spent {

@@ -6,15 +6,16 @@ use weft_units::{Span, Time};
 
 use super::PortUse;
 
-/// Packets leave in the order in which they come, each as soon as the link is free, so that it is
-/// known when a packet starts as soon as it comes.
+/// Packets leave in the order in which they arrive, each as soon as the link is free, so that the start of
+/// a packet is known when it arrives.
 ///
-/// Parts of a graph that run side by side share its ports, of which each is touched by one part alone.
-/// What changes is atomic to that end, and costs what other numbers cost: nothing is ordered by it, as the
-/// parts wait for each other where one thread goes on with what another one did.
+/// Parts of a graph that run in parallel share its ports, but each port is used by one part alone. Its
+/// state is atomic for that reason, with relaxed ordering, which costs as much as plain integers: a
+/// barrier orders the threads where one continues the work of another.
 #[derive(Debug)]
 pub(super) struct Port {
-    /// When the last byte of what has come so far is sent, in picoseconds.
+    /// When the last byte of everything that has arrived so far will have been sent, in
+    /// picoseconds.
     free: AtomicU64,
     /// In picoseconds.
     busy: AtomicU64,
@@ -24,7 +25,7 @@ pub(super) struct Port {
     link: u32,
 }
 
-/// A packet on its way out of a port.
+/// The departure of a packet from a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// When its first byte leaves.
@@ -36,7 +37,7 @@ pub struct Departure {
 }
 
 impl Port {
-    /// The place at the far end where there is no cable.
+    /// The value of `peer` without a cable.
     pub const UNUSED: u32 = u32::MAX;
 
     pub fn new(peer: u32, link: u32) -> Port {
@@ -64,26 +65,26 @@ impl Port {
         Span(self.busy.load(Ordering::Relaxed))
     }
 
-    /// It is free so much later, and was busy for so much more.
+    /// Postpones the time at which the port is free, and adds busy time.
     pub fn go_on(&self, later: Span, busy: Span) {
         self.free.store((self.free() + later).0, Ordering::Relaxed);
         self.busy.store((self.busy() + busy).0, Ordering::Relaxed);
     }
 
-    /// It was used so.
+    /// Sets its use.
     pub fn put(&self, own: PortUse) {
         self.free.store(own.free.0, Ordering::Relaxed);
         self.busy.store(own.busy.0, Ordering::Relaxed);
     }
 
-    /// How many packets, which take `span` each, are not sent whole when one more may start.
+    /// How many packets, of `span` each, are still waiting or being sent when one more may start.
     #[inline]
     pub fn held(&self, ready: Time, span: Span) -> u32 {
-        // Without a gap: the one that leaves then and those behind it.
+        // Without a gap: the packet that is being sent then and those after it.
         self.free().since(ready).0.div_ceil(span.0).try_into().unwrap_or(u32::MAX)
     }
 
-    /// A packet that takes `span` and may start when it is `ready` comes. Returns when it starts.
+    /// Appends a packet that takes `span` and may start when it is `ready`. Returns when it starts.
     #[inline]
     pub fn enqueue(&self, ready: Time, span: Span, window: (Time, Time)) -> Time {
         let start = self.free().max(ready);
@@ -91,7 +92,7 @@ impl Port {
         start
     }
 
-    /// A packet that takes `span` starts, where it is known that it may.
+    /// Starts a packet that takes `span`; the caller knows that it may.
     #[inline]
     pub fn start(&self, start: Time, span: Span, window: (Time, Time)) {
         let free = start + span;

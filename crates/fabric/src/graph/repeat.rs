@@ -4,18 +4,19 @@ use weft_units::{Span, Time};
 
 use super::{Graph, Kind, Port};
 
-/// What is known of a directed port at an instant.
+/// The state of a directed port at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortUse {
-    /// When it will be free, or has become so.
+    /// When it will be free, or became free.
     pub free: Time,
     /// How long it was busy within the window.
     pub busy: Span,
 }
 
 impl PortUse {
-    /// Whether nothing tells what follows from `before`, which was so at an instant, from what follows a
-    /// `period` later: it will be free so much later, or was free and has not been used.
+    /// Whether the future of the port is the same, apart from a shift in time, from the state `before`
+    /// and from this one a `period` later: it will be free later by a period, or was free and has not
+    /// been used.
     pub fn is_again(self, before: PortUse, instant: Time, period: Span) -> bool {
         self.free == before.free + period || (self.free == before.free && self.free <= instant)
     }
@@ -28,13 +29,13 @@ impl Graph {
         !self.has_limits && self.kinds.iter().all(|kind| matches!(kind, Kind::Plain))
     }
 
-    /// What is known of every directed port.
+    /// The state of every directed port.
     pub fn uses(&self) -> Vec<PortUse> {
         self.ports.iter().map(|port| PortUse { free: port.free(), busy: port.busy() }).collect()
     }
 
-    /// How often a period that began at `since` may be repeated so that all of it is within the time in
-    /// which links are noted as busy, or none.
+    /// How often a period that began at `since` may be repeated such that all repetitions are within
+    /// the window in which links are recorded as busy, or all outside.
     pub fn repeats_in_window(&self, since: Time, period: Span) -> u64 {
         let (from, until) = self.window;
         if since >= until {
@@ -44,14 +45,14 @@ impl Graph {
         if since < from { 0 } else { until.since(last).0 / period.0 }
     }
 
-    /// Whether all of a time is within that in which links are noted as busy.
+    /// Whether an interval is within the window in which links are recorded as busy.
     #[inline]
     pub fn is_in_window(&self, since: Time, until: Time) -> bool {
         since >= self.window.0 && until <= self.window.1
     }
 
     /// A port has sent this many packets [in the window](Self::is_in_window), each as soon as it
-    /// came.
+    /// arrived.
     pub fn count_sent(&self, port: u32, packets: u64) {
         self.ports[port as usize].go_on(Span::ZERO, self.span(port) * packets);
     }

@@ -9,9 +9,10 @@ use super::{Graph, Link, Port};
 use crate::link::LinkSettings;
 
 impl Graph {
-    /// As many hosts as there are links, each with the link of its number to the next host and the
-    /// last to the first, for packets of one size and acknowledgments of another. What arrives at a
-    /// host is the first byte of a packet, which it may pass on; links count as busy in `window`.
+    /// A ring with one host per link, for packets of one size and acknowledgments of another. Link
+    /// i leads from host i to the next host, the last link to the first host. What arrives at a
+    /// host is the first byte of a packet, which it may pass on; links count as busy within
+    /// `window`.
     pub fn ring(
         links: &[LinkSettings],
         (packet, acknowledgment): (Bytes, Bytes),
@@ -42,9 +43,9 @@ impl Graph {
         }
     }
 
-    /// How much later a packet, or an acknowledgment, may leave a host of a ring than its first byte
-    /// came through: what it takes longer to come than to leave, so that no link waits for a byte in
-    /// the middle of it.
+    /// How long after its first byte a packet, or an acknowledgment, may leave a host of a ring: the
+    /// difference if it takes longer to arrive than to leave, so that no link runs dry in the middle
+    /// of it.
     pub fn lag_on_ring(&self, host: u32, is_short: bool) -> Span {
         let before = if host == 0 { self.hosts() - 1 } else { host - 1 };
         self.lag_of(before, host, is_short)

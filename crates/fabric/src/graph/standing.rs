@@ -1,24 +1,24 @@
-//! What waits for what, to explain a graph in which nothing moves any more.
+//! What waits for what: explains a graph in which nothing moves any more.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Graph, Kind};
 use crate::switch::InputQueued;
 
-/// What waits at a port, and in the buffer that packets come to by it.
+/// What waits at a port, and in the input buffer behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortState {
     /// Packets that wait for the far end.
     pub waiting: u32,
     /// Whether that has stopped it.
     pub is_stopped: bool,
-    /// The virtual channels by which the next of them, or those that may be next, leave.
+    /// The virtual channels of the next packet, or of those that may be next.
     pub wanted: Vec<u8>,
-    /// Those in which it has no credit left.
+    /// The virtual channels in which it has no credit left.
     pub without_credit: Vec<u8>,
-    /// As an input: the virtual channels that have no room left.
+    /// As an input: the virtual channels without room.
     pub full: Vec<u8>,
-    /// As an input: the outputs that its packets wait for.
+    /// As an input: the outputs for which its packets wait.
     pub wanted_behind: Vec<u32>,
 }
 
@@ -67,8 +67,8 @@ impl Graph {
         })
     }
 
-    /// Whether the next packet of a port, or one of several that may be next, leaves by a virtual
-    /// channel. `channel_of` tells that of a packet.
+    /// Whether the next packet of a port, or any of several that may be next, uses a virtual
+    /// channel. `channel_of` returns that of a packet.
     fn is_wanted(&self, port: u32, channel: u8, channel_of: impl Fn(u32) -> u8) -> bool {
         if let Some((own, output)) = self.input_queued(port) {
             return own.is_wanted(output, channel);
@@ -77,8 +77,7 @@ impl Graph {
         next.is_some_and(|packet| channel_of(packet) == channel)
     }
 
-    /// What there is to know of a port of this part of the graph. `channel_of` tells the virtual channel of a
-    /// packet.
+    /// The state of a port of this part of the graph. `channel_of` returns the virtual channel of a packet.
     pub fn port_state(&self, port: u32, channel_of: impl Fn(u32) -> u8) -> PortState {
         let HeldAt { packets: waiting, is_stopped } = self.held_at(port);
         let mut state = PortState { waiting, is_stopped, ..PortState::default() };
@@ -98,8 +97,8 @@ impl Graph {
         state
     }
 
-    /// How many cells the input of a clocked switch has space for that stops its cable; none at
-    /// another one.
+    /// How many more cells the input of a clocked switch can take if it has stopped its cable; none
+    /// otherwise.
     pub fn space(&self, port: u32) -> u32 {
         self.input_queued(port).map_or(0, |(own, _)| own.space())
     }

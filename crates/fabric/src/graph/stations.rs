@@ -11,12 +11,12 @@ use crate::fabric::{Peer, Wiring};
 use crate::interface::{ByteFifo, Forwarding};
 use crate::link::{TurnEvent, TurnLink, TurnTiming};
 
-/// A packet in a FIFO: which one of which message, which `M` names.
+/// A packet in a FIFO: its message, which `M` names, and its position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StationPacket<M> {
     /// The message.
     pub message: M,
-    /// Which of its packets, from 0 on.
+    /// Its number in the message, from 0.
     pub number: u32,
     /// Whether it is the last one.
     pub last: bool,
@@ -31,9 +31,9 @@ pub struct Station<M> {
     pub side: usize,
     /// Where it is.
     pub place: StationPlace,
-    /// What is to be sent, by channel.
+    /// The packets to send, by channel.
     pub send: [ByteFifo<StationPacket<M>>; CHANNELS],
-    /// What has come, by channel.
+    /// The packets received, by channel.
     pub receive: [ByteFifo<StationPacket<M>>; CHANNELS],
 }
 
@@ -62,13 +62,13 @@ pub struct TurnCable {
     pub first: Time,
     /// How many packets that frame has.
     pub packets: u32,
-    /// What its preamble says that there is room for.
+    /// The room that its preamble announces.
     pub credits: [u16; CHANNELS],
-    /// When each end handed the link over last, unless the link slept since.
+    /// When each end last handed the link over, unless the link slept since.
     pub released: [Option<Time>; 2],
 }
 
-/// What happened on a cable in one step.
+/// The event on a cable in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CableEvent {
     /// An end began a frame.
@@ -77,7 +77,7 @@ pub enum CableEvent {
         side: usize,
         /// From the end of its frame before, unless the link slept since or the end kept the link.
         waited: Option<Span>,
-        /// When the frame is over, if it has no packets.
+        /// When the frame ends, if it has no packets.
         null_over: Option<Time>,
     },
     /// The last symbol of a packet is at the other end, with a place for it.
@@ -88,14 +88,14 @@ pub enum CableEvent {
         channel: usize,
         /// Whether it was the first one of its frame.
         opens: bool,
-        /// Whether it was the last one, with which the frame is over.
+        /// Whether it was the last one, which ends the frame.
         ends: bool,
     },
 }
 
 impl TurnCable {
-    /// What is due at `now`, with so many packets in the send FIFOs of the holder. Returns what happened
-    /// and when the next step is due, if one is before [`TurnCable::wake`].
+    /// Carries out what is due at `now`, with this many packets in the send FIFOs of the holder. Returns
+    /// what happened and when the next step is due, if one is before [`TurnCable::wake`].
     ///
     /// # Errors
     /// [`Overrun`] where a packet comes without room for it: a defect, since credits prevent it.
@@ -125,7 +125,7 @@ impl TurnCable {
         Ok((event, next))
     }
 
-    /// Something is to be sent. Returns when the next step is due, unless one is anyway.
+    /// A packet is ready to be sent. Returns when the next step is due, unless one is due anyway.
     pub fn wake(&mut self, now: Time) -> Option<Time> {
         let next = self.link.wake(now)?;
         self.released = [None; 2];
@@ -138,22 +138,23 @@ impl TurnCable {
     }
 }
 
-/// What the stations of a channel are like.
+/// What the stations of a channel are built from.
 #[derive(Clone, Copy, Debug)]
 pub struct StationParts<'a> {
-    /// Which hosts, ports and cables there are.
+    /// The hosts, ports and cables.
     pub wiring: &'a Wiring,
-    /// What the ends of a link agree on.
+    /// The parameters on which the ends of a link agree.
     pub rules: Rules,
-    /// How many packets each FIFO holds.
+    /// The capacity of each FIFO in packets.
     pub capacity: u16,
-    /// How large each is.
+    /// The size of a packet.
     pub packet: Bytes,
-    /// How long everything takes on each kind of cable, in the order of [`Wiring::links`].
+    /// The timing on each kind of cable, in the order of [`Wiring::links`].
     pub timings: &'a [TurnTiming],
-    /// When what is in the FIFOs of a host may be read.
+    /// When the content of a host's FIFOs may be read.
     pub hosts: Forwarding,
-    /// When what has come to a port of each switch may be; what waits to leave one is read at once.
+    /// When packets received at a port of each switch may be read; those that wait to leave are
+    /// read at once.
     pub switches: &'a [Forwarding],
 }
 

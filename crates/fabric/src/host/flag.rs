@@ -44,7 +44,7 @@ impl Flag {
     pub fn enable(&self) -> u32 {
         match self {
             Flag::Sleepers(flag) => {
-                // The flag's word is what the kernel would sleep on; here nobody does.
+                // The flag's word is what the kernel would sleep on; here no thread sleeps.
                 let _ = flag.arm(Sleep::InKernel);
                 0
             }
@@ -68,7 +68,7 @@ impl Flag {
         }
     }
 
-    /// What the word counts at the moment; none if it does not.
+    /// The current count of the word; none if it does not count.
     pub fn counted(&self) -> Option<u32> {
         match self {
             Flag::Sleepers(_) => None,

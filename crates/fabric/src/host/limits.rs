@@ -4,19 +4,18 @@ use weft_units::Bytes;
 
 use super::{HostSettings, StageSettings};
 
-/// A message long enough for what it costs besides its bytes not to count, and short enough for
-/// stages that are for no message.
+/// The size of a long message, whose fixed costs do not count.
 const LONG: Bytes = Bytes(1 << 20);
 
-/// What the hosts of a channel allow long messages, by their rates alone, in bytes per second;
-/// infinite where nothing limits them.
+/// The throughput that the hosts of a channel allow long messages, from their rates alone, in bytes
+/// per second; infinite without a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostLimits {
     /// If all stages work at once: what the busiest resource of either host allows.
     pub occupancy: f64,
-    /// What the busiest resource of the send way allows (SCILAN 4.2, Xt).
+    /// The limit of the busiest resource on the send path (SCILAN 4.2, Xt).
     pub send: f64,
-    /// What the processor allows in the receive way, where one is named (SCILAN 4.2, Xr).
+    /// The limit of the processor on the receive path, if one is named (SCILAN 4.2, Xr).
     pub receive: f64,
 }
 
@@ -28,7 +27,7 @@ impl HostLimits {
 }
 
 impl HostSettings {
-    /// What the rates of the stages and resources allow.
+    /// The limit that follows from the rates of the stages and resources.
     pub fn limits(&self) -> HostLimits {
         let busiest = |way: &[String]| {
             let all = self.resource.keys().map(|resource| self.occupancy(way, resource));
@@ -40,7 +39,8 @@ impl HostSettings {
         HostLimits { occupancy: 1.0 / send.max(all), send: 1.0 / send, receive: 1.0 / receive }
     }
 
-    /// How often each byte of a message crosses a resource on the send way and on the receive way.
+    /// How often each byte of a message crosses a resource on the send path and on the receive
+    /// path.
     pub fn traversals(&self, resource: &str) -> [u32; 2] {
         [&self.send, &self.receive].map(|way| {
             let crossings = self.of_long(way).filter_map(|stage| stage.uses.get(resource));
@@ -48,7 +48,7 @@ impl HostSettings {
         })
     }
 
-    /// For how long the stages of a way hold a resource for each byte, in seconds.
+    /// For how long the stages of a path hold a resource for each byte, in seconds.
     fn occupancy(&self, way: &[String], resource: &str) -> f64 {
         let using = self.of_long(way).filter(|stage| stage.uses.contains_key(resource));
         using.map(|stage| self.per_byte(stage)).sum()

@@ -1,8 +1,8 @@
 //! The memory of a host as a channel between programs on it: a message is one copy.
 //!
-//! The initiator makes the copy, and its next one begins when this one is made. Copies of different
-//! initiators do not hold each other up: a rate is that of one processor that copies, not that of
-//! the memory.
+//! The initiator makes the copy, and its next copy begins when this one is complete. Copies of
+//! different initiators do not delay each other: the rate is that of one copying processor, not
+//! that of the memory.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,9 @@ pub struct MemorySettings {
 /// When a copy is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// Its last byte is made: the initiator may use again what the message was in.
+    /// The initiator may reuse the memory of the message.
     pub made: Time,
-    /// The target has it.
+    /// The target has the message.
     pub seen: Time,
 }
 
@@ -32,12 +32,12 @@ pub struct Copied {
 #[derive(Clone, Debug)]
 pub struct Memory {
     settings: MemorySettings,
-    /// When each initiator has made its last copy.
+    /// When each initiator has finished its last copy.
     free: Vec<Time>,
 }
 
 impl Memory {
-    /// Nobody copies yet.
+    /// No copy is in progress.
     pub fn new(settings: MemorySettings) -> Memory {
         Memory { settings, free: Vec::new() }
     }

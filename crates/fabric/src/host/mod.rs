@@ -1,9 +1,9 @@
 //! Hosts: what a message passes between a program and its adapter, on both sides.
 //!
-//! A way is a list of stages, each with what it costs and which resources of the host it holds
-//! meanwhile. Stages work at the same time as hardware does: while one has a piece of a message,
-//! the one before has the next. What the busiest resource can do is therefore what the host can
-//! do, and not what the stages take one after the other (SCILAN 4.2 and 4.3).
+//! A path is a list of stages, each with its cost and the resources of the host that it holds
+//! meanwhile. Stages form a pipeline: while one works on a piece of a message, the previous one
+//! works on the next piece. The throughput of a host is therefore that of its busiest resource, not
+//! the reciprocal of the sum of all stages (SCILAN 4.2 and 4.3).
 
 mod flag;
 mod limits;

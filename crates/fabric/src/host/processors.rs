@@ -1,5 +1,5 @@
-//! The processors of hosts, where there may be fewer than computations: first come, first served,
-//! each to its end.
+//! The processors of hosts, of which there may be fewer than computations: first come, first
+//! served, each to its end.
 
 use std::collections::VecDeque;
 
@@ -53,7 +53,7 @@ impl<J: Copy + PartialEq> Processors<J> {
     /// Whether a computation on a host waits for a processor.
     pub fn waits(&self, host: u16, job: J) -> bool {
         let own = self.hosts.get(usize::from(host));
-        // One that is asked for came last, as a rule.
+        // The one that is looked for usually came last.
         own.is_some_and(|own| own.queue.iter().rev().any(|(other, _)| *other == job))
     }
 }

@@ -24,7 +24,7 @@ pub struct ProgramSettings {
     pub look_every: Span,
 }
 
-/// What a message meets.
+/// The state of the program when a message arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meeting {
     /// The program works.
@@ -35,13 +35,14 @@ pub(super) enum Meeting {
     Asleep,
 }
 
-/// The program of one host. A flag decides when a message interrupts, that of the live library or that
-/// of the document: the receiver enables it before it sleeps, every message stimulates it.
+/// The program of one host. Its flag decides when a message interrupts, in the form of the live
+/// library or of the document: the receiver enables the flag before it sleeps, and every message
+/// stimulates it.
 #[derive(Debug)]
 pub(super) struct Program {
     settings: ProgramSettings,
     flag: Flag,
-    /// What the flag had counted whenever the program went to sleep.
+    /// The count of the flag each time the program went to sleep.
     counted: u64,
     /// When its last work ended.
     idle_since: Time,
@@ -71,8 +72,8 @@ impl Program {
         self.idle_since = self.idle_since.max(now);
     }
 
-    /// A message has come whose way leads through the program. `pending` says whether an earlier
-    /// one is still before it.
+    /// A message has arrived whose receive path includes the program. `pending` says whether an
+    /// earlier one is still before it.
     pub fn meet(&mut self, now: Time, pending: bool) -> Meeting {
         let idle = self.working == 0 && !pending;
         let waited = now.since(self.idle_since);
@@ -87,7 +88,7 @@ impl Program {
         if idle { Meeting::Polling(self.until_look(waited)) } else { Meeting::Busy }
     }
 
-    /// How many messages have not interrupted, by the word of the flag; none if it does not count.
+    /// How many messages did not interrupt, by the word of the flag; none if it does not count.
     pub fn counted(&self) -> Option<u64> {
         Some(self.counted + u64::from(self.flag.counted()?))
     }

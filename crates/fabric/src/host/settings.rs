@@ -27,7 +27,7 @@ pub struct HostSettings {
     pub receive: Vec<String>,
     /// How the program waits for messages.
     pub program: ProgramSettings,
-    /// The word on which programs sleep, that of a receiver and that of a transmitter.
+    /// The word on which receivers and transmitters sleep.
     #[serde(skip_serializing_if = "FlagSettings::is_default")]
     pub flag: FlagSettings,
     /// The flow control between programs; none if absent.
@@ -64,7 +64,7 @@ pub struct PostedSettings {
 pub struct HostError {
     /// The key, from `host` on.
     pub key: String,
-    /// What stands there.
+    /// Its value.
     pub value: String,
     /// What would be accepted.
     pub accepted: String,
@@ -84,8 +84,8 @@ impl HostSettings {
     ///
     /// # Errors
     ///
-    /// If a stage or a resource is named that is not there, or is there and never named; if a unit
-    /// is empty, or a stage is for no size; if a stage of the send way asks for the program.
+    /// If a stage or a resource is named but not defined, or defined but never named; if a unit is
+    /// empty, or a stage applies to no size; if a stage of the send path needs the program.
     pub fn build(&self, payload: Bytes) -> Result<Host, HostError> {
         self.check_ways()?;
         self.check_uses()?;
@@ -114,7 +114,7 @@ impl HostSettings {
         Err(refuse("posted.until".into(), until, accepted))
     }
 
-    /// What is stored again where a check finds that it has not arrived; none if nothing is.
+    /// What is stored again if a check finds that it has not arrived; none without checks.
     pub fn checked_unit(&self) -> Option<Bytes> {
         match self.stage.get(self.resend.as_ref()?)?.unit {
             Unit::Chunk(bytes) => Some(bytes),

@@ -40,7 +40,7 @@ pub struct SharedBuffer {
 }
 
 impl SharedBuffer {
-    /// An empty buffer for transmitters of this many hosts, with flags of a kind.
+    /// An empty buffer for this many transmitters, with flags of this kind.
     pub fn new(hosts: u16, flag: FlagSettings) -> SharedBuffer {
         let room = (0..hosts).map(|_| Flag::new(flag)).collect();
         SharedBuffer { ring: SharedRing::default(), room }
@@ -52,7 +52,7 @@ impl SharedBuffer {
     }
 }
 
-/// One of those who write into a buffer.
+/// A transmitter of a shared buffer.
 #[derive(Debug)]
 pub(super) struct Sharing {
     host: u16,
@@ -61,17 +61,17 @@ pub(super) struct Sharing {
     stand: Stand,
 }
 
-/// How far a transmitter is with a message.
+/// The progress of a transmitter with a message.
 #[derive(Debug)]
 enum Stand {
     Idle,
-    /// It is to ask for the turn.
+    /// It must request the lock.
     Wishes(u32),
     Asks(u32),
-    /// It has locked, and reads the pointer.
+    /// It has the lock, and reads the write pointer.
     Won(u32, Turn),
     Writes(u32, Turn),
-    /// It has written all, and its last store is on the way.
+    /// It has written everything, and its last store is in flight.
     LetsGo,
 }
 
@@ -81,7 +81,7 @@ impl Sharing {
         Sharing { host, buffer: Arc::clone(buffer), writer, stand: Stand::Idle }
     }
 
-    /// Whether it is its turn with this message. If nothing stands against it, it wishes to have it.
+    /// Whether it has the lock for this message. If nothing prevents it, it requests the lock.
     pub fn has_turn(&mut self, message: u32) -> bool {
         if let Stand::Idle = self.stand {
             self.stand = Stand::Wishes(message);
@@ -89,14 +89,14 @@ impl Sharing {
         matches!(&self.stand, Stand::Writes(own, _) if *own == message)
     }
 
-    /// Whether it has come to wish for the turn; to be asked for once.
+    /// Whether it has just requested the lock; asking clears the answer.
     pub fn take_wish(&mut self) -> bool {
         let Stand::Wishes(message) = self.stand else { return false };
         self.stand = Stand::Asks(message);
         true
     }
 
-    /// One attempt to have the turn. Returns whether it has it.
+    /// One attempt to take the lock. Returns whether it succeeds.
     pub fn try_turn(&mut self) -> bool {
         let Stand::Asks(message) = self.stand else { return false };
         let Some(turn) = self.writer.try_turn(&self.buffer.ring) else { return false };
@@ -104,7 +104,7 @@ impl Sharing {
         true
     }
 
-    /// It knows the pointer, and writes.
+    /// It has read the pointer, and writes.
     pub fn begin(&mut self) {
         self.stand = match mem::replace(&mut self.stand, Stand::Idle) {
             Stand::Won(message, turn) => Stand::Writes(message, turn),
@@ -112,7 +112,7 @@ impl Sharing {
         };
     }
 
-    /// Its last store has reached the target: it may ask again.
+    /// Its last store has reached the target: it may request the lock again.
     pub fn let_go(&mut self) {
         self.stand = Stand::Idle;
     }
@@ -121,7 +121,7 @@ impl Sharing {
         &self.buffer.room[usize::from(self.host)]
     }
 
-    /// How many bytes it may write, which is none out of its turn.
+    /// How many bytes it may write; zero without the lock.
     pub fn room(&mut self, wanted: u64) -> u64 {
         match &mut self.stand {
             Stand::Writes(_, turn) => turn.room(&self.buffer.ring, wanted).unwrap_or(0),
@@ -151,8 +151,8 @@ impl SharedReceiver {
         SharedReceiver { buffer: Arc::clone(buffer), reader: Reader::new(capacity) }
     }
 
-    /// This many bytes are read. Returns whose transmitter is to be woken: only who has the turn
-    /// waits for room.
+    /// This many bytes have been read. Returns the transmitter to wake, if any: only the one with
+    /// the lock waits for room.
     pub fn release(&mut self, bytes: Bytes) -> Option<u16> {
         let pointers = &self.buffer.ring.pointers;
         let known = self.reader.available(pointers, bytes.0);

@@ -28,7 +28,7 @@ pub struct SocketsSettings {
     /// When programs begin to accept, counted from the beginning of the run.
     #[serde(default)]
     pub accept_from: Span,
-    /// Hosts on which nobody listens: they refuse.
+    /// Hosts without a listening program: they refuse requests.
     #[serde(default)]
     pub without_listener: Vec<u16>,
     /// Addresses that differ from the default. By default host 0 is 192.168.0.1, host 1

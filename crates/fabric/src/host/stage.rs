@@ -1,4 +1,4 @@
-//! One stage on the way of a message through its host.
+//! One stage of the path of a message through its host.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl Default for StageSettings {
 }
 
 impl StageSettings {
-    /// Whether the stage is gone through by messages of `size`.
+    /// Whether messages of `size` pass the stage.
     pub fn is_for(&self, size: Bytes) -> bool {
         size >= self.from && self.below.is_none_or(|below| size < below)
     }

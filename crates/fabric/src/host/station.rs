@@ -10,9 +10,9 @@ use super::{Piece, ResourceSettings, StageSettings, Unit, When};
 /// How pieces become units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// As they come.
+    /// As they arrive.
     AsIs,
-    /// Pieces of this many bytes, and what a message leaves over.
+    /// Pieces of this many bytes, and the rest of a message.
     Into(u64),
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Station {
     pub uses: Vec<(usize, u8)>,
     /// The rate at which it moves its bytes across each resource that has one.
     rates: Vec<(Rate, u8)>,
-    /// Whether its work is that of the program.
+    /// Whether the program does its work.
     pub of_program: bool,
     /// Bytes of messages that are less than a unit.
     gathered: Vec<Piece>,
@@ -37,7 +37,8 @@ pub(super) struct Station {
 }
 
 impl Station {
-    /// A stage on a way whose packets carry `payload`; `as_is` where packets come from the channel.
+    /// A stage of a path whose packets carry `payload`; `as_is` where packets come from the
+    /// channel.
     pub fn new(
         settings: &StageSettings,
         resources: &[(&String, &ResourceSettings)],
@@ -95,14 +96,14 @@ impl Station {
         self.ready.is_empty() && self.working.is_empty() && self.gathered.is_empty()
     }
 
-    /// Whether it takes another unit of the stage before.
+    /// Whether it accepts another unit from the previous stage.
     pub fn has_room(&self) -> bool {
-        // What is only delayed has left nothing behind that could wait for it.
+        // A stage that only delays leaves nothing that could wait for it.
         let delayed = if self.uses.is_empty() { self.working.len() } else { 0 };
         self.settings.room.admits(self.ready.len() + delayed)
     }
 
-    /// What passes the stage because it is not for it passes as it comes.
+    /// A message to which the stage does not apply passes it unchanged.
     fn cut_of(&self, piece: &Piece) -> Cut {
         if self.settings.is_for(piece.size) { self.cut } else { Cut::AsIs }
     }
@@ -134,7 +135,7 @@ impl Station {
         self.ready.push_front(piece);
     }
 
-    /// Since when the next unit could have been worked on, if one is there and the stage is free.
+    /// Since when the next unit could have been processed, if there is one and the stage is free.
     pub fn waits_since(&self) -> Option<Time> {
         if !self.uses.is_empty() && !self.working.is_empty() {
             return None;
@@ -158,7 +159,7 @@ impl Station {
         let Some(front) = self.ready.front_mut() else { return };
         front.bytes = Bytes(front.bytes.0 - unit.bytes.0);
         if self.settings.looks_at_program() {
-            // What is left comes when the program has begun with what was taken.
+            // The rest arrives when the program has begun with the first part.
             front.met = None;
         }
         if front.bytes.0 == 0 {
@@ -166,7 +167,7 @@ impl Station {
         }
     }
 
-    /// How long a unit takes, if it is to be worked on at all.
+    /// How long a unit takes, if the stage processes it at all.
     pub fn work(&self, unit: &Piece) -> Option<Span> {
         let stage = &self.settings;
         let looked = match (stage.when, unit.met) {
@@ -191,7 +192,7 @@ impl Station {
         self.working.push_back((ahead.max(now + span), unit));
     }
 
-    /// When the unit that it works on is done.
+    /// When it finishes its current unit.
     pub fn next_end(&self) -> Time {
         self.working.front().map_or(Time::NEVER, |(end, _)| *end)
     }

@@ -1,7 +1,7 @@
-//! Flow control between two programs: the receiver buffer of a socket, with the read pointer that
-//! its sender looks at and the flag on which the sender sleeps (SCILAN 3.4, Figure 5).
+//! Flow control between two programs: the receiver buffer of a socket, the read pointer that its
+//! sender reads, and the flag on which the sender sleeps (SCILAN 3.4, Figure 5).
 //!
-//! The state machines are those of the live library. What a model adds is what they cost.
+//! The state machines are those of the live library. The model adds their costs.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct WindowSettings {
     /// Size of the receive buffer, a power of two: how much may be sent before any of it is
     /// received (SCILAN 2.1).
     pub buffer: Bytes,
-    /// The stage of the send way that writes into the buffer, and stalls while it is full.
+    /// The stage of the send path that writes into the buffer, and stalls while it is full.
     pub fill: String,
     /// The stage of the receive path whose end frees the bytes.
     pub release: String,
@@ -40,7 +40,7 @@ pub struct WindowSettings {
     pub shared: Option<SharedWindowSettings>,
 }
 
-/// What both sides of a connection have in shared memory.
+/// The state in shared memory of both sides of a connection.
 #[derive(Debug)]
 pub struct Connection {
     pointers: RingPointers,
@@ -80,7 +80,7 @@ pub(super) struct Receiver {
     reader: Reader,
 }
 
-/// What a host reads: a buffer for each connection, or one.
+/// The buffers that a host reads: one for each connection, or one in all.
 #[derive(Debug)]
 pub(super) enum Receivers {
     Connected(Vec<Receiver>),
@@ -93,14 +93,14 @@ impl Transmitter {
         Transmitter { peer, way, asleep: false, looks: 0 }
     }
 
-    /// One of many that write into the buffer of `peer`.
+    /// One of many transmitters of the buffer of `peer`.
     pub fn sharing(peer: u16, sharing: Sharing) -> Transmitter {
         Transmitter { peer, way: Way::Sharing(sharing), asleep: false, looks: 0 }
     }
 
-    /// Whether this many bytes of a message may be written: by who has the turn, where others write
-    /// too, and only where there is room. If there is none, the transmitter sleeps until
-    /// [`Transmitter::wake`].
+    /// Whether this many bytes of a message may be written: only with the lock if other
+    /// transmitters use the buffer, and only if there is room. Without room the transmitter sleeps
+    /// until [`Transmitter::wake`].
     pub fn may_write(&mut self, message: u32, bytes: Bytes) -> bool {
         if self.asleep || self.shares().is_some_and(|own| !own.has_turn(message)) {
             return false;
@@ -117,7 +117,7 @@ impl Transmitter {
         false
     }
 
-    /// What it shares, if it does.
+    /// Its side of the shared buffer, if there is one.
     pub fn shares(&mut self) -> Option<&mut Sharing> {
         match &mut self.way {
             Way::Alone(..) => None,
@@ -147,7 +147,7 @@ impl Transmitter {
         }
     }
 
-    /// How often it looked since it was last asked.
+    /// How often it read the read pointer since this was last asked.
     pub fn take_looks(&mut self) -> u64 {
         std::mem::take(&mut self.looks)
     }
@@ -170,7 +170,7 @@ impl Receiver {
         Receiver { peer, connection, reader: Reader::new(capacity) }
     }
 
-    /// This many bytes are read. Returns whether the transmitter is to be woken.
+    /// This many bytes have been read. Returns whether the transmitter must be woken.
     pub fn release(&mut self, bytes: Bytes) -> bool {
         let known = self.reader.available(&self.connection.pointers, bytes.0);
         debug_assert!(known.is_ok_and(|known| known >= bytes.0), "{known:?} of {bytes}");
@@ -180,7 +180,7 @@ impl Receiver {
 }
 
 impl Receivers {
-    /// Bytes from a host are read. Returns whose transmitter is to be woken.
+    /// Bytes from a host have been read. Returns the transmitter to wake, if any.
     pub fn release(&mut self, peer: u16, bytes: Bytes) -> Option<u16> {
         match self {
             Receivers::Connected(all) => {

@@ -1,4 +1,4 @@
-//! A host at work: its stages, their resources, and what comes out at both ends.
+//! A host at work: its stages, their resources, and what leaves at both ends.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::station::Station;
 use super::window::{Receiver, Receivers, Transmitter};
 use super::{Connection, HostSettings, Resource, SharedBuffer};
 
-/// A part of a message on its way through a host.
+/// A part of a message on its path through a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The caller's number of the message.
@@ -20,30 +20,30 @@ pub struct Piece {
     pub peer: Option<u16>,
     /// The payload of the whole message.
     pub size: Bytes,
-    /// What of it this is.
+    /// Its position in the message.
     pub bytes: Bytes,
-    /// Whether the message ends with it. The end of a message may come without bytes.
+    /// Whether it is the end of the message, which may have no bytes.
     pub last: bool,
     /// When it reached its stage.
     pub(super) since: Time,
-    /// What it found the program of the target doing.
+    /// The state in which it found the program of the target.
     pub(super) met: Option<Meeting>,
     /// Whether its message counts in the records of stages.
     pub(super) counts: bool,
-    /// Whether it is stored again: it ends where it is in the memory of the target.
+    /// Whether it is stored again: it ends in the memory of the target.
     pub(super) again: bool,
 }
 
-/// What comes out of a host.
+/// What leaves a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A part of a message is given to the channel.
     Packet(Piece),
     /// The program of the initiator is done with a message.
     Sent(u32),
-    /// A packet of a message is on the way no more.
+    /// A packet of a message is no longer in flight.
     Released(u32),
-    /// A message has passed the whole receive way.
+    /// A message has passed the whole receive path.
     Delivered(u32),
     /// There is room again for the sleeping program of this host.
     Room(u16),
@@ -53,19 +53,19 @@ pub enum Output {
     TurnEnded(u16),
 }
 
-/// What was done in one stage.
+/// The work of one stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageRecord {
     /// The stage.
     pub name: String,
-    /// Whether it is on the send way.
+    /// Whether it is on the send path.
     pub of_initiator: bool,
     /// Units that were worked on.
     pub performed: u64,
     /// Messages whose end has left it.
     pub messages: u64,
-    /// From when the end of a message reached the stage to when it left it, over all messages. Over
-    /// all stages of a way this is what the message spent on it.
+    /// From when the end of a message reached the stage to when it left it, summed over all
+    /// messages. The sum over all stages of a path is the time that messages spent on it.
     pub residence: Span,
 }
 
@@ -82,12 +82,12 @@ impl StageRecord {
 #[derive(Debug)]
 pub struct Host {
     names: Vec<String>,
-    /// The send way, then the receive way.
+    /// The send path, then the receive path.
     stations: Vec<Station>,
     sends: usize,
-    /// With the end of which stage a message counts as sent.
+    /// The stage at whose end a message counts as sent.
     sent_by: usize,
-    /// With the end of which stage a packet is on the way no more.
+    /// The stage at whose end a packet is no longer in flight.
     released_by: Option<usize>,
     resources: Vec<Resource>,
     resource_names: Vec<String>,
@@ -96,11 +96,11 @@ pub struct Host {
     posted: Limit,
     on_the_way: usize,
     payload: Bytes,
-    /// From when on the residence in stages is noted.
+    /// When recording of the time in stages begins.
     from: Time,
 }
 
-/// The flow control of a host: where, at what cost, and with whom.
+/// The flow control of a host: where it acts, its cost, and its peers.
 #[derive(Debug)]
 struct Window {
     fill: usize,
@@ -120,15 +120,15 @@ impl Piece {
         Piece { message, peer, size, bytes, last, since, met, counts, again }
     }
 
-    /// The same of a unit that is stored again: it goes no further than the stage at which the target
+    /// Like the above for a unit that is stored again: it ends at the stage at which the target
     /// counts a packet as arrived.
     #[must_use]
     pub fn again(self) -> Piece {
         Piece { again: true, ..self }
     }
 
-    /// The same of a message that no program handed over: the time that it spends in stages is not
-    /// noted.
+    /// Like the above for a message that no program submitted: the time that it spends in stages is
+    /// not recorded.
     #[must_use]
     pub fn uncounted(self) -> Piece {
         Piece { counts: false, ..self }
@@ -198,7 +198,7 @@ impl Host {
         }
     }
 
-    /// This host, of that number, is one of those that write into the buffer of another one.
+    /// Makes this host, with its number, a transmitter of the shared buffer of another one.
     pub fn share(&mut self, number: u16, peer: u16, buffer: &Arc<SharedBuffer>) {
         if let Some(window) = &mut self.window {
             let sharing = Sharing::new(number, buffer, window.capacity);
@@ -206,7 +206,7 @@ impl Host {
         }
     }
 
-    /// One attempt to have the turn in the buffer of another host. Returns whether this one has it.
+    /// One attempt to lock the buffer of another host. Returns whether it succeeds.
     pub fn try_turn(&mut self, peer: u16) -> bool {
         self.sharing(peer).is_some_and(Sharing::try_turn)
     }
@@ -245,8 +245,8 @@ impl Host {
         self.start(now, out);
     }
 
-    /// A program hands a message over: a piece that is the whole of it. Where there is no send way
-    /// it is the channel that tells when it is sent.
+    /// A program submits a message as one piece. Without a send path, the channel reports when it
+    /// is sent.
     pub fn send(&mut self, now: Time, piece: Piece, out: &mut Vec<Output>) {
         let piece = Piece { since: now, ..piece };
         if self.sends == 0 {
@@ -256,7 +256,7 @@ impl Host {
         self.start(now, out);
     }
 
-    /// A packet has come over the channel.
+    /// A packet has arrived over the channel.
     pub fn receive(&mut self, now: Time, piece: Piece, out: &mut Vec<Output>) {
         if self.released_by.is_none() {
             out.push(Output::Released(piece.message));
@@ -293,13 +293,13 @@ impl Host {
         }
     }
 
-    /// A packet that this host sent is on the way no more.
+    /// A packet that this host sent is no longer in flight.
     pub fn release(&mut self, now: Time, out: &mut Vec<Output>) {
         self.on_the_way = self.on_the_way.saturating_sub(1);
         self.start(now, out);
     }
 
-    /// When a stage is done next.
+    /// When the next stage finishes.
     pub fn next_time(&self) -> Time {
         self.stations.iter().map(Station::next_end).min().unwrap_or(Time::NEVER)
     }
@@ -318,23 +318,24 @@ impl Host {
         self.start(now, out);
     }
 
-    /// Whether nothing is on its way through this host.
+    /// Whether the host holds no part of any message.
     pub fn is_idle(&self) -> bool {
         self.stations.iter().all(Station::is_empty)
     }
 
-    /// The first stage of each way at which something waits or works, for a run that is stuck.
+    /// The first stage of each path at which something waits or works, for the report of a run that
+    /// is stuck.
     pub fn occupied(&self) -> impl Iterator<Item = &str> {
         let occupied = self.stations.iter().map(|station| !station.is_empty());
         occupied.zip(&self.names).filter(|(occupied, _)| *occupied).map(|(_, name)| name.as_str())
     }
 
-    /// What was done with each resource, by name.
+    /// The work of each resource, by name.
     pub fn resources(&self) -> impl Iterator<Item = (&str, &Resource)> {
         self.resource_names.iter().map(String::as_str).zip(&self.resources)
     }
 
-    /// What was done in each stage, in the order of the send way and then of the receive way.
+    /// The work of each stage, in the order of the send path and then of the receive path.
     pub fn stages(&self) -> impl Iterator<Item = StageRecord> {
         let stages = self.names.iter().zip(&self.stations).enumerate();
         stages.map(|(place, (name, station))| StageRecord {
@@ -351,7 +352,7 @@ impl Host {
         self.program.interrupts
     }
 
-    /// How many stimuli of the flag have not interrupted, by its word; none if it counts nothing.
+    /// How many stimuli of the flag did not interrupt, by its word; none if it counts nothing.
     pub fn stimuli_counted(&self) -> Option<u64> {
         self.program.counted()
     }
@@ -428,8 +429,8 @@ impl Host {
         }
     }
 
-    /// Begins every unit that can be: the one that has waited longest first, of equal ones that
-    /// which is further on its way.
+    /// Begins every unit that can begin: the one that has waited longest first, of equal ones the
+    /// one that is further along.
     fn start(&mut self, now: Time, out: &mut Vec<Output>) {
         while let Some((place, unit, work)) = self.next_start(now) {
             self.stations[place].take_unit(&unit);
@@ -481,7 +482,7 @@ impl Host {
         best.map(|(_, place, unit, work)| (place, unit, work))
     }
 
-    /// What a message whose end has reached the stage at `place` finds the program doing.
+    /// The state of the program when the end of a message reaches the stage at `place`.
     fn meet(&mut self, now: Time, place: usize) -> Meeting {
         let ahead = self.stations[place + 1..].iter().chain(&self.stations[..self.sends]);
         let pending = ahead.clone().any(|station| !station.is_empty());
@@ -513,7 +514,7 @@ impl Host {
         may
     }
 
-    /// What the looks at the read pointer cost that a unit needed.
+    /// The cost of reading the read pointer for a unit.
     fn pay_looks(&mut self, place: usize, unit: &Piece) -> Span {
         let Some(window) = self.window.as_mut().filter(|window| window.fill == place) else {
             return Span::ZERO;

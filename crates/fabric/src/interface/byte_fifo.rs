@@ -40,7 +40,7 @@ pub struct ByteFifo<P> {
     forwarding: Forwarding,
     /// How many packets may be read.
     ready: usize,
-    /// Places that are promised to packets on their way.
+    /// Places reserved for packets in flight.
     reserved: usize,
 }
 
@@ -75,7 +75,7 @@ impl<P> ByteFifo<P> {
         self.capacity - self.packets.len() - self.reserved
     }
 
-    /// Promises a place to a packet that is on its way; only where there is room.
+    /// Reserves a place for a packet in flight; only where there is room.
     pub fn reserve(&mut self) {
         self.reserved += 1;
     }

@@ -1,10 +1,10 @@
-//! Movers between the memory of a host and its FIFOs, one packet after another: DMA or a processor,
-//! straight or through the memory of the adapter, over a bus that all may share (Maestro 3.3).
+//! Movers transfer packets between the memory of a host and its FIFOs, by DMA or by a processor,
+//! directly or through the memory of the adapter, over a bus that all may share (Maestro 3.3).
 //!
-//! Each host has for each channel four movers that work at the same time, of which the first and the
-//! last have something to do only where the way leads through the memory of the adapter. The bus and
-//! the processor of the adapter serve who came first. The part has no FIFOs and no events: it is told
-//! what may be moved, and says when that is done.
+//! Each host has four movers per channel, which work in parallel; the first and the last are used
+//! only where packets pass through the memory of the adapter. The bus and the processor of the
+//! adapter serve movers in the order of their requests. The part has no FIFOs and no events: the
+//! caller says what may be moved, and it returns when that is done.
 
 use std::collections::VecDeque;
 
@@ -39,7 +39,7 @@ pub struct Cargo<M> {
     pub has_pages: bool,
 }
 
-/// When what was begun is over, and what comes then.
+/// When the current operation ends, and what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// All is set up, and the first packet can be moved: [`Movers::carry`].
@@ -119,13 +119,13 @@ impl<M: Copy> Movers<M> {
         fill.queue.iter().chain(&load.queue).map(|cargo| cargo.message)
     }
 
-    /// A message is to be moved, behind those before it.
+    /// Appends a message to be moved.
     pub fn push(&mut self, channel: usize, what: Move, cargo: Cargo<M>) {
         self.of_mut(channel, what).queue.push_back(cargo);
     }
 
-    /// The next message that a processor moves past the memory of the adapter, so that this mover has
-    /// nothing to do with it but keep it in order.
+    /// The next message that a processor moves past the memory of the adapter: this mover only keeps
+    /// it in order.
     pub fn bypass(
         &mut self,
         channel: usize,
@@ -166,7 +166,7 @@ impl<M: Copy> Movers<M> {
         }
     }
 
-    /// What comes before the first packet of a message; returns when it is over.
+    /// The set-up before the first packet of a message; returns when it is over.
     fn prepare(&mut self, now: Time, way: Way) -> Time {
         if way.before + way.after == Span::ZERO {
             return now + way.set_up;
@@ -196,7 +196,7 @@ impl<M: Copy> Movers<M> {
         }
     }
 
-    /// A mover has moved a packet. Returns which, unless it came out of a FIFO, which knows.
+    /// A mover has moved a packet. Returns which one, unless it came from a FIFO, which knows.
     pub fn moved(&mut self, channel: usize, what: Move) -> Option<MovedPacket<M>> {
         let mover = self.of_mut(channel, what);
         mover.busy = false;

@@ -270,12 +270,12 @@ impl<M> Nic<M> {
         Ok(message)
     }
 
-    /// The send sequence, to be looked at.
+    /// The send sequence, read-only.
     pub fn send_side(&self) -> &SendSide<M> {
         &self.send
     }
 
-    /// The receive sequence, to be looked at.
+    /// The receive sequence, read-only.
     pub fn receive_side(&self) -> &ReceiveSide<M> {
         &self.receive
     }
@@ -297,8 +297,8 @@ impl<M> Nic<M> {
         self.host_free
     }
 
-    /// A report on its way to the host is no state of the send sequence, which ends with its
-    /// arrival; for the adapter the buffer is completed.
+    /// A report that is being delivered to the host is not a state of the send sequence, which ends
+    /// when it arrives; for the adapter the buffer is completed.
     fn expect_unreported(
         &self,
         buffer: BufferId,
@@ -350,8 +350,8 @@ impl<M> Nic<M> {
         }
     }
 
-    /// Begins a copy unless one is under way. Every step that may block a message, or free one,
-    /// ends here.
+    /// Begins a copy unless one is in progress. Every step that may block a message, or unblock
+    /// one, ends here.
     fn begin_copy(&mut self, now: Time) {
         if self.copy.is_none()
             && let Some(copy) = self.next_copy()

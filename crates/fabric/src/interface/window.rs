@@ -110,8 +110,8 @@ pub struct WindowSettings {
     /// Whether every run is checked against the three ordering rules.
     #[serde(default)]
     pub check_order: bool,
-    /// Which pages are mapped: those of `outgoing` and `incoming`, or pages of every node to every
-    /// other that no file lists.
+    /// Which pages are mapped: those of `outgoing` and `incoming`, or, without lists, pages of
+    /// every node to every other.
     #[serde(default)]
     pub mappings: MappingSettings,
     /// Whether adapters remap incoming pages.

@@ -113,8 +113,8 @@ impl Default for ClusterSettings {
 }
 
 impl DetectionSettings {
-    /// Whether a packet is taken for whole after some of its bits were turned over on the way. Bits
-    /// count from the first one sent, and those past the end begin again at the front.
+    /// Whether a packet passes the check after some of its bits were inverted in transit. Bits
+    /// count from the first one sent, and numbers past the end wrap to the front.
     pub fn accepts(self, sent: &DataPacket, wrong_bits: &[u64]) -> bool {
         let mut bytes = sent.encode();
         match self {

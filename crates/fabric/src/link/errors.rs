@@ -82,8 +82,8 @@ impl ErrorSettings {
             && self.slots.is_empty()
     }
 
-    /// The errors on what `host` sends on `channel`. Every host has streams of its own, so that
-    /// another one leaves them as they were.
+    /// The errors of what `host` sends on `channel`. Every host has random streams of its own, so
+    /// that another host leaves them as they were.
     pub fn build(&self, streams: &Streams, channel: &str, host: u16) -> Errors {
         let packets = self.packets.iter().filter(|place| place.host == host);
         let slots = self.slots.iter().filter(|place| place.host == host);
@@ -101,7 +101,8 @@ impl ErrorSettings {
 }
 
 impl LinkErrorSettings {
-    /// The errors on what passes the link that begins at `host`, on `channel`: apart from those of what it sends.
+    /// The errors of what passes the link that begins at `host`, on `channel`: separate from those of what it
+    /// sends.
     pub fn build(self, streams: &Streams, channel: &str, host: u16) -> Errors {
         let LinkErrorSettings { bit_error_rate, packet_error_rate } = self;
         let errors =

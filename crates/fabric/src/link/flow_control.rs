@@ -21,7 +21,7 @@ pub struct FlowControl {
 pub struct StopGo {
     /// The cells that it holds then, and those at which the cable may go on.
     pub marks: Marks,
-    /// How long it takes besides the cable until a stop is heard.
+    /// The delay of a stop besides that of the cable.
     pub reaction: Span,
 }
 
@@ -45,8 +45,8 @@ pub type Misfit = (&'static str, String, String);
 pub const MOST_CHANNELS: u32 = 16;
 
 impl FlowControl {
-    /// How many virtual channels a packet uses one after another whose routes need `needed`: that many
-    /// if they can all be divided so, and else one.
+    /// How many virtual channels a packet uses one after another if its routes need `needed`: that
+    /// many if the channels divide evenly, otherwise one.
     pub fn virtual_channels(&self, needed: u8) -> u8 {
         if self.channels.is_multiple_of(needed) { needed } else { 1 }
     }

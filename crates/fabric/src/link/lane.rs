@@ -7,9 +7,9 @@ use weft_units::{Span, Time};
 
 /// One direction of a link, and the control packets for it.
 ///
-/// It is asked about an instant only when everything before that instant is known, so that control
-/// packets cost no event of their own. Each carries the whole state of its sender: what becomes
-/// known while one waits goes with it.
+/// It is queried about an instant only when everything before that instant is known, so that
+/// control packets cost no event of their own. Each carries the whole state of its sender,
+/// including what becomes known while it waits.
 #[derive(Clone, Debug)]
 pub struct Lane {
     control: Span,
@@ -201,8 +201,8 @@ mod tests {
         assert_eq!((lane.send(Time(331)), lane.free()), (Time(420), Time(510)));
     }
 
-    /// Whatever is known and whatever follows: what is likely is not too late, and right if nothing
-    /// else comes.
+    /// Whatever is known and whatever follows: the predicted start is never too late, and exact if
+    /// nothing else comes.
     #[test]
     fn the_likely_start_is_the_start_if_nothing_else_comes() {
         let mut lane = Lane::new(Span(90));

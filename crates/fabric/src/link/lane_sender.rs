@@ -1,9 +1,11 @@
-//! The near end of a link whose data packets are committed to a time ahead, as soon as room at the far
-//! end is known, and give way to control packets until they begin (MEMORY CHANNEL 2 Link Protocol).
+//! The sending end of a link that commits each data packet to a start time in advance, as soon as it
+//! knows of room at the far end. Until a packet begins, control packets may still go before it (MEMORY
+//! CHANNEL 2 Link Protocol).
 //!
-//! A packet is committed by what is known then of control packets that go before it. More may get
-//! before it: that is settled when its first byte would be at the far end, where everything is known
-//! that was ready before it began. So a packet costs one event for its cable and none for its start.
+//! The committed time accounts for the control packets known at that moment. Later ones may still go
+//! before it; this is settled when its first byte would reach the far end, since by then everything is
+//! known that was ready before it began. So a packet costs one event for its cable and none for its
+//! start.
 
 use std::collections::VecDeque;
 
@@ -75,7 +77,7 @@ impl<K: Copy> LaneSender<K> {
         &mut self.lane
     }
 
-    /// A packet is to be sent, behind those before it.
+    /// Appends a packet to be sent.
     #[inline]
     pub fn push(&mut self, packet: Sendable<K>) {
         self.waiting.push_back(packet);

@@ -24,7 +24,7 @@ impl Room {
         Room { free: places, returns: VecDeque::new(), untold: 0, told_at_once }
     }
 
-    /// A place comes free. Whether there is something to tell.
+    /// A place becomes free. Returns whether the near end must be notified.
     #[inline]
     pub fn free_one(&mut self) -> bool {
         self.untold += 1;
@@ -52,14 +52,14 @@ impl Room {
         Some(self.returns.pop_front()?.max(from))
     }
 
-    /// A place is free again from `time` on; calls come in order of time.
+    /// A place is free again at `time`; calls are in order of time.
     #[inline]
     pub fn give(&mut self, time: Time) {
         self.returns.push_back(time);
     }
 
-    /// The near end learns what control packets on the lane back have told it by now, or will: those
-    /// that begin by `begun`, each `notice` after its first byte.
+    /// The near end learns what control packets in the reverse direction have reported by now, or
+    /// will: those that begin by `begun`, each `notice` after its first byte.
     #[inline]
     pub fn learn(&mut self, lane: &mut Lane, begun: Time, notice: Span) {
         lane.settle(begun);

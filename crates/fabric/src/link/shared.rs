@@ -151,14 +151,14 @@ impl SharedLinks {
     }
 
     /// When the last byte of the transfer to `host` has passed the switch, counted at the inputs
-    /// and by what is known now. Final once that time has come.
+    /// and as known now. Final once that time has come.
     #[inline]
     pub fn passed(&self, host: u16) -> Time {
         self.down[usize::from(host)].end
     }
 
-    /// When the last byte of the latest transfer of `host` has left it, by what is known now. Final once
-    /// that time has come.
+    /// When the last byte of the latest transfer of `host` has left it, as known now. Final once that
+    /// time has come.
     #[inline]
     pub fn left(&self, host: u16) -> Time {
         self.up[usize::from(host)].end
@@ -186,8 +186,8 @@ impl SharedLinks {
 }
 
 impl Downward {
-    /// From when on, and for how long, a packet that occupies the link for `span` from `now` on
-    /// needs it beyond what other short packets have.
+    /// From when, and for how long, a packet that occupies the link for `span` from `now` on needs
+    /// the link in addition to other short packets.
     #[inline]
     fn more_room(&self, now: Time, span: Span) -> (Time, Span) {
         let from = now.max(self.short_until).max(self.begin);
@@ -200,8 +200,8 @@ impl Downward {
         self.idle.iter().map(of).fold(Span::ZERO, |sum, span| sum + span)
     }
 
-    /// No byte of the transfer comes for `span` from `at` on, and the last one comes at `last`: what
-    /// is kept back goes meanwhile, and then nothing.
+    /// No byte of the transfer arrives for `span` from `at` on, and the last one arrives at `last`:
+    /// buffered bytes are sent meanwhile, and then none.
     fn stand_still(&mut self, at: Time, span: Span, last: Time) {
         let kept_back = (self.end + span).since(last);
         if span > kept_back {

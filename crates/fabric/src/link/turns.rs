@@ -173,8 +173,8 @@ enum State {
     Turn { held: bool },
     /// Packets of a frame are travelling.
     Frame { channel: usize },
-    /// Null frames go to and fro, and would do so for ever: nobody watches them. The holder decided
-    /// on its turn at this time.
+    /// Null frames go back and forth, and would do so for ever, so they are not simulated. The
+    /// holder decided on its turn at this time.
     Asleep { since: Time },
 }
 
@@ -255,7 +255,7 @@ impl TurnSettings {
 }
 
 impl TurnTiming {
-    /// From the decision of an idle turn to that of the other end's.
+    /// From the decision of an idle turn to the decision of the other end's.
     pub fn null_turn(&self) -> Span {
         self.turn_around + self.preamble + self.propagation
     }
@@ -313,8 +313,8 @@ impl TurnLink {
         self.ends[side].drained(channel);
     }
 
-    /// Something is to be sent. Returns when [`TurnLink::step`] is to be called, unless a call is
-    /// due anyway.
+    /// A packet is ready to be sent. Returns when to call [`TurnLink::step`], unless a call is due
+    /// anyway.
     pub fn wake(&mut self, now: Time) -> Option<Time> {
         self.nulls = 0;
         let State::Asleep { since } = self.state else { return None };
@@ -325,9 +325,9 @@ impl TurnLink {
         Some(since + Span(turns * turn))
     }
 
-    /// What is due at `now`, with this many packets in the send FIFOs of the holder, those on their
-    /// way included. Returns what happened and when the next step is due; `None` while nothing but
-    /// null frames would pass, see [`TurnLink::wake`].
+    /// Carries out what is due at `now`, with this many packets in the send FIFOs of the holder,
+    /// including packets that are still arriving there. Returns what happened and when the next
+    /// step is due; `None` while nothing but null frames would pass, see [`TurnLink::wake`].
     ///
     /// # Errors
     /// [`Overrun`] where a packet comes without room for it: a defect, since credits prevent it.

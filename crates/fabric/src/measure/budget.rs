@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weft_units::Span;
 
-/// One stage on the way of a packet. A part adds the spans of the stages that it causes; stages
+/// One stage of the path of a packet. A part adds the spans of the stages that it causes; stages
 /// that follow each other without gap add up to a latency definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
@@ -31,7 +31,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Every stage, in the order of the way.
+    /// Every stage, in the order of the path.
     pub const ALL: [Stage; 10] = [
         Stage::InitiatorHost,
         Stage::BufferWait,

@@ -106,7 +106,7 @@ impl Histogram {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, index: usize) {
-        // Whole octaves, so that a run grows a few times and never again.
+        // Whole octaves, so that the table grows a few times in a run.
         self.counts.resize((index | ((1 << PRECISION) - 1)) + 1, 0);
         self.counts[index] = 1;
     }

@@ -1,4 +1,4 @@
-//! How many switches packets passed on their way.
+//! How many switches packets passed.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ impl Hops {
         self.delivered[place] += deliveries;
     }
 
-    /// Adds those that were counted elsewhere.
+    /// Adds counts from elsewhere.
     pub fn merge(&mut self, other: &Hops) {
         if self.delivered.len() < other.delivered.len() {
             self.delivered.resize(other.delivered.len(), 0);

@@ -11,7 +11,7 @@ pub struct Instants {
     pub from: u32,
     /// The target.
     pub to: u32,
-    /// When it was handed over.
+    /// When it was submitted.
     pub generated: Time,
     /// When its first byte left the initiator.
     pub started: Time,
@@ -19,24 +19,24 @@ pub struct Instants {
     pub delivered: Time,
     /// How many switches it passed.
     pub hops: u16,
-    /// Its traffic class; 0 where there are none.
+    /// Its traffic class; 0 without classes.
     pub class: u8,
-    /// What of it a program handed over.
+    /// Its payload.
     pub payload: Bytes,
-    /// What its length took.
+    /// Its transmission time.
     pub transmission: Span,
-    /// What cables took.
+    /// The propagation delay.
     pub wire: Span,
-    /// What switches took besides waiting.
+    /// The time in switches apart from waiting.
     pub switches: Span,
-    /// What the adapter of the initiator took before anything could be sent.
+    /// The time in the initiator's adapter before anything could be sent.
     pub initiator: Span,
-    /// What that of the target took after the last byte.
+    /// The time in the target's adapter after the last byte.
     pub target: Span,
 }
 
 impl Instants {
-    /// The two parts of the time from when it was handed over to its last byte at the target.
+    /// The two parts of the time from when it was submitted to its last byte at the target.
     #[inline]
     pub fn waits(&self) -> Waits {
         let transit = self.delivered.since(self.started);
@@ -50,15 +50,15 @@ impl Instants {
 /// The latencies of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waits {
-    /// From when it was handed over until it left.
+    /// From when it was submitted until it left.
     pub queueing: Span,
     /// From then to its last byte at the target.
     pub transit: Span,
 }
 
 impl Observations {
-    /// Counts a delivery and records what follows from its instants where the stages in which its time
-    /// went were told apart on the way; what of the instants says so is not read.
+    /// Counts a delivery whose budget was recorded stage by stage: `stages` take the place of the
+    /// differences between its instants.
     pub fn complete_in_stages(&mut self, one: &Instants, stages: &[(Stage, Span)]) {
         self.record_latencies(one);
         for (stage, span) in stages {

@@ -1,19 +1,20 @@
-//! Where the time of a message goes between links with turns: that of its last packet, which ends with
-//! the message, and the legs of the first one, which finds the way (Maestro Table 2 and Figure 8).
+//! The latency of a message between links with turns, by stages: that of its last packet, which ends
+//! with the message, and the legs of its first packet, which sets up the path (Maestro Table 2 and
+//! Figure 8).
 
 use weft_units::{Span, Time};
 
 use super::Stage;
 
-/// Where a message is, and where the time of its last packet went so far.
+/// The position of a message, and the stages of its last packet so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Journey {
-    /// When its first packet was put where it is.
+    /// When its first packet reached its present position.
     head: Time,
     /// When the switch that it is in began to read its header, and to set up its transfer.
     read: Time,
     invoked: Time,
-    /// When its last packet was put where it is.
+    /// When its last packet reached its present position.
     tail: Time,
     memory: Span,
     link_wait: Span,
@@ -32,7 +33,7 @@ pub struct Ends {
     pub last: bool,
 }
 
-/// What a packet takes on a link without waiting.
+/// The time of a packet on a link without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossing {
     /// For its length.
@@ -70,19 +71,19 @@ impl Journey {
         }
     }
 
-    /// The first packet is somewhere else. Returns how long it took from where it was.
+    /// The first packet moves on. Returns how long it took from its previous position.
     pub fn advance(&mut self, now: Time) -> Span {
         let span = now.since(self.head);
         self.head = now;
         span
     }
 
-    /// How long the first packet has been where it is.
+    /// How long the first packet has been in its present position.
     pub fn since_head(&self, now: Time) -> Span {
         now.since(self.head)
     }
 
-    /// The last packet has come over a link, to a switch.
+    /// The last packet has arrived over a link, to a switch.
     pub fn cross(&mut self, now: Time, link: Crossing) {
         let moving = link.transmission + link.wire;
         self.link_wait += Span(now.since(self.tail).0.saturating_sub(moving.0));
@@ -120,15 +121,15 @@ impl Journey {
         now.since(self.invoked)
     }
 
-    /// The last packet goes on as that of another message, a part of this one.
+    /// The last packet continues as the last packet of another message, a branch of this one.
     pub fn part(&self, other: &mut Journey) {
         let Journey { head, read, invoked, .. } = *other;
         *other = Journey { head, read, invoked, ..*self };
     }
 
-    /// The stages of a message that was handed over at `generated`, the first byte of which was moved at
-    /// `begun`, and that is in the memory of its target `now`: its last packet came there at `arrived`,
-    /// over a last link. They are the whole of its time.
+    /// The stages of a message that was submitted at `generated`, whose first byte was moved at `begun`,
+    /// and that is complete in the memory of its target `now`. Its last packet arrived there at
+    /// `arrived`, over a last link. The stages add up to the whole latency.
     pub fn stages(
         &self,
         (generated, begun): (Time, Time),
@@ -160,7 +161,7 @@ mod tests {
         Time(time)
     }
 
-    /// Handed over at 100 and begun at 130: in the FIFO at 450, on the link 200 later for 650, in a switch
+    /// Submitted at 100 and begun at 130: in the FIFO at 450, on the link 200 later for 650, in a switch
     /// for 3000 of which 2260 are its own, on the last link at once, and read for 320.
     #[test]
     fn stages_are_the_whole_of_the_time() {
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!((own.advance(at(100)), own.advance(at(130))), (Span(60), Span(30)));
     }
 
-    /// A part has come as far as the whole when the last packet goes on as one of it.
+    /// A branch is as far as the whole message when the last packet continues in it.
     #[test]
     fn a_part_takes_over_where_the_time_went() {
         let mut own = Journey::new(at(0));

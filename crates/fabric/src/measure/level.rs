@@ -2,8 +2,8 @@
 
 use weft_units::Time;
 
-/// A whole number that stands until it is set again, with its mean over time and its maximum.
-/// A link that is busy or idle is a level of 1 or 0, whose mean is the utilisation.
+/// A whole number that keeps its value until it is set again, with its mean over time and its
+/// maximum. A link that is busy or idle is a level of 1 or 0, whose mean is the utilisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     value: u64,
@@ -19,7 +19,7 @@ impl Level {
         Level { since: from, from, ..Level::default() }
     }
 
-    /// What it stands at.
+    /// The current value.
     #[inline]
     pub fn value(&self) -> u64 {
         self.value
@@ -37,13 +37,13 @@ impl Level {
         self.value = value;
     }
 
-    /// One more.
+    /// Adds one.
     #[inline]
     pub fn raise(&mut self, now: Time) {
         self.set(now, self.value + 1);
     }
 
-    /// One less. It must not stand at zero.
+    /// Subtracts one. The value must not be zero.
     #[inline]
     pub fn lower(&mut self, now: Time) {
         debug_assert!(self.value > 0, "a level of zero was lowered at {now:?}");

@@ -18,7 +18,7 @@ impl LinkUse {
         LinkUse { until, busy: vec![Span::ZERO; links] }
     }
 
-    /// Links of which it is known how long each was busy.
+    /// Links whose busy times are known.
     pub fn known(busy: Vec<Span>) -> LinkUse {
         LinkUse { until: Time::ZERO, busy }
     }
@@ -35,7 +35,7 @@ impl LinkUse {
         }
     }
 
-    /// How long each was busy, by number.
+    /// The busy time of each link, by number.
     pub fn busy(&self) -> &[Span] {
         &self.busy
     }

@@ -1,12 +1,12 @@
-//! Max-min fair shares: the rates at which no flow can get more without taking it from a flow that
-//! has no more (Bertsekas and Gallager, "Data Networks", section 6.5).
+//! Max-min fair shares: rates at which no flow can get more without taking it from a flow that has
+//! no more than itself (Bertsekas and Gallager, "Data Networks", section 6.5).
 
-/// What one flow needs.
+/// The demands of one flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capacity {
     /// The resources that it uses, and how much of each a unit of its rate takes; above 0.
     pub uses: Vec<(usize, f64)>,
-    /// The rate beyond which it wants no more; infinite if it is greedy.
+    /// The rate beyond which the flow wants no more; infinite if it is greedy.
     pub most: f64,
 }
 
@@ -83,7 +83,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every flow has a resource that is full and on which nobody gets more than it.
+        /// Every flow uses a resource that is full and in which no other flow gets more.
         #[test]
         fn every_flow_has_its_bottleneck(
             uses in prop::collection::vec(prop::collection::btree_set(0_usize..6, 1..4), 1..9),

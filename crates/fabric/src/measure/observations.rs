@@ -38,9 +38,9 @@ pub enum Drop {
     OutOfOrder,
     /// Initiator and target belong to different virtual networks.
     Protected,
-    /// A switch had cut it to its header, and nobody sends it again.
+    /// A switch had trimmed it to its header, and its initiator does not retransmit it.
     Trimmed,
-    /// It was on a cable that failed or was sent over one that had.
+    /// It was on a cable that failed, or was sent over a failed cable.
     FailedCable,
 }
 
@@ -63,7 +63,7 @@ pub enum Collision {
 pub struct Observations {
     /// Records and counters of throughput start here (end of warm-up).
     pub from: Time,
-    /// Packets handed over by the workload, whole run; counted by [`generate`](Self::generate).
+    /// Packets submitted by the workload, whole run; counted by [`generate`](Self::generate).
     pub generated: u64,
     /// Packets delivered to their target, whole run.
     pub delivered: u64,
@@ -78,19 +78,19 @@ pub struct Observations {
     pub attempts: u64,
     /// Deliveries since `from` by initiator; counts nothing unless [`of_hosts`](Self::of_hosts).
     pub fairness: Fairness,
-    /// Who has packets under way of which none arrives; watches nobody unless
+    /// Initiators with packets in flight, none of which arrive; watches no host unless
     /// [`of_hosts`](Self::of_hosts).
     pub standing: Standing,
-    /// Deliveries since `from` by the number of switches passed; empty where there is but one.
+    /// Deliveries since `from` by the number of switches passed; empty if there is only one switch.
     pub hops: Hops,
-    /// Where the time went, of packets delivered since `from`.
+    /// The latency budget of packets delivered since `from`.
     pub budget: Budget,
     /// Deliveries since `from` by traffic class; empty where packets have none.
     pub classes: Vec<ClassSeen>,
-    /// What was on its way when, if that is noted; not stored with the rest.
+    /// Which packets were in flight when, if that is recorded; not stored with the rest.
     #[serde(skip)]
     pub(super) passages: Option<Vec<Passage>>,
-    /// What was delivered since [`note_deliveries`](Self::note_deliveries), to be repeated.
+    /// The deliveries since [`note_deliveries`](Self::note_deliveries), to be repeated.
     #[serde(skip)]
     pub(super) noted: Option<Vec<Instants>>,
     links: LinkUse,
@@ -102,7 +102,7 @@ pub struct Observations {
     collisions: [u64; Collision::ALL.len()],
 }
 
-/// What was delivered of a traffic class.
+/// The deliveries of a traffic class.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ClassSeen {
     /// Payload.
@@ -111,23 +111,23 @@ pub struct ClassSeen {
     pub one_way: Recorder,
 }
 
-/// A packet or a message on its way from one host to another.
+/// A packet or a message from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
     /// The initiator.
     pub from: u32,
     /// The target.
     pub to: u32,
-    /// When it began: the transmission of a packet, a message when it was handed over.
+    /// When it began: for a packet the start of its transmission, for a message its submission.
     pub start: Time,
-    /// When its last byte was at the target.
+    /// When its last byte reached the target.
     pub end: Time,
 }
 
 /// Parts and counters of a channel disagree: a packet was lost or made up by no stated rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConservationError {
-    /// More packets left than came.
+    /// More packets left than entered.
     #[error(
         "{delivered} packets were delivered and {abandoned} given up, but only {generated} \
          generated"
@@ -244,27 +244,27 @@ impl Observations {
         self.until = until;
     }
 
-    /// The same, also counting deliveries by initiator, of `hosts` hosts.
+    /// Also counts deliveries by initiator, for `hosts` hosts.
     #[must_use]
     pub fn of_hosts(self, hosts: usize) -> Observations {
         let standing = Standing::among(hosts);
         Observations { fairness: Fairness::among(hosts), standing, ..self }
     }
 
-    /// The same, also noting deliveries of `count` traffic classes apart.
+    /// Also counts the deliveries of `count` traffic classes separately.
     #[must_use]
     pub fn of_classes(self, count: usize) -> Observations {
         Observations { classes: vec![ClassSeen::default(); count], ..self }
     }
 
-    /// The same, also noting how long each of `links` directions of cables is busy until the end
-    /// of a run that is [`watch`](Self::watch)ed: see [`LinkUse`].
+    /// Also records how long each of `links` directions of cables is busy until the end of a run
+    /// that is [`watch`](Self::watch)ed: see [`LinkUse`].
     #[must_use]
     pub fn of_links(self, links: usize) -> Observations {
         Observations { links: LinkUse::among(links, self.until), ..self }
     }
 
-    /// The same with links of which it is known how long each was busy.
+    /// Also takes links whose busy times are known.
     #[must_use]
     pub fn with_busy(self, busy: Vec<Span>) -> Observations {
         Observations { links: LinkUse::known(busy), ..self }
@@ -276,31 +276,31 @@ impl Observations {
         self.links.occupy(link, self.from, start, span);
     }
 
-    /// How long each direction of each cable was busy since `from`; empty where nobody notes it.
+    /// How long each direction of each cable was busy since `from`; empty if that is not recorded.
     pub fn busy(&self) -> &[Span] {
         self.links.busy()
     }
 
-    /// Takes over how busy links were from what was observed behind hosts.
+    /// Takes the busy times of links from the observations of the channel behind the hosts.
     pub fn take_links(&mut self, behind: &Observations) {
         self.links = behind.links.clone();
     }
 
-    /// Counts one packet handed over by the workload.
+    /// Counts one packet submitted by the workload.
     #[inline]
     pub fn generate(&mut self, now: Time) {
         self.sample(now);
         self.generated += 1;
     }
 
-    /// Counts one packet handed over by the workload, and by whom.
+    /// Counts one packet submitted by the workload, and its initiator.
     #[inline]
     pub fn generate_from(&mut self, initiator: usize, now: Time) {
         self.generate(now);
         self.standing.hand_over(initiator, now);
     }
 
-    /// The same of this many packets at once.
+    /// Like the above for this many packets at once.
     pub fn generate_all_from(&mut self, initiator: usize, now: Time, packets: u64) {
         self.sample(now);
         self.generated += packets;
@@ -340,7 +340,7 @@ impl Observations {
         }
     }
 
-    /// Counts one delivery of `payload` bytes, and for whom.
+    /// Counts one delivery of `payload` bytes, and its target.
     #[inline]
     pub fn deliver_from(&mut self, initiator: usize, now: Time, payload: Bytes) {
         self.deliver(now, payload);
@@ -363,7 +363,7 @@ impl Observations {
         self.passages = Some(Vec::new());
     }
 
-    /// Notes a passage, where that is done.
+    /// Records a passage, if passages are recorded.
     #[inline]
     pub fn pass(&mut self, passage: Passage) {
         if let Some(passages) = &mut self.passages {
@@ -371,7 +371,7 @@ impl Observations {
         }
     }
 
-    /// The passages noted so far, in order of their beginnings.
+    /// The passages recorded so far, in order of their beginnings.
     pub fn take_passages(&mut self) -> Vec<Passage> {
         let mut passages = self.passages.as_mut().map(std::mem::take).unwrap_or_default();
         passages.sort_by_key(|passage| (passage.start, passage.from, passage.to));
@@ -418,7 +418,7 @@ impl Observations {
     }
 
     /// Packets that are neither delivered nor given up: what the parts must still hold. Zero if
-    /// more left than came, which [`conserve`](Self::conserve) refuses.
+    /// more left than entered, which [`conserve`](Self::conserve) refuses.
     pub fn outstanding(&self) -> u64 {
         self.counters(Time::ZERO).backlog()
     }
@@ -443,15 +443,15 @@ impl Observations {
         let mut sampler = self.sampler.clone();
         sampler.take(self.counters(now));
         let mut progress = sampler.into_samples();
-        // The last step is noted before the events of its instant, which belong to the run.
+        // The last step is recorded before the events of its instant, which belong to the run.
         progress.pop_if(|last| last.time == now);
         progress.push(self.counters(now));
         progress
     }
 
-    /// When the counters are noted next; [`Time::NEVER`] if not again. Who counts later than things
-    /// happen has counted everything before that instant, and nothing from then on, when it is
-    /// [`sample`](Self::sample)d.
+    /// When the counters are recorded next; [`Time::NEVER`] if not again. A caller that counts
+    /// later than things happen must have counted everything before that instant, and nothing after
+    /// it, when it calls [`sample`](Self::sample).
     #[inline]
     pub fn next_sample(&self) -> Time {
         self.sampler.due()

@@ -1,9 +1,9 @@
 //! Observations of parts of a network that run on several threads.
 //!
-//! What does not depend on the order of deliveries is a sum of integers: each part has its own, and they are
-//! added at the end. What does, the course of a latency, who stands, and the counters at the steps of a
-//! run, is counted by one observer, to whom the parts tell what happened window by window. So the result
-//! is the same to the last byte, however a network is divided.
+//! Whatever does not depend on the order of deliveries is a sum of integers: each part has its own, and they
+//! are added at the end. What does depend on it (the time series of latencies, hosts that stand still, and
+//! the counters at the steps of a run) is recorded by one observer, to which the parts report what happened,
+//! window by window. So the result is the same to the last byte, however a network is divided.
 
 use std::ops::Deref;
 
@@ -21,7 +21,7 @@ pub struct Arrival {
     pub to: u32,
     /// The initiator.
     pub from: u32,
-    /// From when it was handed over until it left.
+    /// From when it was submitted until it left.
     pub queueing: Span,
     /// From then to its last byte at the target.
     pub transit: Span,
@@ -31,12 +31,12 @@ pub struct Arrival {
     pub class: u8,
 }
 
-/// A packet was handed over.
+/// A packet was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Submission {
     /// When.
     pub time: Time,
-    /// The host that handed it over.
+    /// The host that submitted it.
     pub host: u32,
 }
 
@@ -51,14 +51,14 @@ pub struct Loss {
     pub why: Drop,
 }
 
-/// What happened in one part within a window, each in the order of time.
+/// The events of one part in a window, each kind in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// Packets that were handed over.
+    /// Packets that were submitted.
     pub handed: Vec<Submission>,
     /// Packets that were dropped for good.
     pub dropped: Vec<Loss>,
-    /// Packets that were delivered, those of one instant by target.
+    /// Delivered packets; in one instant, by target.
     pub arrived: Vec<Arrival>,
 }
 
@@ -76,7 +76,7 @@ impl Told {
         handed.max(dropped).max(self.arrived.last().map(|one| one.time))
     }
 
-    /// How many packets were handed over, delivered and dropped before an instant.
+    /// How many packets were submitted, delivered and dropped before an instant.
     fn before(&self, instant: Time) -> [u64; 3] {
         [
             self.handed.partition_point(|one| one.time < instant) as u64,
@@ -95,7 +95,7 @@ impl Observations {
         fresh
     }
 
-    /// [`complete`](Self::complete) in a part. Returns what is to be told.
+    /// [`complete`](Self::complete) in a part. Returns what must be reported to the observer.
     #[inline]
     pub fn complete_in_part(&mut self, one: &Instants) -> Arrival {
         let (now, Waits { queueing, transit }) = (one.delivered, one.waits());
@@ -195,8 +195,8 @@ impl Observations {
         }
     }
 
-    /// Where packets are dropped, whose number does not tell when they were under way, everything takes its
-    /// turn: at one instant drops before deliveries, and those before what is handed over.
+    /// Where packets are dropped, the number of a packet does not say when it was in flight, so everything
+    /// is taken in order: at one instant drops before deliveries, and these before submissions.
     fn hear_who_stands_in_order(&mut self, told: &[impl Deref<Target = Told>]) {
         let mut all = Vec::new();
         for one in told {
@@ -215,7 +215,7 @@ impl Observations {
     }
 }
 
-/// Shows the deliveries of all parts by time, and those of one instant by target.
+/// Visits the deliveries of all parts by time; in one instant, by target.
 fn in_order(told: &[impl Deref<Target = Told>], mut each: impl FnMut(&Arrival)) {
     let key = |arrival: Option<&Arrival>| {
         arrival.map_or(u128::MAX, |one| u128::from(one.time.0) << 32 | u128::from(one.to))
@@ -223,7 +223,7 @@ fn in_order(told: &[impl Deref<Target = Told>], mut each: impl FnMut(&Arrival)) 
     let mut next: Vec<_> = told.iter().map(|one| one.arrived.iter()).collect();
     let mut keys: Vec<u128> = next.iter().map(|own| key(own.as_slice().first())).collect();
     loop {
-        // Parts are few, so that looking at each costs less than keeping them sorted.
+        // There are few parts, so visiting each costs less than keeping them sorted.
         let least = keys.iter().zip(&mut next).zip(0..).min_by_key(|((key, _), _)| **key);
         let Some(((_, own), part)) = least else { return };
         let Some(arrival) = own.next() else { return };
@@ -240,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    /// A packet: when it is handed over, what it waits and what it takes, its ends, whether it is dropped, and the
+    /// A packet: when it is submitted, what it waits and what it takes, its ends, whether it is dropped, and the
     /// part that sees its end.
     type Packet = (u64, u64, u64, (u32, u32), bool, usize);
 
@@ -281,7 +281,7 @@ mod tests {
                 seen
             };
             let is_dropped = |packet: &Packet| drops && packet.4;
-            // By time, drops before deliveries before what is handed over, deliveries by target.
+            // By time; drops before deliveries before submissions; deliveries by target.
             let mut events: Vec<(Time, u32, u32, Packet)> = Vec::new();
             let mut taken = std::collections::BTreeSet::new();
             for packet in packets {

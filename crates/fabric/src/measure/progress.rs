@@ -11,7 +11,7 @@ const STEPS: usize = 64;
 pub struct Progress {
     /// The instant.
     pub time: Time,
-    /// Packets handed over by the workload until then.
+    /// Packets submitted by the workload until then.
     pub generated: u64,
     /// Packets delivered until then.
     pub delivered: u64,
@@ -69,13 +69,13 @@ impl Sampler {
         Sampler { from, until, due: from, samples: Vec::new() }
     }
 
-    /// When the next sample is to be taken; [`Time::NEVER`] if none is.
+    /// When the next sample is due; [`Time::NEVER`] if none is.
     #[inline]
     pub(super) fn due(&self) -> Time {
         self.due
     }
 
-    /// Whether an instant has come at which a sample is to be taken.
+    /// Whether a sample is due at an instant.
     #[inline]
     pub(super) fn is_due(&self, now: Time) -> bool {
         now >= self.due

@@ -15,7 +15,7 @@ pub struct Recorder {
     min: u64,
     max: u64,
     histogram: Histogram,
-    // By far the largest part, and what it tells of a finished run is two numbers.
+    // By far the largest member, of which a finished run shows two numbers.
     #[serde(skip)]
     series: Series,
 }
@@ -27,7 +27,7 @@ impl Default for Recorder {
     }
 }
 
-/// How spans that are recorded again differ from those recorded before.
+/// How repeated spans differ from those recorded before.
 #[derive(Clone, Copy)]
 pub(super) struct Later {
     /// How much later they are.
@@ -37,7 +37,7 @@ pub(super) struct Later {
 }
 
 impl Recorder {
-    /// Records one span that became known at `now`. Calls come in the order of time.
+    /// Records one span that became known at `now`. Calls are in the order of time.
     #[inline]
     pub fn record(&mut self, now: Time, span: Span) {
         self.count += 1;
@@ -121,8 +121,8 @@ impl Recorder {
         self.histogram.merge(&histogram);
     }
 
-    /// Pools the records of another run with these. Count, sum, extremes and histogram are those
-    /// of one recorder that saw both. The series is gone, for runs have no common order of time.
+    /// Pools the records of another run with these. Count, sum, extremes and histogram are those of
+    /// one recorder that saw both. The series is dropped, for runs have no common order of time.
     pub fn merge(&mut self, other: &Recorder) {
         self.count += other.count;
         self.sum += other.sum;

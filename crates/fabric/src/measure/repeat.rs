@@ -1,18 +1,18 @@
 //! Counts deliveries that repeat in periods, without simulating these.
 //!
-//! All that is kept is a whole number, or, for the series, a sum at a count of records; so what comes of
-//! `times` repetitions follows from one of them, and is the same to the last digit.
+//! All records are whole numbers or, for the series, sums at a count of records. The result of `times`
+//! repetitions therefore follows from one of them, and is the same to the last digit.
 
 use weft_units::{Span, Time};
 
 use super::recorder::Later;
 use super::{Instants, Latency, Observations, Stage};
 
-/// What a packet spent in a stage, in picoseconds.
+/// The time of a packet in a stage, in picoseconds.
 type Spent<'a> = &'a dyn Fn(&Instants) -> u64;
 
 impl Observations {
-    /// Notes deliveries from now on, so that they can be [repeated](Self::repeat).
+    /// Records deliveries from now on, so that they can be [repeated](Self::repeat).
     pub fn note_deliveries(&mut self) {
         self.noted.get_or_insert_default().clear();
     }
@@ -22,25 +22,25 @@ impl Observations {
         self.noted = None;
     }
 
-    /// How many deliveries have been noted.
+    /// How many deliveries have been recorded for repetition.
     pub fn deliveries_noted(&self) -> usize {
         self.noted.as_ref().map_or(0, Vec::len)
     }
 
-    /// Whether passages are noted one by one, so that none can be left out.
+    /// Whether passages are recorded one by one, so that none can be skipped.
     pub fn notes_passages(&self) -> bool {
         self.passages.is_some()
     }
 
-    /// How often a period that ends at `now` may be repeated before the counters are noted next.
+    /// How often a period that ends at `now` may be repeated before the counters are recorded next.
     pub fn repeats_before_sample(&self, now: Time, period: Span) -> u64 {
         self.next_sample().since(now).0.saturating_sub(1) / period.0
     }
 
-    /// Counts and records the deliveries that have been noted again, `times` times, each time a
-    /// `period` later: packets that were handed over when those were and that left their hosts so much
-    /// later. Besides, `attempts` transmissions started in a period. No passage is noted, no counter is
-    /// due to be noted within that time, and all of it counts.
+    /// Counts and records the deliveries recorded for repetition again, `times` times, each time a
+    /// `period` later: packets that were submitted at the same time as those, but left their hosts
+    /// that much later. Also counts `attempts` transmissions in each period. The caller ensures that no
+    /// counter is due to be recorded within that time, and that all of it is measured.
     pub fn repeat(&mut self, period: Span, attempts: u64, times: u64) {
         let seen = self.noted.take().unwrap_or_default();
         let queueing = |one: &Instants| one.started.since(one.generated);
@@ -74,7 +74,7 @@ impl Observations {
         self.noted = Some(seen);
     }
 
-    /// Where the time of packets goes that come again.
+    /// The latency budget of packets that are repeated.
     fn spend_again(&mut self, seen: &[Instants], period: Span, times: u64) {
         let all = u128::from(times) * seen.len() as u128;
         let grown = all * (u128::from(times) + 1) / 2 * u128::from(period.0);

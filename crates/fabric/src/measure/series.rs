@@ -5,7 +5,7 @@ use weft_units::Time;
 /// Batches begin with five records each, those of MSER-5 (White 1997).
 const FIRST_SIZE: u64 = 5;
 
-/// When this many batches are full, neighbours are put together and the batch size doubles.
+/// When this many batches are full, neighbouring batches are merged and the batch size doubles.
 const CAPACITY: usize = 4096;
 
 /// Sums of equally many consecutive records, in the order of time: between 2048 and 4096 batches

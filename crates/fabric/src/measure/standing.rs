@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use weft_units::Time;
 
-/// For each initiator, how many of its packets are under way and since when none of them arrived. A
-/// part of a network that stands still shows here while the rest moves.
+/// For each initiator, how many of its packets are in flight and since when none of them arrived.
+/// This shows a part of a network that stands still while the rest moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     initiators: Vec<UnderWay>,
@@ -13,7 +13,7 @@ pub struct Standing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct UnderWay {
     packets: u64,
-    /// When the last one arrived, or the first one was handed over if none did since.
+    /// When the last one arrived, or the first one was submitted if none has arrived since.
     since: Time,
 }
 
@@ -23,17 +23,18 @@ impl Standing {
         Standing { initiators: vec![UnderWay::default(); initiators] }
     }
 
-    /// An initiator hands over a packet; one that is not among them is not watched.
+    /// An initiator submits a packet; other initiators are not watched.
     #[inline]
     pub fn hand_over(&mut self, initiator: usize, now: Time) {
         self.hand_over_all(initiator, 1, now);
     }
 
-    /// The same of this many packets.
+    /// Like the above for this many packets.
     #[inline]
     pub(super) fn hand_over_all(&mut self, initiator: usize, packets: u64, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator) {
-            // Who counts later than things happen may have noted a younger delivery.
+            // If the caller counts later than things happen, a later delivery may have been
+            // recorded already.
             if own.packets == 0 {
                 own.since = own.since.max(now);
             }
@@ -41,7 +42,8 @@ impl Standing {
         }
     }
 
-    /// A packet of an initiator is at its target. One that was not handed over here is not watched.
+    /// A packet of an initiator has reached its target. A packet that was not submitted here is not
+    /// watched.
     #[inline]
     pub fn deliver(&mut self, initiator: usize, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator)
@@ -62,7 +64,7 @@ impl Standing {
         }
     }
 
-    /// A packet of an initiator is given up: it does not arrive, nor is it under way.
+    /// A packet of an initiator is given up: it does not arrive and is not in flight.
     #[inline]
     pub fn give_up(&mut self, initiator: usize) {
         if let Some(own) = self.initiators.get_mut(initiator) {
@@ -70,12 +72,12 @@ impl Standing {
         }
     }
 
-    /// [`deliver`](Self::deliver) for whoever hears of the deliveries of some time before he hears of what was
-    /// handed over in it, of each in the order of time, or of several in any order of initiators.
+    /// Like [`deliver`](Self::deliver), for callers that report the deliveries of a period before the
+    /// submissions of that period, each in the order of time or of several initiators in any order.
     #[inline]
     pub fn deliver_first(&mut self, initiator: usize, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator) {
-            // Below zero until what was delivered was handed over.
+            // Wraps below zero until the delivered packets have been submitted.
             own.packets = own.packets.wrapping_sub(1);
             own.since = own.since.max(now);
         }
@@ -86,7 +88,8 @@ impl Standing {
     #[inline]
     pub fn hand_over_last(&mut self, initiator: usize, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator) {
-            // Nothing was under way only if nothing arrived later; until then the number is too low.
+            // Deliveries of the same time were counted first, so that the count may be too low: it
+            // really was zero only if nothing arrived later.
             if own.packets == 0 && now >= own.since {
                 own.since = now;
             }
@@ -94,12 +97,12 @@ impl Standing {
         }
     }
 
-    /// How many packets are under way.
+    /// How many packets are in flight.
     pub fn under_way(&self) -> u64 {
         self.initiators.iter().map(|own| own.packets).sum()
     }
 
-    /// The initiators with packets under way of which none arrived since `instant`.
+    /// The initiators with packets in flight, none of which has arrived since `instant`.
     pub fn since(&self, instant: Time) -> Vec<usize> {
         let stands = |own: &UnderWay| own.packets > 0 && own.since < instant;
         let initiators = self.initiators.iter().enumerate();
@@ -127,7 +130,8 @@ mod tests {
         assert_eq!(standing.since(Time(31)), [0, 2]);
     }
 
-    /// What is handed over after all earlier packets have arrived has waited since then only.
+    /// A packet that is submitted after all earlier packets have arrived has waited only since
+    /// then.
     #[test]
     fn a_pause_is_no_standstill() {
         let mut standing = Standing::among(1);

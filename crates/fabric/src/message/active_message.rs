@@ -19,8 +19,8 @@ pub struct ActiveMessageSettings {
     pub dispatch: Span,
     /// How long a handler runs.
     pub handler: Span,
-    /// The handlers of each endpoint by name. Messages that name no handler call a further one that
-    /// does nothing. The paper says that there are handlers, but not which.
+    /// The handlers of each endpoint by name. Messages that name no handler call an additional one
+    /// that does nothing. The paper says that there are handlers, but not which.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub table: BTreeMap<String, HandlerSettings>,
     /// The memory of each endpoint, which its handlers read and write: words of 4 B, initially
@@ -56,7 +56,7 @@ pub struct ActiveMessages {
     counters: ActiveMessageCounters,
 }
 
-/// What the handlers of an endpoint have done.
+/// What the handlers of an endpoint did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointState {
     /// The words that they write and read.
@@ -91,7 +91,7 @@ impl ActiveMessageSettings {
         u16::try_from(place + 1).ok().map(HandlerIndex)
     }
 
-    /// The names of the handlers by index; that of the one that does nothing is empty.
+    /// The names of the handlers by index; the handler that does nothing has an empty name.
     pub fn names(&self) -> Vec<String> {
         std::iter::once(String::new()).chain(self.table.keys().cloned()).collect()
     }
@@ -188,7 +188,7 @@ impl ActiveMessages {
         Ok(called)
     }
 
-    /// What the handlers of each endpoint have done, by its number.
+    /// What the handlers of each endpoint did, by its number.
     pub fn states(&self) -> &BTreeMap<u16, EndpointState> {
         &self.states
     }

@@ -1,5 +1,6 @@
 //! What the handlers of active messages do in a run (Clint 3.1). The paper gives no example of a
-//! handler: these write, read, and count in a memory of words at each endpoint, and answer from it.
+//! handler. These read, write and count in a memory of words at each endpoint, and send answers
+//! from it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,7 +51,7 @@ pub(super) enum Handler {
     Echo(HandlerIndex),
 }
 
-/// What a message says to its target besides who sends it: all of Figure 1 but the names.
+/// The content of a message for its target: all of Figure 1 but the names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     /// The handler to call.
@@ -61,15 +62,15 @@ pub struct Content {
     pub payload: Vec<u32>,
 }
 
-/// How a handler ended.
+/// The result of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Called {
-    /// It has done what it does.
+    /// It has done its work.
     Done,
-    /// The same, and this is to be sent to the initiator.
+    /// It has done its work, and its answer is to be sent to the initiator.
     Answers(Content),
-    /// It did nothing: it was to touch words that are not there, or to answer with more words than a
-    /// message has room for.
+    /// It did nothing: it would have accessed words outside the memory, or answered with more words
+    /// than fit a message.
     Failed,
 }
 
@@ -139,13 +140,13 @@ fn answer(handler: HandlerIndex, [back, value]: [u32; 2], payload: &[u32]) -> Ca
     Called::Answers(Content { handler, arguments, payload: payload.to_vec() })
 }
 
-/// This many words of memory, if they are there.
+/// This many words of memory, if they exist.
 fn words_of(memory: &mut [u32], address: u32, count: usize) -> Option<&mut [u32]> {
     let from = address as usize;
     memory.get_mut(from..from.saturating_add(count))
 }
 
-/// Returns what was there before, if the word is there.
+/// Returns the previous value, if the word exists.
 fn add(memory: &mut [u32], address: u32, value: u32) -> Option<u32> {
     let word = memory.get_mut(address as usize)?;
     Some(std::mem::replace(word, word.wrapping_add(value)))

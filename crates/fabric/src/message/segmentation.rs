@@ -8,8 +8,8 @@ use weft_units::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentationSettings {
-    /// ATM adaptation layer 5: cells of one connection follow each other, the last one marked, with a
-    /// trailer behind the message (ITU-T I.363.5; cLAN C).
+    /// ATM adaptation layer 5: cells of one connection follow each other, the last one is marked, and
+    /// a trailer follows the message (ITU-T I.363.5; cLAN C).
     Aal5(Aal5Settings),
 }
 
@@ -18,7 +18,7 @@ pub enum SegmentationSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Aal5Settings {
-    /// Length and check code behind the message, in its last cell.
+    /// Length and check code after the message, in its last cell.
     pub trailer: Bytes,
     /// Further bytes that a message carries once: connection state, address, immediate data.
     #[serde(default)]
@@ -49,7 +49,7 @@ pub struct Segmentation {
 }
 
 impl SegmentationSettings {
-    /// The cells of a channel whose `packet`s carry so much `payload`.
+    /// The segmentation for a channel whose `packet`s carry this much `payload`.
     pub fn build(&self, packet: Bytes, payload: Bytes) -> Segmentation {
         let SegmentationSettings::Aal5(settings) = self;
         let extra = settings.trailer.0 + settings.envelope.0;

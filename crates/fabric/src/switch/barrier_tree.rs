@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 
 use crate::fabric::{Peer, Wiring};
 
-/// Which cables the barrier uses: a tree over the switches, and how far each switch has counted.
+/// The tree of cables that the barrier uses, and how far each switch has counted.
 #[derive(Debug, Default)]
 pub struct BarrierTree {
     nodes: Vec<Node>,
     /// The switch and the number of the port that each host is at.
     hosts: Vec<(u32, u32)>,
-    /// How many hosts meet; the first ones.
+    /// How many hosts take part, counted from host 0.
     meeting: u16,
 }
 
@@ -25,18 +25,18 @@ struct Node {
     depth: u32,
     /// Ports below which hosts meet, a bit each.
     below: u64,
-    /// How many of those ports have asked.
+    /// How many of those ports have sent their request.
     asked: u32,
 }
 
-/// What follows from a request that a switch has counted.
+/// The effect of a request that a switch has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Others are missing.
     Waits,
-    /// All below this switch have come: a request leaves by this port.
+    /// All below this switch have arrived: a request leaves by this port.
     Up(u32),
-    /// All have come.
+    /// All have arrived.
     Complete,
 }
 
@@ -87,7 +87,7 @@ impl BarrierTree {
     }
 }
 
-/// The tree of shortest ways to one switch, by the lowest ports.
+/// The tree of shortest paths to one switch, by the lowest ports.
 fn grown_from(wiring: &Wiring, top: u32) -> Vec<Node> {
     let mut nodes = vec![Node::default(); wiring.switches() as usize];
     let mut reached = vec![false; nodes.len()];
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(below, [0b011, 0b011, 0b011]);
     }
 
-    /// One host alone: the root hears of the left side only, and answers it.
+    /// One host alone: the root receives requests from the left side only, and answers it.
     #[test]
     fn only_those_who_meet_are_waited_for_and_answered() {
         let mut barrier = BarrierTree::new(&tree());
@@ -156,8 +156,7 @@ mod tests {
         assert_eq!([LEFT, RIGHT, ROOT].map(|switch| barrier.below(switch)), [1, 0, 1]);
     }
 
-    /// What was counted is forgotten when other hosts are to meet, and a barrier that was complete
-    /// counts from zero.
+    /// A different set of hosts discards the counts, and a completed barrier counts from zero.
     #[test]
     fn a_barrier_counts_from_zero_again() {
         let mut barrier = BarrierTree::new(&tree());

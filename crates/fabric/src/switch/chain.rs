@@ -1,18 +1,18 @@
 //! Linked lists of waiting packets.
 
-/// A queue of packets by number: the oldest and the youngest. Which packet is behind which stands
-/// in one array of all packets, since each is in one queue at a time.
+/// A queue of packets by number: the oldest and the youngest. The successor of each packet is
+/// stored in one array for all packets, since each is in one queue at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
     oldest: u32,
     youngest: u32,
 }
 
-/// Where there is no packet.
+/// No packet.
 const NOBODY: u32 = u32::MAX;
 
 impl Chain {
-    /// Nobody waits.
+    /// The empty queue.
     pub const EMPTY: Chain = Chain { oldest: NOBODY, youngest: NOBODY };
 
     /// Both ends as one number, for who keeps them where threads can see them.
@@ -27,7 +27,7 @@ impl Chain {
         Chain { oldest: bits as u32, youngest: (bits >> 32) as u32 }
     }
 
-    /// Whether nobody waits.
+    /// Whether the queue is empty.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.oldest == NOBODY
@@ -39,7 +39,7 @@ impl Chain {
         (!self.is_empty()).then_some(self.oldest)
     }
 
-    /// A packet waits behind all others. Returns whether there were none.
+    /// Appends a packet. Returns whether the queue was empty.
     #[inline]
     pub fn push(&mut self, packet: u32, behind: &mut [u32]) -> bool {
         let is_first = self.is_empty();

@@ -1,8 +1,8 @@
 //! A bufferless crossbar: first come, first considered (Clint 3.4, 4.2).
 //!
 //! Per output the switch knows until when a request and until when an acknowledgment occupies it.
-//! An interval is half open: a packet whose first byte comes as the last byte of another one goes
-//! finds the output free.
+//! Intervals are half open: a packet whose first byte arrives as the last byte of another one
+//! leaves finds the output free.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub struct CrossbarSettings {
     /// What happens when an acknowledgment meets a request at the same output.
     #[serde(default)]
     pub acknowledgments: AcknowledgmentRule,
-    /// Who goes first among simultaneous arrivals.
+    /// Which of several simultaneous arrivals goes first.
     #[serde(default)]
     pub simultaneous: Simultaneous,
 }
@@ -68,8 +68,8 @@ struct Output<K> {
     arrivals: Vec<Arrival<K>>,
     /// Packets held back, in the order in which they go: acknowledgments first.
     blocked: VecDeque<Arrival<K>>,
-    /// The last request that was forwarded, its input, until when it comes in by that, and until
-    /// when it occupies the output.
+    /// The last forwarded request: its input, until when it arrives there, and until when it
+    /// occupies the output.
     request: Option<K>,
     request_input: u16,
     request_in_until: Time,
@@ -152,10 +152,10 @@ impl<K: Copy + PartialEq> Crossbar<K> {
         state.contend(now, &self.settings, arrival)
     }
 
-    /// Decides at once on a packet that keeps to a schedule, under [`Contention::Drop`]: it passes
-    /// whatever is there, before as well as in the same picosecond. An acknowledgment that is there
-    /// ends; to a request it does what an acknowledgment would. Only another packet of the schedule
-    /// stops it, which the schedule rules out.
+    /// Decides at once on a packet that keeps to a schedule, under [`Contention::Drop`]: it goes
+    /// before whatever occupies the output or arrives in the same picosecond. It ends an
+    /// acknowledgment, and does to a request what an acknowledgment would. Only another packet of
+    /// the schedule could stop it, which the schedule rules out.
     pub fn pass(
         &mut self,
         now: Time,
@@ -192,7 +192,7 @@ impl<K: Copy + PartialEq> Crossbar<K> {
 }
 
 impl<K: Copy + PartialEq> Output<K> {
-    /// One arrival under `drop`: what that does to the request in progress, and to the packet.
+    /// One arrival under `drop`: its effect on the request in progress, and on itself.
     #[inline]
     fn contend(
         &mut self,
@@ -228,7 +228,7 @@ impl<K: Copy + PartialEq> Output<K> {
         self.forward(now, settings, arrival)
     }
 
-    /// One packet of a schedule: up to two effects on others, and what becomes of it.
+    /// One packet of a schedule: up to two effects on others, and its own outcome.
     fn pass(
         &mut self,
         now: Time,
@@ -338,7 +338,7 @@ impl<K: Copy + PartialEq> Output<K> {
         }
     }
 
-    /// When the first packet held back can go, unless a decision at that time is on its way.
+    /// When the first packet held back can go, unless a decision at that time is already scheduled.
     fn next_review(&mut self, now: Time, settings: &CrossbarSettings) -> Option<Time> {
         let at = self.free_at(settings, self.blocked.front()?.kind);
         let asked = self.review > now && self.review <= at;

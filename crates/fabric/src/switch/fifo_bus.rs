@@ -2,12 +2,12 @@
 //! the headers of messages, a processor decides where they go, and a controller moves each message
 //! from one FIFO to others over the bus, once, whatever the number of its targets.
 //!
-//! Choices where the paper leaves one: the bus serves the messages under way packet by packet in
-//! turn, since one that is paced by its link would hold up the others otherwise ("SB does not slow
-//! down duplex communication", 4.1). An output belongs to one message until its last packet, since
-//! only the first packet says where a message goes. A message to several outputs waits until all of
-//! them are free and takes them together, and none that came later takes one before it: so no two
-//! messages hold what the other one needs. Where switch boxes stand behind each other this is not
+//! Choices where the paper leaves one: the bus serves the messages in flight packet by packet in
+//! turn, since a message that is paced by its link would otherwise hold up the others ("SB does not
+//! slow down duplex communication", 4.1). An output belongs to one message until its last packet,
+//! since only the first packet says where a message goes. A message to several outputs waits until
+//! all of them are free and takes them together, and no later message takes one of them before it:
+//! so no two messages hold what the other one needs. Across several switch boxes this is not
 //! enough, see [`MulticastStart`].
 
 use std::collections::VecDeque;
@@ -39,7 +39,7 @@ pub struct FifoBusSettings {
     /// copy the message at the same time (Maestro 3.3).
     #[serde(default)]
     pub multicast: bool,
-    /// What such a transfer waits for where several switch boxes stand in a tree.
+    /// What such a transfer waits for if there are several switch boxes in a tree.
     #[serde(default)]
     pub multicast_start: MulticastStart,
     /// What counts the hosts that have arrived at a barrier; without a value the box has no
@@ -54,9 +54,9 @@ pub struct FifoBusSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MulticastStart {
-    /// Room for all of it in the FIFO of every output, so that it never waits for room while others
-    /// wait for its outputs. Messages without room let others pass, and a message longer than a
-    /// FIFO is sent as copies.
+    /// Room for the whole message in the FIFO of every output, so that it never waits for room
+    /// while others wait for its outputs. Messages without room let others pass, and a message
+    /// longer than a FIFO is sent as copies.
     #[default]
     WithRoom,
     /// Nothing. Two such messages that begin in different boxes may each hold an output that the
@@ -93,8 +93,8 @@ impl<H> HeaderQueues<H> {
         self.queues[interface].push_back(header);
     }
 
-    /// The header that the processor reads next: that of the first interface behind the one that
-    /// was served last.
+    /// The header that the processor reads next: that of the next interface with headers, in
+    /// round-robin order.
     pub fn take(&mut self) -> Option<H> {
         let count = self.queues.len();
         let mut places = (self.next..count).chain(0..self.next);
@@ -121,7 +121,7 @@ pub struct Transfer<M> {
     pub message: M,
     /// The port in whose receive FIFO it is.
     pub input: u32,
-    /// Which pair of FIFOs it uses at every port.
+    /// The pair of FIFOs that it uses at every port.
     pub channel: usize,
     /// The ports that it leaves by, a bit each.
     pub outputs: u64,
@@ -134,9 +134,9 @@ pub struct Transfer<M> {
 pub struct BusController<M> {
     /// Orders that wait for their outputs, the oldest first.
     waiting: VecDeque<Transfer<M>>,
-    /// Messages under way.
+    /// Messages in progress.
     active: Vec<Transfer<M>>,
-    /// Outputs that belong to a message under way, by channel.
+    /// Outputs that belong to a message in flight, by channel.
     taken: Vec<u64>,
     next: usize,
 }
@@ -157,10 +157,10 @@ impl<M: Copy + PartialEq> BusController<M> {
         self.waiting.push_back(transfer);
     }
 
-    /// Gives outputs to the orders whose message `is_first` in its FIFO and `has_room` behind all of
-    /// its outputs, in the order in which they were given: what an older one of these waits for is
-    /// not given to a younger one. One without room keeps nothing from others: they may be what
-    /// makes room. Returns how many began.
+    /// Gives outputs to the orders whose message `is_first` in its FIFO and `has_room` at all of its
+    /// outputs, in the order of arrival: an output for which an older order waits is not given to a
+    /// younger one. An order without room blocks nothing, since younger messages may be what makes
+    /// room. Returns how many began.
     pub fn begin(
         &mut self,
         is_first: impl Fn(&Transfer<M>) -> bool,
@@ -185,8 +185,9 @@ impl<M: Copy + PartialEq> BusController<M> {
         self.active.len() - before
     }
 
-    /// The message whose packet crosses the bus next, of those that are `ready`; they are served in
-    /// turn. Whether the bus must be set up for it first is in the transfer, which is set up then.
+    /// The message whose packet crosses the bus next, of those that are `ready`, in round-robin
+    /// order. The transfer says whether the bus must be set up for it first; that then counts as
+    /// done.
     pub fn grant(&mut self, ready: impl Fn(&Transfer<M>) -> bool) -> Option<Transfer<M>> {
         let count = self.active.len();
         let mut places = (self.next.min(count)..count).chain(0..self.next.min(count));
@@ -208,7 +209,7 @@ impl<M: Copy + PartialEq> BusController<M> {
         }
     }
 
-    /// Messages under way.
+    /// Messages in progress.
     pub fn active(&self) -> &[Transfer<M>] {
         &self.active
     }
@@ -278,8 +279,8 @@ mod tests {
         assert_eq!(waiting, [3]);
     }
 
-    /// If it kept its outputs from them, two boxes could wait for each other: each for room towards
-    /// the other one, which is behind a message for an output that is kept.
+    /// If it reserved its outputs, two boxes could wait for each other: each for room towards the
+    /// other one, which is behind a message for a reserved output.
     #[test]
     fn a_multicast_without_room_lets_others_pass() {
         let mut bus = BusController::new(1);

@@ -27,23 +27,24 @@ pub use times::{HubTimes, HubTimesParts, TimesOfSize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HubSettings {
-    /// How many nodes it connects at the most: up to 64.
+    /// The largest number of nodes: up to 64.
     pub ports: u16,
     /// From an input to a free output: the packet is cut through.
     #[serde(default)]
     pub latency: Span,
-    /// How packets pass.
+    /// How the hub transfers packets.
     pub transfer: TransferSettings,
 }
 
-/// How packets pass a hub.
+/// How a hub transfers packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[schemars(rename = "HubTransferSettings")]
 pub enum TransferSettings {
     /// No hub: two adapters and a cable, in both directions at the same time.
     Direct,
-    /// One packet at a time, to all; targets filter (generation 1). A packet waits in its adapter.
+    /// One packet at a time, which reaches all nodes; targets filter (generation 1). A packet waits
+    /// in its adapter.
     Bus {
         /// From the decision to the first byte.
         #[serde(default)]
@@ -52,9 +53,9 @@ pub enum TransferSettings {
     /// Packets for different targets at the same time, one for several targets alone (generation
     /// 2).
     Crossbar {
-        /// How many packets an input holds. An adapter sends while it knows of room.
+        /// How many packets an input holds. An adapter sends while it knows of free space.
         buffer: PositiveCount,
-        /// Who goes first.
+        /// The arbitration.
         arbiter: ArbiterSettings,
     },
 }
@@ -81,7 +82,7 @@ pub struct HubRequest<K> {
     pub key: K,
 }
 
-/// What a hub waits for behind a decision.
+/// What a hub waits for after a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     /// When to decide again; [`Time::NEVER`] if only a new request or new room can change anything.
@@ -102,7 +103,7 @@ impl Awaited {
     }
 }
 
-/// What a hub asks about its targets and tells of its packets.
+/// What a hub asks about its targets and reports of its packets.
 pub trait HubSide<K> {
     /// Whether the target behind an output has room for a packet.
     fn has_room(&mut self, output: u16) -> bool;
@@ -116,8 +117,8 @@ pub trait HubSide<K> {
 pub struct Hub<K> {
     inputs: Vec<Input<K>>,
     outputs: Vec<Output>,
-    /// Inputs with packets, and those whose first packet stands as a request; when the first of
-    /// the others comes to stand.
+    /// Inputs with packets, and those whose first packet is a valid request; when the first of the
+    /// other requests becomes valid.
     waiting: u64,
     standing: u64,
     next_to_stand: Time,
@@ -125,9 +126,9 @@ pub struct Hub<K> {
     asked: u64,
     /// Requests for all outputs together.
     wide: Sampled,
-    /// After a packet that took everything over, others go first once.
+    /// After a packet that needed all outputs, others go first once.
     others_first: bool,
-    /// How its outputs get ready for a packet that takes everything over.
+    /// How its outputs prepare for a packet that needs all of them.
     synchronisation: Synchronisation,
     arbitration: Span,
     is_bus: bool,
@@ -160,7 +161,7 @@ impl HubSettings {
         matches!(self.transfer, TransferSettings::Bus { .. })
     }
 
-    /// Whether there is no hub.
+    /// Whether two hosts are connected directly, without a hub.
     pub fn is_direct(&self) -> bool {
         self.transfer == TransferSettings::Direct
     }
@@ -175,7 +176,7 @@ impl HubSettings {
         }
     }
 
-    /// How many packets an input holds; none of a bus or a direct cable.
+    /// How many packets an input holds; none for a bus or a direct cable.
     pub fn buffer(&self) -> Option<PositiveCount> {
         match self.transfer {
             TransferSettings::Crossbar { buffer, .. } => Some(buffer),
@@ -185,8 +186,8 @@ impl HubSettings {
 }
 
 impl<K: Copy> Hub<K> {
-    /// A hub without packets, whose control packets take `control` on the link of an output.
-    /// `random` is drawn from by schedulers that say so.
+    /// A hub without packets, whose control packets take `control` on the link of an output. Some
+    /// schedulers draw from `random`.
     ///
     /// # Errors
     /// Where there are no ports, or more than [`MAX_PORTS`].
@@ -318,7 +319,7 @@ impl<K: Copy> Hub<K> {
         self.inputs[usize::from(input)].free
     }
 
-    /// How long its outputs took to get ready for packets that took everything over.
+    /// How long its outputs took to prepare for packets that need all of them.
     pub fn synchronisation(&self) -> &Synchronisation {
         &self.synchronisation
     }
@@ -348,8 +349,8 @@ impl<K: Copy> Hub<K> {
         (ready, awaited)
     }
 
-    /// Lets the first packet of each input stand as a request that has been read past the one
-    /// before.
+    /// Makes the first packet of each input a valid request once it has been read past the packet
+    /// before it.
     #[inline]
     fn stand(&mut self, now: Time) {
         if self.next_to_stand > now {
@@ -446,7 +447,7 @@ impl<K: Copy> Hub<K> {
         side.grant(place as u16, request);
     }
 
-    /// The next instant at which an output or an input that matters comes free, and what is free.
+    /// The next instant at which an output or an input that matters becomes free, and what is free.
     #[inline]
     fn next_decision(&self, now: Time) -> Awaited {
         let mut awaited = Awaited { next: self.next_to_stand, idle: 0 };
@@ -501,7 +502,7 @@ mod tests {
         }
     }
 
-    /// What passes at an instant, and when to decide again.
+    /// The packets that pass at an instant, and when to decide again.
     fn decide(hub: &mut Hub<u32>, now: u64) -> (Vec<u32>, Time) {
         decide_with(hub, now, u64::MAX)
     }

@@ -1,10 +1,10 @@
 //! A switch with queues at its inputs and a scheduler, which works in slots.
 //!
 //! An input holds packets of each virtual channel up to a limit, in one queue for each output, so
-//! that none waits behind one for another output (Tamir and Frazier, "High-performance multi-queue
-//! buffers for VLSI communication switches", ISCA 1988). At the edges of a clock, a cell apart, the
-//! scheduler chooses which inputs send to which outputs. A packet of several cells keeps both to its
-//! end, so that it costs one decision however long it is.
+//! that no packet waits behind one for another output (Tamir and Frazier, "High-performance
+//! multi-queue buffers for VLSI communication switches", ISCA 1988). At the edges of a clock, a cell
+//! apart, the scheduler chooses which inputs send to which outputs. A packet of several cells keeps
+//! its input and output until its end, so that it costs one decision however long it is.
 
 mod inputs;
 mod standing;
@@ -54,7 +54,7 @@ pub enum InputQueues {
     Fifo,
 }
 
-/// What a switch is made of.
+/// What a switch is built from.
 #[derive(Debug)]
 pub struct InputQueuedParts {
     /// From a byte at an input to the same byte at a free output.
@@ -65,20 +65,20 @@ pub struct InputQueuedParts {
     pub first: u32,
     /// How many slots a packet takes at each port.
     pub holds: Vec<u64>,
-    /// How long a packet takes on the link of each port; nothing where all take the same.
+    /// How long a packet takes on the link of each port; empty if all are the same.
     pub spans: Vec<Span>,
-    /// How many packets of each virtual channel an input holds, where it gives credits.
+    /// How many packets of each virtual channel an input holds, if it gives credits.
     pub room: u32,
-    /// How many of these each input holds at the most while it is certain that whoever sends to it
-    /// has a credit left.
+    /// The largest number of these that an input may hold while its sender certainly has a credit
+    /// left.
     pub spare: Vec<u32>,
     /// Virtual channels of each cable.
     pub channels: u8,
-    /// Where inputs stop their cables instead.
+    /// When inputs stop their cables, if they do that instead.
     pub stops: Option<StopSettings>,
-    /// Who decides; of as many ports as there are `holds`.
+    /// The scheduler, for as many ports as there are in `holds`.
     pub scheduler: AnyScheduler,
-    /// What it draws from.
+    /// Its random stream.
     pub random: Stream,
 }
 
@@ -90,7 +90,7 @@ pub struct InputQueued {
     first: u32,
     latency: Span,
     slot: Span,
-    /// The edge at which it takes part next, as far as anybody was told.
+    /// The edge at which the switch next takes part, as last announced.
     due: Time,
     /// The inputs that hold packets which can be decided on.
     busy: u64,
@@ -103,23 +103,24 @@ pub struct InputQueued {
     queued: u32,
     /// How many bits of `without_credit` are set.
     credits_missing: u32,
-    /// Who has packets for whom, of whatever virtual channel.
+    /// Which inputs have packets for which outputs, on any virtual channel.
     wanted: Requests,
     matching: Matching,
-    /// The outputs that packets of each virtual channel in each input wait for. Not kept where there
-    /// is one, which `wanted` tells.
+    /// The outputs for which packets of each virtual channel in each input wait. Not kept if there
+    /// is one channel, since `wanted` says the same.
     wanted_by: Box<[u64]>,
     /// The outputs without credit, by virtual channel.
     without_credit: Box<[u64]>,
     /// By input, output and virtual channel.
     queues: Box<[Chain]>,
-    /// Packets on their way to each input or from it to the scheduler, and when each can be decided
-    /// on. An input has one cable, so that they come in the order in which they were sent.
+    /// Packets that are travelling to each input or from it to the scheduler, and when each can be
+    /// decided on. An input has one cable, so that they arrive in the order in which they were
+    /// sent.
     coming: Box<[VecDeque<(Time, u32)>]>,
     /// The inputs that have any, and when the first of all can be decided on.
     expecting: u64,
     soonest: Time,
-    /// Packets that have chosen their output and come more slowly than they leave, by the edge.
+    /// Packets that have chosen their output and arrive more slowly than they leave, by edge.
     late: VecDeque<Late>,
     /// Packets that have chosen each output and have not left.
     waiting: Box<[u32]>,
@@ -132,7 +133,7 @@ pub struct InputQueued {
     inputs: Inputs,
     scheduler: AnyScheduler,
     random: Stream,
-    /// What of `wanted` may leave, where that is not all of it; nothing between two edges.
+    /// The part of `wanted` that may leave, if not all of it may; empty between two edges.
     open: Box<Requests>,
 }
 
@@ -156,12 +157,12 @@ pub struct Grant {
     pub channel: u8,
 }
 
-/// What an edge brings about.
+/// The effects of an edge.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// Packets that leave.
     pub grants: Vec<Grant>,
-    /// Inputs that tell their cables to stop, or to go on.
+    /// Inputs that signal their cables to stop, or to go on.
     pub signals: Vec<(u8, bool)>,
     /// An input that was written while it was full.
     pub overrun: Option<u8>,
@@ -211,7 +212,7 @@ impl InputQueued {
         Time(time.0.div_ceil(self.slot.0) * self.slot.0)
     }
 
-    /// It is to take part at an edge. Returns whether whoever keeps the time must be told.
+    /// The switch must take part at an edge. Returns whether the clock must be told.
     #[inline]
     fn attend(&mut self, edge: Time) -> Option<Time> {
         let is_sooner = edge < self.due;
@@ -232,8 +233,10 @@ impl InputQueued {
         self.first
     }
 
-    /// A packet is sent to an input, by the virtual channel `came_by`; its first byte will be there
-    /// at `arrival`. Returns at which edge the switch takes part, if that is sooner than was known.
+    /// Processes an edge of the clock, unless another one was announced last: packets that leave go
+    /// into the outbox, which must be empty. `choose` returns the output of a packet that can be
+    /// decided on from now on and the virtual channel there, given how many packets wait for each
+    /// output.
     #[inline]
     pub fn expect(
         &mut self,
@@ -324,7 +327,7 @@ impl InputQueued {
         self.soonest = soonest;
     }
 
-    /// What a packet takes longer to come by an input than to leave by an output.
+    /// By how much longer a packet takes to arrive by an input than to leave by an output.
     #[inline]
     fn lag(&self, input: usize, output: usize) -> Span {
         match self.spans.is_empty() {
@@ -347,7 +350,7 @@ impl InputQueued {
         self.held.1 | self.stopped | u64::from(self.credits_missing) == 0
     }
 
-    /// Outputs whose packet is over, and the inputs that it came from.
+    /// Outputs whose packet has ended, and the inputs from which it came.
     fn end_transmissions(&mut self, now: Time) {
         for output in Members(self.held.1) {
             let (input, end) = self.leaving[output];
@@ -506,8 +509,8 @@ impl InputQueued {
         next as u8
     }
 
-    /// The edge at which the switch takes part next after one, if somebody must be told: when a
-    /// packet can be decided on, may leave, or another one has left.
+    /// The next edge at which the switch takes part, if it must be announced: when a packet can be
+    /// decided on, may leave, or another one has left.
     #[inline]
     pub fn next_edge(&mut self, now: Time) -> Option<Time> {
         let mut next = self.late.front().map_or(Time::NEVER, |late| late.edge);
@@ -526,8 +529,8 @@ impl InputQueued {
         self.attend(next)
     }
 
-    /// A packet leaves an input that it came to by a virtual channel. Returns whether it is certain
-    /// that whoever sends to the input has another credit until the one for this packet is back.
+    /// A packet that arrived on a virtual channel leaves an input. Returns whether the sender
+    /// certainly has another credit until the one for this packet has returned.
     #[inline]
     pub fn release(&mut self, input: u8, came_by: u8) -> bool {
         let lot = usize::from(input) * self.channels as usize + usize::from(came_by);
@@ -539,7 +542,7 @@ impl InputQueued {
         self.inputs.report_every_credit();
     }
 
-    /// The same for one input.
+    /// Like the above for one input.
     pub fn report_credits_of(&mut self, input: u32) {
         self.inputs.report_credits_of(input);
     }
@@ -550,13 +553,14 @@ impl InputQueued {
         self.slot * self.holds[usize::from(output)]
     }
 
-    /// The last credit behind an output was spent.
+    /// The last credit of an output was spent.
     pub fn lose_credit(&mut self, output: u32, channel: u8) {
         self.without_credit[usize::from(channel)] |= only(output as usize);
         self.credits_missing += 1;
     }
 
-    /// The first credit behind an output is back. Returns an edge as [`expect`](Self::expect) does.
+    /// The first credit of an output has returned. Returns an edge as [`expect`](Self::expect)
+    /// does.
     pub fn regain_credit(&mut self, now: Time, output: u32, channel: u8) -> Option<Time> {
         self.without_credit[usize::from(channel)] &= !only(output as usize);
         self.credits_missing -= 1;

@@ -1,8 +1,8 @@
 //! Switches without a schedule: each output decides when packets arrive.
 //!
-//! A switch is told of every arrival at an input ([`Arrival`]) and decides once for all arrivals
-//! of one picosecond at an output. Times at the outputs count from the inputs; the latency of the
-//! switch is added where a packet leaves it.
+//! The caller reports every arrival at an input ([`Arrival`]), and the switch decides once for all
+//! arrivals of one picosecond at an output. Times at the outputs do not include the latency of the
+//! switch, which is added where a packet leaves it.
 
 mod barrier_tree;
 mod chain;
@@ -41,7 +41,7 @@ pub use shared_memory::{SharedMemorySettings, SharedQueues};
 pub use simultaneous::Simultaneous;
 pub use switch_box::{BoxPorts, BoxRules, CONTROLLER, Header, SwitchBox, bits};
 
-/// The kinds of packet that a switch tells apart, by falling priority.
+/// The kinds of packet that a switch distinguishes, by falling priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PacketKind {
     /// A packet that keeps to a global schedule, by which no two of them ever meet; it has priority
@@ -58,7 +58,7 @@ pub enum PacketKind {
 pub struct Arrival<K> {
     /// The input port.
     pub input: u16,
-    /// What it is.
+    /// Its kind.
     pub kind: PacketKind,
     /// How long it occupies a link.
     pub span: Span,
@@ -81,7 +81,7 @@ pub enum Loss {
     Overflow,
 }
 
-/// What a decision of an output does to a packet.
+/// The effect of a decision of an output on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect<K> {
     /// It leaves by the output; its last byte leaves the switch at `end`.
@@ -102,7 +102,7 @@ pub enum Effect<K> {
     Killed {
         /// The packet.
         key: K,
-        /// To what it had to give way.
+        /// The packet type that displaced it.
         loss: Loss,
     },
     /// Other bytes are inserted into it: its last byte leaves later than was said.

@@ -1,9 +1,9 @@
 //! A switch with packet buffers at its outputs (Clint's B3).
 //!
-//! Cut-through: a packet leaves an idle output while it comes in. A packet occupies its buffer
-//! from the first byte in to the last byte out. What the paper does not state, how many packets
-//! can be written into the buffers of one output at once, is a setting: it decides whether the
-//! switch is limited by contention at all.
+//! Cut-through: a packet leaves an idle output while it is still arriving. A packet occupies its
+//! buffer from the first byte in to the last byte out. What the paper does not state, how many
+//! packets can be written into the buffers of one output at once, is a setting: it decides whether
+//! the switch is limited by contention at all.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub struct OutputBufferedSettings {
     /// What happens to a packet that finds no free buffer, or no free write port.
     #[serde(default)]
     pub overflow: Overflow,
-    /// Who goes first among simultaneous arrivals.
+    /// Which of several simultaneous arrivals goes first.
     #[serde(default)]
     pub simultaneous: Simultaneous,
 }
@@ -56,7 +56,7 @@ struct Output<K> {
     arrivals: Vec<Arrival<K>>,
     /// When each packet in a buffer has left, in order.
     departures: VecDeque<Time>,
-    /// When each packet that is being written is in.
+    /// When each packet that is being written is complete.
     writes: Vec<Time>,
     favoured: u16,
 }

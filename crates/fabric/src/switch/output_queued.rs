@@ -1,4 +1,4 @@
-//! A switch with queues at its outputs, which cuts through. Its mechanism is that of the ports: see
+//! A cut-through switch with queues at its outputs. The mechanism is in the ports: see
 //! [`crate::graph`].
 
 use schemars::JsonSchema;

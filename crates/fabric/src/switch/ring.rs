@@ -40,7 +40,7 @@ pub struct RingSettings {
     pub links: Vec<RingLinkSettings>,
 }
 
-/// What the link of an adapter to the next has otherwise than those of its ring. What is not given is that of the
+/// How the link of an adapter to the next differs from those of its ring. Anything not given is that of the
 /// `link` of the channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,8 +57,8 @@ pub struct RingLinkSettings {
     /// Fraction of the rate that is taken by traffic that is not modelled packet by packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Fraction>,
-    /// What happens to requests on this link, whoever sent them, besides what `errors` of the channel does to those
-    /// that an adapter sends.
+    /// The errors of requests on this link, whoever sent them, in addition to the `errors` of the channel at the
+    /// adapters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors: Option<LinkErrorSettings>,
 }

@@ -48,7 +48,6 @@ pub enum SharedQueues {
     /// A queue for each pair of input and output: the equivalent of virtual output queues, with a
     /// memory that is never short of bandwidth.
     PerInput,
-    /// One queue for each input: a cell waits behind those that came before it, whatever their
-    /// outputs.
+    /// One queue for each input: a cell waits behind earlier cells, whatever their outputs.
     Fifo,
 }

@@ -6,7 +6,7 @@ use weft_kernel::Stream;
 
 use super::Arrival;
 
-/// Who goes first among simultaneous arrivals of one kind at one output.
+/// Which of several simultaneous arrivals of one kind at one output goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Simultaneous {

@@ -1,8 +1,8 @@
 //! A switch between links with turns, from the receive FIFO of one port into the send FIFOs of others
 //! (Maestro 3.3): headers are read, messages get their outputs, and packets pass one after another.
 //!
-//! The part keeps no time and no FIFOs. It is told what comes and sees the FIFOs at its ports through
-//! [`BoxPorts`]; what it returns says what is due and how much later.
+//! The part has no clock and no FIFOs. The caller reports arrivals, and the part sees the FIFOs at
+//! its ports through [`BoxPorts`]; it returns what is due, and after what time.
 
 use weft_protocol::turns::CHANNELS;
 use weft_units::{Bytes, Span};
@@ -11,27 +11,27 @@ use super::{BarrierCounter, BusController, FifoBusSettings, HeaderQueues};
 use super::{MulticastStart, Transfer};
 use crate::interface::Forwarding;
 
-/// What a switch between links with turns is like.
+/// The properties of a switch between links with turns.
 #[derive(Clone, Copy, Debug)]
 pub struct BoxRules {
     /// From the arrival of a header to the order to move its message.
     pub analysis: Span,
-    /// How many ports share a queue of headers for the one processor; `None` where every port
-    /// analyses its own.
+    /// How many ports share a queue of headers for the one processor; `None` if every port analyses
+    /// its own.
     pub processor: Option<usize>,
-    /// What the transfer of a message costs before its first packet.
+    /// The set-up time of a message before its first packet.
     pub set_up: Span,
-    /// What a packet takes from FIFO to FIFO.
+    /// The time of a packet from FIFO to FIFO.
     pub packet: Span,
-    /// Whether one packet at a time does so in the whole switch.
+    /// Whether only one packet at a time passes the whole switch.
     pub shared: bool,
-    /// When what has come may be moved on.
+    /// When packets that have arrived may be moved on.
     pub forwarding: Forwarding,
     /// Whether one transfer serves several outputs.
     pub multicast: bool,
-    /// What such a transfer waits for where there are several switches.
+    /// What such a transfer waits for if there are several switches.
     pub multicast_start: MulticastStart,
-    /// Who counts the hosts at a barrier.
+    /// What counts the hosts at a barrier.
     pub barrier: Option<BarrierCounter>,
 }
 
@@ -39,20 +39,20 @@ pub struct BoxRules {
 pub trait BoxPorts<M> {
     /// The message whose packet is first in a receive FIFO and may be moved.
     fn front(&self, port: u32, channel: usize) -> Option<M>;
-    /// How many packets more have a place in a send FIFO.
+    /// For how many more packets a send FIFO has room.
     fn room(&self, port: u32, channel: usize) -> usize;
     /// How many packets a message has.
     fn packets(&self, message: M) -> usize;
 }
 
-/// What becomes of a header that has come to a port.
+/// What happens to a header that has arrived at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// It is read from now on, which takes [`BoxRules::analysis`].
+    /// It is being read, which takes [`BoxRules::analysis`].
     Read,
     /// It waits until the processor is free.
     Waits,
-    /// Nobody has to read it: its message can be ordered at once.
+    /// It need not be read: its message can be ordered at once.
     Known,
 }
 
@@ -66,15 +66,15 @@ pub struct SwitchBox<M> {
     headers: HeaderQueues<(u32, M)>,
     analysing: bool,
     controller: BusController<M>,
-    /// Inputs of which a packet is on its way through the switch, by channel.
+    /// Inputs from which a packet is passing through the switch, by channel.
     moving: [u64; CHANNELS],
 }
 
-/// The input of what the controller says itself: there is no such port.
+/// The input of messages from the controller itself, which has no such port.
 pub const CONTROLLER: u32 = 63;
 
 impl BoxRules {
-    /// Those of a box of FIFOs on one bus, with packets of a size.
+    /// The ports of a box of FIFOs on one bus, with packets of a size.
     pub fn of_bus(bus: &FifoBusSettings, packet: Bytes) -> BoxRules {
         BoxRules {
             analysis: bus.analysis,
@@ -89,8 +89,8 @@ impl BoxRules {
         }
     }
 
-    /// Those of a switch in which every input knows by itself where its messages go, after a latency,
-    /// and has a way of its own to every output.
+    /// The ports of a switch in which every input routes its own messages, after a latency, and has a
+    /// separate path to every output.
     pub fn of_crossbar(latency: Span) -> BoxRules {
         BoxRules {
             analysis: latency,
@@ -125,7 +125,7 @@ impl<M: Copy + PartialEq> SwitchBox<M> {
         self.headers.len() + self.controller.active().len() + self.controller.waiting().count()
     }
 
-    /// The first packet of a message has come to a port; `of_barrier` or not.
+    /// The first packet of a message has arrived at a port; `of_barrier` or not.
     pub fn header(&mut self, port: u32, message: M, of_barrier: bool) -> Header {
         let Some(per_interface) = self.rules.processor else { return Header::Read };
         if of_barrier && self.rules.barrier == Some(BarrierCounter::Controller) {
@@ -135,7 +135,7 @@ impl<M: Copy + PartialEq> SwitchBox<M> {
         if self.analysing {
             return Header::Waits;
         }
-        // None waits while the processor is free, so that this is the one that is taken.
+        // No header waits while the processor is free, so this is the one that is taken.
         self.headers.take();
         self.analysing = true;
         Header::Read
@@ -154,7 +154,7 @@ impl<M: Copy + PartialEq> SwitchBox<M> {
         self.controller.order(transfer);
     }
 
-    /// The messages that can begin get their outputs: those that are first in their FIFOs.
+    /// Gives outputs to the messages that can begin: those that are first in their FIFOs.
     pub fn begin(&mut self, ports: &impl BoxPorts<M>) {
         let is_first = |transfer: &Transfer<M>| {
             transfer.input == CONTROLLER
@@ -170,7 +170,8 @@ impl<M: Copy + PartialEq> SwitchBox<M> {
         self.controller.begin(is_first, has_room);
     }
 
-    /// The next message under way that leaves by no port: the switch keeps it, and is done with it.
+    /// The next message in progress that leaves by no port: the switch keeps it, and is done with
+    /// it.
     pub fn keep(&mut self) -> Option<Transfer<M>> {
         let kept = self.controller.active().iter().find(|transfer| transfer.outputs == 0).copied();
         if let Some(transfer) = kept {
@@ -179,8 +180,8 @@ impl<M: Copy + PartialEq> SwitchBox<M> {
         kept
     }
 
-    /// The next packet that begins to pass, if there is one that can, and how long it takes. The caller
-    /// reserves its places behind the outputs.
+    /// The next packet that begins to pass, if one can, and how long it takes. The caller reserves its
+    /// places in the FIFOs of the outputs.
     pub fn grant(&mut self, ports: &impl BoxPorts<M>) -> Option<(Transfer<M>, Span)> {
         let (moving, shared) = (self.moving, self.rules.shared);
         let granted = self.controller.grant(|transfer| {

@@ -94,7 +94,7 @@ impl BurstLength {
     /// Ready to be drawn from.
     ///
     /// # Errors
-    /// A length that there is not, under the name `key`.
+    /// An impossible length, under the name `key`.
     pub(super) fn law(&self, key: &str) -> Result<BurstLaw, WorkloadError> {
         let law = match *self {
             BurstLength::Uniform(least, most) if least > most => {

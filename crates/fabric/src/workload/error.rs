@@ -8,7 +8,7 @@ use std::fmt::Display;
 pub struct WorkloadError {
     /// The dotted key of the setting, from the root of the experiment.
     pub key: String,
-    /// What it was.
+    /// Its value.
     pub value: String,
     /// What would be accepted.
     pub accepted: String,
@@ -21,7 +21,7 @@ impl WorkloadError {
         WorkloadError { key: key.to_owned(), value, accepted }
     }
 
-    /// The same error of a setting below another one of the workload.
+    /// The same error, of a setting below another one of the workload.
     pub(super) fn below(self, key: &str) -> WorkloadError {
         WorkloadError { key: format!("{key}.{}", self.key), ..self }
     }

@@ -1,9 +1,9 @@
 //! Workload: what programs submit to a channel, one source per host.
 //!
 //! Open-loop traffic is arrival process x burst x destination pattern, each a file here and each
-//! with its own random stream per host, so that changing one leaves the draws of the others, and
-//! changing the fabric leaves all. Greedy and ping-pong sources depend on the fabric and are told
-//! what they asked for ([`Source::feedback`]).
+//! with its own random stream per host, so that changing one does not change the draws of the
+//! others, and changing the fabric changes none. Greedy and ping-pong sources depend on the fabric
+//! and get the feedback for which they ask ([`Source::feedback`]).
 
 mod arrivals;
 mod burst;

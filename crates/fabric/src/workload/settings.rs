@@ -1,4 +1,4 @@
-//! What `[workload.CHANNEL]` of an experiment holds, and the sources that come of it.
+//! The settings `[workload.CHANNEL]` of an experiment, and the sources that are built from them.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -148,8 +148,8 @@ pub struct ChannelFacts<'a> {
 }
 
 impl WorkloadSettings {
-    /// The source of each host, in order. Random numbers come from streams that are named after
-    /// the channel and its use, one for each host, and from nowhere else.
+    /// The source of each host, in order. Random numbers come only from streams that are named
+    /// after the channel and its use, one for each host.
     pub fn build(
         &self,
         channel: &ChannelFacts<'_>,
@@ -158,7 +158,7 @@ impl WorkloadSettings {
         self.build_those(channel, streams, &|_| true)
     }
 
-    /// The same where only those of some hosts are needed: all others are silent, and take no memory but
+    /// Like [`build`](Self::build), for some hosts only: all others are silent, and take no memory but
     /// their place.
     pub fn build_those(
         &self,
@@ -176,7 +176,7 @@ impl WorkloadSettings {
         Ok(sources)
     }
 
-    /// Of hosts that are not needed some are silent already.
+    /// Some of the hosts that are not needed are silent already.
     fn sources(
         &self,
         (channel, is_needed): (&ChannelFacts<'_>, &dyn Fn(u32) -> bool),
@@ -236,8 +236,8 @@ impl WorkloadSettings {
         flows::build(groups, channel, streams, until).map_err(|error| error.of(channel.name))
     }
 
-    /// What says more than its target in a list of this workload or of traffic beside it: the key below
-    /// `source.list`.
+    /// The first entry of a list of this workload, or of traffic beside it, that says more than its
+    /// target: the key below `source.list`.
     pub fn says(&self) -> Option<&'static str> {
         let of_list = match &self.source {
             SourceSettings::List(listed) => listed.iter().find_map(Listed::says),
@@ -246,8 +246,8 @@ impl WorkloadSettings {
         of_list.or_else(|| self.beside.values().find_map(WorkloadSettings::says))
     }
 
-    /// The packets of a list by initiator, in the order in which each hands them over; none of any other
-    /// source. Hosts that are not there are left out.
+    /// The packets of a list by initiator, in the order in which each submits them; empty for any other
+    /// source. Hosts that do not exist are left out.
     pub fn listed(&self, hosts: u32) -> Vec<Vec<&Listed>> {
         let mut all = vec![Vec::new(); hosts as usize];
         let SourceSettings::List(listed) = &self.source else { return all };
@@ -256,7 +256,7 @@ impl WorkloadSettings {
                 own.push(packet);
             }
         }
-        // As the source of a host sorts them.
+        // In the order in which the source of a host sorts them.
         all.iter_mut().for_each(|own: &mut Vec<&Listed>| own.sort_by_key(|packet| packet.time));
         all
     }
@@ -323,7 +323,7 @@ impl WorkloadSettings {
         self.processes((arrivals.build(mean, slot)?, bursts), (channel, is_needed), streams)
     }
 
-    /// One open-loop source for each host that the pattern lets send.
+    /// One open-loop source for each host to which the pattern gives a target.
     fn processes(
         &self,
         (arrivals, burst): (Arrivals, Option<Burst>),

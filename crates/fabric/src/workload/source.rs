@@ -7,16 +7,16 @@ use super::arrivals::Arrivals;
 use super::burst::Burst;
 use super::pattern::Targets;
 
-/// One packet that a program hands over.
+/// One packet that a program submits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// When it is handed over.
+    /// When it is submitted.
     pub time: Time,
     /// The host that it is for.
     pub target: u32,
 }
 
-/// What a source must be told for its traffic to go on.
+/// The feedback that a source needs to continue its traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feedback {
     /// Nothing: its traffic does not depend on the fabric.
@@ -27,19 +27,19 @@ pub enum Feedback {
     Delivered,
 }
 
-/// The traffic of one host on one channel. Its random streams are its own, so that another
+/// The traffic of one host on one channel. It has its own random streams, so that another
 /// architecture of the channel, or another host, leaves its traffic as it was.
 ///
-/// An engine takes a packet at [`Source::next_time`] and then looks again. What depends on the
-/// fabric is told to those sources only that ask for it, see [`Source::feedback`].
+/// An engine takes a packet at [`Source::next_time`] and then asks again. Only sources that need
+/// feedback from the fabric get it, see [`Source::feedback`].
 #[derive(Debug)]
 pub struct Source {
     next: Demand,
-    // Boxed, since the next demand is looked at more often than drawn, by all hosts in turn.
+    // Boxed, since the next demand is read more often than drawn, by all hosts in turn.
     kind: Kind,
 }
 
-// A tag of its own, which is looked at several times for each packet.
+// A separate tag, which is read several times for each packet.
 #[derive(Debug)]
 #[repr(u8)]
 enum Kind {
@@ -64,8 +64,9 @@ struct Ahead {
     process: OpenLoop,
 }
 
-/// The same of one of very many hosts, in half as many bytes: it knows where its streams stand, and makes them
-/// anew when it draws. That costs each stream a block of words, most of which the demands drawn at a time use.
+/// The source of one of very many hosts, in half as many bytes: it stores the positions of its streams, and
+/// creates them anew when it draws. That costs each stream a block of words, most of which the packets drawn
+/// at a time use.
 #[derive(Debug)]
 struct OfMany {
     next: usize,
@@ -78,8 +79,8 @@ struct OfMany {
 /// How many demands one of very many hosts draws at a time.
 const DRAWN_OF_MANY: usize = 18;
 
-/// From how many hosts on they are very many. With fewer, all sources fit into the cache, and drawing in this way
-/// takes one or two percent longer.
+/// The number of hosts from which they count as very many. With fewer, all sources fit into the cache, and
+/// drawing in this way takes one or two percent longer.
 const VERY_MANY: usize = 16_384;
 
 /// Arrivals that do not depend on the fabric.
@@ -90,7 +91,7 @@ pub(super) struct OpenLoop {
     pub destinations: Stream,
 }
 
-/// What arrivals are drawn by.
+/// How arrivals are drawn.
 #[derive(Debug)]
 pub(super) struct Law {
     pub arrivals: Arrivals,
@@ -113,7 +114,7 @@ struct Greedy {
     destinations: Stream,
 }
 
-/// One end of a pair that sends one packet to and fro.
+/// One end of a pair that sends one packet back and forth.
 #[derive(Clone, Copy, Debug)]
 struct PingPong {
     partner: u32,
@@ -146,7 +147,7 @@ impl Source {
         Source { next: rest.next().unwrap_or(NOTHING), kind: Kind::List(rest) }
     }
 
-    /// That of one of this many hosts.
+    /// The stream of one of this many hosts.
     pub(super) fn open_loop(mut process: OpenLoop, hosts: usize) -> Source {
         let next = process.first();
         if hosts < VERY_MANY {
@@ -177,7 +178,7 @@ impl Source {
         Source { next, kind: Kind::PingPong(PingPong { partner, turnaround }) }
     }
 
-    /// When the next packet is handed over; [`Time::NEVER`] if none is to come by itself.
+    /// When the next packet is submitted; [`Time::NEVER`] if none will be without feedback.
     #[inline]
     pub fn next_time(&self) -> Time {
         self.next.time
@@ -197,7 +198,7 @@ impl Source {
         demand
     }
 
-    /// What the engine must tell this source; the same for the whole run.
+    /// The feedback that the engine must give this source; the same for the whole run.
     pub fn feedback(&self) -> Feedback {
         match self.kind {
             Kind::Silent | Kind::OpenLoop(_) | Kind::OfMany(_) | Kind::List(_) => Feedback::None,

@@ -16,7 +16,7 @@ use super::settings::Pair;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StreamGroup {
-    /// Its ends.
+    /// The hosts at its ends.
     pub flows: FlowsSettings,
     /// The size of a message.
     pub size: Bytes,
@@ -28,7 +28,7 @@ pub struct StreamGroup {
     /// How many streams of the group send, the first ones; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<u32>,
-    /// What the descriptors of its streams ask for.
+    /// The operation of the descriptors of its streams.
     #[serde(default, skip_serializing_if = "StreamOperation::is_send")]
     pub operation: StreamOperation,
     /// The protection tag of both endpoints of each stream.
@@ -38,13 +38,13 @@ pub struct StreamGroup {
     /// the endpoints. With any other tag the writes are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_tag: Option<u32>,
-    /// How many messages come at once in a burst; intervals between bursts keep the mean at the
-    /// `load`. One by one by default. For streams with a `load`.
+    /// How many messages a burst has, submitted at once; intervals between bursts keep the mean at
+    /// the `load`. One message at a time by default. For streams with a `load`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<BurstLength>,
 }
 
-/// What a stream of messages asks its endpoints for.
+/// The operation that a stream of messages requests from its endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamOperation {
@@ -53,7 +53,7 @@ pub enum StreamOperation {
     Send,
     /// Messages are written to memory of the target, whose program is not notified.
     RdmaWrite,
-    /// The same, and a receive descriptor notifies the program.
+    /// Like `rdma_write`, and a receive descriptor notifies the program.
     RdmaWriteImmediate,
 }
 
@@ -67,7 +67,7 @@ impl StreamOperation {
         }
     }
 
-    /// Whether it is the one that needs no registered memory at the target.
+    /// Whether it is the operation that needs no registered memory at the target.
     pub fn is_send(&self) -> bool {
         *self == StreamOperation::Send
     }
@@ -82,7 +82,7 @@ fn is_zero(tag: &u32) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowsSettings {
-    /// One by one.
+    /// One message at a time.
     Listed(Vec<Pair>),
     /// At random, by the seed of the run (cLAN F: "connections are made between random nodes").
     Random(RandomFlows),
@@ -117,7 +117,7 @@ pub struct HostRange {
 /// One stream.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageStream {
-    /// Its group, a place in [`StreamList::groups`].
+    /// Its group, an index into [`StreamList::groups`].
     pub group: u16,
     /// The initiator.
     pub from: u32,
@@ -127,13 +127,13 @@ pub struct MessageStream {
     pub size: Bytes,
     /// What it offers; greedy if absent.
     pub load: Option<Load>,
-    /// What its descriptors ask for.
+    /// The operation of its descriptors.
     pub operation: StreamOperation,
     /// The protection tag of its endpoints.
     pub tag: u32,
     /// The protection tag of the memory that it writes.
     pub memory_tag: u32,
-    /// Its bursts; none if its messages come one by one.
+    /// Its bursts; none without bursts.
     pub burst: Option<BurstLaw>,
 }
 

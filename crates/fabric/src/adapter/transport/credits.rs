@@ -9,9 +9,9 @@ use super::{Arrived, Content, Outgoing, PACE, Segment, Transports, Wake};
 pub(super) enum Asked {
     /// By a packet of the flow.
     ByData,
-    /// By one that was cut on its way.
+    /// By a packet that a switch trimmed.
     ByHeader,
-    /// By a request, which the initiator sends after it has waited for credits in vain.
+    /// By a request, which the initiator sends if its packets have brought no credits.
     InVain,
 }
 
@@ -49,17 +49,17 @@ impl Transports {
         self.grant(now, host)
     }
 
-    /// What the pacer of a host grants now, if it does not rest and somebody asks.
+    /// What the pacer of a host grants now, if it is not pausing and a flow asks for credits.
     fn grant(&mut self, now: Time, host: u32) -> Option<Outgoing> {
         let pacer = self.pacers.get_mut(host as usize)?;
         let (flow, target) = loop {
             let flow = pacer.turn()?;
-            // All of a flow may have come before its turn.
+            // All packets of a flow may have arrived before its turn.
             if let Some(target) = self.targets[flow as usize].as_deref_mut() {
                 break (flow, target);
             }
         };
-        // Grants take the ways of a flow in turn.
+        // Grants use the routes of a flow in turn.
         let ways = self.settings.spraying.map_or(1, |own| u32::from(own.values));
         let spray = (target.demand.grants() % ways) as u16;
         let grant = pacer.grant(flow, &mut target.demand);
@@ -69,7 +69,7 @@ impl Transports {
         Some(self.control_packet(&segment, content, now))
     }
 
-    /// A grant has come.
+    /// A grant has arrived.
     pub(super) fn hear_grant(&mut self, now: Time, flow: u32, up_to: u32) {
         let Some(own) = self.initiators[flow as usize].as_deref_mut() else { return };
         own.control.granted(up_to);
@@ -78,7 +78,7 @@ impl Transports {
         self.consider(now, flow, Span::ZERO);
     }
 
-    /// What the initiator of a flow says that has waited for credits in vain.
+    /// What the initiator of a flow sends if it has received no credits.
     pub(super) fn request(&self, now: Time, flow: u32) -> Option<Outgoing> {
         let own = self.initiators[flow as usize].as_deref().filter(|own| own.lacks_credit())?;
         let pull_target = own.pull_target(self.payload + self.overhead, self.short(flow));
@@ -92,7 +92,7 @@ impl Transports {
     pub(super) fn hear_request(&mut self, now: Time, of: &Segment, pull_target: u32) -> Arrived {
         let said = match self.targets[of.flow as usize] {
             Some(_) => self.ask(now, of.flow, pull_target, Asked::InVain),
-            // It has all of the flow, which its initiator did not hear.
+            // The target has all of the flow, but its initiator does not know.
             None => Some(self.has_all(of, 0, (false, 0))),
         };
         Arrived { answers: [said, None], payload: None }

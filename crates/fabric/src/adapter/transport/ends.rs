@@ -5,40 +5,41 @@ use weft_protocol::spraying::Spraying;
 use weft_protocol::transport::{Answer, Notifier, Receiver, Sender};
 use weft_units::{Bytes, Span, Time};
 
-/// What the initiator of a flow keeps of it.
+/// The state of a flow at its initiator.
 #[derive(Debug)]
 pub(super) struct Initiator {
     pub sender: Sender,
     pub control: CongestionControl,
-    /// Its queue pair among those that are kept, and how many bytes that carried before, which congestion
-    /// control counts on.
+    /// Its queue pair, if these are kept, and how many bytes that had carried before: congestion control
+    /// continues from there.
     pub queue_pair: u32,
     pub before: u64,
     pub spraying: Option<Spraying>,
-    /// From when on the next packet may start.
+    /// When the next packet may start.
     pub ready: Time,
-    /// When something new was heard, or something was sent while nothing was under way.
+    /// When something new was received, or something was sent while nothing was in flight.
     pub progress: Time,
-    /// Whether it stands among those that may send, and the one behind it there.
+    /// Whether it is in the list of flows that may send, and the next one there.
     pub is_queued: bool,
     pub behind: u32,
-    /// Whether it will be woken because it may send, and because of the timer.
+    /// Whether a wake-up is scheduled because it may send, and one because of its timer.
     pub is_waking: bool,
     pub has_timer: bool,
 }
 
-/// What the target of a flow keeps of it.
+/// The state of a flow at its target.
 #[derive(Debug)]
 pub(super) struct Target {
     pub receiver: Receiver,
     pub notifier: Notifier,
-    /// Its queue pair among those that are kept.
+    /// Its queue pair, if these are kept.
     pub queue_pair: u32,
-    /// Bytes that came since it last acknowledged any.
+    /// Bytes received since its last acknowledgment.
     pub owed: u64,
-    /// Whether its sender waits until everything up to what has come is there.
+    /// Whether its sender waits for an acknowledgment, which is due once no packet before is
+    /// missing.
     pub is_asked: bool,
-    /// The credits of the flow, where it needs any.
+    /// The credits of the flow, if it needs any.
     pub demand: Demand,
 }
 
@@ -49,12 +50,13 @@ impl Initiator {
         self.sender.next().is_some() && self.fits(packet, most)
     }
 
-    /// Whether it could send and has no credits.
+    /// Whether it could send but has no credits.
     pub fn lacks_credit(&self) -> bool {
         !self.control.has_credit() && self.sender.next().is_some()
     }
 
-    /// Up to where it asks for credits, where packets are of a size but the last one, which is `short` of it.
+    /// The credit number that it requests. All packets have the same size but the last one, which is `short`
+    /// of it.
     pub fn pull_target(&self, packet: u64, short: u64) -> u32 {
         let waiting = u64::from(self.sender.waiting()) * packet;
         let short = if self.sender.has_last_to_send() { short } else { 0 };
@@ -79,7 +81,7 @@ impl Initiator {
 }
 
 impl Target {
-    /// Counts a packet that came. Returns whether to acknowledge it now.
+    /// Counts a received packet. Returns whether to acknowledge it now.
     pub fn owes(&mut self, size: u64, after: u64, asks: bool) -> bool {
         self.owed += size;
         self.is_asked |= asks;
@@ -90,7 +92,7 @@ impl Target {
         asks || is_answered || self.owed >= after
     }
 
-    /// An acknowledgment tells of the packets before its own, too.
+    /// An acknowledgment covers the packets before its own, too.
     pub fn tell_before(&mut self, answer: Answer) -> Answer {
         self.owed = 0;
         Answer { before: self.receiver.before(answer.number), ..answer }

@@ -1,11 +1,10 @@
-//! Flows at the adapters of a channel: each is sent as its congestion control and its window allow, and
-//! sent again where something was lost; those of a host take turns at its port.
+//! Flows at the adapters of a channel. Each is sent as its congestion control and its window allow, and
+//! lost packets are retransmitted; the flows of a host take turns at its port.
 //!
-//! Whoever drives them asks for packets when a port is free ([`Transports::next`]), tells of
-//! packets that came ([`Transports::arrive`]), and wakes them at the instants that they ask for
-//! ([`Transports::take_wakes`]). What belongs to the initiator of a flow and what to its target is
-//! apart, and each is touched by what happens at its host alone, so that parts of a channel may run
-//! one beside the other.
+//! The engine asks for packets when a port is free ([`Transports::next`]), reports arrivals
+//! ([`Transports::arrive`]), and wakes flows at the instants that they ask for
+//! ([`Transports::take_wakes`]). The initiator's and the target's state of a flow are separate, and
+//! each changes only through events at its own host, so that parts of a channel may run in parallel.
 
 mod credits;
 mod ends;
@@ -38,26 +37,26 @@ use queue_pairs::{Kept, QueuePair};
 pub use settings::{QueuePairs, TransportSettings};
 use turns::Turns;
 
-/// What the flows of a channel are made of.
+/// What flows are built from.
 #[derive(Debug)]
 pub struct TransportParts {
-    /// How they are carried.
+    /// The transport.
     pub settings: TransportSettings,
-    /// What a full packet carries, and what a packet has besides.
+    /// The payload of a full packet, and the overhead of every packet.
     pub payload: Bytes,
     /// Header and check code of each packet.
     pub overhead: Bytes,
-    /// How fast each host sends a flow at the most: the rate of its link.
+    /// The highest rate at which a host sends a flow: that of its link.
     pub rates: Vec<Rate>,
-    /// Over how many planes flows are spread, each of which keeps to the port of its host in one; otherwise 1.
+    /// Over how many planes flows are spread, each of which uses one port of its host; otherwise 1.
     pub planes: u32,
     /// How many traffic classes there are.
     pub classes: usize,
     /// All flows, in the order in which they begin.
     pub flows: Vec<FlowDemand>,
-    /// From when on packets are counted.
+    /// When counting begins.
     pub from: Time,
-    /// What values of spraying are drawn from.
+    /// The state from which spraying values are drawn.
     pub key: u64,
 }
 
@@ -67,7 +66,7 @@ const MAY_SEND: u32 = 1;
 const TIMER: u32 = 2;
 const PACE: u32 = 3;
 
-/// Nobody in a queue of flows.
+/// End of a list of flows.
 const NONE: u32 = u32::MAX;
 
 /// The flows of a channel.
@@ -87,9 +86,9 @@ pub struct Transports {
     outcomes: Vec<Outcome>,
     /// By plane, host and class: the flows that may send, in turn.
     turns: Vec<Turns>,
-    /// Which planes still lead to whom, if some do not.
+    /// Which planes still connect which hosts, if some no longer do.
     left: Option<Arc<LivePlanes>>,
-    /// By host: what grants credits to the flows to it; empty where none are needed.
+    /// By host: the pacer that grants credits to the flows to it; empty without credits.
     pacers: Vec<Pacer>,
     /// Queue pairs that outlive flows, if they do.
     kept: Option<Kept>,
@@ -100,7 +99,7 @@ pub struct Transports {
 }
 
 impl Transports {
-    /// All flows before they begin. Their first wakes are to be taken.
+    /// All flows before they begin. The caller must take their first wake-ups.
     pub fn new(parts: TransportParts) -> Transports {
         let TransportParts { settings, payload, overhead, rates, planes, classes, .. } = parts;
         let TransportParts { flows, from, key, .. } = parts;
@@ -115,7 +114,7 @@ impl Transports {
         let count = flows.len();
         let lines: Vec<Line> = rates.into_iter().map(line).collect();
         let credits = settings.congestion_control.as_ref().and_then(|own| own.credits());
-        // Flows come in all planes.
+        // Packets of flows may arrive in any plane.
         let all = |line: &Line| Line { rate: line.rate.times(planes), ..*line };
         let pacers =
             credits.map(|own| lines.iter().map(|line| Pacer::new(own, all(line))).collect());
@@ -144,8 +143,7 @@ impl Transports {
         own
     }
 
-    /// Takes over a flow that begins at `now`, of which nobody knew, and returns its number. Its host is to
-    /// be woken.
+    /// Adds a flow that begins at `now`, and returns its number. The caller must wake its host.
     pub fn add(&mut self, now: Time, flow: FlowDemand) -> u32 {
         let number = self.flows.len() as u32;
         self.wakes.push(Wake { time: now, host: flow.from, item: number << 2 | BEGINS });
@@ -170,14 +168,14 @@ impl Transports {
         &self.flows[number as usize]
     }
 
-    /// How many packets a flow has; one of nothing has one.
+    /// How many packets a flow has; an empty flow has one.
     #[inline]
     pub fn packets(&self, number: u32) -> u32 {
         let packets = self.flow(number).size.0.div_ceil(self.payload).max(1);
         u32::try_from(packets).unwrap_or(u32::MAX)
     }
 
-    /// What a packet of a flow carries: all are full but the last.
+    /// The payload of a packet of a flow: all packets are full but the last.
     #[inline]
     pub fn payload(&self, flow: u32, number: u32) -> Bytes {
         let before = u64::from(number) * self.payload;
@@ -253,8 +251,8 @@ impl Transports {
         self.consider(now, number, Span::ZERO);
     }
 
-    /// Lets a flow stand among those that may send, or asks for it to be woken when it may. What its host
-    /// has just been given to send takes `busy`: it is not asked before.
+    /// Puts a flow into the list of those that may send, or asks for a wake-up when it may. The packet
+    /// that its host has just been given takes `busy`: the port does not ask before.
     fn consider(&mut self, now: Time, flow: u32, busy: Span) {
         let from = self.flows[flow as usize].from;
         let Some(own) = self.initiators[flow as usize].as_deref_mut() else { return };
@@ -274,8 +272,8 @@ impl Transports {
         self.line_up(flow);
     }
 
-    /// The next packet of a host, counted in the same way, and class, which has nothing to send that it was
-    /// given before; of a flow that may leave by the port that asks, as `may_leave` tells of its two ends.
+    /// The next packet of a host and class without a packet waiting at its port. A flow must be allowed to
+    /// leave by the port that asks, which `may_leave` decides from its two hosts.
     pub fn next(
         &mut self,
         now: Time,
@@ -291,7 +289,7 @@ impl Transports {
                 self.close(flow);
                 continue;
             }
-            // What came meanwhile may have closed the window.
+            // What arrived since may have closed the window.
             if own.may_send(packet, self.settings.window)
                 && let Some(number) = own.sender.next()
             {
@@ -339,8 +337,8 @@ impl Transports {
         Outgoing { segment, to, size, payload, class, is_first }
     }
 
-    /// The timer of a flow runs while anything is under way, or credits are waited for. Returns what the
-    /// initiator says then.
+    /// The timer of a flow runs while packets are in flight, or the flow waits for credits. Returns what
+    /// the initiator then sends.
     fn look_at_timer(&mut self, now: Time, flow: u32) -> Option<Outgoing> {
         let host = self.flows[flow as usize].from;
         let own = self.initiators[flow as usize].as_deref_mut()?;
@@ -371,8 +369,8 @@ impl Transports {
         self.request(now, flow)
     }
 
-    /// A packet has come, having been marked or not and having passed so many switches; an
-    /// acknowledgment with what links said to the packet that it answers, if they did.
+    /// A packet has arrived: whether it was marked, how many switches it passed, and, for an
+    /// acknowledgment, the link states that the acknowledged packet recorded.
     pub fn arrive(
         &mut self,
         now: Time,
@@ -462,7 +460,7 @@ impl Transports {
         Arrived { answers: [answer, notification], payload }
     }
 
-    /// The header of a packet of a flow has come, whose payload a switch had cut off.
+    /// The header of a packet of a flow has arrived, whose payload a switch had trimmed.
     pub fn arrive_cut(&mut self, now: Time, segment: &Segment, hops: u16) -> Arrived {
         let Content::Data { number, pull_target, .. } = segment.content else {
             return Arrived::default();
@@ -479,7 +477,7 @@ impl Transports {
         Arrived { answers: [Some(self.answer(segment, answer, seen)), grant], payload: None }
     }
 
-    /// What a target answers that has all of the flow already.
+    /// The answer of a target that has received the whole flow.
     fn has_all(&self, segment: &Segment, number: u32, seen: (bool, u16)) -> Outgoing {
         let expected = self.packets(segment.flow);
         let answer = Answer { expected, number, before: 0, is_refusal: false };
@@ -496,7 +494,7 @@ impl Transports {
         self.control_packet(segment, content, segment.sent)
     }
 
-    /// What the target of a packet of a flow says, which goes by the same value as the packet.
+    /// The answer to a packet, which takes the same spraying value as the packet.
     fn control_packet(&self, of: &Segment, content: Content, sent: Time) -> Outgoing {
         Outgoing {
             segment: Segment { content, sent, ..*of },
@@ -508,7 +506,7 @@ impl Transports {
         }
     }
 
-    /// An answer tells of the way of the packet that it answers.
+    /// An answer reports on the route of the packet that it answers.
     fn note_way(&mut self, now: Time, segment: &Segment, (answer, is_marked): (&Answer, bool)) {
         let Some(own) = self.initiators[segment.flow as usize].as_deref_mut() else { return };
         let Some(spraying) = &mut own.spraying else { return };
@@ -549,14 +547,14 @@ impl Transports {
         }
         if is_done {
             self.outcomes[flow as usize].acknowledged = now;
-            // One that stands among those that may send is passed over there.
+            // A flow in the list of those that may send is skipped there.
             if !own.is_queued {
                 self.close(flow);
             }
             return;
         }
         if heard.is_loss {
-            // Go-back-N refuses what came behind a gap.
+            // Go-back-N discards packets after a gap.
             let is_cut =
                 answer.is_refusal && self.settings.reliability == LossRecovery::SelectiveRepeat;
             let loss = if is_cut { Loss::Cut } else { Loss::Gap };
@@ -567,22 +565,22 @@ impl Transports {
         self.consider(now, flow, Span::ZERO);
     }
 
-    /// How long an initiator waits for an acknowledgment before it sends again.
+    /// How long an initiator waits for an acknowledgment before it retransmits.
     pub fn timeout(&self) -> Span {
         self.settings.timeout
     }
 
-    /// How each flow went, in the order in which they begin.
+    /// The outcome of each flow, in the order in which they begin.
     pub fn outcomes(&self) -> impl Iterator<Item = (&FlowDemand, &Outcome)> {
         self.flows.iter().zip(&self.outcomes)
     }
 
-    /// Notes how long a flow takes alone on the same way.
+    /// Records how long a flow takes alone on the same route.
     pub fn note_alone(&mut self, flow: u32, span: Span) {
         self.outcomes[flow as usize].alone = span;
     }
 
-    /// What the congestion control of a flow allows at `now`; `None` of a flow that has not begun or has
+    /// What the congestion control of a flow allows at `now`; `None` if the flow has not begun or has
     /// ended.
     pub fn allowed(&mut self, now: Time, flow: u32) -> Option<Allowed> {
         let own = self.initiators.get_mut(flow as usize)?.as_deref_mut()?;

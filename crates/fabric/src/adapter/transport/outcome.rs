@@ -4,18 +4,18 @@ use weft_units::{Span, Time};
 
 use super::Transports;
 
-/// How one flow went.
+/// The outcome of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// When its last byte was with its target; never if it was not.
+    /// When its last byte reached its target; never if it did not.
     pub end: Time,
     /// When its initiator knew that; never if it did not.
     pub acknowledged: Time,
-    /// How long it takes alone on the same way.
+    /// How long it takes alone on the same route.
     pub alone: Span,
     /// Packets of it that its target has.
     pub delivered: u32,
-    /// Packets of it that were sent again since records began.
+    /// Retransmissions of its packets since recording began.
     pub retransmitted: u32,
 }
 
@@ -31,40 +31,40 @@ impl Default for Outcome {
     }
 }
 
-/// What was counted of all flows since records began.
+/// Counts over all flows since recording began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounts {
     /// Packets that started, of whichever time.
     pub sent: u64,
-    /// Those of them that were sent before.
+    /// Those of them that were retransmissions.
     pub retransmitted: u64,
-    /// How often a sender learned of a loss by what came after it.
+    /// How often a sender inferred a loss from later packets.
     pub gaps: u64,
-    /// Packets that came as headers, since switches had cut their payload off.
+    /// Packets that arrived as headers, since switches had trimmed their payload.
     pub cut: u64,
     /// How often a retransmission timer expired.
     pub timeouts: u64,
-    /// Packets that came marked.
+    /// Packets that arrived marked.
     pub marked: u64,
     /// Congestion notifications that reached senders.
     pub notifications: u64,
     /// Grants of credits that reached senders.
     pub grants: u64,
-    /// Packets that came behind one with a higher number of their flow.
+    /// Packets that arrived after one with a higher number of their flow.
     pub out_of_order: u64,
-    /// Packets that came and were not kept: twice, or with go-back-N behind a gap.
+    /// Packets that arrived and were discarded: duplicates, or packets after a gap under go-back-N.
     pub unneeded: u64,
-    /// Bytes of flows that came, each once.
+    /// Bytes of flows that arrived, each counted once.
     pub payload: u64,
 }
 
 impl Transports {
-    /// What was counted.
+    /// The counts.
     pub fn counts(&self) -> &FlowCounts {
         &self.counts
     }
 
-    /// Packets of flows that have begun which were never sent, and those that were and have not come.
+    /// Packets of active flows that were never sent, and packets that were sent and have not arrived.
     pub fn held(&self) -> (u64, u64) {
         let mut held = (0, 0);
         for (number, outcome) in (0..).zip(&self.outcomes) {

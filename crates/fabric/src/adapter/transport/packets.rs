@@ -1,4 +1,4 @@
-//! What goes between the ends of a flow, and when hosts want to be woken for it.
+//! What the ends of a flow send each other, and when hosts want to be woken for it.
 
 use weft_protocol::transport::Answer;
 use weft_units::{Bytes, Time};
@@ -8,7 +8,7 @@ use weft_units::{Bytes, Time};
 pub struct Allowed {
     /// Bits per second.
     pub rate: f64,
-    /// Bytes under way.
+    /// Bytes in flight.
     pub window: f64,
 }
 
@@ -17,15 +17,15 @@ pub struct Allowed {
 pub struct Segment {
     /// The flow, by its number.
     pub flow: u32,
-    /// What it says.
+    /// Its content.
     pub content: Content,
-    /// When it started, or when the packet started that it answers.
+    /// When it started, or when the packet that it answers started.
     pub sent: Time,
-    /// By which value it is sprayed, or the packet was that it answers.
+    /// Its spraying value, or that of the packet that it answers.
     pub spray: u16,
 }
 
-/// What a packet between the ends of a flow says.
+/// The content of a packet between the ends of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A part of the flow.
@@ -39,23 +39,23 @@ pub enum Content {
     },
     /// An acknowledgment.
     Acknowledgment {
-        /// What it says of what has come.
+        /// What it acknowledges.
         answer: Answer,
         /// Whether the packet that it answers was marked.
         is_marked: bool,
-        /// How many switches that one passed.
+        /// How many switches the acknowledged packet passed.
         hops: u16,
     },
     /// A congestion notification.
     Notification,
     /// A grant of credits.
     Grant {
-        /// Up to where they are given.
+        /// The number up to which they are granted.
         up_to: u32,
     },
     /// An initiator waits for credits in vain.
     Request {
-        /// Up to where it asks for them.
+        /// The number up to which it requests them.
         pull_target: u32,
     },
 }
@@ -63,13 +63,13 @@ pub enum Content {
 /// A packet that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// What it says.
+    /// Its content.
     pub segment: Segment,
-    /// Where to.
+    /// The host to which it goes.
     pub to: u32,
     /// Its size on the wire.
     pub size: Bytes,
-    /// What of it a program handed over.
+    /// Its payload.
     pub payload: Bytes,
     /// Its traffic class.
     pub class: u8,
@@ -77,31 +77,32 @@ pub struct Outgoing {
     pub is_first: bool,
 }
 
-/// What has become of a packet that came.
+/// The effects of a packet that arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// What the target answers.
+    /// The answer of the target.
     pub answers: [Option<Outgoing>; 2],
-    /// What of the flow came with it that had not come: nothing if it is no part of a flow.
+    /// How many bytes of the flow arrived for the first time; zero if the packet carries no part of
+    /// a flow.
     pub payload: Option<Bytes>,
 }
 
-/// What comes of waking a host.
+/// The effects of waking a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
     /// The flow that begins.
     pub begins: Option<u32>,
-    /// What the host has to say to another.
+    /// A packet for another host.
     pub says: Option<Outgoing>,
 }
 
-/// When a host wants to be woken, by what it then says.
+/// When a host wants to be woken, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
     /// When.
     pub time: Time,
-    /// Whom.
+    /// The host.
     pub host: u32,
-    /// What to say to it: see [`Transports::wake`].
+    /// The reason, which is passed to `Transports::wake`.
     pub item: u32,
 }

@@ -15,8 +15,8 @@ impl Transports {
         self.planes
     }
 
-    /// The plane to which a flow keeps: a random one by its number and the seed of the run. Where that one no longer
-    /// leads to its target, another random one of those that do.
+    /// The plane of a flow: a random one, by its number and the seed of the run. If that plane no longer leads to
+    /// its target, a random one of those that do.
     #[inline]
     pub fn plane(&self, flow: u32) -> u32 {
         match self.planes {
@@ -37,8 +37,8 @@ impl Transports {
         }
     }
 
-    /// From now on flows that keep to planes keep to those that lead to their targets, which all do if `left` is none.
-    /// Those that may send stand among the flows of their new plane then.
+    /// Moves flows that keep to planes to planes that lead to their targets; all planes do if `left` is none. Flows
+    /// that may send move to the list of their new plane.
     pub fn keep_to(&mut self, left: Option<Arc<LivePlanes>>) {
         self.left = left;
         if self.planes == 1 {
@@ -53,7 +53,7 @@ impl Transports {
         standing.into_iter().for_each(|flow| self.stand_again(flow));
     }
 
-    /// What is drawn for a flow begins here: flows of one run are apart by more than their numbers.
+    /// Start of the random sequence of a flow; sequences of flows must not overlap.
     pub(super) fn seed(&self, flow: u32) -> u64 {
         self.key ^ u64::from(flow).wrapping_mul(SPREAD)
     }

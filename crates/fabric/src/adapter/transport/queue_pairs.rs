@@ -11,17 +11,17 @@ use super::{NONE, Transports};
 /// The queue pair of a flow.
 #[derive(Debug)]
 pub(super) struct QueuePair {
-    /// Its number among those that are kept.
+    /// Its number among the queue pairs that are kept.
     pub number: u32,
     pub control: CongestionControl,
     pub notifier: Notifier,
     /// Bytes of the flows that it carried before, as they are on the wire.
     pub before: u64,
-    /// When its rate lets it send next.
+    /// When its rate next permits a packet.
     pub ready: Time,
 }
 
-/// What is known at the initiator of a queue pair that no flow uses.
+/// The initiator's state of a queue pair that no flow uses.
 #[derive(Debug)]
 struct Idle {
     control: CongestionControl,
@@ -29,7 +29,7 @@ struct Idle {
     ready: Time,
 }
 
-/// What a queue pair joins.
+/// The two hosts and the class of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Ends {
     from: u32,
@@ -40,10 +40,9 @@ struct Ends {
 /// Queue pairs that are kept.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Those that no flow uses, the one that was used last at the end.
+    /// Queue pairs that no flow uses, the most recently used last.
     idle: HashMap<Ends, Vec<u32>>,
-    /// By number what is known at the initiator of one that no flow uses, the flow that uses one, and what is
-    /// known at the target.
+    /// By number: the initiator's state if no flow uses it, the flow that uses it, and the target's state.
     initiators: Vec<Option<Idle>>,
     users: Vec<u32>,
     notifiers: Vec<Notifier>,
@@ -79,8 +78,8 @@ impl Transports {
         QueuePair { number, control, notifier, before, ready }
     }
 
-    /// A notification has come for a flow whose initiator is done with it: it is one of the queue pair, if
-    /// that is kept. Returns whether it was heard.
+    /// A notification has arrived for a flow that has ended at its initiator: it applies to the queue
+    /// pair, if that is kept. Returns whether it did.
     pub(super) fn notify_kept(&mut self, now: Time, flow: u32) -> bool {
         let Some(kept) = &mut self.kept else { return false };
         let Some(&number) = kept.numbers.get(flow as usize).filter(|number| **number != NONE)

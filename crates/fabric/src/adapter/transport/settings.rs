@@ -17,7 +17,7 @@ pub struct TransportSettings {
     /// How lost packets are retransmitted.
     #[serde(default)]
     pub reliability: LossRecovery,
-    /// What decides how fast a flow is sent; the rate of the link if not given.
+    /// The congestion control; without one a flow is sent at the rate of the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<CongestionControlSettings>,
     /// Whether a flow inherits the state of congestion control from an earlier one.

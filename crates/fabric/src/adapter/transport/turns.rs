@@ -17,7 +17,7 @@ impl Default for Turns {
 }
 
 impl Transports {
-    /// A flow that is noted as one that may send stands behind the others of its host and class.
+    /// Appends a flow that may send to the list of its host and class.
     #[inline]
     pub(super) fn line_up(&mut self, flow: u32) {
         let FlowDemand { from, class, .. } = self.flows[flow as usize];
@@ -30,7 +30,7 @@ impl Transports {
         }
     }
 
-    /// The first of the flows in a place that may send stands there no longer.
+    /// Removes the first flow of a list.
     #[inline]
     pub(super) fn take_first(&mut self, place: usize) -> Option<u32> {
         let flow = self.turns[place].first;
@@ -44,7 +44,7 @@ impl Transports {
         Some(flow)
     }
 
-    /// One that was taken stands behind the others again.
+    /// Appends a flow that was taken to the list again.
     pub(super) fn stand_again(&mut self, flow: u32) {
         if let Some(own) = self.initiators[flow as usize].as_deref_mut() {
             (own.is_queued, own.behind) = (true, NONE);
@@ -64,8 +64,8 @@ impl Transports {
         self.turns[self.turn_of(host, class)].first != NONE
     }
 
-    /// Puts flows in a place that may send, but not by the port that asks, behind the others, until one is first that
-    /// may send by it. Returns whether there is one.
+    /// Moves flows that may not leave by the port that asks to the end of the list, until the first one may. Returns
+    /// whether there is one.
     #[inline]
     pub(super) fn turn_to(&mut self, place: usize, may_leave: impl Fn(u32, u32) -> bool) -> bool {
         let begin = self.turns[place].first;

@@ -89,7 +89,7 @@ impl Clocks {
         now + latency + service
     }
 
-    /// The service routine of a node notes how far its clock is off.
+    /// The service routine of a node records by how much its clock is off.
     pub fn served(&mut self, now: Time, node: u16) {
         let own = &mut self.nodes[usize::from(node)];
         own.clock.pulse(own.sent, own.show(now));

@@ -1,6 +1,6 @@
-//! Damage to packets of mapped windows: the bytes of each are really made and damaged on either way,
-//! from the node to the hub and from there to each target, and the code of the generation is really
-//! asked. The hub cuts packets through, so that damage on the first way shows at the targets.
+//! Damage to packets of mapped windows. The bytes of each packet are built, damaged on either leg
+//! (from the node to the hub, and from there to each target) and checked with the code of that
+//! generation. The hub cuts packets through, so that damage on the first leg shows at the targets.
 
 use weft_kernel::Streams;
 use weft_protocol::window::{Command, DataPacket, Node, Payload};
@@ -9,7 +9,7 @@ use weft_units::Bytes;
 use crate::interface::DetectionSettings;
 use crate::link::{ErrorSettings, Errors};
 
-/// Which way a packet went last.
+/// The leg on which a packet travelled last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leg {
     /// From its initiator to the hub.
@@ -54,8 +54,8 @@ pub struct DamagedChannel<'name> {
 }
 
 impl Damage {
-    /// The errors on the links of a channel. Packets that are damaged without chance are so on the way
-    /// to the hub.
+    /// The errors on the links of a channel. Packets listed as damaged are damaged on the leg to the
+    /// hub.
     pub fn new(
         errors: &ErrorSettings,
         detection: DetectionSettings,
@@ -79,14 +79,14 @@ impl Damage {
         }
     }
 
-    /// Whether a packet is taken for whole behind one of its ways, by the errors of that way.
+    /// Whether a packet passes the check after one leg, given the errors of that leg.
     pub fn is_whole(&mut self, packet: Damageable, leg: Leg) -> bool {
         let (errors, place) = match leg {
             Leg::ToHub => (&mut self.to_hub, packet.from),
             Leg::ToTarget(target) => (&mut self.to_targets, target),
         };
         let Some(errors) = errors.get_mut(usize::from(place)) else { return true };
-        // The codes of the smallest and of odd payloads are those of the next even ones.
+        // The smallest and odd payloads use the codes of the next even ones.
         let payload = packet.size.0.clamp(4, 256).next_multiple_of(2);
         if !errors.damages_next(None, Bytes(payload + 12)) {
             return true;
@@ -138,7 +138,7 @@ mod tests {
         let seen = [(); 3].map(|()| hub.is_whole(PACKET, Leg::ToHub));
         assert_eq!(seen, [true, false, true]);
         assert!((0..9).all(|_| hub.is_whole(PACKET, Leg::ToTarget(2))));
-        // Without a hub there is one way, and its number counts at the target.
+        // Without a hub there is one leg, and its errors count at the target.
         let mut direct = damage(&errors, true);
         assert!((0..9).all(|_| direct.is_whole(PACKET, Leg::ToHub)));
         let seen = [(); 3].map(|()| direct.is_whole(PACKET, Leg::ToTarget(1)));

@@ -12,12 +12,12 @@ use weft_units::{Bytes, Span, Time};
 
 use crate::link::Room;
 
-/// What a program hands over at once: the stores of one message. `W` says what they are for.
+/// The stores of one message, which a program submits at once. `W` says what they are for.
 #[derive(Clone, Debug)]
 pub struct Stores<W> {
     /// A bit for each target.
     pub targets: u64,
-    /// When they were handed over.
+    /// When they were submitted.
     pub generated: Time,
     /// When the first store is at the bus.
     pub ready: Time,
@@ -35,7 +35,7 @@ pub struct Stores<W> {
     left: u32,
 }
 
-/// Whose the stores are, and where they go.
+/// The initiator of the stores, and their targets.
 #[derive(Clone, Copy, Debug)]
 pub struct StoresFor<W> {
     /// A bit for each target.
@@ -47,8 +47,8 @@ pub struct StoresFor<W> {
 }
 
 impl<W> Stores<W> {
-    /// Stores of these pieces, and of a flag behind them if they are flagged; no pieces are one of a
-    /// word. They are handed over at `generated` and at the bus at `ready`.
+    /// Stores of these pieces, followed by a flag if they are flagged; without pieces, the store of
+    /// one word. They are submitted at `generated` and reach the bus at `ready`.
     pub fn new(
         what: StoresFor<W>,
         mut pieces: Pieces,
@@ -97,7 +97,7 @@ impl<W> Stores<W> {
 pub struct TakenStore<W> {
     /// A bit for each target.
     pub targets: u64,
-    /// When its message was handed over.
+    /// When its message was submitted.
     pub generated: Time,
     /// What it is for.
     pub purpose: W,
@@ -285,8 +285,8 @@ impl<W: Copy, K> HostBus<W, K> {
         self.free
     }
 
-    /// A target is gone: nothing is stored to it any more. Returns, for each message that had stores to
-    /// it, what it is for and how many packets were still to be made.
+    /// A target is gone: stores to it are removed. Returns, for each message that had stores to it, its
+    /// purpose and how many packets were still to be made.
     pub fn remove_target(&mut self, target: u16) -> Vec<(W, u64)> {
         let mut removed = Vec::new();
         for stores in self.stores.iter_mut().filter(|stores| stores.targets >> target & 1 == 1) {

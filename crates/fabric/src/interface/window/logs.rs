@@ -11,13 +11,13 @@ use weft_protocol::window::{Node, PacketName};
 /// A packet of a sender that not all its targets have taken; `P` is what its sender keeps of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<P> {
-    /// What is sent again.
+    /// A packet to be retransmitted.
     pub packet: P,
-    /// Who is to have it, a bit each.
+    /// Its targets, a bit each.
     pub targets: u64,
-    /// Who has it.
+    /// The targets that have it.
     pub taken: u64,
-    /// Who has discarded it.
+    /// The targets that have discarded it.
     pub lost: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct Logs<P> {
     received: Vec<VecDeque<PacketName>>,
 }
 
-/// What a node answers when it is asked.
+/// A node's answer to a survey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The number of the first packet that it has not forgotten.
@@ -64,7 +64,7 @@ impl<P: Copy> Logs<P> {
         self.sent[usize::from(sender)].entries.push_back(entry);
     }
 
-    /// What the sender of a packet has noted of it, unless it has forgotten it.
+    /// The sender's record of a packet, unless it has forgotten it.
     pub fn entry(&mut self, name: PacketName) -> Option<&mut Entry<P>> {
         let own = &mut self.sent[usize::from(name.sender.0)];
         own.entries.get_mut(name.number.checked_sub(own.first)? as usize)
@@ -91,15 +91,15 @@ impl<P: Copy> Logs<P> {
         is_wanted
     }
 
-    /// A packet that was to be sent again is not: it is still missed by those of these targets that are
-    /// on line. Returns it, and the targets for which it is lost for good.
+    /// A packet will not be retransmitted after all, although those of these targets that are on line
+    /// still lack it. Returns it, and the targets for which it is lost for good.
     pub fn take_back(&mut self, name: PacketName, targets: u64) -> Option<(P, u64)> {
         let entry = self.entry(name)?;
         entry.lost |= targets & entry.targets;
         Some((entry.packet, targets & !entry.targets))
     }
 
-    /// A copy of a packet does not come to its target, and nobody misses it.
+    /// A copy of a packet does not reach its target, and will not be missed.
     pub fn let_go(&mut self, target: u16, name: PacketName) {
         if let Some(entry) = self.entry(name) {
             entry.targets &= !(1 << target);
@@ -139,7 +139,7 @@ impl<P: Copy> Logs<P> {
         own.entries.drain(..).filter(|entry| entry.lost != 0).collect()
     }
 
-    /// A node is isolated. What it had discarded is not sent again.
+    /// A node is isolated. What it had discarded is not retransmitted.
     pub fn remove_target(&mut self, node: u16) -> Vec<Entry<P>> {
         let mut given_up = Vec::new();
         for entry in self.sent.iter_mut().flat_map(|own| &mut own.entries) {

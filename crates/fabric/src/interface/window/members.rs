@@ -1,10 +1,10 @@
-//! Who is on line: nodes that die and come while traffic runs, a network that breaks and one that stands
-//! by (Memory Channel 2, Additional MEMORY CHANNEL Network Features).
+//! Membership: nodes that die or come on line while traffic runs, a network that breaks and a standby
+//! network (Memory Channel 2, Additional MEMORY CHANNEL Network Features).
 //!
 //! Control packets of each adapter tell its port that the node is there. A port that hears nothing for
 //! the time-out isolates its node, and the hub tells all others who is on line; a node that hears
-//! nothing of the hub goes over to the standby network. The part has no events: it is told what is
-//! heard when, and says who is gone, who came, and when to look again.
+//! nothing of the hub goes over to the standby network. The part has no events: it is told what is heard
+//! when, and says who is gone, who came, and when to look again.
 
 use weft_protocol::window::{Change, Membership, Node, Rail, Rails};
 use weft_units::{Span, Time};
@@ -24,7 +24,7 @@ pub struct Sent {
     pub end: Time,
 }
 
-/// What becomes of a node that comes on line.
+/// The result of an attempt to come on line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joining {
     /// It is on line already.
@@ -38,7 +38,7 @@ pub enum Joining {
 /// What a node hears of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct News {
-    /// Who is gone, a bit each.
+    /// The nodes that are gone, a bit each.
     pub gone: u64,
     /// Whether anything changed.
     pub is_new: bool,
@@ -281,7 +281,7 @@ impl Members {
         was_alive
     }
 
-    /// A node comes on line. It knows of nobody else.
+    /// A node comes on line. It does not know of other nodes yet.
     pub fn join(&mut self, now: Time, node: u16) -> Joining {
         if self.is_alive(node) {
             return Joining::Already;

@@ -23,7 +23,7 @@ pub enum NumberingStep {
     Done,
 }
 
-/// What a control packet at the other end of a cable comes to.
+/// The effect of a control packet at the other end of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paired {
     /// The node there has its number.

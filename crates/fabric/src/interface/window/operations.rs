@@ -1,6 +1,6 @@
 //! What the adapters do by themselves: sweeps, remote reads, conditional writes, messages that are used
-//! only when they are known to be whole, and a barrier that is made of sweeps and ordered broadcasts
-//! (MEMORY CHANNEL 2 Enhanced Software Support).
+//! only when they are known to be complete, and a barrier that consists of sweeps and ordered
+//! broadcasts (MEMORY CHANNEL 2 Enhanced Software Support).
 //!
 //! Each is a request that the adapter of the target answers when its bus is done with it, behind
 //! everything that came before on the path. The part has no packets: it names each request by its
@@ -18,7 +18,7 @@ use crate::interface::RecoverableSettings;
 /// A request or an acknowledgment that carries nothing else: one word.
 pub const SHORT: Bytes = Bytes(4);
 
-/// What comes of what an adapter has done; `T` names what a program waits for.
+/// The effect of an adapter's action; `T` names what a program waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act<T> {
     /// A host hears that this is done.
@@ -37,7 +37,7 @@ pub enum Act<T> {
     },
     /// A request is sent.
     Ask(Request),
-    /// A host tells others that it is at a barrier, by a broadcast that comes back to it.
+    /// A host announces that it is at a barrier, by a broadcast that returns to it.
     Announce {
         /// The host.
         from: u16,
@@ -48,12 +48,12 @@ pub enum Act<T> {
     },
     /// A target may use a message of a source.
     Usable {
-        /// When it was handed over.
+        /// When it was submitted.
         since: Time,
     },
     /// The source of a message knows that its target may use it.
     Confirmed {
-        /// When it was handed over.
+        /// When it was submitted.
         since: Time,
     },
 }
@@ -89,7 +89,7 @@ pub struct Question<T> {
 /// A message that is used only when it is known to be whole.
 #[derive(Clone, Copy, Debug)]
 pub struct Recoverable<T> {
-    /// When it is handed over.
+    /// When it is submitted.
     pub generated: Time,
     /// The initiator.
     pub from: u16,
@@ -129,7 +129,7 @@ enum Whose<T> {
 struct Confirmation<T> {
     generated: Time,
     sender: Sender,
-    /// What is under way lets the target use the message, and it has come there.
+    /// What lets the target use the message is in flight, and the message has arrived.
     is_valid: bool,
     is_used: bool,
     ticket: Option<T>,
@@ -187,7 +187,7 @@ impl<T> Default for Operations<T> {
 }
 
 impl<T: Copy> Operations<T> {
-    /// What is to be done next because of what the part was told.
+    /// What must be done next.
     pub fn next_act(&mut self) -> Option<Act<T>> {
         self.acts.pop_front()
     }
@@ -200,8 +200,8 @@ impl<T: Copy> Operations<T> {
         self.open(Pending { from, waiting: targets, answer, whose }, what)
     }
 
-    /// A message is to be used only when it is known to be whole. Returns the request behind it: with a
-    /// conditional write that is the message itself.
+    /// A message must be used only when it is known to be complete. Returns the request after it: with
+    /// a conditional write that is the message itself.
     pub fn ask_recoverably(&mut self, message: Recoverable<T>) -> Request {
         let Recoverable { generated, from, target, how, ticket } = message;
         let (mut sender, is_valid) = match how {
@@ -307,8 +307,8 @@ impl<T: Copy> Operations<T> {
         self.acts.push_back(Act::Done { ticket, to: from });
     }
 
-    /// A target is gone and will not answer. Who asked for its memory hears that; a sweep goes on
-    /// without it.
+    /// A target is gone and will not answer. A host that asked for its memory learns that; a sweep
+    /// continues without it.
     pub fn unanswered(&mut self, place: u32, target: u16) {
         let Some(pending) = self.of(place) else { return };
         let Pending { from, whose, .. } = *pending;
@@ -340,9 +340,9 @@ impl<T: Copy> Operations<T> {
         self.answered(place, target);
     }
 
-    /// A node is told that another one is gone, and does not wait for its answer to the first request
-    /// from the place `from` on. Returns the place of that request; what comes of it is done before the
-    /// next one is looked for.
+    /// A node learns that another one is gone, and does not wait for its answer to the first request
+    /// from the place `from` on. Returns the place of that request; its effects must be processed
+    /// before the next call.
     pub fn forget_next(&mut self, node: u16, other: u16, from: u32) -> Option<u32> {
         let waits = |own: &Pending<T>| own.from == node && own.waiting >> other & 1 == 1;
         let mut behind = self.pending.iter().enumerate().skip(from as usize);
@@ -351,8 +351,8 @@ impl<T: Copy> Operations<T> {
         Some(place)
     }
 
-    /// A node has died: nobody hears what it asked for. Its requests may be under way, so that their
-    /// places stay taken.
+    /// A node has died: nobody receives what it asked for. Its requests may be in flight, so that
+    /// their slots stay taken.
     pub fn orphan(&mut self, node: u16) {
         let Operations { pending, acts, .. } = self;
         for pending in pending.iter_mut().flatten().filter(|own| own.from == node) {
@@ -371,8 +371,8 @@ impl<T: Copy> Operations<T> {
         }
     }
 
-    /// A host comes to the barrier of the first `hosts`. `view` says who is on line, as far as a host
-    /// knows.
+    /// A host reaches the barrier of the first `hosts`. `view` says which hosts are on line, as far
+    /// as a host knows.
     pub fn enter_barrier(&mut self, host: u16, hosts: u16, ticket: T, view: impl Fn(u16) -> u64) {
         if self.barriers.is_empty() {
             let all = u64::MAX >> (64 - hosts);
@@ -388,7 +388,7 @@ impl<T: Copy> Operations<T> {
         self.act(host, Some(action));
     }
 
-    /// A host is told that another one is gone: it does not wait for it at its barrier.
+    /// A host learns that another one is gone: it does not wait for it at its barrier.
     pub fn leave_barrier(&mut self, host: u16, other: u16) {
         let Some(own) = self.barriers.get_mut(usize::from(host)) else { return };
         let action = own.barrier.remove(Node(other as u8));

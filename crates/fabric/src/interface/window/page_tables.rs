@@ -22,8 +22,7 @@ pub enum Through {
 pub struct MappedStore {
     /// The page that it goes through, if there is one.
     pub page: Option<NetworkPage>,
-    /// Its targets, a bit each: those that the page leads to, and its own node if only the page makes
-    /// it one.
+    /// Its targets, a bit each: those of the page, and its own node only if the page makes it one.
     pub targets: u64,
     /// Targets that the page does not lead to.
     pub refused: u64,
@@ -48,8 +47,8 @@ pub enum Lookup {
 pub struct PageTables {
     cluster: Cluster,
     connections: Connections,
-    /// Whether a store of every node comes to all of them and back to itself, in one order; whether
-    /// each can ask all others for acknowledgments.
+    /// Whether a store of every node reaches all of them and itself, in one order; and whether each
+    /// can request acknowledgments from all others.
     copies_come_back: bool,
     all_acknowledge: bool,
     counts: Counts,
@@ -137,7 +136,7 @@ impl PageTables {
     }
 
     /// The bus of a target has written a packet of a page. Returns whether its adapter acknowledges
-    /// that, and with it all that came before on the path.
+    /// that, and with it everything that came before on the path.
     pub fn written(&mut self, page: NetworkPage, from: u16, target: u16) -> bool {
         let Some(entry) = self.cluster.incoming_page(node(target), page) else { return false };
         self.counts.interrupts += u64::from(entry.interrupt);

@@ -2,10 +2,10 @@
 //!
 //! An adapter that finds a damaged packet discards everything behind it, except on pages enabled under
 //! error. Over such pages the software of the lowest node, the manager, restores order, message by
-//! message through the hub: all halt; all tell what they sent and in which order they received; what is
-//! missing is sent again in an order that agrees with everybody's; when nothing is missing, all open
-//! their paths and go on. A message that is damaged itself is missed at its answer, and the survey
-//! begins again.
+//! message through the hub: all halt; all report what they sent and in which order they received;
+//! missing packets are retransmitted in an order that agrees with that of every node; when nothing is
+//! missing, all open their paths and continue. A message that is damaged itself is missed at its
+//! answer, and the survey begins again.
 //!
 //! The part has no packets and no events: it is told which message is in whose memory and which time is
 //! over, and says which messages are sent and what to wait for ([`SoftwareAct`]).
@@ -133,14 +133,14 @@ pub struct PathPacket {
     pub is_whole: bool,
     /// Whether its page is enabled under error.
     pub is_under_error: bool,
-    /// The survey that it is sent again for, if it is.
+    /// The survey for which it is retransmitted, if it is.
     pub survey: Option<u32>,
 }
 
 /// How software recovers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryRules {
-    /// From a message to its repetition if nothing comes of it.
+    /// From a message to its repetition if it has no effect.
     pub retry: Span,
     /// Damaged packets within one recovery of a path after which its error is beyond repair.
     pub tries: u8,
@@ -160,7 +160,7 @@ struct Recovering {
     next: u64,
     /// The survey after which it took ordinary packets again.
     opened: u32,
-    /// Packets of a request that have come.
+    /// Received packets of a request.
     parts: u32,
     /// The last message of a recovery.
     heard: Time,
@@ -177,7 +177,7 @@ struct Manager {
     /// The recovery, and the survey within it.
     number: u32,
     survey: u32,
-    /// Nodes that have not answered, and the packets of their answers that have come.
+    /// Nodes that have not answered, and the received packets of their answers.
     waiting: u64,
     parts: BTreeSet<(u16, u32)>,
     answers: BTreeMap<u16, Answer>,
@@ -185,7 +185,7 @@ struct Manager {
     /// Something had been sent and was neither taken nor discarded.
     is_late: bool,
     batch: Vec<Retransmission>,
-    /// Counts the steps, so that a repetition knows whether anything came of the last one.
+    /// Counts the steps, so that a repetition knows whether the last one had an effect.
     progress: u32,
 }
 
@@ -324,7 +324,8 @@ impl<P: Copy> RecoverySoftware<P> {
         self.open(now);
     }
 
-    /// A node begins anew on another network: what it had given to the first one is to be sent again.
+    /// A node starts again on another network: what it had given to the first one must be
+    /// retransmitted.
     pub fn switch(&mut self, now: Time, node: u16) {
         let path = path_in_recovery(self.rules.tries);
         let own = self.of(node);
@@ -353,7 +354,7 @@ impl<P: Copy> RecoverySoftware<P> {
         self.acts.push_back(SoftwareAct::Wake(from));
     }
 
-    /// The manager looks again whether anything has come of its step.
+    /// The manager checks again whether its step had an effect.
     fn await_progress(&mut self) {
         let timer = SoftwareTimer::Retry(self.manager.progress);
         self.acts.push_back(SoftwareAct::After(self.rules.retry, timer));

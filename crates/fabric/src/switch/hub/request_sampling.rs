@@ -1,5 +1,5 @@
-//! Fixed priority with request sampling: requests that were sampled together count as of one age,
-//! and all of them are served before anything newer is looked at. Nothing starves.
+//! Fixed priority with request sampling: requests that were sampled together count as equally old,
+//! and all of them are served before any newer one. No request starves.
 
 /// The requests of one arbiter, a bit for each input.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,14 +1,14 @@
-//! How long the arbiters of a crossbar take to get ready for a broadcast (Memory Channel 2, The MEMORY
+//! How long the arbiters of a crossbar take to prepare for a broadcast (Memory Channel 2, The MEMORY
 //! CHANNEL 2 Hub): from the instant at which they take up its request and grant nothing else, until
-//! each has completed the packet that it was transferring. That an output has no room behind it is
-//! not part of that, as the document has it.
+//! each has completed the packet that it was transferring. As in the document, waiting for room behind
+//! an output is not included.
 
 use weft_units::{Span, Time};
 
 /// The synchronisations of a hub.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Synchronisation {
-    /// When the one under way began, and whether the outputs are ready.
+    /// When the current synchronisation began, and whether the outputs are ready.
     began: Option<Time>,
     is_ready: bool,
     count: u64,
@@ -18,12 +18,12 @@ pub struct Synchronisation {
 }
 
 impl Synchronisation {
-    /// How many there were.
+    /// How many synchronisations there were.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How long one took on average, in microseconds; 0 if there was none.
+    /// How long a synchronisation took on average, in microseconds; 0 if there was none.
     pub fn mean_us(&self) -> f64 {
         self.sum as f64 * 1e-6 / self.count.max(1) as f64
     }

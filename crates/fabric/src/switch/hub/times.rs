@@ -1,5 +1,5 @@
-//! The times that packets of mapped windows spend on their way, and what they take on a bus and on a link
-//! by their size (Memory Channel 2, Latency and Network Throughput).
+//! The latency of packets of mapped windows, and how long they occupy a bus and a link, by size (Memory
+//! Channel 2, Latency and Network Throughput).
 
 use weft_units::{Bytes, Span, Time};
 
@@ -7,7 +7,7 @@ use super::{HubSettings, TransferSettings};
 use crate::interface::{WindowBusSettings, WindowSettings};
 use crate::link::LinkSettings;
 
-/// What the times follow from.
+/// The parameters that determine the times.
 #[derive(Clone, Copy, Debug)]
 pub struct HubTimesParts<'settings> {
     /// The host side.
@@ -16,7 +16,7 @@ pub struct HubTimesParts<'settings> {
     pub hub: &'settings HubSettings,
     /// The cable from each adapter to the hub, or between two adapters.
     pub link: &'settings LinkSettings,
-    /// What a packet has on the wire besides its payload.
+    /// What a packet has on the wire in addition to its payload.
     pub overhead: Bytes,
     /// The largest payload of a packet.
     pub payload: Bytes,
@@ -27,9 +27,9 @@ pub struct HubTimesParts<'settings> {
 pub struct HubTimes {
     /// From a store of the processor to the bus.
     pub store: Span,
-    /// In the adapter of the initiator behind the bus.
+    /// In the adapter of the initiator after the bus.
     pub transmit: Span,
-    /// In the adapter of the target behind the link.
+    /// In the adapter of the target after the link.
     pub receive: Span,
     /// From the write on the bus to memory.
     pub memory: Span,
@@ -37,9 +37,9 @@ pub struct HubTimes {
     pub poll: Span,
     /// From memory to a program that is interrupted.
     pub interrupt: Span,
-    /// Of the message behind its flag.
+    /// The delay of the message after its flag.
     pub read: Span,
-    /// All cables on the way.
+    /// All cables of the path.
     pub wire: Span,
     /// One cable.
     pub cable: Span,
@@ -51,12 +51,12 @@ pub struct HubTimes {
     pub arbitration: Span,
     /// A control packet on a link.
     pub control: Span,
-    /// From the first byte of a control packet until the other end knows what it tells.
+    /// From the first byte of a control packet until the other end knows its content.
     pub notice: Span,
     /// The rest of the bus after a write of the host.
     pub stall: Span,
-    /// What a packet takes from its grant to the end of the check at its target, besides its time
-    /// on a link.
+    /// From the grant of a packet to the end of the check at its target, without its transmission
+    /// time.
     behind_grant: Span,
     by_size: Vec<TimesOfSize>,
     bus: Option<WindowBusSettings>,
@@ -64,7 +64,7 @@ pub struct HubTimes {
     overhead: Bytes,
 }
 
-/// What a packet of a size takes.
+/// The times of a packet of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimesOfSize {
     /// On the bus of a host.
@@ -123,7 +123,7 @@ impl HubTimes {
         TimesOfSize { bus, link: self.link.span(size + self.overhead) }
     }
 
-    /// What a packet with a payload of `size` takes.
+    /// The times of a packet with a payload of `size`.
     #[inline]
     pub fn of(&self, size: Bytes) -> TimesOfSize {
         let tabulated = self.by_size.get(size.0 as usize).copied();
@@ -195,8 +195,8 @@ mod tests {
         assert_eq!(times.after(true), Span(180_000 + 5_000_000));
     }
 
-    /// A crossbar is behind one cable and before another; on a bus the packet waits in its adapter, so
-    /// that both cables are behind the grant, and the arbitration.
+    /// At a crossbar, one cable comes before the grant and one after it. On a bus the packet waits in
+    /// its adapter, so that both cables come after the grant, and so does the arbitration.
     #[test]
     fn what_is_behind_a_grant() {
         let crossbar = times("{ crossbar = { buffer = 4, arbiter = 'request_sampling' } }", 10);

@@ -5,7 +5,7 @@ use weft_protocol::flow::{Crossing, Hysteresis, Marks};
 
 use super::Outbox;
 
-/// Where an input stops its cable.
+/// The marks at which an input stops its cable.
 #[derive(Clone, Copy, Debug)]
 pub struct StopSettings {
     /// The cells that it holds then, and those at which the cable may go on.
@@ -21,13 +21,13 @@ pub struct StopSettings {
 pub(super) struct Inputs {
     room: u32,
     spare: Box<[u32]>,
-    /// Packets in each input and on their way to it, by virtual channel.
+    /// Packets in each input and travelling to it, by virtual channel.
     held: Box<[u32]>,
     stops: Option<(StopSettings, Box<[Hysteresis]>)>,
 }
 
 impl Inputs {
-    /// Empty buffers of this many ports and, in each, virtual channels; the rest as in
+    /// Empty buffers for this many ports and, in each, virtual channels; the rest as in
     /// [`InputQueuedParts`](super::InputQueuedParts).
     pub fn new(
         (ports, lots): (usize, usize),
@@ -45,8 +45,8 @@ impl Inputs {
         self.held[lot] += 1;
     }
 
-    /// A packet leaves. Returns whether it is certain that whoever sends to the input has another
-    /// credit until the one for this packet is back.
+    /// A packet leaves. Returns whether the sender certainly has another credit until the one for
+    /// this packet has returned.
     #[inline]
     pub fn release(&mut self, input: u8, lot: usize) -> bool {
         self.held[lot] -= 1;
@@ -79,7 +79,7 @@ impl Inputs {
         self.stops.is_some()
     }
 
-    /// How many cells an input has space for, where it stops its cable.
+    /// How many cells an input has space for, if it stops its cable.
     pub fn space(&self) -> u32 {
         self.stops.as_ref().map_or(0, |(own, _)| own.space)
     }

@@ -25,12 +25,12 @@ impl InputQueued {
         Members(self.wanted.row(input as usize)).map(|output| output as u32)
     }
 
-    /// How many packets of each virtual channel an input holds, where it gives credits.
+    /// How many packets of each virtual channel an input holds, if it gives credits.
     pub fn room(&self) -> u32 {
         self.inputs.room()
     }
 
-    /// How many cells an input has space for, where it stops its cable.
+    /// How many cells an input has space for, if it stops its cable.
     pub fn space(&self) -> u32 {
         self.inputs.space()
     }

@@ -1,4 +1,5 @@
-//! One node of a ring: packets that pass it, requests that it repeats, and packets of its host.
+//! One node of a ring: the packets that pass it, the requests that it repeats, and the packets of
+//! its host.
 
 use std::collections::VecDeque;
 
@@ -6,31 +7,31 @@ use weft_units::Time;
 
 use super::RingSettings;
 
-/// What a packet on a ring is.
+/// The kind of a packet on a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingKind {
-    /// Data on its way to the target, and whether a bit of it arrives wrong.
+    /// Data for the target, and whether a bit of it is wrong.
     Request {
         /// See above.
         damaged: bool,
     },
-    /// The answer of the target on its way to the initiator, and whether the request was taken.
+    /// The answer of the target for the initiator, and whether the request was accepted.
     Acknowledgment {
         /// See above.
         accepted: bool,
     },
 }
 
-/// Requests for one target that a host has handed over and its node has not sent.
+/// Requests for one target that a host has submitted and its node has not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingDemand {
     /// The target.
     pub to: u32,
-    /// How many.
+    /// How many packets.
     pub packets: u32,
     /// A name that the caller gives them.
     pub name: u32,
-    /// When they were handed over.
+    /// When they were submitted.
     pub generated: Time,
 }
 
@@ -45,14 +46,14 @@ pub enum RingTurn {
     Fresh(RingDemand),
 }
 
-/// A node of a ring. It has one link to the next node, on which what passes and what acknowledges goes
-/// before requests of its own, so that nothing on the ring waits for what has not begun. It owns no
-/// clock: whoever drives it asks for the next packet when the link is free.
+/// A node of a ring. It has one link to the next node. Passing packets and acknowledgments go before
+/// requests of its own, so that nothing on the ring waits for a request that has not begun. It owns no
+/// clock: the engine asks for the next packet when the link is free.
 #[derive(Clone, Debug, Default)]
 pub struct RingNode {
-    /// What has come through the bypass, and acknowledgments of this node.
+    /// Packets that have come through the bypass, and acknowledgments of this node.
     passing: VecDeque<u32>,
-    /// Requests that are to be repeated.
+    /// Requests that must be repeated.
     again: VecDeque<u32>,
     own: VecDeque<RingDemand>,
     /// Own requests on the ring whose acknowledgment is not back.
@@ -70,7 +71,7 @@ impl RingNode {
         self.again.push_back(packet);
     }
 
-    /// The host hands requests over; without any there is nothing to do.
+    /// The host submits requests.
     pub fn submit(&mut self, demand: RingDemand) {
         if demand.packets > 0 {
             self.own.push_back(demand);
@@ -83,8 +84,8 @@ impl RingNode {
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 
-    /// What the link takes now that it is free; `None` if there is nothing, or as many requests as
-    /// the settings allow are on the ring. Repetitions go before requests that are new.
+    /// The next packet for the link, which is free now; `None` if there is none, or as many
+    /// requests as the settings allow are on the ring. Repetitions go before new requests.
     pub fn next(&mut self, settings: &RingSettings) -> Option<RingTurn> {
         if let Some(packet) = self.passing.pop_front() {
             return Some(RingTurn::Pass(packet));

@@ -73,7 +73,7 @@ pub struct ListedFlow {
     pub from: u32,
     /// The target.
     pub to: u32,
-    /// How large it is.
+    /// Its size.
     pub size: Bytes,
 }
 
@@ -82,13 +82,13 @@ pub struct ListedFlow {
 pub struct FlowDemand {
     /// When.
     pub start: Time,
-    /// What a program hands over; never nothing.
+    /// Its bytes; at least one.
     pub size: Bytes,
     /// The initiator.
     pub from: u32,
     /// The target, another host.
     pub to: u32,
-    /// Its group, a place in [`FlowList::groups`].
+    /// Its group, an index into [`FlowList::groups`].
     pub group: u16,
     /// The traffic class of its packets.
     pub class: u8,
@@ -163,7 +163,7 @@ pub(super) fn build(
     Ok(list)
 }
 
-/// Where flows of one group are noted.
+/// The table in which flows of one group are recorded.
 struct Beginning<'a> {
     number: u16,
     class: u8,
@@ -177,7 +177,7 @@ impl Beginning<'_> {
     }
 }
 
-/// What flows are drawn from.
+/// The random streams of flows.
 struct Drawn {
     sizes: SizeLaw,
     /// The mean time between two flows of one host in picoseconds, all that it sends counted.
@@ -279,14 +279,16 @@ impl Drawn {
             now = next;
             let to = targets.draw(&mut destinations);
             let size = self.sizes.draw(&mut lengths);
-            // A pattern may name a host as its own target; a flow to oneself takes no way.
+            // A pattern may name a host as its own target; a flow to oneself does not enter the
+            // network.
             if to != host {
                 begin.push(now, host, to, size);
             }
         }
     }
 
-    /// All hosts together offer the load, so that events are as much rarer as one has more senders.
+    /// All senders together offer the load, so that the more senders there are, the rarer the
+    /// events of each.
     fn incast(
         &self,
         incast: &IncastSettings,

@@ -91,9 +91,9 @@ const ALI_STORAGE_2019: [(u32, f64); 9] = [
     (2_000_000, 100.0),
 ];
 
-/// Those at which the steps change in the published table, with how many steps lead there. Within a run
-/// of steps the share grows by equal parts and the reciprocal of the size falls by equal parts, to
-/// the nearest byte.
+/// The sizes at which the steps change in the published table, with the number of steps up to there.
+/// Within a run of steps the share grows by equal parts and the reciprocal of the size falls by equal
+/// parts, to the nearest byte.
 const GOOGLE_RPC_2008: [(u32, f64, u32); 18] = [
     (0, 0.0, 0),
     (3, 6.48826, 1),

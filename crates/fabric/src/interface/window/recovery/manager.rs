@@ -1,4 +1,4 @@
-//! The steps of a recovery, those of its manager and those of every node.
+//! The steps of a recovery, of its manager and of every node.
 
 use weft_protocol::window::{PathState, Retransmission, Survey, plan};
 use weft_units::Time;
@@ -61,7 +61,8 @@ impl<P: Copy> RecoverySoftware<P> {
         self.ask_again(now, members);
     }
 
-    /// Sends what the phase is about to those that have not answered; if all have, the next begins.
+    /// Sends the message of the phase to the nodes that have not answered; if all have, the next
+    /// phase begins.
     fn ask_again(&mut self, now: Time, members: &Members) {
         let Manager { node, phase, number, survey, waiting, .. } = self.manager;
         self.manager.progress += 1;
@@ -78,7 +79,7 @@ impl<P: Copy> RecoverySoftware<P> {
         self.tell(node, waiting, 0, message);
     }
 
-    /// Nothing came of a step of the manager in time.
+    /// A step of the manager had no effect in time.
     pub fn retry(&mut self, now: Time, progress: u32, members: &Members) {
         let Manager { node, phase, .. } = self.manager;
         if progress != self.manager.progress || !members.is_alive(node) {
@@ -91,8 +92,8 @@ impl<P: Copy> RecoverySoftware<P> {
         }
     }
 
-    /// A node has gone over to the standby network. If it is the manager, what it knew of a survey is
-    /// not true any more.
+    /// A node has switched to the standby network. If it is the manager, what it knew from a survey
+    /// is no longer valid.
     pub fn survey_again(&mut self, now: Time, node: u16, members: &Members) {
         let Manager { node: manager, phase, .. } = self.manager;
         if manager == node && !matches!(phase, Phase::Idle | Phase::Halting) {
@@ -133,7 +134,7 @@ impl<P: Copy> RecoverySoftware<P> {
         })
     }
 
-    /// The manager knows what is missing, and in which order it comes again.
+    /// The manager knows what is missing, and in which order it must be retransmitted.
     fn make_plan(&mut self, now: Time, members: &Members) {
         let node = self.manager.node;
         let mut survey = Survey::default();
@@ -156,7 +157,7 @@ impl<P: Copy> RecoverySoftware<P> {
         // Nobody sends again before the plan is made: nothing of it has been lost here.
         self.of(node).is_spoilt = false;
         for mut one in again {
-            // An acknowledgment of an adapter may still be on its way: it is late and not lost.
+            // An acknowledgment of an adapter may still be in flight: it is late and not lost.
             let Some(entry) = self.logs.entry(one.packet) else { continue };
             one.targets &= !entry.taken;
             self.manager.is_late |= one.targets & !entry.lost != 0;
@@ -332,7 +333,7 @@ impl<P: Copy> RecoverySoftware<P> {
                 manager.parts.insert((from, part));
                 let came = manager.parts.range((from, 0)..=(from, u32::MAX)).count();
                 if came < parts as usize {
-                    // Something comes of it: only silence is answered by asking again.
+                    // It had an effect: only silence makes the manager ask again.
                     manager.progress += 1;
                     return self.await_progress();
                 }
