@@ -52,7 +52,7 @@ pub enum Driver {
     Hub(Box<HubChannel>),
 }
 
-/// What a channel is built from besides its settings.
+/// What a channel is built from in addition to its settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
     /// The name of the channel.
@@ -61,11 +61,11 @@ pub struct Site<'a> {
     pub hosts: u32,
     /// The randomness of the run.
     pub streams: &'a Streams,
-    /// When records begin.
+    /// When recording begins.
     pub from: Time,
     /// When the run ends.
     pub until: Time,
-    /// How often loads and occupancies of a fabric are noted; never if absent.
+    /// How often loads and occupancies of a fabric are sampled; never if absent.
     pub sample: Option<Span>,
 }
 
@@ -79,7 +79,8 @@ impl ChannelSettings {
         }
     }
 
-    /// What a packet has on the wire besides its payload; no payload is longer than its packet.
+    /// The overhead of a packet on the wire, beyond its payload; no payload is longer than its
+    /// packet.
     pub(crate) fn overhead(&self) -> Bytes {
         Bytes(self.packet.0.saturating_sub(self.payload.0))
     }
@@ -211,8 +212,8 @@ impl Driver {
         }
     }
 
-    /// What was observed, and where hosts stand in front of a channel also what it observed of their
-    /// packets and how many of them it holds; ends the channel.
+    /// The observations of the channel. If hosts with stages stand in front of it, also the
+    /// channel's own observations of their packets and how many of them it holds. Ends the channel.
     pub fn into_accounts(self) -> (Observations, Option<(Observations, u64)>) {
         let Driver::Hosted(channel) = self else { return (self.into_observations(), None) };
         let (path, mut observations) = channel.into_parts();
@@ -240,7 +241,7 @@ pub(crate) fn sources(
     sources_of(&|_| true, settings, workload, site)
 }
 
-/// The same of those hosts that are needed, those of all others being silent.
+/// Like [`sources`], for some hosts only; all others are silent.
 fn sources_of(
     is_needed: &dyn Fn(u32) -> bool,
     settings: &ChannelSettings,

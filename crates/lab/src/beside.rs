@@ -13,10 +13,10 @@ use crate::spec::Tree;
 use crate::study::{self, Options, Outcome};
 use crate::table::{Cell, Table};
 
-/// What stands where a document prints nothing, or nothing comes out.
+/// Shown where a document prints nothing, or a system has no value.
 const NOTHING: &str = "-";
 
-/// One row, with what is printed and what comes out for each system, by its place in the family.
+/// One row: what the document prints and what Weft has for each system, by its place in the family.
 struct Row {
     table: String,
     row: String,
@@ -62,7 +62,7 @@ impl Rows {
         }
     }
 
-    /// A row each, with two columns for each system, and the notes.
+    /// One row each, with two columns for each system, and the notes.
     pub fn into_table(mut self) -> Table {
         // Stable, so that the rows of one document table stay in order.
         let order: Vec<String> = self.rows.iter().map(|row| row.table.clone()).collect();
@@ -81,7 +81,7 @@ impl Rows {
     }
 }
 
-/// What comes out for one row: parameters as they stand in the composition, or numbers of the
+/// The values for one row: parameters as they are written in the composition, or numbers of the
 /// points, the least and the greatest if there are several.
 fn here(beside: &Beside, outcome: &Outcome) -> String {
     let of_tree = |key: &String| parameter(&outcome.plan.first, key);
@@ -118,7 +118,7 @@ fn parameter(tree: &Tree, key: &str) -> Option<String> {
     }
 }
 
-/// The side-by-side tables of a family, by running those of its experiments that have rows in them.
+/// The side-by-side tables of a family; runs the experiments with rows in them.
 ///
 /// # Errors
 /// What keeps an experiment from being planned or run.

@@ -1,9 +1,9 @@
-//! A study in progress: which runs it needs next, which are there, and their results.
+//! A study in progress: which runs it needs next, which exist, and their results.
 //!
-//! A campaign is asked for the runs that it needs next until there are none. What they are follows
-//! from the plan and from runs that are there, read in a fixed order, and not from who makes them
-//! or when: threads of this process ([`Campaign::run`]), or other processes that are handed
-//! [`Job`]s. So one that was killed and is begun again ends where it would have ended.
+//! A campaign is asked for the runs that it needs next until there are none. They follow from the
+//! plan and from existing runs, read in a fixed order, not from who makes them or when: threads of
+//! this process ([`Campaign::run`]), or other processes that receive [`Job`]s. A campaign that was
+//! killed and restarted therefore ends with the same result.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,13 +44,13 @@ pub struct Campaign {
     identities: Vec<String>,
     goal: Goal,
     progress: Progress,
-    /// What was simulated on one thread or rank though more were asked for, and why.
+    /// What was simulated on one thread or rank although more were requested, and why.
     alone: BTreeSet<String>,
     /// The processes among which each run is divided.
     ranks: Option<Arc<dyn Exchange>>,
 }
 
-/// The runs of a point: how many are there, and how many may be to come.
+/// The runs of a point: how many exist, and how many may follow.
 struct Pending {
     made: usize,
     left: usize,
@@ -65,7 +65,7 @@ struct Loaded {
 
 #[derive(Debug)]
 enum Goal {
-    /// Every point, as often as it takes: for each, how many runs are known to be needed.
+    /// Every point and the number of runs that it is known to need.
     Study(Vec<Wanted>),
     /// The limit of every point: the channel whose load is varied, and the loads.
     Limits(String, Grid),
@@ -74,9 +74,9 @@ enum Goal {
 /// A run and the load that it was made at.
 type AtLoad = (f64, Arc<[ChannelRun]>);
 
-/// How far the search of one seed is.
+/// The state of the search of one seed.
 enum Searched {
-    /// The runs at these loads are looked at next, and this many may follow.
+    /// The runs at these loads are evaluated next, and this many may follow.
     Open(Vec<f64>, usize),
     /// Nothing is left to do.
     Found(Limits),
@@ -130,7 +130,7 @@ impl Campaign {
         Ok(Campaign { plan, options, store, failures, identities, goal, progress, alone, ranks })
     }
 
-    /// Makes runs one after another, each divided among several processes, of which this is rank 0.
+    /// Makes runs one after another, each divided among several processes; this one is rank 0.
     #[must_use]
     pub fn on_ranks(self, exchange: &Arc<dyn Exchange>) -> Campaign {
         Campaign { ranks: Some(Arc::clone(exchange)), ..self }
@@ -170,20 +170,20 @@ impl Campaign {
         self.progress
     }
 
-    /// A run as it is handed to another process.
+    /// A run in the form in which it is sent to another process.
     ///
     /// # Errors
-    /// [`Error::Assembly`] if the load of the task is none.
+    /// [`Error::Assembly`] if the task has no load.
     pub fn job(&self, task: &Task) -> Result<Job, Error> {
         Ok(Job::new(self.spec(task)?.as_ref(), task.seed))
     }
 
-    /// Where the runs are kept.
+    /// Where the runs are stored.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Notes that a run failed, so that it is not pending any more.
+    /// Records that a run failed, so that it is not pending any more.
     pub fn fail(&self, key: Key, failure: Failure) {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).insert(key, failure);
     }
@@ -247,7 +247,7 @@ impl Campaign {
     /// request from outside is not a result; one that reached its own step limit is.
     fn carry_out_one(&self, task: &Task, halt: &Halt, threads: &Threads) -> Result<bool, Error> {
         match attempt(self.spec(task)?.as_ref(), task.seed, halt, threads) {
-            // A program that was cut short says so by an error.
+            // A program that was interrupted reports that by an error.
             Err(_) if halt.is_asked() => return Ok(false),
             Err(failure) => self.fail(task.key, failure),
             Ok(runs) if runs.iter().any(|run| run.stopped == Some(Stopped::Asked)) => {
@@ -263,13 +263,13 @@ impl Campaign {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    /// The tables of what is there: points, or limits, of which every run is.
+    /// The tables of what exists so far: points or limits for which all runs exist.
     ///
     /// # Errors
     /// What is wrong with the composition, if no run of it could be made; [`Error::Store`] if a
-    /// stored run was damaged meanwhile and the run made in its place cannot be kept.
+    /// stored run was damaged meanwhile and the run made in its place cannot be stored.
     pub fn outcome(mut self, stopped: bool) -> Result<Outcome, Error> {
-        // Who did not ask for threads or ranks need not hear who had none.
+        // Without a request for threads or ranks, nothing is reported about them.
         let asked = self.options.threads.is_some() || self.ranks.is_some();
         let alone = if asked { std::mem::take(&mut self.alone) } else { BTreeSet::new() };
         let mut outcome = self.tables(stopped)?;
@@ -307,7 +307,7 @@ impl Campaign {
         if !all.all(|(point, wanted)| (0..wanted.runs).all(|i| is_refused(self.key(point, i)))) {
             return None;
         }
-        // A failure is told in a sentence; the error knows its key and its place in the file.
+        // A failure is reported as a sentence; the error knows its key and its place in the file.
         let first = &self.plan.points.first()?.spec;
         simulate(first, self.seed(0, 0), &Halt::new()).err()
     }
@@ -378,7 +378,7 @@ impl Campaign {
         (0..self.options.runs(run)).map(|index| self.seed(point, index)).collect()
     }
 
-    /// How far the search of one seed is, and the runs that it rests on.
+    /// The state of the search of one seed, and the runs on which it rests.
     fn search(
         &self,
         point: usize,
@@ -465,8 +465,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// The channel whose rows tell of a failure: where it happened, or the first that was to carry
-    /// anything.
+    /// The channel whose rows report a failure: where it happened, or the first one with traffic.
     fn channel_of<'a>(&'a self, point: usize, failure: &'a Failure) -> &'a str {
         let spec = &self.plan.points[point].spec;
         let mut known = spec.workload.keys().chain(spec.channel.keys());
@@ -558,7 +557,8 @@ fn verdict(run: &[ChannelRun], channel: &str) -> Option<Verdict> {
     run.iter().find(|run| run.channel == channel).map(|run| run.judgement.verdict)
 }
 
-/// What a point's search found: means over seeds, and what was accepted where it was saturated.
+/// What the search of a point found: means over seeds, and the accepted load where it was
+/// saturated.
 fn limit_row(
     point: usize,
     at: &[(String, Cell)],

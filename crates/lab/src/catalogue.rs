@@ -1,4 +1,4 @@
-//! What is shipped, and what a composition consists of.
+//! The shipped systems and experiments, and the contents of a composition.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::spec::{Origin, schema as schema_of};
 pub struct SystemEntry {
     /// Its name in requests.
     pub name: String,
-    /// Its name in prose.
+    /// Its title.
     pub title: String,
     /// The document that describes it.
     pub document: String,
@@ -47,13 +47,13 @@ pub struct ExperimentEntry {
 /// A composition with all its parameters.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shown {
-    /// Its name in prose.
+    /// Its title.
     pub title: String,
     /// The document that `stated` origins refer to.
     pub document: String,
     /// The presets that were merged.
     pub presets: Vec<String>,
-    /// The presets that there are.
+    /// The presets.
     pub offers: Vec<String>,
     /// Every value and every choice of a part, in file order.
     pub parameters: Vec<Parameter>,
@@ -86,8 +86,8 @@ pub fn experiments() -> Result<Vec<ExperimentEntry>, Error> {
     shipped::experiments().map(experiment).collect()
 }
 
-/// A composition with every parameter, its origin and its meaning; of a study, that of its first
-/// point, which overrides of its axes choose (`architecture=B1`).
+/// A composition with every parameter, its origin and its meaning. For a study, the composition of
+/// its first point; overrides choose another one on its axes (`architecture=B1`).
 pub fn show(request: &Request) -> Result<Shown, Error> {
     let plan = Plan::new(request)?;
     let offers = request.read()?.tree.presets().into_iter().map(str::to_owned).collect();

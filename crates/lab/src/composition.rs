@@ -64,7 +64,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Whether nobody sends anything.
+    /// Whether there is no traffic at all.
     pub fn is_silent(&self) -> bool {
         self.workload.is_empty() && self.running_program().is_none()
     }
@@ -79,7 +79,7 @@ impl Spec {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SystemSettings {
-    /// Its name in prose.
+    /// Its title.
     pub title: String,
     /// The document that `stated` origins refer to.
     #[serde(default)]
@@ -103,8 +103,8 @@ pub struct SystemSettings {
     pub operation: Option<Span>,
 }
 
-/// All ports of a fabric with so many hosts are counted with 32 bits, however many tiers it has, and
-/// one that is built takes a few gigabytes.
+/// With this many hosts, 32 bits suffice for all ports of a fabric, however many tiers it has, and a
+/// fabric that is built takes a few gigabytes.
 const MOST_HOSTS: u32 = 1 << 20;
 
 /// Reads a number of hosts: one range in every refusal, and two hosts at least.

@@ -1,13 +1,13 @@
-//! Which rows of a table of checks count: what a document prints once counts once, however many
-//! settings and readings it is compared with.
+//! Which rows of a table of checks count: a number that a document prints once counts once, however
+//! many settings and readings it is compared with.
 
 use std::collections::BTreeMap;
 
 use crate::experiment::Kind;
 use crate::table::{Data, Table};
 
-/// Verdicts from the best to the worst. Of the rows of one printed number or statement the worst
-/// counts: it is reproduced if it is everywhere where it was judged.
+/// Verdicts from the best to the worst. Among the rows of one printed number or statement the worst
+/// counts: it is reproduced if it is reproduced wherever it was judged.
 const BEST_TO_WORST: [&str; 5] = ["report", "within", "undecided", "missed", "outside"];
 
 /// Adds the columns `counted` (1 in one row of each printed number or statement, else 0) and
@@ -21,7 +21,7 @@ pub fn mark(checks: &mut Table) {
     let mut also = vec![String::new(); checks.rows()];
     for rows in printed.values() {
         let worst = rows.iter().rev().max_by_key(|row| {
-            // What was run says more than the arithmetic on the same number.
+            // A run says more than arithmetic on the same number.
             (badness(checks, **row), is_of_kind(checks, **row, Kind::Number))
         });
         if let Some(worst) = worst {
@@ -35,8 +35,8 @@ pub fn mark(checks: &mut Table) {
     checks.add("also", Data::Text(also));
 }
 
-/// What makes two rows one: the same number, or the same words, of the same section of a document.
-/// What is not printed is itself wherever it stands.
+/// What makes two rows one: the same number, or the same words, from the same section of a
+/// document. A row that compares with nothing printed stands for itself.
 fn identity(checks: &Table, row: usize) -> String {
     let is = |kind| is_of_kind(checks, row, kind);
     let columns: &[&str] = if [Kind::Number, Kind::Calibrated, Kind::ClosedForm].into_iter().any(is)
@@ -59,7 +59,7 @@ fn badness(checks: &Table, row: usize) -> Option<usize> {
     BEST_TO_WORST.iter().position(|known| *known == verdict)
 }
 
-/// The experiments of some rows, without that of one of them.
+/// The experiments of some rows, except one.
 fn others(checks: &Table, row: usize, rows: &[usize]) -> String {
     let own = text(checks, row, "experiment");
     let mut names: Vec<String> = Vec::new();

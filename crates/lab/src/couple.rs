@@ -31,7 +31,7 @@ use shared_link::Pair;
 const MAX_HOSTS: u16 = 16;
 
 impl ChannelSettings {
-    /// What goes wrong on the channel.
+    /// The faults of the channel.
     pub(crate) fn faults(&self) -> Faults {
         Faults {
             errors: self.errors.clone().unwrap_or_default(),
@@ -88,14 +88,15 @@ impl ChannelSettings {
         }
     }
 
-    /// The schedule of the channel, if it tells hosts itself of what became of their packets.
+    /// The schedule of the channel, if the schedule itself tells hosts what became of their
+    /// packets.
     pub(crate) fn schedule_by_events(&self) -> Option<&ScheduledSettings> {
         let SwitchSettings::Scheduled(switch) = &self.switch else { return None };
         if !self.fabric.is_star() {
             return None;
         }
         let faulty = self.faults().first().is_some() || self.interface.is_some();
-        // Hosts that are told of their packets by a control of their own need none of a schedule.
+        // With a control of their own, hosts do not need the schedule for this.
         let cares = faulty && self.control.is_none() && self.adapter.throttle.is_none();
         let ideal = switch.signalling == SignallingSettings::Ideal;
         let detailed = !ideal || switch.speculation != Speculation::Off;
@@ -103,7 +104,8 @@ impl ChannelSettings {
         (cares || detailed).then_some(switch)
     }
 
-    /// The same if another channel carries its signalling, so that both are one simulation.
+    /// Like the above, if another channel carries its signalling, so that both run in one
+    /// simulation.
     pub(crate) fn coupled_schedule(&self) -> Option<Schedule<'_>> {
         let switch = self.schedule_by_events()?;
         match &switch.signalling {
@@ -112,7 +114,7 @@ impl ChannelSettings {
         }
     }
 
-    /// The same if its signalling is ideal, so that it is a channel like any other.
+    /// Like the above, if its signalling is ideal, so that it is a channel like any other.
     pub(crate) fn ideal_schedule(&self) -> Option<&ScheduledSettings> {
         self.schedule_by_events().filter(|own| own.signalling == SignallingSettings::Ideal)
     }
@@ -164,7 +166,7 @@ pub(crate) fn coupled(
 /// A schedule, and how another channel carries its signalling.
 pub(crate) type Schedule<'a> = (&'a ScheduledSettings, &'a CarriedSettings);
 
-/// The channel that carries the signalling of another one, with what it is to carry; none where that is
+/// The channel that carries the signalling of another one, and its settings; none if signalling is
 /// ideal.
 type Carrier<'a> = Option<(&'a CarriedSettings, &'a ChannelSettings)>;
 
@@ -267,7 +269,7 @@ fn timing(
     Ok(timing)
 }
 
-/// Where the hosts are, if their cables differ, in slots that suffice for it.
+/// The distances of the hosts, if their cables differ; the slots must be long enough for them.
 fn distances(
     settings: &ChannelSettings,
     switch: &ScheduledSettings,
@@ -317,7 +319,7 @@ fn distances(
     Ok(Some(distances))
 }
 
-/// How signalling that travels divides the lead.
+/// How signalling in packets divides the lead.
 fn carried_timing(
     pair: &Pair<'_>,
     timing: &PipelineTiming,

@@ -103,9 +103,9 @@ fn slots(name: &str, channel: &ChannelSettings, packet: Span, all: &mut Vec<Deri
     }
 }
 
-/// What follows from the turns of the channel's link: spans of frames and the rate of full frames in one
-/// direction; and where no cable and no switch is otherwise, the way of one packet through one switch
-/// (Maestro 4.1).
+/// Values that follow from the turns of the channel's link: times of frames and the rate of full frames
+/// in one direction; and, if all cables and switches are alike, the path of one packet through one
+/// switch (Maestro 4.1).
 fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
     let Some(settings) = &channel.turns else { return };
     let (rate, propagation) = (channel.link.rate, channel.link.propagation());
@@ -162,7 +162,7 @@ fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
 }
 
 /// The share of another channel that the signalling of a schedule takes: one packet of each kind
-/// per host in the time of a packet (Clint 3.3 counts so; the slot is longer by gap and re-lock).
+/// per host in the time of a packet (as in Clint 3.3; the slot is longer by gap and re-lock).
 fn signalling(name: &str, channel: &ChannelSettings, spec: &Spec) -> Option<Derived> {
     let SwitchSettings::Scheduled(scheduled) = &channel.switch else { return None };
     let SignallingSettings::Carried(own) = &scheduled.signalling else { return None };

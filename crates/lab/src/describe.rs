@@ -11,9 +11,9 @@ pub struct Description {
     pub table: String,
     /// The column.
     pub name: String,
-    /// Its unit; empty for a ratio, a name or a number of things.
+    /// Its unit; empty for a ratio, a name or a count.
     pub unit: String,
-    /// What it is.
+    /// Its meaning.
     pub description: String,
 }
 
@@ -191,7 +191,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("program_waiting_share", "share of the time of all ranks in which they waited for others"),
 ];
 
-/// The same of columns that begin with the name of a group, by what follows it.
+/// The meaning of columns that begin with the name of a group, by the rest of the name.
 const MEANINGS_OF_GROUPS: &[(&str, &str)] = &[
     ("_flows", "flows of the group that came to an end"),
     ("_completion_", "flows of the group: beginning to the last byte at the target"),
@@ -200,7 +200,7 @@ const MEANINGS_OF_GROUPS: &[(&str, &str)] = &[
     ("_slowdown_", "flows of the group: completion time over that of the flow alone, not below 1"),
 ];
 
-/// The unit that the end of a column's name tells.
+/// The unit that the end of a column's name implies.
 pub fn unit(name: &str) -> &'static str {
     const ENDS: &[(&str, &str)] = &[
         ("_mb_per_s_per_host", "MB/s"),

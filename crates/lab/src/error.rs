@@ -119,7 +119,7 @@ pub enum Error {
     /// A trace that cannot be run.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// A point that cannot be handed to another process, or a run that came back damaged.
+    /// A point that cannot be sent to another process, or a run that came back damaged.
     #[error("a run cannot be handed over: {problem}")]
     Job {
         /// What is wrong with it.
@@ -147,7 +147,7 @@ pub enum Error {
         /// What the operating system says.
         error: std::io::Error,
     },
-    /// A program that did not come to its end.
+    /// A program that did not finish.
     #[error("seed {seed}: {error}")]
     Program {
         /// The seed of the run.
@@ -241,7 +241,7 @@ impl Error {
         Error::UnknownSystem { name: name.to_owned(), accepted: names.join(", "), close }
     }
 
-    /// Whether the composition or the program is to blame, and not what came of a run.
+    /// Whether the error is in the composition or the program, and not in a run.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Error::Spec(_)
@@ -325,8 +325,8 @@ fn some(text: &str) -> Option<String> {
 /// The names close enough to be listed.
 const MOST_CLOSE: usize = 5;
 
-/// The names that are near enough to `name` for a typo, the nearest first, then those that it is
-/// a part of.
+/// The names that are near enough to `name` for a typo, the nearest first, then names that contain
+/// it.
 fn close(name: &str, names: &[&str]) -> Vec<String> {
     let part = |other: &&str| name.chars().count() > 2 && other.contains(&name.to_lowercase());
     let mut close: Vec<&str> = nearest(name, names.iter().copied()).into_iter().collect();

@@ -134,8 +134,8 @@ pub struct Published {
     /// A factor that the document applies to the quantity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<f64>,
-    /// The unit of the printed number. By default that of the column; none for a ratio or with a
-    /// factor.
+    /// The unit of the printed number. By default the unit of the column; none for a ratio or with
+    /// a factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// What was printed. Absent where the document shows only a bound, a trend or an order.
@@ -168,7 +168,7 @@ pub enum Kind {
     ClosedForm,
     /// Words that a measured number bears out or not.
     Statement,
-    /// Nothing: a number of ours that stands beside those of the document.
+    /// Nothing: a number of ours beside those of the document.
     Unprinted,
 }
 
@@ -195,7 +195,7 @@ impl Published {
         self.quantity.starts_with(DERIVED)
     }
 
-    /// The words of a statement: its own, or else what the note says.
+    /// The words of a statement: its own, or else the note.
     pub fn words(&self) -> &str {
         self.statement.as_deref().unwrap_or(&self.note)
     }
@@ -309,7 +309,7 @@ pub struct Figure {
     pub name: String,
     /// One line above the picture.
     pub title: String,
-    /// The text below the picture: what to look at.
+    /// The text below the picture: what to look for.
     #[serde(default)]
     pub caption: String,
     /// What is drawn.

@@ -1,4 +1,4 @@
-//! Runs that have no result: a buffer overflowed, an order was broken, a program came to no end.
+//! Runs that have no result: a buffer overflowed, an order was broken, a program did not finish.
 //!
 //! A failure is the row of one run. The other runs of a study are as good as they would be without
 //! it, so they are made and kept.
@@ -25,7 +25,7 @@ pub struct Failure {
     pub channel: String,
     /// What happened, with the seed.
     pub reason: String,
-    /// Whether the composition or the program is to blame, so that any seed fails.
+    /// Whether the error is in the composition or the program, so that every seed fails.
     pub refused: bool,
 }
 

@@ -102,8 +102,8 @@ pub(crate) fn choose(
     Ok(Chosen { name, system, request, plan, options, reduced })
 }
 
-/// The length of a first look, where it does not matter to the mean: behind a span that is left out
-/// the mean of a run is that of a longer one, with a wider interval.
+/// The length of a first look, if the length does not bias the mean: after a skipped beginning, the
+/// mean of a shorter run has the same expectation, with a wider interval.
 fn shorter(plan: &Plan, run: &RunSettings) -> Option<Span> {
     let Regime::Skip(skip) = run.regime else { return None };
     let is_swept = plan.axes.iter().any(|axis| axis == "run.length");

@@ -1,5 +1,5 @@
-//! Whether the parts that a file names fit together: what no single type can hold. Every point of
-//! a study is looked at before its first run, so that a refusal names the file and the line.
+//! Whether the parts that a file names fit together: rules that no single type can express. Every
+//! point of a study is checked before its first run, so that a refusal names the file and the line.
 
 use std::borrow::Cow;
 
@@ -34,8 +34,8 @@ pub fn check(tree: &Tree, spec: &Spec) -> Result<(), Error> {
     Ok(())
 }
 
-/// Beside a program, a workload without a load says nothing. Hosts before what the program uses have been
-/// looked at with it.
+/// Beside a program, a workload without a load has no effect. Hosts in front of the program's channels
+/// have been checked with it.
 fn heard(spec: &Spec) -> Cow<'_, Spec> {
     let Some(program) = spec.running_program() else { return Cow::Borrowed(spec) };
     let of_program = program.scheduled_channels(spec);

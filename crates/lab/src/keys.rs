@@ -162,7 +162,7 @@ fn takes(schema: &Value, key: &Value) -> String {
     }
 }
 
-/// A value of a key: that of its documentation, or the least number that it takes.
+/// A value of a key: the example of its documentation, or the least number that it takes.
 fn example(schema: &Value, key: &Value) -> Option<String> {
     let value = plain(schema, key);
     let given = [key, value].into_iter().find_map(|at| at.get("examples")?.get(0));

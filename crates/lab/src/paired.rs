@@ -1,5 +1,5 @@
-//! What a ratio or a difference of two places of a study varies by. Both are run under the same
-//! seeds and see the same traffic, so that what a seed does to one it mostly does to the other, too.
+//! The variation of a ratio or a difference of two points of a study. Both are run under the same
+//! seeds and see the same traffic, so a seed mostly has the same effect on both.
 
 use crate::statistics::{ratio, replications};
 use crate::table::{Cell, Table};

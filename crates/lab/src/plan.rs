@@ -80,7 +80,7 @@ impl Plan {
         let Source { mut tree, system, presets, inherited } = request.read()?;
         let kept = ["preset", "variant"].map(|name| (name, tree.get(name).cloned()));
         let mut settings = request.settings()?;
-        // A sweep from outside stands beside those of the file, to be narrowed like them.
+        // A sweep from outside is added to those of the file, and can be narrowed like them.
         for (key, value) in settings.extract_if(.., |(key, _)| key.starts_with("sweep.")) {
             tree.set(key, value)?;
         }
@@ -129,8 +129,8 @@ impl Plan {
     }
 }
 
-/// The tree of a study as it would be written into one file. Two variants of a choice that stood in
-/// two layers would meet in one there, so the tree is resolved first, to the one that is read.
+/// The tree of a study as it would be written into one file. Two variants of a choice from two
+/// layers would be in one layer there, so the tree is resolved first, to the one that is read.
 fn write(tree: &Tree, kept: [(&str, Option<Node>); 2], axes: &[Axis]) -> Result<Tree, Error> {
     // Without its sweep a file may lack what the sweep gives; it is then written as it stands.
     let mut written = tree.resolve::<Spec>().map_or_else(|_| tree.clone(), |(_, tree)| tree);
@@ -297,7 +297,7 @@ fn several(tree: &Tree, key: &str, value: &str) -> Result<Option<Axis>, Error> {
     }
     let mut scratch = Tree::parse("", "")?;
     scratch.set(key, value)?;
-    // A text that only begins like a list is a text, and refused as one where it is read.
+    // A text that only looks like a list is a text, and is refused as one where it is read.
     let Some(values) = scratch.get(key).and_then(Node::elements) else { return Ok(None) };
     if values.is_empty() {
         return Err(no_values(&scratch, key, key).into());
@@ -393,7 +393,7 @@ fn point(
     for (key, value) in settings {
         tree.set(key, value)?;
     }
-    // What an override names is looked for from the current folder.
+    // Files named in an override are looked for from the current folder.
     anchor(&mut tree, Path::new(""));
     let tree = tree.without_presets();
     let (spec, resolved) = keys::resolve(&tree)?;

@@ -1,9 +1,9 @@
 //! How many runs a point needs until its interval is as narrow as asked.
 //!
 //! A sequential procedure: after every round the interval over the runs so far is compared with
-//! what is asked, and the number of runs that would have been enough, if the scatter stays, is made
-//! next, at most twice as many as before (Law, Simulation Modeling and Analysis, 9.4.1). The rule
-//! reads the runs in the order of their seeds, so that the number of runs is a function of the
+//! what is asked, and the number of runs that would have been enough, at the present scatter, is
+//! made next, at most twice as many as before (Law, Simulation Modeling and Analysis, 9.4.1). The
+//! rule reads the runs in the order of their seeds, so that the number of runs is a function of the
 //! study alone.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::statistics::{Verdict, replications};
 /// Fewer runs than this are not judged: their interval is itself a guess.
 pub const LEAST_RUNS: u32 = 5;
 
-/// How many runs a point needs, after those that it has; `None` if these are enough.
+/// How many more runs a point needs; `None` if it has enough.
 pub fn wanted(asked: PrecisionSettings, runs: &[Arc<[ChannelRun]>]) -> Option<u32> {
     let made = u32::try_from(runs.len()).unwrap_or(u32::MAX);
     let all = runs.iter().flat_map(|run| run.iter());

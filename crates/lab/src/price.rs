@@ -22,7 +22,7 @@ pub struct PriceSettings {
 pub struct OfferSettings {
     /// An adapter with its cable, in US dollars.
     pub adapter: u32,
-    /// A port of a switch, in US dollars; 0 where there is no switch.
+    /// A port of a switch, in US dollars; 0 without switches.
     pub port: u32,
     /// How far a node may be from its switch, or from the next node.
     pub distance: Length,

@@ -84,7 +84,7 @@ fn give_all(exchange: &dyn Exchange, text: &[u8]) {
 /// [dismisses](dismiss) it.
 ///
 /// # Errors
-/// [`Error::OtherCode`] if rank 0 is another version; [`Error::Job`] if what it orders cannot be read.
+/// [`Error::OtherCode`] if rank 0 is another version; [`Error::Job`] if its orders cannot be read.
 pub fn follow(exchange: &Arc<dyn Exchange>) -> Result<(), Error> {
     let given = vec![Vec::new(); exchange.ranks() as usize];
     loop {

@@ -28,13 +28,13 @@ pub struct Reproduction {
 }
 
 /// The preset that takes a document at its word. Its numbers are shown beside the others and not
-/// judged: that they differ is why there is another preset.
+/// judged: the difference is the reason for the other preset.
 const LITERAL: &str = "literal";
 
 /// How much accepted throughput may fall short of the offered load by noise alone.
 const CARRIED: f64 = 0.02;
 
-/// The system of a name, or those of a family: `memory-channel` is `memory-channel-1` and
+/// The system with a name, or the systems of a family: `memory-channel` is `memory-channel-1` and
 /// `memory-channel-2`.
 pub(crate) fn family(name: &str) -> Vec<&'static str> {
     let is_member = |system: &&str| match system.strip_prefix(name) {
@@ -144,7 +144,7 @@ pub fn reproduce(
     Ok(Reproduction { summary, runs })
 }
 
-/// One number that was measured where another was published.
+/// One measured number beside a published one.
 #[derive(Default)]
 struct Measured {
     at: At,
@@ -152,9 +152,9 @@ struct Measured {
     value: Option<f64>,
     half_width: Option<f64>,
     verdict: String,
-    /// How many runs its interval is made of.
+    /// How many runs its interval is based on.
     runs: Option<f64>,
-    /// It comes from fewer runs than the experiment asks for.
+    /// It is based on fewer runs than the experiment asks for.
     reduced: bool,
 }
 
@@ -164,7 +164,7 @@ pub fn check(system: &str, experiment: &str, outcome: &Outcome, reduced: bool, c
     for published in published.unwrap_or_default() {
         for mut measured in measure(outcome, published) {
             measured.reduced = reduced && !published.follows_without_a_run();
-            // What is taken over a whole sweep cannot be told from a part of it.
+            // A quantity over a whole sweep cannot be computed from a part of it.
             let whole = published.quantity != "saturation_load" && measured.value.is_some();
             if outcome.stopped && !whole {
                 continue;
@@ -187,7 +187,7 @@ fn push(
         preset.map_or_else(|| outcome.plan.presets.join("+"), |(_, name)| name.to_string());
     let kind = published.kind();
     let words = if kind == Kind::Statement { published.words() } else { "" };
-    // The note that serves as a statement's words is not said twice.
+    // A note that serves as a statement's words is not repeated.
     let note = if published.note == words { "" } else { &published.note };
     let limits = limits_of(published, measured);
     let error = measured.value.zip(published.value).map(|(value, printed)| value / printed - 1.0);
@@ -214,8 +214,8 @@ fn push(
     ]);
 }
 
-/// What is measured: a column, or how it stands to the same column somewhere else
-/// (`queueing_mean_us, B4 over B1`).
+/// What is measured: a column, or its ratio to the same column elsewhere (`queueing_mean_us, B4
+/// over B1`).
 fn quantity_of(published: &Published) -> String {
     let mut text = published.quantity.clone();
     if let Some(factor) = published.times {
@@ -230,8 +230,8 @@ fn quantity_of(published: &Published) -> String {
     text
 }
 
-/// Where in the study a published number stands, in words. What a ratio differs in belongs to its
-/// quantity.
+/// The point of the study to which a published number belongs, in words. What the two sides of a
+/// ratio differ in belongs to its quantity.
 fn place_of(published: &Published) -> String {
     let at = published
         .at
@@ -296,7 +296,8 @@ fn verdict(published: &Published, measured: &Measured, preset: &str) -> &'static
     }
 }
 
-/// The unit of what is measured: that of the column, or what is said where a number was made of it.
+/// The unit of what is measured: that of the column, or the given one if a number was computed from
+/// it.
 fn unit_of(published: &Published, outcome: &Outcome) -> String {
     let quantity = published.quantity.as_str();
     if let Some(unit) = &published.unit {
@@ -315,7 +316,7 @@ fn unit_of(published: &Published, outcome: &Outcome) -> String {
     crate::describe::unit(quantity).to_owned()
 }
 
-/// What was measured where `published` says: one number per reading of the document, that is per
+/// The measured numbers for `published`: one for each reading of the document, that is for each
 /// value of every axis that `published` leaves open.
 fn measure(outcome: &Outcome, published: &Published) -> Vec<Measured> {
     let mut all = collect(outcome, &published.quantity, &published.at);
@@ -395,8 +396,8 @@ impl Measured {
         })
     }
 
-    /// A difference; its half width is that of the runs seed by seed, or, where they are not known,
-    /// of two independent numbers.
+    /// A difference; its half width is that of the differences seed by seed or, if they are not
+    /// known, that of two independent numbers.
     fn subtract(&mut self, other: &Measured, pairs: &[(f64, f64)]) {
         self.value = self.value.zip(other.value).map(|(value, other)| value - other);
         let independent =
@@ -404,7 +405,7 @@ impl Measured {
         self.half_width = paired::half_width_of_difference(pairs).or(independent);
     }
 
-    /// A ratio; its half width is that of the runs seed by seed, or, where they are not known, that
+    /// A ratio; its half width is that of the ratios seed by seed or, if they are not known, that
     /// of two independent numbers.
     fn divide(&mut self, divisor: &Measured, pairs: &[(f64, f64)]) {
         let (value, by) = (self.value.unwrap_or(f64::NAN), divisor.value.unwrap_or(f64::NAN));

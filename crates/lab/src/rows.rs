@@ -106,8 +106,8 @@ impl PointRuns<'_> {
         table.push(row);
     }
 
-    /// Adds the distribution of each latency over all runs of the point, and of completion times of flows, in steps of a twentieth
-    /// of an octave at the most, so that a page can draw it.
+    /// Adds the distribution of each latency over all runs of the point, and of completion times of flows, in steps of
+    /// at most a twentieth of an octave, so that a page can draw it.
     pub fn histograms(&self, table: &mut Table) {
         for latency in Latency::ALL {
             self.histogram(latency.name(), &self.pooled(latency), table);
@@ -157,7 +157,7 @@ impl PointRuns<'_> {
         }
     }
 
-    /// Adds every transmission that was noted, in order of time within a run.
+    /// Adds every recorded transmission, in order of time within a run.
     pub fn trace(&self, table: &mut Table) {
         for run in &self.runs {
             for entry in &run.trace {
@@ -195,7 +195,7 @@ impl PointRuns<'_> {
         }
     }
 
-    /// What was left out of the first run of the point, one of so many, if that was asked for.
+    /// What was skipped in the first of several runs of the point, if that was requested.
     pub fn left_out(&self, points: usize) -> Option<String> {
         let run = self.runs.first()?;
         let sentence = forward::sentence(run)?;
@@ -213,7 +213,8 @@ impl PointRuns<'_> {
         }
     }
 
-    /// Whether the mean latency is known so well that it is seen to depend on the length of the run.
+    /// Whether the mean latency is known so precisely that it can be seen to depend on the length of
+    /// the run.
     fn shows_start_up(&self) -> bool {
         let Some(first) = self.runs.first() else { return false };
         let latency = first.usual_latency();
@@ -246,7 +247,7 @@ impl PointRuns<'_> {
     fn latency(&self, latency: Latency, row: &mut Row) {
         let name = latency.name();
         let Some(across) = self.across(latency) else { return };
-        // What was delivered before everything stood still says nothing about a latency.
+        // Deliveries before everything stopped say nothing about a latency.
         let is_stuck = self.verdict().is_stuck();
         let across = Some(across).filter(|_| !is_stuck);
         row.push((format!("{name}_mean_us"), across.map(|across| across.mean).into()));
@@ -275,7 +276,7 @@ fn head(point: usize, at: &[(String, Cell)], channel: &str) -> Row {
     row
 }
 
-/// What is a rate or a share, and has an interval over runs.
+/// Rates and shares, which have an interval over runs.
 fn loads(run: &ChannelRun) -> [(&'static str, f64); 4] {
     let seconds = run.measured().as_secs();
     let payload = run.observations.payload_measured.0 as f64;
@@ -287,7 +288,7 @@ fn loads(run: &ChannelRun) -> [(&'static str, f64); 4] {
     ]
 }
 
-/// What is counted. Only what happened at all in some channel becomes a column.
+/// Counts. Only counts that are positive on some channel become columns.
 fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
     let seen = &run.observations;
     let mut counts = vec![
@@ -328,7 +329,7 @@ fn estimate(name: &str, estimate: Option<Estimate>, row: &mut Row) {
     row.push((format!("{name}_half_width"), half_width.into()));
 }
 
-/// Who waits for whom, where a run is stuck, or who has no way left.
+/// What waits for what if a run is stuck, or which flows have no route left.
 fn waiting(run: &ChannelRun, judgement: &Judgement) -> String {
     match judgement.verdict.names_who_waits() {
         true => run.waiting.join("; "),

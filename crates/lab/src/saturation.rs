@@ -13,7 +13,7 @@ use crate::composition::Spec;
 use crate::error::Error;
 use crate::statistics::{Estimate, Verdict, replications};
 
-/// What is looked for, and where.
+/// What is searched for, and where.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SaturationOptions {
@@ -55,10 +55,10 @@ pub struct Limits {
     pub saturated: Option<f64>,
 }
 
-/// What a seed still needs, or what it says.
+/// What a seed still needs, or its result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Search {
-    /// The runs at these loads are looked at next, and this many may follow.
+    /// The runs at these loads are evaluated next, and this many may follow.
     Open(Vec<f64>, usize),
     /// Nothing is left to do.
     Found(Limits),
@@ -115,7 +115,7 @@ impl Grid {
         self.low + self.step * f64::from(index)
     }
 
-    /// What is left to do of a search, given the verdicts at the loads that were run.
+    /// The rest of a search, given the verdicts at the loads that were run.
     pub fn search(&self, verdict: &mut dyn FnMut(f64) -> Option<Verdict>) -> Search {
         let mut open = Vec::new();
         let mut left = 0;
@@ -147,7 +147,7 @@ impl Grid {
 }
 
 impl Bracket {
-    /// The next place to look at: both ends, then the middle of what is between them.
+    /// The next load to try: both ends, then the middle of the interval between them.
     fn next(self, last: u32) -> Option<u32> {
         match (self.holds, self.fails) {
             (None, None) => Some(last),
@@ -162,7 +162,7 @@ impl Bracket {
         *(if holds { &mut self.holds } else { &mut self.fails }) = Some(at);
     }
 
-    /// How many runs it takes at most.
+    /// The largest number of runs that it takes.
     fn steps(self, last: u32) -> usize {
         let gap = self.fails.unwrap_or(last) - self.holds.unwrap_or(0);
         gap.max(1).ilog2() as usize + 2 * usize::from(self.fails.is_none())

@@ -9,7 +9,7 @@ use weft_units::Bytes;
 
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
 
-/// The most hosts and switches of a fabric that a picture tells apart.
+/// The most hosts and switches of a fabric that a picture shows individually.
 const MOST_HOSTS: u32 = 4096;
 const MOST_SWITCHES: u32 = 320;
 
@@ -29,19 +29,19 @@ pub struct ChannelShape {
     pub name: String,
     /// Size of a request packet.
     pub packet: Bytes,
-    /// Its switches and the cables between them, where there are several and a picture has room.
+    /// Its switches and the cables between them, if there are several and a picture has room.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricShape>,
-    /// How many planes there are, where there are several; what else is said is that of one.
+    /// How many planes there are, if there are several; everything else describes one of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planes: Option<u32>,
     /// Ports of its switch.
     pub ports: u32,
     /// Its links.
     pub link: Value,
-    /// Its switch: the kind, and what it is set to.
+    /// Its switch: the kind, and its settings.
     pub switch: Value,
-    /// Who decides in the switch, if anybody does.
+    /// The scheduler of the switch, if there is one.
     pub scheduler: Option<String>,
     /// Its adapters.
     pub adapter: Value,
@@ -169,7 +169,7 @@ fn cables(wiring: &Wiring) -> Vec<[u32; 4]> {
     for switch in 0..wiring.switches() {
         for (port, peer) in peers(wiring, switch) {
             let Peer::Port(other) = peer else { continue };
-            // Both ends of a cable are seen; the one with the lower number tells of it.
+            // Both ends of a cable are visited; the one with the lower number reports it.
             if port < other {
                 let link = wiring.link_of(port) as u32;
                 *found.entry([switch, wiring.switch_of(other), link]).or_default() += 1;

@@ -27,7 +27,7 @@ use crate::statistics::{
 };
 use crate::threads::Threads;
 
-/// What one run showed of one channel.
+/// The results of one run for one channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChannelRun {
     /// The channel.
@@ -36,9 +36,9 @@ pub struct ChannelRun {
     pub seed: u64,
     /// How many hosts there are.
     pub hosts: u32,
-    /// How many ports they have on it together.
+    /// How many ports they have on it in all.
     pub ends: u32,
-    /// What was counted and recorded.
+    /// The observations.
     pub observations: Observations,
     /// From where on it was recorded.
     pub from: Time,
@@ -46,11 +46,11 @@ pub struct ChannelRun {
     pub until: Time,
     /// Packets at the end whose transmission had not begun.
     pub backlog: u64,
-    /// Packets at the end on their way.
+    /// Packets in flight at the end.
     pub in_flight: u64,
     /// Slots or events that it took.
     pub steps: u64,
-    /// Whether its traffic came to an end of its own, as that of a program does.
+    /// Whether its traffic ended by itself, as that of a program does.
     pub ended: bool,
     /// Why it ended early, if it did.
     #[serde(with = "stopped")]
@@ -59,27 +59,28 @@ pub struct ChannelRun {
     pub packet: Span,
     /// Its size on the wire.
     pub packet_size: Bytes,
-    /// How long a packet takes at least: on its links, their cables, and through one switch.
+    /// The least time of a packet: on its links, their cables, and through one switch.
     pub unloaded: Span,
-    /// The time from slot to slot, where there are slots.
+    /// The time from slot to slot, if there are slots.
     pub slot: Option<Span>,
-    /// Who waits for whom, if packets were under way and nothing was to happen any more.
+    /// What waits for what, if packets were in flight and nothing was left to happen.
     pub waiting: Vec<String>,
-    /// What was counted or measured besides, with the names of its columns.
+    /// Further counts and measurements, with the names of their columns.
     pub counters: Vec<(Cow<'static, str>, f64)>,
-    /// Every transmission, if they were noted.
+    /// Every transmission, if they were recorded.
     pub trace: Vec<TraceEntry>,
-    /// What streams got and cables carried, in a fabric whose driver notes it.
+    /// The results of streams and cables, in a fabric whose driver records them.
     pub network: Option<NetworkReport>,
-    /// What became of flows, on a channel that carries some.
+    /// The outcomes of flows, on a channel with flows.
     pub flows: Option<FlowReport>,
-    /// What handlers did, on a channel whose messages call some.
+    /// The results of handlers, on a channel whose messages call some.
     pub handlers: Option<HandlerReport>,
-    /// How the throughput went over time, on a channel whose driver notes it.
+    /// How the throughput changed over time, on a channel whose driver records it.
     pub course: Vec<Course>,
-    /// What was left out because it repeats itself, if that was asked for.
+    /// What was skipped because it repeats itself, if that was requested.
     pub forwarded: Option<FastForward>,
-    /// What the ranks of the program did; with the first of the channels that could take its messages.
+    /// The results of the ranks of the program; stored with the first of the channels that could take
+    /// its messages.
     pub ranks: Option<RankReport>,
     /// The mean of each definition of latency under the regime of the run, in microseconds.
     pub means: [Option<Estimate>; Latency::ALL.len()],
@@ -90,8 +91,8 @@ pub struct ChannelRun {
     pub judgement: Judgement,
 }
 
-/// A run that was asked to stop is no result and is not stored, so that what is stored knows of
-/// one reason only.
+/// An interrupted run is no result and is not stored, so that stored runs know only one reason for
+/// their end.
 mod stopped {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use weft_kernel::Stopped;
@@ -106,7 +107,7 @@ mod stopped {
     }
 }
 
-/// What a share of the time may exceed one by for its digits alone.
+/// By how much a share of the time may exceed one because of rounding.
 const ROUNDING: f64 = 1e-9;
 
 /// Runs what `spec` describes, once, with one seed, on one thread: one element per channel that has a workload.
@@ -114,7 +115,7 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
     simulate_on(&Threads::one(), spec, seed, halt)
 }
 
-/// The same on several threads where that is worth it. What the runs show does not depend on them.
+/// Like [`simulate`], on several threads if that is worthwhile. Results do not depend on them.
 pub fn simulate_on(
     threads: &Threads,
     spec: &Spec,
@@ -169,8 +170,8 @@ fn run_channels(
     Ok(runs)
 }
 
-/// A program, and what it did to each channel that could take its messages. What the program
-/// measured stands with each of them. The other channels carry their traffic for as long.
+/// A program, and its effect on each channel that could take its messages, with the measurements of
+/// the program stored with each of them. The other channels carry their traffic for the same time.
 fn run_program(
     spec: &Spec,
     program: &ProgramSettings,
@@ -240,7 +241,7 @@ fn run_alone(
     Ok(ChannelRun { stopped, waiting, packet, ..run })
 }
 
-/// The channel divided among ranks, where there are some and they take it.
+/// The channel divided among ranks, if there are several and it can be divided.
 fn on_ranks(
     Single { spec, settings, workload }: Single<'_>,
     site: Site<'_>,
@@ -254,7 +255,7 @@ fn on_ranks(
     Ok(divided.ok())
 }
 
-/// Checks that a channel behind hosts accounts for each packet that they handed to it.
+/// Checks that a channel behind hosts accounts for each packet that they submitted to it.
 fn check_behind_hosts(
     behind: Option<(Observations, u64)>,
     (name, seed): (&str, u64),
@@ -347,7 +348,7 @@ impl ChannelRun {
         }
     }
 
-    /// What came of a run, unless it means nothing: because a buffer overflowed that must not, an
+    /// The results of a run, unless it means nothing: a buffer overflowed that must not, an
     /// ordering rule was broken, or a packet is unaccounted for.
     fn finish(
         settings: &ChannelSettings,
@@ -414,8 +415,8 @@ impl ChannelRun {
         }
     }
 
-    /// The hosts with packets under way of which none arrived since an instant; nobody where packets
-    /// are given up, or not all are watched.
+    /// The hosts with packets in flight, none of which has arrived since an instant; empty if
+    /// packets are given up, or not all hosts are watched.
     fn standing(&self, since: Time) -> Vec<usize> {
         let standing = &self.observations.standing;
         let are_all_watched = standing.under_way() == self.backlog + self.in_flight;
@@ -472,7 +473,7 @@ impl ChannelRun {
             .unwrap_or_else(|| self.load(self.observations.delivered_measured, self.measured()))
     }
 
-    /// That of flows, whose load is defined without headers.
+    /// The load of flows, which is defined without headers.
     fn load_of_bytes(&self, bytes: u64, time: Span) -> f64 {
         let per_byte = self.packet.0 as f64 / self.packet_size.0 as f64;
         bytes as f64 * per_byte / (time.0 as f64 * f64::from(self.hosts))

@@ -8,12 +8,12 @@ use crate::error::Error;
 use crate::shipped;
 use crate::spec::{Node, Tree};
 
-/// What a person asked for: a file or a shipped name, presets, and `key.path=value` overrides.
+/// A request: a file or a shipped name, presets, and `key.path=value` overrides.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// A shipped experiment or system, or the path of a file.
     pub name: String,
-    /// What stands in no file; `name` is then what messages call it.
+    /// A text without a file; `name` is then its name in messages.
     pub given: Given,
     /// Presets, merged in this order over those that the file names.
     pub presets: Vec<String>,
@@ -21,14 +21,14 @@ pub struct Request {
     pub overrides: Vec<String>,
 }
 
-/// What a person asked for, where it is not read from a file. Files that it names are looked for
-/// from the current folder.
+/// A request that is not read from a file. Files that it names are looked for from the current
+/// folder.
 #[derive(Clone, Debug, Default)]
 pub enum Given {
-    /// Nothing: there is a file, or something shipped.
+    /// Nothing: there is a file, or a shipped one.
     #[default]
     Elsewhere,
-    /// A text as it would stand in a file.
+    /// A text as it would be in a file.
     Text(String),
     /// The values of a program: tables, lists, texts, numbers and flags.
     Values(Value),
@@ -44,11 +44,11 @@ pub struct Source {
     pub system: String,
     /// The presets that were merged, in order.
     pub presets: Vec<String>,
-    /// The channels whose workload stands in a file beneath alone, each with that file.
+    /// The channels whose workload is only in a file beneath, each with that file.
     pub inherited: Vec<(String, String)>,
 }
 
-/// How deep `base` may lead, so that files that name each other are refused.
+/// The largest depth of `base`, so that files that name each other are refused.
 const DEEPEST: usize = 16;
 
 impl Request {
@@ -62,13 +62,13 @@ impl Request {
         }
     }
 
-    /// A request for a text that stands in no file.
+    /// A request for a text without a file.
     pub fn of_text(name: &str, text: &str) -> Request {
         let given = Given::Text(text.to_owned());
         Request { name: name.to_owned(), given, ..Request::default() }
     }
 
-    /// The same request for values that a program hands over.
+    /// A request for values of the caller.
     #[must_use]
     pub fn of_values(mut self, values: Value) -> Request {
         self.given = Given::Values(values);
@@ -151,7 +151,7 @@ fn lay(mut tree: Tree, name: &str, folder: Option<&Path>, depth: usize) -> Resul
     Ok(beneath)
 }
 
-/// Where the name of a file stands in a specification.
+/// The places in a specification where the name of a file may be.
 const FILES: [&str; 7] = [
     ".trace.goal.file",
     ".trace.time_independent.file",
@@ -162,8 +162,8 @@ const FILES: [&str; 7] = [
     ".trace.chakra.groups",
 ];
 
-/// Makes the names of files whole, so that they mean the same from another folder: those of results
-/// are read from there again.
+/// Makes the names of files absolute, so that they mean the same in another folder: those in
+/// results are read again from there.
 pub fn anchor(tree: &mut Tree, folder: &Path) {
     tree.change_texts(&FILES, &|file| {
         let path = folder.join(file);
@@ -184,8 +184,8 @@ pub fn take_preset_names(tree: &mut Tree) -> Result<Vec<String>, Error> {
     Ok(split_presets(&names.read::<String>()?).collect())
 }
 
-/// What a name stands for: how it is shown in messages, its text, and the folder that names in it
-/// are relative to.
+/// What a name refers to: its form in messages, its text, and the folder to which names in it are
+/// relative.
 fn text_of(name: &str, beside: Option<&Path>) -> Result<(String, String, Option<PathBuf>), Error> {
     let looks_like_a_path = name.ends_with(".toml") || name.contains(std::path::MAIN_SEPARATOR);
     if !looks_like_a_path {

@@ -22,10 +22,10 @@ use crate::simulate::ChannelRun;
 const FORMAT: &[u8] = b"weft run 3\n";
 const DIGEST: usize = 32;
 
-/// What was being written when its process ended, and is that old, is removed.
+/// A draft this old, whose process has ended, is removed.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where the runs of a study are kept while it goes on, and after.
+/// Where the runs of a study are stored while it runs, and afterwards.
 #[derive(Debug)]
 pub enum Store {
     /// For as long as the study.
@@ -38,7 +38,7 @@ pub enum Store {
 #[derive(Debug)]
 pub struct Folder {
     root: PathBuf,
-    /// What sets the drafts of this process apart from those of every other one.
+    /// Distinguishes the drafts of this process from those of every other one.
     writer: String,
     written: AtomicU64,
 }
@@ -140,7 +140,7 @@ impl Folder {
             .and_then(|()| place.parent().map_or(Ok(()), fs::create_dir_all))
             .and_then(|()| fs::rename(&draft, place));
         if written.is_err() {
-            // A part of a run on a full disk is in everybody's way.
+            // A partly written run on a full disk would be in the way.
             let _ = fs::remove_file(&draft);
         }
         written
@@ -155,7 +155,7 @@ impl Folder {
 /// A run as it is stored and sent.
 ///
 /// # Errors
-/// [`Error::Job`] if it cannot be written; no run that a part makes is of that kind.
+/// [`Error::Job`] if it cannot be written; no run that Weft makes is of that kind.
 pub fn encode(run: &[ChannelRun]) -> Result<Vec<u8>, Error> {
     let content =
         postcard::to_stdvec(run).map_err(|error| Error::Job { problem: error.to_string() })?;

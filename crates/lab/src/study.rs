@@ -22,7 +22,7 @@ use crate::simulate::ChannelRun;
 use crate::source::Request;
 use crate::table::{Column, Table};
 
-/// How a study is carried out; none of it changes what a run with one seed shows.
+/// How a study is carried out; none of it changes the result of a run with one seed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -32,9 +32,10 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Simulated time of one run, in place of the one in the file.
     pub length: Option<String>,
-    /// Runs that are made at the same time; if absent as many as there are processors for their threads.
+    /// How many runs are made at the same time; by default as many as there are processors for their
+    /// threads.
     pub workers: Option<NonZeroUsize>,
-    /// Threads of one run; if absent what is left of the workers where there are fewer runs.
+    /// Threads of one run; by default the workers that are left if there are fewer runs.
     pub threads: Option<NonZeroUsize>,
     /// Fewer runs, for a first look: at most three per point, whatever precision is asked. A band is
     /// then judged only where the interval decides it.
@@ -88,7 +89,7 @@ impl Options {
         run.seeds.get().clamp(least, most.max(least))
     }
 
-    /// How many runs are to be made at the same time.
+    /// How many runs are made at the same time.
     pub fn workers(&self) -> usize {
         let all = || {
             let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -105,7 +106,7 @@ impl Options {
 }
 
 /// Plans and runs a request. `observe` is called with (runs done, runs in all); when it returns
-/// `false` the study stops, and the tables hold the points of which every run was finished.
+/// `false` the study stops, and the tables hold the points whose runs are all finished.
 pub fn run(
     request: &Request,
     options: &Options,
@@ -114,7 +115,7 @@ pub fn run(
     carry_out(Plan::new(&options.apply(request))?, options, observe)
 }
 
-/// The same with each run divided among several processes, of which this is rank 0 and the others
+/// Like [`run`], with each run divided among several processes. This one is rank 0, and the others
 /// [follow](crate::follow): runs are made one after another.
 ///
 /// # Errors
@@ -166,12 +167,12 @@ pub struct Tables {
     waits: Table,
     intervals: Table,
     messages: Table,
-    /// What was left out of runs, a sentence each.
+    /// What was skipped in runs, a sentence each.
     left_out: Vec<String>,
     failed: usize,
 }
 
-/// Sentences about what was left out of runs that are told beside the tables.
+/// Sentences about what was skipped in runs, which are shown beside the tables.
 const MOST_TOLD: usize = 3;
 
 /// Studies of more points than this have no tables `histograms` and `links` and none of ranks, which
@@ -179,7 +180,7 @@ const MOST_TOLD: usize = 3;
 const MOST_HISTOGRAMS: usize = 500;
 
 impl Tables {
-    /// Adds a point of which every run is there, so that no mean is over fewer runs than it says.
+    /// Adds a point whose runs are all finished, so that no mean is over fewer runs than it says.
     pub fn add(&mut self, plan: &Plan, point: usize, runs: &[Arc<[ChannelRun]>]) {
         for channel in 0..runs.first().map_or(0, |run| run.len()) {
             let of_channel = PointRuns {
@@ -218,7 +219,7 @@ impl Tables {
         }
     }
 
-    /// Adds a point of which a run failed. It has no mean, for that of the other runs would not be
+    /// Adds a point with a failed run. It has no mean, since a mean of the other runs would not be
     /// that of the point; they keep their rows.
     pub fn add_failed(
         &mut self,
@@ -238,7 +239,7 @@ impl Tables {
         self.failed += 1;
     }
 
-    /// What a study returns.
+    /// The result of a study.
     pub fn outcome(mut self, plan: Plan, stopped: bool, options: &Options) -> Outcome {
         for table in [&mut self.points, &mut self.replications] {
             drop_empty_columns(table);
@@ -297,7 +298,7 @@ fn drop_empty_columns(table: &mut Table) {
     });
 }
 
-/// What follows from the composition of the first point without a run.
+/// Values that follow from the composition of the first point without a run.
 pub fn derived_table(plan: &Plan) -> Table {
     let mut table = Table::new();
     let all = plan.points.first().map(|point| derive(&point.spec));

@@ -54,7 +54,7 @@ impl Table {
         self.columns.first().map_or(0, |column| column.data.len())
     }
 
-    /// Adds a column, cut or filled up to the rows that there are.
+    /// Adds a column, truncated or padded to the number of rows.
     pub fn add(&mut self, name: &str, mut data: Data) {
         if !self.columns.is_empty() {
             data.pad(self.rows());
@@ -67,7 +67,7 @@ impl Table {
         self.columns.retain(keep);
     }
 
-    /// Moves a column behind all others, if it is there.
+    /// Moves a column to the end, if it exists.
     pub fn move_last(&mut self, name: &str) {
         if let Some(place) = self.columns.iter().position(|column| column.name == name) {
             let column = self.columns.remove(place);

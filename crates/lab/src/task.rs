@@ -1,4 +1,4 @@
-//! What a study has still to run, and how far it is.
+//! The runs that a study still needs, and its progress.
 
 use crate::job::Key;
 
@@ -15,11 +15,11 @@ pub struct Task {
     pub key: Key,
 }
 
-/// How far a study is.
+/// The progress of a study.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// How many runs are there.
+    /// How many runs exist.
     pub done: usize,
-    /// How many the study is known to need, those included.
+    /// How many runs the study is known to need, including those.
     pub total: usize,
 }

@@ -27,24 +27,25 @@ impl Threads {
         Threads::at_most(NonZeroUsize::MIN)
     }
 
-    /// So many for each run that may have them.
+    /// This many for each run that may have several.
     pub fn at_most(most: NonZeroUsize) -> Threads {
         Threads { most, even_if_slower: false, ranks: None, alone: Mutex::default() }
     }
 
-    /// One in each of several processes, of which this is rank 0; the others [follow](crate::follow). Runs are
-    /// to be made one after another.
+    /// One in each of several processes. This is rank 0; the others [follow](crate::follow). Runs must be made
+    /// one after another.
     pub fn on_ranks(exchange: Arc<dyn Exchange>) -> Threads {
         Threads { ranks: Some(exchange), ..Threads::one() }
     }
 
-    /// The same where they would mostly wait for each other, too.
+    /// Like the above, even if threads would mostly wait for each other.
     #[must_use]
     pub fn even_if_slower(self) -> Threads {
         Threads { even_if_slower: true, ..self }
     }
 
-    /// Divides a channel among them, if it may be and is worth it. `has_step_limit` tells whether its run does.
+    /// Divides a channel among them, if possible and worthwhile. `has_step_limit` says whether its run has a
+    /// limit on steps.
     pub(crate) fn spread(&self, name: &str, channel: &mut impl Channel, has_step_limit: bool) {
         if self.most == NonZeroUsize::MIN || self.ranks.is_some() {
             return;
@@ -58,7 +59,7 @@ impl Threads {
         }
     }
 
-    /// The ranks, where there are several.
+    /// The ranks, if there are several.
     pub(crate) fn ranks(&self) -> Option<Ranks> {
         let exchange = self.ranks.clone().filter(|own| own.ranks() > 1)?;
         Some(Ranks { exchange, even_if_slower: self.even_if_slower })
@@ -76,7 +77,8 @@ impl Threads {
         }
     }
 
-    /// What had one thread though it might have had more, and why: a sentence for each, none twice.
+    /// What had one thread though it might have had several, and why: a sentence for each, none
+    /// twice.
     pub fn alone(&self) -> Vec<String> {
         self.alone.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

@@ -13,8 +13,8 @@ use crate::couple::check_disabled;
 use crate::drive::engine::{AdapterParts, PipelineParts};
 use crate::error::Error;
 
-/// Whether anything is asked of the hosts of a channel that takes an adapter: to hear of its packets, to
-/// hold them back, or to be in front of a switch that decides by kinds of packets.
+/// Whether the hosts of a channel need adapters: to learn what became of packets, to hold packets back,
+/// or to send to a switch that distinguishes kinds of packets.
 pub(super) fn is_needed(settings: &ChannelSettings) -> bool {
     let adapter = &settings.adapter;
     switch_that(settings, decides).is_some()
@@ -29,7 +29,7 @@ pub(super) fn is_needed(settings: &ChannelSettings) -> bool {
         || settings.faults().first().is_some()
 }
 
-/// Whether a switch looks at all that reaches an output in one instant, by kinds of packets.
+/// Whether a switch considers all packets that reach an output in one instant, by kinds of packets.
 pub(super) fn decides(switch: &SwitchSettings) -> bool {
     matches!(switch, SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_))
 }
@@ -180,7 +180,7 @@ fn check_insertion(
     refuse(name, key, "interleave", accepted)
 }
 
-/// What is lost or refused must be found out and sent again.
+/// Packets that are lost or refused must be detected and retransmitted.
 fn check_faults(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     let faults = settings.faults();
     let interface = settings.interface.as_ref().map(|_| "interface");
@@ -194,7 +194,7 @@ fn check_faults(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     }
 }
 
-/// What switches need of their neighbours where hosts have adapters.
+/// What switches require of their neighbours if hosts have adapters.
 fn check_neighbours(
     settings: &ChannelSettings,
     crossbar: Option<&CrossbarSettings>,
@@ -243,7 +243,7 @@ fn check_neighbours(
     Ok(())
 }
 
-/// What is sent in a slot has to fit.
+/// A packet must fit its slot.
 fn check_slots(
     settings: &ChannelSettings,
     switches: &[&SwitchSettings],
@@ -285,7 +285,7 @@ fn check_back_pressure(
     refuse(name, "link.length", &value, &accepted)
 }
 
-/// A source that fills what is free comes to no end where nothing is ever full.
+/// A source that fills free buffers never stops if nothing is ever full.
 pub(super) fn check_greedy(
     settings: &ChannelSettings,
     sources: &[Source],

@@ -17,7 +17,7 @@ const MOST_MEMORY: Bytes = Bytes(1_000_000);
 /// The most handlers that a table holds.
 const MOST_HANDLERS: usize = 1000;
 
-/// What the messages of a workload say; nothing where none says more than its target.
+/// The contents of the messages of a workload; none if no message says more than its target.
 pub(crate) fn bodies(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -39,7 +39,7 @@ pub(crate) fn bodies(
     Ok(Some(Box::new(Bodies::new(interface.handlers.names(), all.collect::<Result<_, _>>()?))))
 }
 
-/// What a message says, if all of it exists and fits.
+/// The content of a message, if everything that it names exists and fits.
 fn text(listed: &Listed, interface: &InterfaceSettings, name: &str) -> Result<Text, Error> {
     let refuse = |key: &str, value: String, accepted: String| {
         let key = format!("workload.{name}.source.list.{key}");
@@ -81,7 +81,7 @@ fn text(listed: &Listed, interface: &InterfaceSettings, name: &str) -> Result<Te
     Ok(Text { network: listed.network, content })
 }
 
-/// The handlers that there are.
+/// The handlers of the channel.
 fn known(handlers: &ActiveMessageSettings, name: &str) -> String {
     let table = format!("channel.{name}.interface.handlers.table");
     let names: Vec<&str> = handlers.table.keys().map(String::as_str).collect();
@@ -91,7 +91,7 @@ fn known(handlers: &ActiveMessageSettings, name: &str) -> String {
     }
 }
 
-/// What messages say is refused where no interface reads it.
+/// Refuses contents of messages without an interface that reads them.
 pub(crate) fn refuse_without_interface(
     settings: &ChannelSettings,
     workload: &WorkloadSettings,

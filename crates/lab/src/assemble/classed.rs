@@ -17,15 +17,15 @@ use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ClassedParts, Traffic};
 use crate::error::Error;
 
-/// Where the key of a switch is, with its settings by class.
+/// The key of a switch, and its settings by class.
 struct Listed<'a> {
     own: &'a SharedBufferSettings,
     classes: Vec<ClassSettings>,
     place: Place<'a>,
 }
 
-/// What a channel is made of whose switches are of these kinds, each named by its key; `None` if none
-/// of them shares its memory. The largest packet is that of the channel.
+/// The parts of a channel whose switches are of these kinds, each named by its key; `None` if none of
+/// them shares its memory. The largest packet is that of the channel.
 pub(super) fn parts(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -143,8 +143,8 @@ fn refuse_in_workload<T>(name: &str, key: &str, value: &str, accepted: &str) -> 
     })
 }
 
-/// Only switches that tell classes apart read some settings of a workload, and some are those of further
-/// traffic.
+/// Refuses settings of a workload that only switches with traffic classes read, and some that only
+/// additional traffic may have.
 pub(super) fn refuse_what_one_class_does_not_read(
     settings: &ChannelSettings,
     workload: &WorkloadSettings,
@@ -239,7 +239,7 @@ fn traffic(
     Ok(all)
 }
 
-/// Which settings, and other switches, have no meaning there.
+/// Refuses settings, and other switches, that have no meaning beside a shared buffer.
 fn refuse_what_does_not_fit(
     settings: &ChannelSettings,
     kinds: &[(Kind<'_>, String)],
@@ -403,7 +403,7 @@ fn refuse_a_circle(
     if !settings.deadlock.is_refused() || !(0..wiring.switches()).any(holds) {
         return Ok(());
     }
-    // A packet keeps to its class, which is so the one virtual channel that it has.
+    // A packet keeps to its class, which is its only virtual channel.
     let Some(circle) = routes.circle(wiring, 1, holds) else { return Ok(()) };
     let value = format!(
         "refused (a circle of inputs, each of which can hold up class {class} for packets that wait for the \

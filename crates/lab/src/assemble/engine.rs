@@ -33,7 +33,7 @@ pub(super) enum Kind<'a> {
     Slots(Slotting<'a>),
 }
 
-/// Where one thing stands in the file: the channel and the key below it.
+/// A place in the file: the channel and the key below it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub channel: &'a str,
@@ -50,7 +50,7 @@ impl Place<'_> {
     }
 }
 
-/// The channel of the switches that are all alike, and of those that the file names apart.
+/// The channel, with the switches of `switch` and those that the file names separately.
 pub(super) fn build(
     settings: &ChannelSettings,
     traffic: (Option<&WorkloadSettings>, Vec<Source>),
@@ -61,7 +61,8 @@ pub(super) fn build(
     Ok(Driver::Engine(Box::new(engine(settings, traffic, schedule.transpose()?, site)?)))
 }
 
-/// The same without the choice among drivers, under `schedule` if that tells hosts itself of their packets.
+/// Like [`build`], without the choice of a schedule: under `schedule`, if that tells hosts what became of
+/// their packets.
 pub(crate) fn engine(
     settings: &ChannelSettings,
     (workload, sources): (Option<&WorkloadSettings>, Vec<Source>),
@@ -170,7 +171,7 @@ pub(crate) fn engine(
     }))
 }
 
-/// What the file describes, if the engine runs it.
+/// The kind of a switch, if the engine runs it.
 fn kind<'a>(
     settings: &ChannelSettings,
     switch: &'a SwitchSettings,
@@ -215,7 +216,7 @@ fn kind<'a>(
     }
 }
 
-/// The cells of an input that holds whatever comes: more than a run ever has under way.
+/// The capacity of an unlimited input in cells: more than a run ever has in flight.
 const UNLIMITED: u32 = u32::MAX;
 
 /// A switch with queues at its inputs.
@@ -255,7 +256,7 @@ fn input_queued<'a>(
     Ok(Kind::Input(switch, cell, buffer))
 }
 
-/// What a switch is made of.
+/// The parts of a switch.
 fn switch(
     number: u32,
     kind: Kind<'_>,
@@ -272,12 +273,12 @@ fn switch(
         Kind::Output(own) => return Ok(SwitchParts::OutputQueued(own.clone())),
         Kind::Memory(own) => return Ok(SwitchParts::SharedMemory(own.clone())),
         Kind::Buffer(own) => {
-            // Its queues are those of the ports with classes; the graph knows its cables.
+            // Its queues are those of the ports with classes; the graph knows only its cables.
             let (latency, buffers) = (own.latency, Limit::Unlimited);
             return Ok(SwitchParts::OutputQueued(OutputQueuedSettings { latency, buffers }));
         }
         Kind::Slots(own) => {
-            // What hosts send in slots passes without waiting.
+            // Packets that hosts send in slots pass without waiting.
             let (latency, buffers) = (own.latency, Limit::Unlimited);
             return Ok(SwitchParts::OutputQueued(OutputQueuedSettings { latency, buffers }));
         }
@@ -303,8 +304,8 @@ fn switch(
     })))
 }
 
-/// Queues of limited length at outputs, as buffers that are counted one by one: how many packets one
-/// holds does not follow from when its last one will have left, where they are not of one length.
+/// Limited queues at outputs, as buffers that are counted one by one: if packets differ in length,
+/// the occupancy does not follow from when the last one will have left.
 fn counted(own: &OutputQueuedSettings) -> OutputBufferedSettings {
     OutputBufferedSettings {
         latency: own.latency,
@@ -315,8 +316,8 @@ fn counted(own: &OutputQueuedSettings) -> OutputBufferedSettings {
     }
 }
 
-/// Only switches with a shared memory pass on cells that are shorter than others: where queues belong to
-/// outputs it is known when a packet leaves by how many came before it, and a clock has slots for whole
+/// Only switches with a shared memory forward cells that are shorter than others: at output queues the
+/// departure of a packet follows from the number of packets before it, and a clock has slots for whole
 /// cells.
 fn refuse_cells_cut_short(
     settings: &ChannelSettings,
@@ -362,8 +363,8 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
     })
 }
 
-/// Only switches that the engine runs may differ, and the cables between them; so may those of links
-/// with turns.
+/// Only switches that the engine runs, and those between links with turns, may differ, and so may
+/// their cables.
 pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     let given = match settings {
         _ if runs(settings) || settings.turns.is_some() => None,
@@ -379,7 +380,7 @@ pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Res
     given.map_or(Ok(()), |(key, value)| super::refuse(name, key, value, accepted))
 }
 
-/// All but the engine, and whoever sends messages, counts hosts with sixteen bits.
+/// Everything but the engine without messages counts hosts with sixteen bits.
 pub(super) fn refuse_more_hosts_than_others_count(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,

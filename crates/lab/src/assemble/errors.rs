@@ -1,4 +1,5 @@
-//! Damage that is listed: it names hosts that there are, and slots where there are some.
+//! Checks listed errors: they may name only hosts that exist, and slots only on channels with
+//! slots.
 
 use super::{Site, refuse};
 use crate::composition::ChannelSettings;

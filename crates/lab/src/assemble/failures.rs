@@ -1,5 +1,5 @@
-//! Cables that fail, come back or run at a fraction of their rate: which channels support them, and
-//! which routes are left at which times.
+//! Cables that fail, recover or slow down: which channels support them, and which routes are left
+//! at which times.
 
 use weft_fabric::fabric::{
     ConnectionRoutes, LiveNextHops, Routes, RoutesSettings, Wiring,
@@ -28,18 +28,18 @@ pub(crate) fn refuse_elsewhere(settings: &ChannelSettings, name: &str) -> Result
     }
 }
 
-/// What packets and buffers ask of cables.
+/// What packets and buffers require of cables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asks {
     /// Inputs pause classes.
     pub has_pauses: bool,
     /// Inputs give credits for the bytes of classes.
     pub has_credits: bool,
-    /// Nobody sends again what is lost.
+    /// Nothing retransmits lost packets.
     pub loses_nothing: bool,
 }
 
-/// What becomes of the cables of a channel; `None` if nothing does.
+/// The failures of the cables of a channel; `None` if there are none.
 pub(super) fn parts(
     settings: &ChannelSettings,
     (wiring, routes): (&Wiring, &Routes),
@@ -71,7 +71,7 @@ pub(super) fn parts(
     Ok(Some(CableParts { failures, next_hops, has_pauses }))
 }
 
-/// Routes that are listed and those with detours know of no other way.
+/// Listed routes and detours have no alternatives.
 fn refuse_routes_without_a_choice(
     settings: &ChannelSettings,
     routes: &Routes,

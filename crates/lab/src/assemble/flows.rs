@@ -13,11 +13,11 @@ use crate::composition::ChannelSettings;
 use crate::drive::engine::{ClassedParts, FlowParts};
 use crate::error::{ABSENT, Error};
 
-/// What flows need of switches.
+/// What flows require of switches.
 const NEEDED: &str = "shared_buffer, alone or beside output_queued, where the workload is flows: their \
                       packets have sizes of their own";
 
-/// Whether what hosts hand over is flows, or messages, which are flows where there is a transport.
+/// Whether hosts submit flows, or messages, each of which is a flow if there is a transport.
 fn sends(workload: Option<&WorkloadSettings>) -> bool {
     workload.is_none_or(WorkloadSettings::has_flows)
 }
@@ -49,7 +49,7 @@ pub(super) fn highest_class(
     }
 }
 
-/// What the hosts of a channel have that send flows, or messages by a transport; `None` where they do neither.
+/// The transports of a channel whose hosts send flows, or messages by a transport; `None` otherwise.
 pub(super) fn parts(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -94,7 +94,7 @@ pub(super) fn parts(
         refuse_trimming(kinds, name)?;
     }
     let links = wiring.links(&settings.link);
-    // Packets that take one way each take all ports of a host.
+    // Packets that choose a route one by one use all ports of a host.
     let is_sprayed =
         !routes.is_per_connection() || transport.spraying.is_some_and(|own| own.values > 1);
     let (ports, planes) = if is_sprayed { (wiring.planes(), 1) } else { (1, wiring.planes()) };
@@ -114,8 +114,8 @@ pub(super) fn parts(
     Ok(Some(FlowParts { transports, groups, class: classed.class }))
 }
 
-/// Refuses flows without a transport, or through switches that pass on packets of one size only, and other
-/// traffic of packets where there is a transport. Messages are flows there.
+/// Refuses flows without a transport or through switches that forward packets of one size only, and
+/// packets of a workload if there is a transport. Messages are then flows.
 pub(super) fn refuse_halves(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -170,7 +170,7 @@ fn refuse_trimming(kinds: &[Kind<'_>], name: &str) -> Result<(), Error> {
     refuse(name, &key, "given", accepted)
 }
 
-/// Who slows down by marks needs a switch that makes them.
+/// A congestion control that reacts to marks needs a switch that makes them.
 fn refuse_deafness(
     settings: &ChannelSettings,
     (kinds, mut classes): (&[Kind<'_>], Vec<u8>),

@@ -19,13 +19,13 @@ use crate::error::Error;
 pub type HostedChannel = Traffic<HostPath<Driver>>;
 
 impl ChannelSettings {
-    /// Whether what a workload hands over are messages, which pass hosts and are cut into packets.
+    /// Whether a workload submits messages, which pass hosts and are cut into packets.
     pub(crate) fn carries_messages(&self, workload: Option<&WorkloadSettings>) -> bool {
         let sized = workload.is_some_and(|workload| workload.message.is_some());
         self.host.is_some() || sized
     }
 
-    /// What one demand of a workload is.
+    /// The size of one demand of a workload.
     pub(crate) fn message(&self, workload: Option<&WorkloadSettings>) -> Bytes {
         workload.and_then(|workload| workload.message).unwrap_or(self.payload)
     }
@@ -35,8 +35,9 @@ impl ChannelSettings {
         self.message(workload).0.div_ceil(self.payload.0.max(1)).max(1)
     }
 
-    /// How long the packets of one demand of a workload occupy the link of a host, or all of its links as
-    /// if they were one: before a hub those of a write, if it is not messages that are handed over.
+    /// How long the packets of one demand of a workload occupy the link of a host, or all of its links
+    /// together if there are several planes. On a hub without messages these are the packets of one
+    /// write.
     pub(crate) fn demand_span(&self, workload: Option<&WorkloadSettings>) -> Span {
         match &self.window {
             Some(window) if !self.carries_messages(workload) => {
@@ -47,7 +48,7 @@ impl ChannelSettings {
     }
 }
 
-/// Hosts, and behind them the channel as it is without them.
+/// Hosts with stages, and the channel behind them.
 pub(super) fn hosted(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,

@@ -51,7 +51,7 @@ pub(super) fn build(
     Ok(Driver::Hub(Box::new(channel)))
 }
 
-/// A window stands before a hub and nowhere else.
+/// Only a hub has windows.
 pub(super) fn refuse_a_window_without(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     if settings.window.is_some() && !matches!(settings.switch, SwitchSettings::Hub(_)) {
         return refuse(name, "window", "given", "no window on a channel without a hub");

@@ -17,7 +17,7 @@ use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::ConnectionParts;
 use crate::error::Error;
 
-/// Only switches that the engine runs stand in a fabric.
+/// Only switches that the engine runs can be part of a fabric.
 pub(super) fn refuse_a_fabric_of_others(
     settings: &ChannelSettings,
     name: &str,
@@ -30,7 +30,7 @@ pub(super) fn refuse_a_fabric_of_others(
     refuse(name, "switch", settings.switch.name(), accepted)
 }
 
-/// Which switches and cables there are, and which ways packets take.
+/// The switches and cables, and the routes that packets take.
 pub(super) fn ways(settings: &ChannelSettings, site: Site<'_>) -> Result<(Wiring, Routes), Error> {
     let wiring = settings.wiring(site.hosts).map_err(|error| named(site.name, error))?;
     let random = site.streams.stream(&format!("{}.routes", site.name), 0);
@@ -49,7 +49,7 @@ pub(super) fn has_a_memory(settings: &ChannelSettings) -> bool {
     all.any(|own| matches!(own, SwitchSettings::SharedMemory(_)))
 }
 
-/// What hosts have besides where a switch has a shared memory.
+/// What hosts need in addition if a switch has a shared memory.
 pub(super) fn connections(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -130,7 +130,7 @@ fn refuse_what_needs_endpoints(
     Ok(())
 }
 
-/// What damages the messages of each host; nothing without errors.
+/// The errors of the messages of each host; empty without errors.
 fn errors(settings: &ChannelSettings, site: Site<'_>) -> Vec<Errors> {
     let of_hosts = |own: &ErrorSettings| {
         (0..site.hosts as u16).map(|host| own.build(site.streams, site.name, host)).collect()
@@ -265,12 +265,12 @@ pub(super) fn named(channel: &str, error: FabricError) -> Error {
     Error::Assembly { key, value, accepted }
 }
 
-/// What the switches of a channel have no use for.
+/// Refuses what the switches of a channel do not read.
 pub(super) fn refuse_what_switches_do_not_read(
     settings: &ChannelSettings,
     name: &str,
 ) -> Result<(), Error> {
-    // One that shares its buffer has flow control of its own, and says so where it is built.
+    // A switch with a shared buffer has its own flow control, and reports that where it is built.
     let is_buffered = |own: &SwitchSettings| match own {
         SwitchSettings::InputQueued(own) => {
             own.buffer.is_some() || !settings.fabric.has_one_switch()
@@ -349,7 +349,8 @@ fn refuse_adapters(
     }
 }
 
-/// Around a hub or a ring there is one way from a host to another, and no buffer to be waited for.
+/// On a hub or a ring there is one route from a host to another, and no buffer for which anything
+/// waits.
 pub(super) fn refuse_what_a_star_does_not_read(
     settings: &ChannelSettings,
     name: &str,

@@ -9,7 +9,7 @@ use crate::composition::ChannelSettings;
 use crate::error::Error;
 
 impl ChannelSettings {
-    /// Which switches and cables there are, in all planes.
+    /// The switches and cables of all planes.
     pub(crate) fn wiring(&self, hosts: u32) -> Result<Wiring, FabricError> {
         self.fabric.planes(self.planes.get(), hosts, self.link.rate)
     }
@@ -19,13 +19,14 @@ impl ChannelSettings {
         self.planes > PositiveCount::ONE
     }
 
-    /// How long so much takes on all links of a host, as if they were one: what loads are fractions of.
+    /// How long this many bytes take on all links of a host together: loads are fractions of this.
     pub(crate) fn span_at_host(&self, size: Bytes) -> Span {
         let rate = self.link.rate.times(self.planes.get());
         LinkSettings { rate, ..self.link.clone() }.span(size)
     }
 
-    /// The same of a request packet, or of the packets of a message where links have turns.
+    /// How long a request packet, or the packets of a message on links with turns, takes on all
+    /// links of a host together.
     pub(crate) fn packet_at_host(&self) -> Span {
         if self.has_planes() { self.span_at_host(self.packet) } else { self.packet_span() }
     }

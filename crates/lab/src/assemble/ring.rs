@@ -103,7 +103,7 @@ fn check_links(
     Ok(())
 }
 
-/// What a ring has no place for, and why.
+/// What a ring does not support, and why.
 fn refuse_what_a_ring_does_not_read(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,

@@ -1,5 +1,5 @@
-//! What channels have no use for that act together: a schedule that tells hosts of their packets, and the channel that
-//! carries its signalling.
+//! Refuses what channels do not read that act together: a schedule that tells hosts what became of their packets, and
+//! the channel that carries its signalling.
 
 use weft_fabric::workload::WorkloadSettings;
 
@@ -7,7 +7,8 @@ use super::{flows, hub, network, refuse, turns};
 use crate::composition::ChannelSettings;
 use crate::error::Error;
 
-/// Refuses what neither of them reads. What a switch does not read is refused where that is built.
+/// Refuses what neither of them reads. What a switch does not read is refused where the switch is
+/// built.
 pub(crate) fn refuse_what_is_not_read(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,

@@ -1,5 +1,5 @@
-//! Slots: a star whose hosts send as a scheduler lets them, under a global schedule or into the queues of
-//! a cell switch that have no limit and stand before its inputs.
+//! Slots: a star whose hosts send when a scheduler lets them, under a global schedule or into a cell
+//! switch with unlimited queues at its inputs.
 
 use weft_fabric::adapter::Release;
 use weft_fabric::control::{SignallingSettings, Speculation};
@@ -24,7 +24,7 @@ pub(super) struct Slotting<'a> {
     is_fifo: bool,
 }
 
-/// What is in slots of a switch, if it lets hosts send in them where it stands.
+/// The slot settings of a switch, if hosts send in slots through it.
 pub(super) fn of<'a>(
     settings: &ChannelSettings,
     switch: &'a SwitchSettings,
@@ -87,8 +87,8 @@ pub(super) fn build(
     }))
 }
 
-/// A schedule that is more than slots tells hosts itself of their packets, which it does where the only switch of a
-/// star is `switch`.
+/// Refuses settings with which a schedule itself tells hosts what became of their packets: that works only for the
+/// `switch` of a star.
 fn refuse_what_slots_do_not_read(
     settings: &ChannelSettings,
     switch: &SwitchSettings,
@@ -109,8 +109,8 @@ fn refuse_what_slots_do_not_read(
     refuse(site.name, &format!("{place}.scheduled.{key}"), "given", &accepted)
 }
 
-/// How many packets a host holds for a switch: with one queue only its head, which is requested from the
-/// scheduler, unless it keeps what it has sent.
+/// How many send buffers a host has for a switch: with one queue a single one, for the head, which is
+/// requested from the scheduler, unless the host keeps what it has sent.
 pub(super) fn send_buffers(settings: &ChannelSettings, switch: &SwitchSettings) -> Limit {
     match of(settings, switch) {
         Some(own) if own.is_fifo && !adapter::is_told(settings) => {

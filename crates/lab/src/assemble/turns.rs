@@ -77,7 +77,7 @@ pub(super) fn build(
     }))))
 }
 
-/// What links with turns alone read is refused elsewhere.
+/// Refuses settings that only links with turns read on other channels.
 pub(super) fn refuse_without_turns(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     match settings.transfer {
         Some(_) => refuse_as(name, "transfer", "given", NEEDED),
@@ -95,7 +95,7 @@ fn refuse_as<T>(channel: &str, key: &str, value: &str, accepted: &str) -> Result
     Err(Error::Assembly { key, value: value.to_owned(), accepted: accepted.to_owned() })
 }
 
-/// What its links are like, and what its hosts have in front of them.
+/// The properties of its links, and the transfer and throttle of its hosts.
 fn parts(
     (settings, turns): (&ChannelSettings, &TurnSettings),
     transfer: TransferSettings,
@@ -126,7 +126,8 @@ fn parts(
     }
     let errors = settings.errors.as_ref().filter(|errors| !errors.is_free_of_errors());
     let of_port = |errors: &ErrorSettings| {
-        // Listed errors are those of hosts, whose numbers are the first; ports have chance alone.
+        // Listed errors are those of hosts, which have the first numbers; ports have only random
+        // errors.
         let (hosts, ports) = (0..wiring.hosts(), wiring.hosts()..wiring.hosts() + wiring.ports());
         let build = |number| errors.build(site.streams, site.name, number as u16);
         ports.chain(hosts).map(build).collect()
@@ -144,7 +145,7 @@ fn parts(
     })
 }
 
-/// Messages have one way each, and those of a pair the same one, so that they stay in order.
+/// All messages of a pair have the same route, so that they stay in order.
 fn routes(settings: &ChannelSettings, wiring: &Wiring, site: Site<'_>) -> Result<Routes, Error> {
     if let Some(RoutesSettings::PerPacket(_)) = settings.routes {
         let accepted = "per_connection, since the messages of a pair stay in order";
@@ -156,7 +157,7 @@ fn routes(settings: &ChannelSettings, wiring: &Wiring, site: Site<'_>) -> Result
     Routes::new(&routes, wiring, random).map_err(|error| named(site.name, error))
 }
 
-/// What each switch is like.
+/// The properties of each switch.
 fn switches(
     settings: &ChannelSettings,
     turns: &TurnSettings,
@@ -188,7 +189,7 @@ fn switches(
     Ok(switches)
 }
 
-/// What a switch is like whose settings stand under a key of the channel.
+/// The properties of the switch whose settings are under a key of the channel.
 fn rules(
     switch: &SwitchSettings,
     turns: &TurnSettings,

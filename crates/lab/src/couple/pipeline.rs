@@ -1,4 +1,5 @@
-//! From the settings of a scheduled channel to a schedule that tells hosts itself of their packets.
+//! From the settings of a scheduled channel to a schedule that itself tells hosts what became of
+//! their packets.
 
 use weft_fabric::adapter::Release;
 use weft_fabric::control::{GlobalScheduleSettings, Pipeline, Signalling};

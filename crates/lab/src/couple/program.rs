@@ -10,8 +10,8 @@ use crate::program::background::offers;
 /// A scheduled channel and the one that carries its signalling, by name.
 pub(crate) type Together<'a> = (&'a str, &'a str);
 
-/// The channels that act together and both have something to send when a program uses those of these
-/// names: messages of the program on one of them, and on the other, too, or traffic beside it.
+/// The channels that act together and both have traffic when a program uses the channels of these
+/// names: messages of the program, or traffic beside it.
 ///
 /// # Errors
 /// One of them would carry the signalling of two.
@@ -43,8 +43,7 @@ pub(crate) fn both_in_use<'a>(
     Ok(found)
 }
 
-/// The names of a program's channels, and behind them those that have traffic beside it because they act
-/// together with one of them.
+/// The names of a program's channels, followed by those with traffic that act together with one of them.
 pub(crate) fn with_partners(names: &[String], together: &[Together<'_>]) -> Vec<String> {
     let mut all = names.to_vec();
     for name in together.iter().flat_map(|(name, by)| [*name, *by]) {
@@ -55,8 +54,8 @@ pub(crate) fn with_partners(names: &[String], together: &[Together<'_>]) -> Vec<
     all
 }
 
-/// The scheduled channels among those of a program that are driven by events, and those that carry
-/// their signalling: hosts stand before them for a program alone.
+/// The scheduled channels of a program, and those that carry their signalling: hosts with stages
+/// stand in front of them for programs only.
 pub(crate) fn scheduled_with_carriers(spec: &Spec, names: &[String]) -> Result<Vec<String>, Error> {
     let all = with_partners(names, &both_in_use(spec, names)?);
     let is_scheduled = |name: &&String| spec.channel[*name].schedule_by_events().is_some();
@@ -92,8 +91,8 @@ pub(crate) fn halves(
     Ok([behind(name, bulk)?, behind(by, quick)?])
 }
 
-/// One channel by itself, for messages: a scheduled one with the one that carries its signalling, which
-/// carries nothing else.
+/// One channel for messages, together with the channel that carries its signalling if it is scheduled;
+/// that one carries nothing else.
 pub(crate) fn alone(spec: &Spec, site: Site<'_>) -> Result<Driver, Error> {
     let bare = bare(spec);
     let settings = &bare.channel[site.name];
@@ -104,8 +103,8 @@ pub(crate) fn alone(spec: &Spec, site: Site<'_>) -> Result<Driver, Error> {
     behind_hosts(spec, driver, site)
 }
 
-/// Without workloads, since what they offer goes beside the program as messages, and without hosts,
-/// since those stand before the channels.
+/// Without workloads, since background traffic is sent as messages beside the program, and without
+/// hosts, since these stand in front of the channels.
 fn bare(spec: &Spec) -> Spec {
     let mut bare = spec.clone();
     bare.workload.clear();

@@ -39,16 +39,16 @@ impl Pair<'_> {
         Ok(Some(shared))
     }
 
-    /// What of the guard the packets of the schedule may need. During one transfer a link may
-    /// carry a configuration or a grant, and two acknowledgments, the second one of which belongs
-    /// to the next slot; and a transfer passes two links.
+    /// The part of the guard that packets of the schedule may need. During one transfer a link may
+    /// carry a configuration or a grant, and two acknowledgments, the second of which belongs to
+    /// the next slot; and a transfer passes two links.
     fn reserve(&self) -> Span {
         let CarriedSettings { configuration, grant, acknowledgment, .. } = self.carried;
         let of = |size| self.quick.link.span(size);
         of(*configuration) + of(*grant) + of(*acknowledgment) * 4
     }
 
-    /// It is one link, so that both channels must say the same of it.
+    /// It is one link, so both channels must describe it in the same way.
     fn check_link(&self, site: Site<'_>) -> Result<(), Error> {
         let (bulk, quick, by) = (&self.bulk.link, &self.quick.link, &self.carried.by);
         let one = |key: &str, value: String, other: String| {
@@ -70,8 +70,8 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Bytes of both channels leave by one output, in the order in which they come, and room on it
-    /// is made once for each packet.
+    /// Bytes of both channels leave by one output, in the order of their arrival, and room on it is
+    /// made once for each packet.
     fn check_switches(&self, site: Site<'_>) -> Result<(), Error> {
         let (latency, by) = (self.quick.switch_latency(), &self.carried.by);
         if self.switch.latency != latency {

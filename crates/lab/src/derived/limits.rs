@@ -1,11 +1,11 @@
-//! What the rates of hosts allow, and what technologies cost.
+//! What the rates of hosts allow, and the prices of technologies.
 
 use weft_fabric::host::HostSettings;
 
 use super::Derived;
 use crate::composition::ChannelSettings;
 
-/// What the rates of hosts allow, and what technologies cost.
+/// What the rates of hosts allow, and the prices of technologies.
 pub(super) fn hosts_and_prices(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
     if let Some(host) = &channel.host {
         host_limits(name, host, all);

@@ -1,8 +1,8 @@
-//! The interface of a channel to what is above it: messages go in, notices come out.
+//! The interface of a channel to the layer above it: messages go in, notices come out.
 //!
 //! A channel that is driven as a carrier has no traffic of its own. It splits a message into whole
-//! packets, as many as its payload takes (a message without payload is one packet), and tells when
-//! the last byte has left its initiator and when it has reached its target.
+//! packets, as many as its payload takes (a message without payload is one packet), and reports
+//! when the last byte has left its initiator and when it has reached its target.
 
 mod messages;
 
@@ -12,12 +12,12 @@ use super::engine::{FastForward, Horizon, Jump};
 
 pub(in crate::drive) use messages::{MessageId, Messages};
 
-/// A name that the initiator gives to a message, under which its notices come back. The channel
-/// reads nothing into it; messages that are under way together have different ones.
+/// A name that the initiator gives to a message, which its notices carry. The channel does not
+/// interpret it; messages that are in flight together have different ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Where a message is for.
+/// The targets of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// One host, another one than the initiator.
@@ -27,7 +27,7 @@ pub enum Destination {
     Hosts(u64),
 }
 
-/// What a program hands over.
+/// What a program submits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The initiator.
@@ -36,7 +36,7 @@ pub struct Message {
     pub to: Destination,
     /// The payload.
     pub size: Bytes,
-    /// Under which its notices come back.
+    /// The name that its notices carry.
     pub ticket: Ticket,
 }
 
@@ -45,42 +45,42 @@ pub struct Message {
 pub struct RemoteAccess {
     /// The initiator.
     pub from: u16,
-    /// Whose memory, not that of the initiator.
+    /// The host whose memory is accessed, not the initiator.
     pub target: u16,
     /// Where it begins, from the start of the window.
     pub offset: Bytes,
-    /// How much.
+    /// How many bytes.
     pub size: Bytes,
-    /// Under which its notices come back.
+    /// The name that its notices carry.
     pub ticket: Ticket,
 }
 
-/// What became of a message. Each brings one `Sent`, and for every target a `Delivered` or a
-/// `Lost`; or else `FallsThrough` alone.
+/// What became of a message. Each message causes one `Sent`, and for every target a `Delivered` or
+/// a `Lost`; or else a single `FallsThrough`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The last byte has left the initiator for the first time: what the message was in may be used
-    /// again. What must be sent again is kept by the adapter.
+    /// The last byte has left the initiator for the first time: the memory of the message may be
+    /// reused. The adapter keeps what must be retransmitted.
     Sent {
         /// When.
         time: Time,
-        /// Which message.
+        /// The message.
         ticket: Ticket,
     },
-    /// The last byte is at the target, and so are those of all earlier messages of the pair.
+    /// The last byte has reached the target, and so have those of all earlier messages of the pair.
     Delivered {
         /// When.
         time: Time,
-        /// Which message.
+        /// The message.
         ticket: Ticket,
         /// The target.
         to: u16,
     },
     /// The channel has given a packet of the message up by one of its rules.
     Lost {
-        /// When the rest of it had arrived or was given up, too.
+        /// When the rest of it had also arrived or was given up.
         time: Time,
-        /// Which message.
+        /// The message.
         ticket: Ticket,
         /// The target.
         to: u16,
@@ -88,42 +88,42 @@ pub enum Notice {
     /// The channel does not carry it: initiator and target cannot be connected over it, and the
     /// message is for the ordinary stack (SCILAN 3.3).
     FallsThrough {
-        /// When that was known.
+        /// When that became known.
         time: Time,
-        /// Which message.
+        /// The message.
         ticket: Ticket,
         /// The target.
         to: u16,
     },
 }
 
-/// That a host is gone from a channel that looks after who is on line.
+/// A host has left a channel with membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// The host stops, with all that it has begun; nobody knows yet.
+    /// The host stops, with everything that it has begun; no other host knows yet.
     Stops {
-        /// Which.
+        /// The host.
         host: u16,
     },
-    /// A host is told that another one is not on line any more.
+    /// A host learns that another one is no longer on line.
     IsKnown {
-        /// Which is gone.
+        /// The host that has left.
         host: u16,
-        /// Who is told.
+        /// The host that learns of it.
         at: u16,
     },
 }
 
 /// A channel, or anything in front of one, that carries messages.
 pub trait Carrier {
-    /// Takes a message over; `now` is not before the last [`Carrier::advance`]. Messages wait at
-    /// their initiator without a limit, and those of one pair arrive in this order.
+    /// Accepts a message; `now` is not before the last [`Carrier::advance`]. Messages wait at their
+    /// initiator without a limit, and those of one pair arrive in this order.
     fn offer(&mut self, now: Time, message: Message);
 
-    /// When something happens next; [`Time::NEVER`] while nothing is under way.
+    /// When something happens next; [`Time::NEVER`] while nothing is in progress.
     fn next_time(&self) -> Time;
 
-    /// Lets everything due by `now` happen and appends what there is to know, in order of time.
+    /// Processes everything due by `now` and appends its notices, in order of time.
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>);
 
     /// Whether the channel itself keeps a barrier of its hosts.
@@ -131,18 +131,19 @@ pub trait Carrier {
         false
     }
 
-    /// A host has come to the barrier that the channel itself keeps for its first `hosts` hosts. When
-    /// all of them have come each is told by a [`Notice::Delivered`] under its own ticket. Returns
-    /// `false`, and does nothing, where the channel keeps none: hosts then send messages.
+    /// A host has reached the barrier that the channel itself provides for its first `hosts` hosts.
+    /// When all of them have, each gets a [`Notice::Delivered`] under its own ticket. Returns
+    /// `false`, and does nothing, if the channel provides no barrier: hosts then send messages.
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
         let _ = (now, host, hosts, ticket);
         false
     }
 
     /// The adapters read the memory of a host for another one, without a message of either program.
-    /// Each end hears of it by a [`Notice::Delivered`] under the ticket: the target when its memory
-    /// has been read, behind all that came before on the path, and the initiator when it has the
-    /// answer. Returns `false`, and does nothing, where adapters cannot: programs send messages.
+    /// Each end gets a [`Notice::Delivered`] under the ticket: the target when its memory has been
+    /// read, after everything that came before on the path, and the initiator when it has the
+    /// answer. Returns `false`, and does nothing, if adapters cannot do this: programs then send
+    /// messages.
     ///
     /// # Errors
     /// Why the target does not let this be read.
@@ -151,11 +152,11 @@ pub trait Carrier {
         Ok(false)
     }
 
-    /// Writes into the memory of a host so that it uses only what is known to be whole, without a
-    /// message of either program. The target hears of it by a [`Notice::Delivered`] under the ticket
-    /// when it may use what was written, the initiator by another one when it knows. If the target
-    /// leaves before, the initiator hears a [`Notice::Lost`], after one for the target if that has
-    /// not heard. Returns `false`, and does nothing, where adapters cannot.
+    /// Writes into the memory of a host such that the host uses only what is known to be complete,
+    /// without a message of either program. The target gets a [`Notice::Delivered`] under the
+    /// ticket when it may use what was written, the initiator another one when it knows that. If
+    /// the target leaves before, the initiator gets a [`Notice::Lost`], after one for the target if
+    /// that has had none. Returns `false`, and does nothing, if adapters cannot do this.
     ///
     /// # Errors
     /// Why the target does not let this be written.
@@ -164,7 +165,8 @@ pub trait Carrier {
         Ok(false)
     }
 
-    /// Appends who has gone since the last call, and who was told of it, in order of time.
+    /// Appends which hosts have left since the last call, and which hosts learned of it, in order
+    /// of time.
     fn take_departures(&mut self, departures: &mut Vec<Departure>) {
         let _ = departures;
     }
@@ -179,7 +181,7 @@ pub trait Carrier {
     /// can skip whole periods.
     ///
     /// # Errors
-    /// Names the part of the channel whose state is not compared, which rules this out.
+    /// Names the part of the channel whose state is not compared, which prevents this.
     fn begin_fast_forward(&mut self) -> Result<(), String> {
         Err("a driver whose state is not compared".to_owned())
     }
@@ -191,15 +193,15 @@ pub trait Carrier {
         None
     }
 
-    /// What was left out, where that was asked for and is possible.
+    /// What fast-forward skipped, if that was requested and is possible.
     fn fast_forwarded(&self) -> Option<FastForward> {
         None
     }
 
-    /// How many steps (events or slots) it took so far.
+    /// How many steps (events or slots) it has taken.
     fn steps(&self) -> u64;
 
-    /// Who waits for whom in it, one sentence a line.
+    /// What waits for what in the channel, one sentence per line.
     fn waiting(&self) -> Vec<String>;
 }
 
@@ -220,7 +222,7 @@ impl Destination {
 }
 
 impl Notice {
-    /// When it is so.
+    /// When it happens.
     pub fn time(self) -> Time {
         match self {
             Notice::Sent { time, .. }
@@ -230,7 +232,7 @@ impl Notice {
         }
     }
 
-    /// The same of a message under another name.
+    /// The same notice for a message under another name.
     pub fn under(mut self, name: Ticket) -> Notice {
         match &mut self {
             Notice::Sent { ticket, .. }

@@ -18,11 +18,9 @@ pub trait Channel: Carrier {
     /// once. Returns why it stopped early, if it did.
     fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped>;
 
-    /// Divides the channel among so many threads if that is worth it, or `even_if_slower`, for a run of its own
-    /// traffic without a limit on steps: to be called before it runs. Changes nothing that a run shows.
-    ///
-    /// # Errors
-    /// Why it has one thread all the same.
+    /// Divides the channel among this many threads, if that is worthwhile or `even_if_slower`, for a run of its
+    /// own traffic without a limit on steps. Must be called before the run. Does not change the results.  #
+    /// Errors Why it keeps one thread.
     fn spread(&mut self, threads: NonZeroUsize, even_if_slower: bool) -> Result<(), Alone> {
         let _ = (threads, even_if_slower);
         Err(Alone::Kind)
@@ -31,44 +29,44 @@ pub trait Channel: Carrier {
     /// Packets whose transmission has not begun.
     fn backlog(&self) -> u64;
 
-    /// Packets on their way.
+    /// Packets in flight.
     fn in_flight(&self) -> u64;
 
-    /// What is observed, where anything is.
+    /// The observations, if anything is observed.
     fn observations_mut(&mut self) -> Option<&mut Observations>;
 
-    /// What was observed; ends the channel.
+    /// The final observations; ends the channel.
     fn into_observations(self) -> Observations
     where
         Self: Sized;
 
-    /// What was counted and measured besides, with the names of its columns.
+    /// Further counts and measurements, with the names of their columns.
     fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
         let _ = until;
         Vec::new()
     }
 
-    /// What streams got and cables carried, where it is noted.
+    /// What streams received and cables carried, if that is recorded.
     fn network(&self) -> Option<NetworkReport> {
         None
     }
 
-    /// What became of flows, where there are any.
+    /// The outcomes of flows, if there are any.
     fn flows(&self) -> Option<FlowReport> {
         None
     }
 
-    /// What handlers did, where messages call some.
+    /// What handlers did, if messages call some.
     fn handlers(&self) -> Option<HandlerReport> {
         None
     }
 
-    /// How the throughput went over time, where it is noted.
+    /// How the throughput changed over time, if that is recorded.
     fn course(&self) -> Vec<Course> {
         Vec::new()
     }
 
-    /// Which buffer was written while it was full, if one was: the run then means nothing.
+    /// The buffer that was written while it was full, if that happened: the run then means nothing.
     fn overrun(&self) -> Option<&str> {
         None
     }
@@ -78,15 +76,15 @@ pub trait Channel: Carrier {
         None
     }
 
-    /// Notes from now on what is on its way when: every transmission, or, where transmissions are
-    /// not told apart, every packet that arrives; in front of hosts every message.
+    /// Records from now on what is in flight when: every transmission, or, if the driver does not
+    /// distinguish transmissions, every packet that arrives; in front of hosts every message.
     fn record_trace(&mut self) {
         if let Some(observations) = self.observations_mut() {
             observations.note_passages();
         }
     }
 
-    /// What was noted so far.
+    /// What has been recorded so far.
     fn take_trace(&mut self) -> Vec<TraceEntry> {
         let observations = self.observations_mut();
         of_passages("packet", observations.map_or(Vec::new(), Observations::take_passages))

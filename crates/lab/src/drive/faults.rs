@@ -1,5 +1,4 @@
-//! What goes wrong on a channel by intent: damaged packets, hosts that are too slow, initiators
-//! that are disabled.
+//! Intentional faults of a channel: damaged packets, slow hosts, disabled initiators.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,10 +7,10 @@ use weft_units::{Span, Time};
 
 use super::receiver::ReceiverSettings;
 
-/// What goes wrong on a channel; nothing by default.
+/// The faults of a channel; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// What happens to packets on the links.
+    /// The errors of packets on the links.
     pub errors: ErrorSettings,
     /// The receive buffers of each adapter; unlimited if absent.
     pub receiver: Option<ReceiverSettings>,

@@ -1,6 +1,6 @@
-//! Hosts in front of a channel: programs hand messages to their hosts, and what leaves a host goes
-//! over the channel packet by packet, so that the stages of both hosts and the channel work at the
-//! same time.
+//! Hosts in front of a channel: programs submit messages to their hosts, and what leaves a host
+//! travels over the channel packet by packet, so that the stages of both hosts and the channel work
+//! in parallel.
 
 mod libraries;
 mod repair;
@@ -33,20 +33,21 @@ use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
 /// A channel with a host in front of each adapter. It is a channel itself: its messages are those
 /// of programs.
 ///
-/// A message of which the channel loses a packet goes through the stages of the target like a whole
-/// one, and is then told lost. A barrier that the channel keeps goes through the send way of a host
-/// like a message without bytes, and so does the word that it is passed through the receive way.
+/// A message of which the channel loses a packet goes through the stages of the target like a
+/// complete one, and is then reported lost. A barrier that the channel provides goes through the
+/// send path of a host like a message without bytes, and the news that it is complete goes through
+/// the receive path in the same way.
 #[derive(Debug)]
 pub struct HostPath<C> {
     carrier: C,
     hosts: Vec<Host>,
-    /// How many stages the send way has.
+    /// How many stages the send path has.
     sends: usize,
     /// From a release to the program that slept for room working again.
     wake: Span,
     /// The word of the flags on which transmitters sleep.
     flag: FlagSettings,
-    /// For when each host is to be looked at.
+    /// When each host must be processed.
     due: Queue<Due>,
     armed: Vec<Time>,
     messages: Slots<Held>,
@@ -54,15 +55,15 @@ pub struct HostPath<C> {
     out: Vec<Output>,
     todo: VecDeque<(u16, Output)>,
     news: Vec<Notice>,
-    /// What happened as messages were offered.
+    /// What happened when messages were offered.
     told: Vec<Notice>,
     /// Ends of messages on the channel.
     on_channel: Spent,
-    /// None where connections are there from the beginning.
+    /// None if connections exist from the beginning.
     libraries: Option<Libraries>,
-    /// None where each pair of hosts has a buffer of its own.
+    /// None if each pair of hosts has a buffer of its own.
     turns: Option<Turns>,
-    /// None where nobody stores again what the channel has given up.
+    /// None if nothing stores again what the channel has given up.
     repairs: Option<Repairs>,
     /// Messages that waited for a connection.
     connecting: Spent,
@@ -70,12 +71,12 @@ pub struct HostPath<C> {
     steps: u64,
 }
 
-/// What is to be done with a host.
+/// What must be done with a host.
 #[derive(Clone, Copy, Debug)]
 enum Due {
     /// A stage of it is done.
     Stage(u16),
-    /// Its program, which slept for room at the second one, goes on.
+    /// Its program, which slept for lack of room at the other host, continues.
     Wake(u16, u16),
     /// A connection goes on.
     SetUp(Step),
@@ -91,18 +92,18 @@ struct Held {
     size: Bytes,
     ticket: Ticket,
     offered: Time,
-    /// What a library says with it; none of a program.
+    /// The message of a socket library that it is; none for a program's.
     said: Option<SetUp>,
     /// The message of which it stores a unit again.
     repairs: Option<u32>,
-    /// How much of it the channel has told of, and whether its program waits for the rest.
+    /// How much of it the channel has reported, and whether its program waits for the rest.
     told: u64,
     sent_waits: bool,
     /// Targets that have neither got nor lost it.
     missing: u32,
-    /// Of how many hosts, where it is no message but the host's coming to their barrier.
+    /// For a barrier: the number of hosts. It is then not a message.
     barrier: Option<u16>,
-    /// Packets that targets have released, each as often as there are targets.
+    /// Packets that targets have released, each once per target.
     released: u32,
     targets: u32,
     /// Targets below 64 that lost a packet of it, and whether another one did.
@@ -118,7 +119,7 @@ struct Packet {
     bytes: Bytes,
     last: bool,
     offered: Time,
-    /// Notices that will still come.
+    /// Notices that are still to come.
     expected: u32,
 }
 
@@ -181,17 +182,17 @@ impl<C: Carrier> HostPath<C> {
         self.hosts.iter().map(Host::interrupts).sum()
     }
 
-    /// How many stimuli have not interrupted, where the words of the flags count them.
+    /// How many stimuli have not interrupted, if the words of the flags count them.
     pub fn stimuli_counted(&self) -> Option<u64> {
         self.hosts.iter().map(Host::stimuli_counted).sum()
     }
 
-    /// What was done to connect hosts, where they are not connected from the beginning.
+    /// What was done to connect hosts, if they are not connected from the beginning.
     pub fn sockets(&self) -> Option<SocketCounters> {
         self.libraries.as_ref().map(|libraries| libraries.counters)
     }
 
-    /// What was done with each resource, all hosts together, by name.
+    /// The work of each resource, all hosts together, by name.
     pub fn resources(&self) -> Vec<(String, Resource)> {
         let mut sums: Vec<(String, Resource)> = Vec::new();
         let all = self.hosts.iter().flat_map(|host| host.resources().enumerate());
@@ -204,7 +205,7 @@ impl<C: Carrier> HostPath<C> {
         sums
     }
 
-    /// What was done in each stage, all hosts together, in the order of the way.
+    /// The work of each stage, all hosts together, in the order of the path.
     pub fn stages(&self) -> Vec<StageRecord> {
         let mut sums: Vec<StageRecord> = Vec::new();
         for (place, record) in self.hosts.iter().flat_map(|host| host.stages().enumerate()) {
@@ -231,7 +232,7 @@ impl<C: Carrier> HostPath<C> {
     fn offer_packet(&mut self, now: Time, piece: Piece) {
         let Held { from, to, targets, barrier, .. } = *self.messages.get(piece.message);
         let Piece { message, bytes, last, .. } = piece;
-        // Of a barrier the channel tells once, that it is passed.
+        // For a barrier the channel reports once that it is complete.
         let expected = if barrier.is_some() { 1 } else { targets + 1 };
         let packet = Packet { message, bytes, last, offered: now, expected };
         let ticket = Ticket(self.packets.insert(packet).into());
@@ -245,7 +246,7 @@ impl<C: Carrier> HostPath<C> {
         }
     }
 
-    /// The channel tells of a packet.
+    /// The channel reports a packet.
     fn hear(&mut self, notice: Notice, notices: &mut Vec<Notice>) {
         let number = notice.ticket().0 as u32;
         let packet = self.packets.get(number);
@@ -279,7 +280,8 @@ impl<C: Carrier> HostPath<C> {
         self.settle(time, to, notices);
     }
 
-    /// Where hosts do nothing for a message before the channel, it is sent when the channel says so.
+    /// If hosts do nothing for a message before the channel, it counts as sent when the channel says
+    /// so.
     fn sent_by_channel(
         &mut self,
         time: Time,
@@ -310,7 +312,7 @@ impl<C: Carrier> HostPath<C> {
         self.forget(message);
     }
 
-    /// A message has passed the whole way to one of its targets.
+    /// A message has passed the whole path to one of its targets.
     fn arrived(&mut self, time: Time, to: u16, message: u32, notices: &mut Vec<Notice>) {
         let held = self.messages.get(message);
         held.missing -= 1;
@@ -329,7 +331,7 @@ impl<C: Carrier> HostPath<C> {
         }
     }
 
-    /// A message begins its way through its host.
+    /// A message enters its host.
     fn enter(&mut self, now: Time, number: u32, notices: &mut Vec<Notice>) {
         let held = *self.messages.get(number);
         let peer = held.peer();
@@ -367,13 +369,13 @@ impl<C: Carrier> HostPath<C> {
         }
     }
 
-    /// A packet of a host is on the way no more.
+    /// A packet of a host is no longer in flight.
     fn make_room(&mut self, now: Time, host: u16) {
         self.hosts[usize::from(host)].release(now, &mut self.out);
         self.put_out(host);
     }
 
-    /// What a host has put out is to be acted on.
+    /// Processes what has left a host.
     fn put_out(&mut self, host: u16) {
         self.rearm(host);
         self.todo.extend(self.out.drain(..).map(|output| (host, output)));
@@ -386,7 +388,7 @@ impl<C: Carrier> HostPath<C> {
         }
     }
 
-    /// Sees to it that a host is looked at when a stage of it is done next.
+    /// Schedules the processing of a host for when its next stage finishes.
     fn rearm(&mut self, host: u16) {
         let place = usize::from(host);
         let next = self.hosts[place].next_time();
@@ -447,7 +449,7 @@ impl<C: Carrier> Carrier for HostPath<C> {
             return false;
         }
         let own = Message { from: host, to: Destination::Host(host), size: Bytes(0), ticket };
-        // Without a send way there is no end of one that would be told.
+        // Without a send path there is no end of it to report.
         let sent = self.sends == 0;
         let held = Held { barrier: Some(hosts), sent, ..Held::new(now, own) };
         let number = self.messages.insert(held);
@@ -537,7 +539,7 @@ impl Held {
         }
     }
 
-    /// A part of the message, as its host is to note it.
+    /// A part of the message, as its host records it.
     fn piece(&self, piece: Piece) -> Piece {
         match (self.said, self.repairs) {
             (None, None) => piece,

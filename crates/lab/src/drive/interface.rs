@@ -63,9 +63,9 @@ pub struct Letter {
     pub from: u16,
     /// The host that it is for.
     pub to: u16,
-    /// When a program handed it over.
+    /// When a program submitted it.
     pub generated: Time,
-    /// Its number in the pair, once its adapter has numbered it.
+    /// Its sequence number within the pair, once its adapter has assigned it.
     pub sequence: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct InterfaceCounters {
     /// How long messages waited for a send buffer in host memory while none held a message for
     /// their target, summed over them.
     pub blocked_at_host: Span,
-    /// The same for the send buffers of the adapter, which the prefetch fills.
+    /// Like the above for the send buffers of the adapter, which the prefetch fills.
     pub blocked_at_prefetch: Span,
 }
 
@@ -91,25 +91,25 @@ pub struct Interface {
     nic: Nic<Letter>,
     /// Messages that wait for a send buffer in host memory.
     waiting: VecDeque<Letter>,
-    /// Which of them wait for buffers that others hold.
+    /// Messages that wait for buffers which hold other messages.
     blocked: HeadOfLine,
     messages: ActiveMessages,
     networks: VirtualNetworks,
-    /// By other host, the endpoint on either side of what the two say to each other, if they may.
+    /// By other host, the endpoints on both sides of their connection, if they may communicate.
     endpoints: Vec<Option<u16>>,
-    /// When the handler of each message is done, and its buffer; in order of time.
+    /// When the handler of each message ends, and its buffer; in order of time.
     handled: VecDeque<(Time, BufferId)>,
     handled_time: Span,
-    /// What handlers have answered, and to which host, since it was last taken.
+    /// The answers of handlers since the last call, and their hosts.
     answers: Vec<(u16, Text)>,
-    /// How many words a payload has room for.
+    /// How many words of payload fit.
     room: usize,
     /// For when an event is scheduled.
     armed: Time,
 }
 
 impl InterfaceSettings {
-    /// How many words of payload a message has room for, beside the 32 bytes of Figure 1.
+    /// How many words of payload fit into a message, beside the 32 bytes of Figure 1.
     pub fn payload_words(&self) -> usize {
         let payload = self.message.0.saturating_sub(Message::SIZE as u64);
         (payload / ActiveMessageSettings::WORD.0) as usize
@@ -125,7 +125,7 @@ impl InterfaceSettings {
             message: self.message,
             entry: self.entry,
             prefetch: self.prefetch,
-            // A message that may be sent again keeps its buffer.
+            // A message that may be retransmitted keeps its buffer.
             release: Release::Acknowledgment,
             bus: self.bus.clone(),
         };
@@ -175,7 +175,7 @@ impl Interface {
         self.messages.compose(&self.networks, message).is_ok()
     }
 
-    /// What a message from this host, `from`, says in full, if it may pass.
+    /// The full content of a message from this host, `from`, if it is allowed.
     pub fn compose(&self, (from, to): (u16, u16), text: Text) -> Option<Body> {
         let Text { network, content: Content { handler, arguments, payload } } = text;
         let endpoint = match network {
@@ -188,7 +188,7 @@ impl Interface {
         Some(Body { message, payload })
     }
 
-    /// A program hands over a message that [may pass](Interface::admits).
+    /// A program submits a message that [may pass](Interface::admits).
     pub fn submit(&mut self, now: Time, letter: Letter) {
         self.blocked.wait(now, letter.to);
         self.waiting.push_back(letter);
@@ -236,10 +236,10 @@ impl Interface {
     }
 
     /// Lets host and adapter do what is due: the host reads what the adapter has written into its
-    /// memory, handlers run, buffers go back, and the next messages are handed over. `handled` is told
-    /// of every message whose handler has ended. Where messages say something, `bodies` has it, and
-    /// answers of handlers are to be [taken](Self::take_answers). Returns when to be called again,
-    /// unless that is known already.
+    /// memory, handlers run, buffers are returned, and the next messages are submitted. Calls
+    /// `handled` for every message whose handler has ended. `bodies` has the contents of messages, if
+    /// they have any; the caller must then [take](Self::take_answers) the answers of handlers. Returns
+    /// when to call it again, unless the caller knows already.
     pub fn serve(
         &mut self,
         now: Time,
@@ -278,8 +278,8 @@ impl Interface {
         Some(next)
     }
 
-    /// Messages that a program has handed over and whose transmission has never begun, together
-    /// with those that are to be sent again.
+    /// Messages that a program has submitted and whose transmission has never begun, together with
+    /// those that must be retransmitted.
     pub fn unsent(&self) -> usize {
         let side = self.nic.send_side();
         let states = [
@@ -314,12 +314,12 @@ impl Interface {
         sum.blocked_at_prefetch += self.nic.blocked_at_prefetch(now);
     }
 
-    /// What the handlers that have ended since the last call answer, and to which host.
+    /// The answers of the handlers that have ended since the last call, and their hosts.
     pub fn take_answers(&mut self) -> Vec<(u16, Text)> {
         std::mem::take(&mut self.answers)
     }
 
-    /// What the handlers of the endpoints of this host, `host`, have done.
+    /// What the handlers of the endpoints of this host, `host`, did.
     pub fn report_endpoints(&self, host: u16) -> impl Iterator<Item = EndpointReport> {
         self.messages.states().iter().map(move |(network, state)| EndpointReport {
             host,
@@ -330,7 +330,7 @@ impl Interface {
         })
     }
 
-    /// The handler of a message does what it does as it ends.
+    /// A handler takes effect when it ends.
     fn call_handler(&mut self, now: Time, letter: &Letter, bodies: &mut Bodies) {
         let Some(Body { message, payload }) = bodies.take(letter) else { return };
         let Ok(outcome) = self.messages.call(&self.networks, &message, &payload, self.room) else {
@@ -380,7 +380,7 @@ impl Interface {
         }
     }
 
-    /// What one host says to another: `other` is the one of the two that is not here.
+    /// A message between two hosts: `other` is the one that is not here.
     fn message(&self, from: u16, to: u16, other: u16) -> Option<Message> {
         let endpoint = self.endpoints.get(usize::from(other)).copied().flatten()?;
         let name = |node| EndpointName { node, endpoint };
@@ -388,7 +388,7 @@ impl Interface {
         Some(Message { initiator, target, ..Message::default() })
     }
 
-    /// Hands messages over while there are free buffers.
+    /// Submits messages while there are free buffers.
     fn feed(&mut self, now: Time) {
         while let Some(letter) = self.waiting.front() {
             let target = letter.to;
@@ -402,9 +402,8 @@ impl Interface {
 }
 
 impl InterfaceCounters {
-    /// The columns of a run until `until` with this many hosts. Shares are those of the hosts, or
-    /// of the buses, that were occupied on the mean; messages blocked are the mean number at a
-    /// host.
+    /// The columns of a run until `until` with this many hosts. Shares are the mean shares of
+    /// hosts, or of buses, that were occupied; messages blocked are the mean number at a host.
     pub fn columns(&self, hosts: u16, until: Time) -> Vec<(&'static str, f64)> {
         let all = until.0 as f64 * f64::from(hosts);
         let handled = self.messages.handled;

@@ -1,4 +1,4 @@
-//! What was sent when: the rows of golden schedules and of space-time pictures.
+//! Transmissions and their times: the rows of golden schedules and of space-time diagrams.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ const KINDS: [&str; 10] =
 pub struct TraceEntry {
     /// When its first byte leaves.
     pub time: Time,
-    /// When its last byte is at its destination unless something happens to it on the way.
+    /// When its last byte reaches its destination, unless it is dropped or delayed.
     pub until: Time,
     /// The type of the packet (Clint Table 1): `breq`, `back`, `qreq`, `qack`, `cfg` or `gnt`; with
     /// turns `frame` or `null`; elsewhere `packet`, or `message` where hosts cut them into packets.
@@ -30,7 +30,7 @@ pub struct TraceEntry {
     pub target: Option<u32>,
     /// The slot of the pipeline that it belongs to, on a channel with slots.
     pub slot: Option<u64>,
-    /// What it says: the targets requested by `cfg`, the target granted by `gnt`, the report of an
+    /// Its content: the targets requested by `cfg`, the target granted by `gnt`, the report of an
     /// acknowledgment.
     pub content: String,
 }
@@ -53,7 +53,7 @@ pub(crate) fn of_passages(kind: &'static str, passages: Vec<Passage>) -> Vec<Tra
     (0..).zip(passages).map(entry).collect()
 }
 
-/// An entry as it is stored, where a text has no lifetime.
+/// A stored entry, whose text has no lifetime.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     kind: Cow<'static, str>,

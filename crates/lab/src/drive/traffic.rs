@@ -19,22 +19,23 @@ pub struct Traffic<C> {
     free: Vec<u32>,
     news: Vec<Notice>,
     observations: Observations,
-    /// Whether messages that come from elsewhere are observed, too.
+    /// Whether messages of others are observed, too.
     observes_all: bool,
-    /// After this instant sources hand nothing over.
+    /// After this instant sources submit nothing.
     until: Time,
     steps: u64,
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Copy, Debug)]
 struct Journey {
     from: u16,
     size: Bytes,
     generated: Time,
-    /// The name that whoever handed it over gave it; none of a source.
+    /// The caller's name for it; none for a message of a source.
     ticket: Option<Ticket>,
-    /// Whether it is a host's coming to a barrier, which is no message and not observed.
+    /// Whether it stands for the arrival of a host at a barrier, which is no message and not
+    /// observed.
     barrier: bool,
     sent: bool,
     /// Targets that have neither got nor lost it.
@@ -70,8 +71,8 @@ impl<C: Carrier> Traffic<C> {
         }
     }
 
-    /// The traffic of a channel that carries the messages of somebody else besides, who observes
-    /// them; here nothing is observed of them. It ends at `until`.
+    /// The traffic of a channel that also carries the messages of others, who observe them; they
+    /// are not observed here. It ends at `until`.
     pub fn beside(
         carrier: C,
         (sources, until): (Vec<Source>, Time),
@@ -124,12 +125,12 @@ impl<C: Carrier> Traffic<C> {
         &self.carrier
     }
 
-    /// What was observed.
+    /// The final observations.
     pub fn observations(&self) -> &Observations {
         &self.observations
     }
 
-    /// What is observed.
+    /// The observations.
     pub fn observations_mut(&mut self) -> &mut Observations {
         &mut self.observations
     }
@@ -144,7 +145,7 @@ impl<C: Carrier> Traffic<C> {
         self.missing(false)
     }
 
-    /// Messages that were sent and are on their way, once for each target.
+    /// Messages in flight, once for each target.
     pub fn in_flight(&self) -> u64 {
         self.missing(true)
     }
@@ -198,7 +199,7 @@ impl<C: Carrier> Traffic<C> {
         self.carrier.offer(now, Message { ticket, ..message });
     }
 
-    /// Notes a message under way. Returns the name under which its notices come.
+    /// Records a message in flight. Returns the name that its notices carry.
     fn begin(&mut self, journey: Journey) -> Ticket {
         let number = match self.free.pop() {
             Some(number) => {
@@ -213,8 +214,8 @@ impl<C: Carrier> Traffic<C> {
         Ticket(number.into())
     }
 
-    /// Hands over what the adapters do by themselves, of which both ends hear. No message, as a
-    /// barrier is none.
+    /// Submits what the adapters do by themselves, of which both ends get a notice. It is no
+    /// message, and neither is a barrier.
     fn access(
         &mut self,
         now: Time,
@@ -236,7 +237,7 @@ impl<C: Carrier> Traffic<C> {
         done
     }
 
-    /// Notes what became of a message. Returns the ticket of whoever handed it over.
+    /// Records what became of a message. Returns the ticket of its submitter.
     fn hear(&mut self, notice: Notice) -> Option<Ticket> {
         let (number, time) = (notice.ticket().0 as u32, notice.time());
         let journey = &mut self.journeys[number as usize];
@@ -251,7 +252,7 @@ impl<C: Carrier> Traffic<C> {
             self.free.push(number);
         }
         match notice {
-            // Sources hear of their own messages only.
+            // Sources get feedback about their own messages only.
             Notice::Sent { .. } if ticket.is_some() => {}
             Notice::Sent { .. } => self.wake(time, from, |source| source.ready(time)),
             Notice::Delivered { to, .. } => {

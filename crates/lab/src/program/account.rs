@@ -1,4 +1,4 @@
-//! Where the time of each rank went.
+//! The time of each rank, by what it does.
 
 use serde::{Deserialize, Serialize};
 use weft_units::{Span, Time};
@@ -8,7 +8,7 @@ use weft_units::{Span, Time};
 pub enum Activity {
     /// It computes.
     Compute,
-    /// Its message to a rank has not left.
+    /// Its message to a rank has not left yet.
     Send(u16),
     /// It waits for a message of a rank; of any if absent.
     Wait(Option<u16>),
@@ -29,22 +29,22 @@ pub struct Interval {
     pub activity: Activity,
 }
 
-/// One message from being handed over to its arrival.
+/// One message from its submission to its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passage {
     /// The rank that sent it.
     pub from: u16,
     /// The rank that it was for.
     pub to: u16,
-    /// When it was handed over.
+    /// When it was submitted.
     pub offered: Time,
-    /// When its last byte was there.
+    /// When its last byte arrived.
     pub delivered: Time,
     /// Its size in bytes.
     pub size: u64,
 }
 
-/// Where the time of all ranks went.
+/// The time of all ranks, by what they do.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Account {
     ranks: Vec<Spent>,
@@ -52,7 +52,7 @@ pub struct Account {
     picture: Option<(Vec<Interval>, Vec<Passage>)>,
 }
 
-/// Where the time of one rank went.
+/// The time of one rank, by what it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// Computing.
@@ -61,14 +61,15 @@ pub struct Spent {
     pub sending: Span,
     /// Waiting for messages of others.
     pub waiting: Span,
-    /// The same by the rank that was waited for, in ascending order; any rank comes first.
+    /// The waiting time by the rank that was waited for, in ascending order; any rank comes first.
     pub waiting_for: Vec<(Option<u16>, Span)>,
     /// Waiting for a processor of the host.
     pub queued: Span,
 }
 
 impl Account {
-    /// Nothing spent by `ranks`; `picture` asks for every stretch and message besides the sums.
+    /// No time spent by `ranks`; `picture` requests every interval and message in addition to the
+    /// sums.
     pub fn new(ranks: u16, picture: bool) -> Account {
         let ranks = vec![Spent::default(); ranks.into()];
         Account { ranks, picture: picture.then(Default::default) }
@@ -104,7 +105,7 @@ impl Account {
         }
     }
 
-    /// Where the time of each rank went, in order.
+    /// The time of each rank, in order.
     pub fn ranks(&self) -> &[Spent] {
         &self.ranks
     }

@@ -1,6 +1,7 @@
 //! Traffic beside a program: the workload of a channel while a program uses it. Both share hosts,
-//! adapters, links and switches; they are counted together by the channel, and the workload apart.
-//! It is offered for `run.length`, so that a program ends beside more traffic than hosts can send.
+//! adapters, links and switches; the channel counts them together, and the workload is also counted
+//! separately. It is offered for `run.length`, so that a program beside more traffic than hosts can
+//! send still ends.
 
 use weft_fabric::measure::Latency;
 use weft_fabric::workload::{SourceSettings, WorkloadSettings};
@@ -31,7 +32,7 @@ pub(crate) fn offers(workload: &WorkloadSettings) -> bool {
 }
 
 impl ProgramChannel {
-    /// A channel at time zero, with its workload if it has one. `trace` notes every transmission.
+    /// A channel at time zero, with its workload if it has one. `trace` records every transmission.
     pub(super) fn around(
         mut driver: Driver,
         settings: &ChannelSettings,

@@ -1,32 +1,32 @@
-//! Why a program did not come to its end.
+//! Why a program did not finish.
 
 use weft_kernel::Stopped;
 use weft_units::{Span, Time};
 
 use super::machine::CLOCK_END;
 
-/// Where a trace says it, if one does.
+/// The line of the trace, if there is one.
 fn place(line: u32) -> String {
     if line > 0 { format!(" (line {line})") } else { String::new() }
 }
 
-/// Why a program did not come to its end.
+/// Why a program did not finish.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
-    /// Everybody waits and nothing is under way.
+    /// All ranks wait and nothing is in progress.
     #[error("the program is stuck at {time}: {}", .waiting.join("; "))]
     Deadlock {
-        /// When nothing was to happen any more.
+        /// When nothing was left to happen.
         time: Time,
-        /// Who waits for whom, and what the channels lost, one sentence an element.
+        /// What waits for what, and what the channels lost, one sentence per element.
         waiting: Vec<String>,
     },
-    /// A message for a rank that there is not.
+    /// A message for a rank that does not exist.
     #[error("rank {rank} names rank {other}; accepted: 0 to {}", .ranks - 1)]
     UnknownRank {
-        /// Who named it.
+        /// The rank that named it.
         rank: u16,
-        /// What was named.
+        /// The rank that was named.
         other: u64,
         /// How many ranks there are.
         ranks: u16,
@@ -50,9 +50,9 @@ pub enum ProgramError {
     NoOrdinaryStack {
         /// The channel.
         channel: String,
-        /// Who sends.
+        /// The sender.
         rank: u16,
-        /// To whom.
+        /// The target.
         other: u16,
     },
     /// A message between ranks on one host, where nothing says what its memory costs.
@@ -72,7 +72,7 @@ pub enum ProgramError {
     TooLong {
         /// The rank.
         rank: u16,
-        /// Where a trace says it, from 1; 0 where no line does.
+        /// The line of the trace, from 1; 0 without a line.
         line: u32,
         /// When it begins.
         time: Time,
@@ -93,18 +93,18 @@ pub enum ProgramError {
     Truncated {
         /// The rank that receives.
         rank: u16,
-        /// Where a trace says it, from 1; 0 where no line does.
+        /// The line of the trace, from 1; 0 without a line.
         line: u32,
         /// The rank that sends.
         from: u16,
         /// The tag.
         tag: u32,
-        /// What the message has.
+        /// The size of the message.
         size: u64,
-        /// What the receive asks for.
+        /// The size that the receive expects.
         accepted: u64,
     },
-    /// It was ended from outside.
+    /// It was stopped from outside.
     #[error("the program was stopped at {time} ({why:?}) before its end")]
     Stopped {
         /// Where it was.
@@ -112,7 +112,7 @@ pub enum ProgramError {
         /// Why.
         why: Stopped,
     },
-    /// What a program in another language did wrong.
+    /// The error of a program in another language.
     #[error("{0}")]
     Program(String),
 }

@@ -1,7 +1,7 @@
 //! What programs run on: ranks with memory, the channels between them, and simulated time.
 //!
-//! A rank begins operations (a send, a receive, a wait) and is told when each is over; nothing here
-//! knows how its program is written. Rank `r` is host `r` of every channel unless
+//! A rank begins operations (a send, a receive, a wait) and learns when each ends; the machine does
+//! not depend on how programs are written. Rank `r` is host `r` of every channel unless
 //! [`Machine::placed`] says otherwise; ranks on one host share its place on every channel, and send
 //! to each other through [its memory](Machine::on_hosts).
 
@@ -52,14 +52,14 @@ pub struct Machine<C> {
     hosts: Hosts,
     /// Notices of messages that are still to come.
     expected: u64,
-    /// Who is at the barrier of each channel, and the ranks of hosts that meet before.
+    /// The ranks at the barrier of each channel, and the ranks of hosts that meet before.
     at_barrier: Vec<Vec<Waiting>>,
     gathering: Vec<Gathering>,
-    /// Ranks that have stopped and that nobody has asked for; who will be told of which.
+    /// Ranks that have stopped and have not been asked for; which rank will learn of which.
     stopped: Vec<u16>,
     tidings: BTreeSet<(u16, u16)>,
     departures: Vec<Departure>,
-    /// Of each channel, why nothing of it is left out, if that is asked for.
+    /// For each channel, why nothing of it is skipped, if that was requested.
     forbidden: Option<Vec<Option<String>>>,
 }
 
@@ -77,25 +77,26 @@ struct Rank {
     memory: BTreeMap<u64, u64>,
     watchers: Vec<Watcher>,
     is_gone: bool,
-    /// Of whom it has been told that they are gone, and who waits for the next, by number.
+    /// The ranks of which it has learned that they are gone, and the operations that wait for the
+    /// next one, by number.
     departed: Vec<u16>,
     mourners: Vec<(usize, OpId)>,
 }
 
-/// A message that is under way, or that is there and that no receive has taken.
+/// A message in flight, or one that has arrived and that no receive has taken.
 #[derive(Clone, Copy, Debug)]
 struct Parcel {
     from: u16,
-    /// The ranks that hear of it.
+    /// The ranks that get a notice of it.
     to: Destination,
     size: Bytes,
     cargo: Cargo,
     /// The operation that is over when the message has left.
     op: OpId,
     offered: Time,
-    /// How often it will still be looked at.
+    /// How many more times it will be looked at.
     uses: u32,
-    /// On how many ways it has still to leave: a channel, the memory of the host, or both.
+    /// By how many routes it has still to leave: a channel, the memory of the host, or both.
     leaving: u8,
 }
 
@@ -136,7 +137,7 @@ enum Cargo {
         op: OpId,
         channel: usize,
     },
-    /// Another rank of the host has come to the barrier of a channel; all have.
+    /// Another rank of the host has reached the barrier of a channel; all have.
     Comes {
         channel: usize,
     },
@@ -145,16 +146,16 @@ enum Cargo {
     },
 }
 
-/// Where the clock of a program ends: after 100 days. So much again fits behind it into a count of
-/// picoseconds, so that whatever is under way then comes to an end without an overflow.
+/// The end of a program's clock: 100 days. Picoseconds can count as much again after it, so that
+/// whatever is in progress then ends without an overflow.
 pub const CLOCK_END: Time = Time(100 * 86_400 * 1_000_000_000_000);
 
 /// More than this is not said of a program that is stuck.
 const MOST_LINES: usize = 24;
 
 impl<C: Carrier> Machine<C> {
-    /// `ranks` at time zero on channels, each with its name. `picture` asks for every stretch of
-    /// time and every message besides sums.
+    /// `ranks` at time zero on channels, each with its name. `picture` requests every interval and
+    /// message in addition to sums.
     pub fn new(
         ranks: u16,
         channels: Vec<(String, C)>,
@@ -190,8 +191,9 @@ impl<C: Carrier> Machine<C> {
         }
     }
 
-    /// The same with each rank on the host that stands in its place. Where several are on one they
-    /// need a memory to send to each other, which [`Machine::on_hosts`] gives. At time zero only.
+    /// Like [`new`](Self::new), with each rank on the host at its position. Several ranks on a host
+    /// need a memory to send to each other, which [`Machine::on_hosts`] provides. At time zero
+    /// only.
     #[must_use]
     pub fn placed(mut self, hosts: Vec<u16>) -> Machine<C> {
         self.places = Places::new(hosts);
@@ -251,7 +253,7 @@ impl<C: Carrier> Machine<C> {
         op
     }
 
-    /// What stands at an address of a rank's own memory; zero where nothing was stored.
+    /// The word at an address of a rank's own memory; zero if nothing was stored.
     pub fn load(&self, rank: u16, address: u64) -> u64 {
         self.ranks[usize::from(rank)].memory.get(&address).copied().unwrap_or(0)
     }
@@ -268,13 +270,13 @@ impl<C: Carrier> Machine<C> {
         op
     }
 
-    /// What an operation brought, if it is over.
+    /// The result of an operation, if it has ended.
     pub fn outcome(&self, op: OpId) -> Option<Received> {
         let op = &self.ops[op.index()];
         (op.state == State::Done).then_some(op.received)
     }
 
-    /// Nobody asks for an operation any more; its number is used again.
+    /// An operation is no longer needed; its number is reused.
     pub fn release(&mut self, id: OpId) {
         let op = &mut self.ops[id.index()];
         match op.state {
@@ -304,10 +306,10 @@ impl<C: Carrier> Machine<C> {
         self.channels.iter().fold(timer, |next, (_, channel)| next.min(channel.next_time()))
     }
 
-    /// Goes on to the next instant at which something happens. Returns `false` if nothing does that
-    /// a rank could wait for: traffic beside the program alone wakes nobody. Timers of an instant end
-    /// before anything happens on a channel in it, so that what programs hand over then is there when
-    /// the channels look.
+    /// Goes on to the next instant at which something happens. Returns `false` if nothing does for
+    /// which a rank could wait: traffic beside the program alone wakes no rank. Timers of an instant
+    /// end before anything happens on a channel in it, so that the channels see what programs submit
+    /// then.
     pub fn step(&mut self) -> bool {
         let next = self.next_time();
         let is_idle = self.expected == 0 && self.timers.next_time().is_none();
@@ -341,22 +343,22 @@ impl<C: Carrier> Machine<C> {
         self.channels.iter().map(|(_, channel)| channel.steps()).sum()
     }
 
-    /// How many messages were handed over, to channels or to the memory of their host.
+    /// How many messages were submitted, to channels or to the memory of their host.
     pub fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// Where the time went.
+    /// The account of the ranks' time.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Where the time went, to be added to.
+    /// The account of the ranks' time, to be added to.
     pub fn account_mut(&mut self) -> &mut Account {
         &mut self.account
     }
 
-    /// What is known of the ranks, given when each had done everything.
+    /// The results of the ranks, given the time at which each had finished.
     pub fn report(&self, ends: Vec<Time>) -> RankReport {
         RankReport {
             account: self.account.clone(),
@@ -366,7 +368,7 @@ impl<C: Carrier> Machine<C> {
         }
     }
 
-    /// What a program did wrong, if one did.
+    /// The error of a program, if there was one.
     pub fn failure(&mut self) -> Option<ProgramError> {
         self.failure.take()
     }
@@ -381,7 +383,7 @@ impl<C: Carrier> Machine<C> {
         self.channels
     }
 
-    /// Who waits for whom, of the operations that a rank is [blocked](Machine::block) by.
+    /// What waits for what, for the operations by which ranks are [blocked](Machine::block).
     pub fn deadlock(&self) -> ProgramError {
         let blocked = |op: &&Op| op.state == State::Open && op.blocked.is_some();
         let mut open: Vec<&Op> = self.ops.iter().filter(blocked).collect();

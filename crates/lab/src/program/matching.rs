@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// What a receive asks for; what is absent may be anything.
+/// What a receive accepts; an absent value accepts anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The rank that sends.
@@ -21,7 +21,7 @@ pub(super) struct Matching {
     receives: Lanes,
     /// Receives that leave something open, oldest first.
     open: Vec<Open>,
-    /// How many messages and receives came so far: their order.
+    /// How many messages and receives there have been: their order.
     count: u64,
 }
 
@@ -53,7 +53,7 @@ impl Matching {
         None
     }
 
-    /// A message is there. Returns the receive that takes it, or keeps the message.
+    /// A message has arrived. Returns the receive that takes it, or keeps the message.
     pub fn arrive(&mut self, from: u16, tag: u32, message: u32) -> Option<u32> {
         self.count += 1;
         let exact = self.receives.oldest((from, tag));
@@ -69,7 +69,7 @@ impl Matching {
     }
 }
 
-/// Tags from here on are those of barriers and locks, which a receive of any tag leaves alone.
+/// Tags from here on belong to barriers and locks; receives of any tag ignore them.
 pub const RESERVED_TAGS: u32 = 0xf000_0000;
 
 impl Wanted {
@@ -145,8 +145,8 @@ impl Lanes {
         Some(value)
     }
 
-    /// The oldest value of any key that fits. All keys are looked at, so that their order in the
-    /// map does not show.
+    /// The oldest value of any matching key. All keys are visited, so that their order in the map
+    /// has no effect.
     fn take_oldest(&mut self, wanted: Wanted) -> Option<u32> {
         let fits = self.ends.iter().filter(|((from, tag), _)| wanted.fits(*from, *tag));
         let (key, _) = fits.min_by_key(|(_, (oldest, _))| self.nodes[*oldest as usize].count)?;

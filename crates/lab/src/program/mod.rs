@@ -1,8 +1,8 @@
 //! Programs: what the ranks of a parallel program do, in simulated time, over any channel.
 //!
-//! A [`Machine`] holds ranks, channels and time; a [`Crew`] runs sequential programs on it, one a
-//! [`Node`]; the [`library`] has those that measure an interconnect. [`settings`] is how a file says
-//! all that.
+//! A [`Machine`] holds ranks, channels and time; a [`Crew`] runs sequential programs on it, each on
+//! a [`Node`]; the [`library`] has programs that measure an interconnect. [`settings`] describes all
+//! that in a file.
 
 mod account;
 pub(crate) mod background;

@@ -54,10 +54,10 @@ const BARRIER: u32 = RESERVED_TAGS;
 const LOCK: u32 = RESERVED_TAGS + 0x100;
 const GRANT: u32 = RESERVED_TAGS + 0x200;
 
-/// The size of a message that asks for a lock, grants or releases it, or tells of a barrier.
+/// The size of a message that requests, grants or releases a lock, or belongs to a barrier.
 const CONTROL: Bytes = Bytes(8);
 
-/// What tasks and executor share.
+/// State shared by tasks and executor.
 #[derive(Debug)]
 struct Shared<C> {
     machine: Machine<C>,
@@ -74,7 +74,7 @@ pub struct Node<C> {
     rank: u16,
     ranks: u16,
     channel: Option<usize>,
-    /// Whether waiting is what it is there for.
+    /// Whether its purpose is to wait for requests.
     serves: bool,
 }
 
@@ -109,14 +109,14 @@ impl<C: Carrier> Node<C> {
         self.shared.borrow().machine.now()
     }
 
-    /// The same rank, whose messages all take the channel of this name; `None` if there is none.
+    /// The same rank, with all messages on the channel of this name; `None` if there is none.
     pub fn over(&self, channel: &str) -> Option<Node<C>> {
         let channel = Some(self.shared.borrow().machine.channel(channel)?);
         Some(Node { channel, ..self.clone() })
     }
 
-    /// The same rank, for a task that waits for what others want of it, and ends with the programs of
-    /// all.
+    /// The same rank, for a task that waits for requests of others, and ends when all programs have
+    /// ended.
     #[must_use]
     pub fn serving(&self) -> Node<C> {
         Node { serves: true, ..self.clone() }
@@ -160,7 +160,7 @@ impl<C: Carrier> Node<C> {
         self.begin(|machine| machine.store(message, address))
     }
 
-    /// What stands at an address of the own memory; it takes no time.
+    /// The word at an address of its own memory; takes no time.
     pub fn load(&self, address: u64) -> u64 {
         self.shared.borrow().machine.load(self.rank, address)
     }
@@ -177,9 +177,9 @@ impl<C: Carrier> Node<C> {
 
     /// Writes a word, in a message of `size`, that another rank sees only when all of it, and all
     /// before it on the path, is known to be whole (Memory Channel 2, MEMORY CHANNEL 2 Enhanced
-    /// Software Support). Over when this rank knows; the value is 1 if the word was taken and 0 if
-    /// the other one left the cluster. Where adapters write conditionally the word is there after
-    /// one way, elsewhere after three, by round trip as in generation 1.
+    /// Software Support). Ends when this rank knows; the value is 1 if the word was accepted and 0
+    /// if the other rank left the cluster. With conditional writes by the adapters the word arrives
+    /// after one message, otherwise after three, by round trip as in generation 1.
     pub fn conditional_write(
         &self,
         target: u16,
@@ -190,14 +190,14 @@ impl<C: Carrier> Node<C> {
         self.begin(|machine| machine.conditional_write(self.rank, target, address, value, size))
     }
 
-    /// Waits until this rank is told that another one is gone, which is who it is from: the
-    /// `number`th of which it is told, counted from 0. A rank is gone when its host leaves the
+    /// Waits until this rank learns that another one is gone, which is the source of the result:
+    /// the `number`th of which it learns, counted from 0. A rank is gone when its host leaves the
     /// cluster; its program stops there and does not come back with the host.
     pub fn departure(&self, number: usize) -> Operation<C> {
         self.begin(|machine| machine.departure(self.rank, number))
     }
 
-    /// The ranks of which this one has been told that they are gone, in that order.
+    /// The ranks of which this one has learned that they are gone, in that order.
     pub fn departed(&self) -> Vec<u16> {
         self.shared.borrow().machine.departed(self.rank).to_vec()
     }
@@ -208,10 +208,10 @@ impl<C: Carrier> Node<C> {
         self.shared.borrow().machine.is_ordered(self.channel, size)
     }
 
-    /// Waits until every rank has come here: the dissemination barrier of Hensgen, Finkel and
-    /// Manber ("Two algorithms for barrier synchronization", IJPP 17(1), 1988), in
-    /// `ceil(log2(ranks))` rounds. It passes on what each rank has heard of others, and so does not
-    /// survive one that is gone; [`Node::barrier_of_channel`] may.
+    /// Waits until every rank has reached the barrier: the dissemination barrier of Hensgen, Finkel
+    /// and Manber ("Two algorithms for barrier synchronization", IJPP 17(1), 1988), in
+    /// `ceil(log2(ranks))` rounds. Each rank passes on what it has received from others, so that
+    /// this barrier does not survive the loss of a rank; [`Node::barrier_of_channel`] may.
     pub async fn barrier(&self) {
         let ranks = u32::from(self.ranks);
         let (mut distance, mut round) = (1, 0);
@@ -226,8 +226,8 @@ impl<C: Carrier> Node<C> {
         }
     }
 
-    /// Comes to the barrier that the channel itself keeps; `None` where it keeps none. That of a
-    /// Memory Channel waits for nobody who is gone.
+    /// Reaches the barrier that the channel itself provides; `None` if it provides none. That of a
+    /// Memory Channel does not wait for hosts that are gone.
     pub fn barrier_of_channel(&self) -> Option<Operation<C>> {
         let op = self.shared.borrow_mut().machine.barrier(self.rank, self.channel)?;
         Some(Operation { shared: Rc::clone(&self.shared), op, serves: self.serves })
@@ -241,7 +241,7 @@ impl<C: Carrier> Node<C> {
         asked.await;
     }
 
-    /// Gives a lock back; over when the message that says so has left.
+    /// Releases a lock; ends when the message that says so has left.
     pub fn unlock(&self, server: u16, lock: u32) -> Operation<C> {
         self.send_value(server, LOCK, CONTROL, u64::from(lock) << 1 | 1)
     }
@@ -299,7 +299,7 @@ impl<C: Carrier> Drop for Operation<C> {
 pub struct Crew<C> {
     shared: Rc<RefCell<Shared<C>>>,
     tasks: Vec<Task>,
-    /// When the programs of each rank had ended.
+    /// When the programs of each rank ended.
     ends: Vec<Time>,
 }
 
@@ -310,7 +310,7 @@ struct Task {
 }
 
 impl<C: Carrier + 'static> Crew<C> {
-    /// Nobody does anything yet.
+    /// Nothing has begun yet.
     pub fn new(machine: Machine<C>) -> Crew<C> {
         let ends = vec![Time::ZERO; machine.ranks().into()];
         let shared = Shared { machine, owners: Vec::new(), current: 0 };
@@ -332,15 +332,16 @@ impl<C: Carrier + 'static> Crew<C> {
         self.shared.borrow().machine.hosts_in_use()
     }
 
-    /// The program of a rank. A rank may have several, which run side by side; those that are ready
-    /// in one instant run in the order in which they became so.
+    /// The program of a rank. A rank may have several, which run concurrently; those that become
+    /// ready in one instant run in that order.
     pub fn start(&mut self, node: Node<C>, program: impl Future<Output = ()> + 'static) {
         let future: Pin<Box<dyn Future<Output = ()>>> = Box::pin(program);
         self.tasks.push(Task { rank: node.rank, future: Some(future), serves: node.serves });
     }
 
     /// A rank that answers requests for locks until all programs have ended, first come, first
-    /// served. What a rank holds or waits for is free again when the server is told that it is gone.
+    /// served. When the server learns that a rank is gone, the locks that the rank holds or waits
+    /// for are free again.
     pub fn serve_locks(&mut self, node: &Node<C>) {
         let me = node.serving();
         let locks = Rc::new(RefCell::new(Locks::default()));
@@ -362,7 +363,7 @@ impl<C: Carrier + 'static> Crew<C> {
         });
     }
 
-    /// Runs every program to its end, or to that of its rank, and returns when that was.
+    /// Runs every program to its end, or to that of its rank, and returns when it was.
     pub fn run(&mut self, halt: &Halt) -> Result<Time, ProgramError> {
         let mut ready: VecDeque<u32> = (0..self.tasks.len() as u32).collect();
         let mut left = self.tasks.iter().filter(|task| !task.serves).count();
@@ -397,7 +398,7 @@ impl<C: Carrier + 'static> Crew<C> {
         }
     }
 
-    /// A rank is gone, and its programs with it. Returns how many of them had not come to their end.
+    /// A rank is gone, and its programs with it. Returns how many of them had not finished.
     fn stop(&mut self, rank: u16) -> usize {
         let own = self.tasks.iter_mut().filter(|task| task.rank == rank);
         let left = own.filter_map(|task| task.future.take().filter(|_| !task.serves)).count();
@@ -407,7 +408,7 @@ impl<C: Carrier + 'static> Crew<C> {
         left
     }
 
-    /// When the program of each rank had ended, the last of them where it has several.
+    /// When the program of each rank ended, the last of them if it has several.
     pub fn ends(&self) -> &[Time] {
         &self.ends
     }
@@ -419,7 +420,7 @@ impl<C: Carrier + 'static> Crew<C> {
         std::mem::replace(&mut self.shared.borrow_mut().machine, empty)
     }
 
-    /// Lets a task go on. Returns whether a program came to its end.
+    /// Continues a task. Returns whether a program ended.
     fn poll(&mut self, number: u32) -> bool {
         self.shared.borrow_mut().current = number;
         let task = &mut self.tasks[number as usize];
@@ -448,7 +449,7 @@ impl<C: Carrier + 'static> Crew<C> {
     }
 }
 
-/// Who holds each lock of a server, and who waits for it.
+/// Which rank holds each lock of a server, and which ranks wait for it.
 #[derive(Debug, Default)]
 struct Locks(BTreeMap<u64, VecDeque<u16>>);
 
@@ -456,7 +457,7 @@ impl Locks {
     /// A rank asks for a lock or releases it. Returns who gets it now.
     fn ask(&mut self, lock: u64, rank: u16, released: bool) -> Option<u16> {
         let queue = self.0.entry(lock).or_default();
-        // The one at the head holds the lock; it is told when it gets there.
+        // The rank at the head holds the lock; it gets a message when it gets there.
         let is_new = if released {
             let is_holder = queue.front() == Some(&rank);
             if is_holder {

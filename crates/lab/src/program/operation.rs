@@ -32,11 +32,11 @@ pub struct Outgoing {
     pub from: u16,
     /// The rank that it is for, or several.
     pub to: Destination,
-    /// What receives tell messages apart by.
+    /// What distinguishes messages for receives.
     pub tag: u32,
-    /// How many bytes of payload there are.
+    /// Bytes of payload.
     pub size: Bytes,
-    /// What is written in it.
+    /// Its content.
     pub value: u64,
     /// The number of the channel that the program itself chose, before any rule.
     pub channel: Option<usize>,
@@ -44,10 +44,10 @@ pub struct Outgoing {
     pub nic: u16,
 }
 
-/// What an operation brought. Of one that receives nothing only the time means something.
+/// The result of an operation. Of an operation that receives nothing only the time has a meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// When it was over.
+    /// When it ended.
     pub time: Time,
     /// The rank that sent the message.
     pub from: u16,
@@ -55,8 +55,8 @@ pub struct Received {
     pub tag: u32,
     /// Its payload.
     pub size: Bytes,
-    /// What was written in it, or in the memory that was read; 1 or 0 of a conditional write, whether
-    /// it was taken.
+    /// The content of the message, or of the memory that was read; for a conditional write 1 or 0,
+    /// whether it was accepted.
     pub value: u64,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Op {
 pub(super) enum State {
     Open,
     Done,
-    /// Nobody asks for it any more.
+    /// The operation is no longer needed.
     Dropped,
     Free,
 }
@@ -83,7 +83,7 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Doing {
     Compute,
-    /// That its time comes.
+    /// For its time.
     Sleep,
     Send {
         to: Destination,
@@ -101,13 +101,13 @@ pub(super) enum Doing {
     Confirm {
         target: u16,
     },
-    /// That another rank is gone.
+    /// For another rank to be gone.
     Departure,
     Barrier,
 }
 
 impl Op {
-    /// What it is to the account of its rank.
+    /// How it appears in the account of its rank.
     pub fn activity(&self) -> Activity {
         match self.doing {
             Doing::Compute => Activity::Compute,
@@ -120,7 +120,7 @@ impl Op {
         }
     }
 
-    /// What it waits for, in a sentence.
+    /// What it waits for, as a sentence.
     pub fn says(&self) -> String {
         let rank = self.rank;
         match self.doing {

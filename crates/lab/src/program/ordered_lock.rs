@@ -1,5 +1,5 @@
-//! A lock that nobody serves: bids by ordered broadcast (Memory Channel 2, Additional MEMORY CHANNEL
-//! Network Features). Each rank writes a word of its own everywhere, itself included, and has the
+//! A lock without a server: bids by ordered broadcast (Memory Channel 2, Additional MEMORY CHANNEL
+//! Network Features). Each rank writes a word of its own to all ranks, itself included, and has the
 //! lock if no other word is set when its own arrives.
 
 use weft_protocol::window::{Bid, Lock, LockAction, Node as LockNode};
@@ -12,11 +12,11 @@ use crate::drive::carrier::{Carrier, Destination};
 /// A bid is one word.
 const WORD: Bytes = Bytes(4);
 
-/// Failed bids after which the back-off grows no more.
+/// The number of failed bids after which the back-off no longer grows.
 const MOST_TRIES: u64 = 8;
 
 /// One rank with its view of the lock, whose words are the first ones of the memories: that of rank
-/// `r` is at address `r`. A word counts its writes: an odd number is a bid that stands.
+/// `r` is at address `r`. A word counts its writes: an odd number is a valid bid.
 #[derive(Debug)]
 pub struct OrderedLock<C: Carrier> {
     me: Node<C>,
@@ -72,7 +72,7 @@ impl<C: Carrier> OrderedLock<C> {
         }
     }
 
-    /// Writes the own word everywhere, and looks at the copy when the write has come there.
+    /// Writes its own word to all ranks, and reads its copy when the write has arrived there.
     async fn write(&mut self, bid: Bid) -> Option<LockAction> {
         let (me, ranks) = (&self.me, self.me.ranks());
         self.word += 1;
@@ -89,9 +89,10 @@ impl<C: Carrier> OrderedLock<C> {
 }
 
 impl<C: Carrier + 'static> Crew<C> {
-    /// Ranks whose words of an [`OrderedLock`] are cleared when they are gone: the lowest rank of
-    /// those that are left is the manager of the cluster, and writes for them. The write follows all
-    /// of theirs in the order of the channel, since their port was closed before.
+    /// Clears the words of an [`OrderedLock`] whose ranks are gone: the lowest of the remaining
+    /// ranks, the manager of the cluster, writes an even number for them, which is no bid. That
+    /// write follows all of theirs in the order of the channel, since their ports were closed
+    /// before.
     pub fn keep_ordered_lock(&mut self) {
         for me in self.nodes() {
             let me = me.serving();
@@ -100,7 +101,8 @@ impl<C: Carrier + 'static> Crew<C> {
                     me.departure(number).await;
                     let gone = me.departed();
                     let manager = (0..me.ranks()).find(|rank| !gone.contains(rank));
-                    // All of them: the manager may be new, and the last one not have come to it.
+                    // All of them: the manager may be new, and the previous one may not have got to
+                    // it.
                     for rank in gone.into_iter().filter(|_| manager == Some(me.rank())) {
                         // Others may have seen a bid that this rank has not.
                         let even = (me.load(rank.into()) | 1) + 1;

@@ -19,7 +19,7 @@ pub enum Placement {
     Block,
     /// Round robin: rank 0 on host 0, rank 1 on host 1, and on host 0 again after the last one.
     Cyclic,
-    /// Each rank in a random place, of which a host has `k`; the seed determines the places.
+    /// Each rank in a random place, with `k` places per host; the seed determines the places.
     Random,
     /// The hosts in order of the ranks.
     Hosts(Vec<u16>),
@@ -28,14 +28,14 @@ pub enum Placement {
 /// A list of hosts that no program can be placed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Misplaced {
-    /// What was given.
+    /// The value given.
     pub value: String,
     /// What would be right.
     pub accepted: String,
 }
 
 impl Placement {
-    /// Whether it is what is without any.
+    /// Whether it equals the default.
     pub fn is_block(&self) -> bool {
         *self == Placement::Block
     }
@@ -103,7 +103,8 @@ pub(super) fn first_shared(places: &[u16]) -> Option<Shared> {
     })
 }
 
-/// The host of each rank, and the ranks on each host; empty where they have one number.
+/// The host of each rank, and the ranks on each host; empty if ranks and hosts have the same
+/// numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     hosts: Vec<u16>,
@@ -113,7 +114,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Each rank on the host that stands in its place.
+    /// Each rank on the host at its position.
     pub fn new(hosts: Vec<u16>) -> Places {
         if hosts.iter().zip(0..).all(|(host, rank): (&u16, u16)| rank == *host) {
             return Places::default();
@@ -161,7 +162,7 @@ impl Places {
         same.into_iter().chain(others.iter().copied())
     }
 
-    /// How many hosts have ranks, if they are the first ones; there are this many ranks.
+    /// How many hosts have ranks, if these are the first hosts; there are this many ranks.
     pub fn first_hosts(&self, ranks: u16) -> Option<u16> {
         if self.hosts.is_empty() {
             return Some(ranks);
@@ -170,7 +171,7 @@ impl Places {
         all_have.then_some(self.ranks.len() as u16)
     }
 
-    /// How many hosts have ranks, of which there are this many.
+    /// How many of this many hosts have ranks.
     pub fn hosts_in_use(&self, ranks: u16) -> u16 {
         match self.hosts.is_empty() {
             true => ranks,
@@ -178,7 +179,7 @@ impl Places {
         }
     }
 
-    /// Those of several ranks, a bit each, that are on a host.
+    /// The ranks of a set that are on a host, a bit each.
     pub fn among(&self, ranks: u64, host: u16) -> u64 {
         let there = Destination::Hosts(ranks).hosts().filter(|rank| self.host(*rank) == host);
         there.fold(0, |set, rank| set | 1 << rank)

@@ -8,7 +8,7 @@ use weft_units::Bytes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// What a rank sends and another one receives.
+    /// A message from one rank to another.
     Message,
     /// A store into the memory of another rank.
     Store,
@@ -58,8 +58,8 @@ impl Policy {
         Ok(Policy { rules: rules.iter().map(number).collect::<Result<_, String>>()? })
     }
 
-    /// The channel that a message takes which falls through `channel`: that of the next rule that
-    /// holds whatever the NIC.
+    /// The channel of a message that falls through `channel`: that of the next rule that applies to
+    /// any NIC.
     pub(super) fn channel_behind(&self, channel: usize, size: Bytes, kind: Kind) -> Option<usize> {
         let holds = |rule: &&Condition| {
             rule.0.is_none_or(|most| size <= most)

@@ -56,18 +56,18 @@ pub struct ProgramSettings {
     pub route: Vec<Rule>,
 }
 
-/// What a program showed.
+/// The results of a program.
 #[derive(Debug)]
 pub struct ProgramRun {
     /// When it ended.
     pub end: Time,
     /// What it measured: name of the column, value.
     pub metrics: Metrics,
-    /// What each rank did; stretch by stretch if `run.trace` is set.
+    /// What each rank did; interval by interval if `run.trace` is set.
     pub ranks: RankReport,
     /// The channels that could take its messages, with their names.
     pub channels: Vec<(String, ProgramChannel)>,
-    /// What was left out on each of them, if that was asked for.
+    /// What was skipped on each of them, if that was requested.
     pub forwarded: Vec<FastForward>,
 }
 
@@ -182,7 +182,7 @@ impl Ways<'_> {
         }
     }
 
-    /// How many ranks there are if nothing says it: as many as are placed, or as hosts take.
+    /// How many ranks there are by default: as many as are placed, or as fit on the hosts.
     fn ranks(&self, spec: &Spec) -> u16 {
         let on_each = self.ranks_per_host.map_or(1, PositiveCount::get);
         let all = (spec.system.hosts as usize).saturating_mul(on_each as usize);
@@ -190,8 +190,8 @@ impl Ways<'_> {
     }
 }
 
-/// The channels of these names, and behind them those that act together with one of them and have
-/// traffic: beside the program as well.
+/// The channels of these names, followed by those that act together with one of them and have
+/// traffic: this counts as traffic beside the program, too.
 fn carriers(
     spec: &Spec,
     names: &[String],
@@ -220,9 +220,9 @@ fn carriers(
 }
 
 /// A machine on the channels of a system, for a program that is written elsewhere: all hosts are
-/// ranks if neither `ranks` nor the placement says how many. What the overrides of the request say
-/// of workloads is traffic beside it. With `run.fast_forward` whoever steps the machine is to have it
-/// [leave out](Machine::fast_forward) periods.
+/// ranks if neither `ranks` nor the placement says how many. Workloads in the overrides of the
+/// request are traffic beside it. With `run.fast_forward` the caller must let the machine
+/// [skip](Machine::fast_forward) periods.
 pub fn open(
     request: &Request,
     ways: Ways<'_>,
@@ -230,7 +230,7 @@ pub fn open(
     seed: u64,
 ) -> Result<Machine<ProgramChannel>, Error> {
     let mut tree = request.read()?.tree;
-    // What a file says of traffic and of a study of its own is not what runs here.
+    // The file's own traffic and study are not what runs here.
     for section in
         ["workload", "program", "sweep", "variant", "experiment", "published", "figure", "beside"]
     {
@@ -271,8 +271,8 @@ impl ProgramSettings {
         self.ranks.map_or_else(all, PositiveCount::get).try_into().unwrap_or(u16::MAX)
     }
 
-    /// Whether it only says which channel takes which message, for programs that are given
-    /// elsewhere, and runs nothing by itself.
+    /// Whether it only chooses channels for messages, for programs that are given elsewhere, and
+    /// runs nothing itself.
     pub fn is_policy(&self) -> bool {
         let runs = self.run.is_some() || self.trace.is_some();
         !runs && self.ranks.is_none() && self.channel.is_none() && !self.route.is_empty()
@@ -286,7 +286,7 @@ impl ProgramSettings {
         names.and_then(|names| scheduled_with_carriers(spec, &names)).unwrap_or_default()
     }
 
-    /// Refuses what no run could honour: ranks and channels that there are not.
+    /// Refuses what no run could have: ranks and channels that do not exist.
     pub fn check(&self, spec: &Spec) -> Result<(), Error> {
         if self.is_policy() {
             return self.ways().rules(spec).map(drop);
@@ -377,8 +377,7 @@ impl ProgramSettings {
     }
 }
 
-/// Which share of the time of all ranks, in microseconds, went where. Hosts without a rank have no
-/// part in it.
+/// Shares of the time of all ranks, in microseconds. Hosts without a rank do not count.
 fn shares(account: &Account, all: f64) -> Metrics {
     vec![
         ("program_computing_share", share(account, all, |spent| spent.computing)),

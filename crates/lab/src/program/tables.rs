@@ -1,4 +1,4 @@
-//! Where the time of a program went, as rows of tables.
+//! The time of a program's ranks, as rows of tables.
 
 use serde::{Deserialize, Serialize};
 use weft_units::{Span, Time};
@@ -7,16 +7,16 @@ use super::account::{Account, Activity};
 use super::placement::first_shared;
 use crate::table::{Cell, Table};
 
-/// What is known of the ranks of a program at its end.
+/// The results of the ranks of a program.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RankReport {
-    /// Where their time went.
+    /// Their account of time.
     pub account: Account,
-    /// When each had done everything.
+    /// When each had finished.
     pub ends: Vec<Time>,
     /// The host that each ran on.
     pub hosts: Vec<u16>,
-    /// How many computations a host carried out at once, if that was limited.
+    /// How many computations a host executed at once, if that was limited.
     pub processors: Option<u32>,
 }
 
@@ -33,9 +33,9 @@ impl RankReport {
         })
     }
 
-    /// Four tables by name: a row a rank, a row a rank and whom it waited for, a row a stretch of a
-    /// rank's time, a row a message. The last two are empty unless they were asked for. Where several
-    /// ranks ran on a host, the last three name hosts beside ranks.
+    /// Four tables by name, with a row for each rank, each pair of a rank and the rank for which it
+    /// waited, each interval of a rank, and each message. The last two are empty unless they were
+    /// requested. If several ranks ran on a host, the last three tables name hosts beside ranks.
     pub fn rows(&self) -> [(&'static str, Vec<RankRow>); 4] {
         [
             ("ranks", self.rank_rows()),

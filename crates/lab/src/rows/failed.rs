@@ -1,4 +1,4 @@
-//! The rows of a point of which a run failed.
+//! The rows of a point with a failed run.
 
 use crate::failure::{FAILED, Failure};
 use crate::rows::{Row, head};
@@ -18,7 +18,7 @@ pub struct FailedRuns<'a> {
 }
 
 impl FailedRuns<'_> {
-    /// The columns of these rows, which stand behind those of what was measured.
+    /// The columns of these rows, after those of measurements.
     pub const COLUMNS: [&'static str; 4] = ["verdict", "waiting_for", "replications", "reason"];
 
     /// Adds a row per run that failed.

@@ -18,7 +18,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// Those of a group, of one bin or of all.
+    /// The flows of a group, of one bin or of all.
     fn add(&mut self, report: &FlowReport, group: &str, up_to: Option<Option<u64>>) {
         let is_of = |bin: &&crate::drive::engine::FlowBin| {
             bin.group == group && up_to.is_none_or(|up_to| bin.up_to == up_to)
@@ -31,7 +31,7 @@ impl Pool {
         }
     }
 
-    /// The columns of completion times and slowdowns; nothing where no flow came to an end.
+    /// The columns of completion times and slowdowns; empty if no flow ended.
     fn columns(&self) -> Vec<(String, Option<f64>)> {
         let (completion, slowdown) = (&self.completion, &self.slowdown);
         let mut columns = vec![
@@ -83,7 +83,7 @@ impl PointRuns<'_> {
         }
     }
 
-    /// Adds the distribution of completion times of all flows, and of those of each group.
+    /// Adds the distribution of completion times of all flows, and of the flows of each group.
     pub(super) fn completions(&self, table: &mut Table) {
         let reports = || self.runs.iter().filter_map(|run| run.flows.as_ref());
         let Some(first) = reports().next() else { return };

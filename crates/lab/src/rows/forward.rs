@@ -4,7 +4,7 @@ use weft_units::Time;
 
 use crate::simulate::ChannelRun;
 
-/// How much was left out, where that was asked for.
+/// How much was skipped, if that was requested.
 pub(super) fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
     let Some(own) = &run.forwarded else { return Vec::new() };
     vec![
@@ -14,7 +14,7 @@ pub(super) fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
     ]
 }
 
-/// The same in words, with what was compared, or what forbids it.
+/// Like the above in words, with what was compared, or what prevents it.
 pub(super) fn sentence(run: &ChannelRun) -> Option<String> {
     let own = run.forwarded.as_ref()?;
     let all = run.until.since(Time::ZERO).as_us();

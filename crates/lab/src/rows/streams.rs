@@ -63,7 +63,7 @@ impl PointRuns<'_> {
         }
     }
 
-    /// The same where nothing but the time was noted for which each was busy.
+    /// Like the above, if only the busy time of each cable was recorded.
     fn busy_links(&self, run: &ChannelRun, settings: &ChannelSettings, table: &mut Table) {
         let busy = run.observations.busy();
         if busy.is_empty() || busy.len() > MOST_LINKS {
@@ -112,7 +112,7 @@ impl PointRuns<'_> {
         }
     }
 
-    /// Adds who paused which traffic class of whom, in each run.
+    /// Adds which port paused which traffic class of which other port, in each run.
     pub fn pauses(&self, table: &mut Table) {
         for run in &self.runs {
             for pause in run.network.iter().flat_map(|network| &network.pauses) {
@@ -129,7 +129,7 @@ impl PointRuns<'_> {
         }
     }
 
-    /// Adds what was noted at intervals, of the first run.
+    /// Adds the samples of the first run.
     pub fn samples(&self, table: &mut Table) {
         let Some(run) = self.runs.first() else { return };
         for sample in run.network.iter().flat_map(|network| &network.samples) {

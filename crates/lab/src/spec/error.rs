@@ -15,7 +15,7 @@ use super::place::Place;
 #[derive(Clone, Debug)]
 pub struct SpecError(Box<Refusal>);
 
-/// What a [`SpecError`] knows.
+/// The content of a [`SpecError`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// The file, or the whole `--set` option.
@@ -26,7 +26,7 @@ pub struct Refusal {
     pub column: Option<usize>,
     /// The dotted key; empty for the whole file.
     pub key: String,
-    /// The value as it was written, shortened if it is long; empty where a key itself is refused.
+    /// The value as it was written, shortened if it is long; empty if the key itself is refused.
     pub value: String,
     /// What is wrong, in one line.
     pub message: String,
@@ -145,7 +145,7 @@ impl fmt::Display for SpecError {
     }
 }
 
-/// Names stand in backquotes, descriptions (which have spaces) do not.
+/// Names are in backquotes, descriptions (which have spaces) are not.
 fn quoted(text: &str) -> String {
     if text.contains(' ') { text.to_owned() } else { format!("`{text}`") }
 }

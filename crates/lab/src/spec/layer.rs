@@ -43,8 +43,8 @@ impl Tree {
 
     /// This tree with the preset `name` laid over it and all presets removed.
     ///
-    /// The refusal of an unknown name has no place: the name came from elsewhere. Give it one by
-    /// [`SpecError::at`].
+    /// The refusal of an unknown name has no place, since the name is not in the file. Give it one
+    /// by [`SpecError::at`].
     pub fn preset(mut self, name: &str) -> Result<Tree, SpecError> {
         let names: Vec<_> = self.presets().into_iter().map(str::to_owned).collect();
         let presets = self.take(PRESET).map(|presets| presets.root.content);
@@ -58,7 +58,7 @@ impl Tree {
                 .names(&names, name));
         };
         let mut over = chosen.node;
-        // One layer above all that there is, however many layers the preset itself came from.
+        // One layer above all others, however many layers the preset itself consists of.
         over.for_each(&mut |node| {
             node.layer = 0;
             node.origin_layer = 0;
@@ -118,7 +118,7 @@ impl Tree {
         self.layers
     }
 
-    /// Every part that a higher layer replaced, where `resolved` is what [`Tree::resolve`] made of
+    /// Every part that a higher layer replaced; `resolved` is the result of [`Tree::resolve`] for
     /// this tree.
     pub fn replaced(&self, resolved: &Tree) -> Vec<Replaced> {
         let mut found = Vec::new();

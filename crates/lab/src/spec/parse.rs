@@ -28,8 +28,8 @@ impl Tree {
         Ok(Tree::of(finish(Node::new(content, root.clone(), root), "")?))
     }
 
-    /// The specification in a JSON value, as a program hands it over; `name` is what errors call
-    /// it. There are no lines to point at, so errors name the key alone.
+    /// The specification in a JSON value, as a program passes it; errors call it `name`. There are
+    /// no lines to point at, so errors name only the key.
     pub fn from_json(name: &str, value: &Value) -> Result<Tree, SpecError> {
         let place = Place::new(&Source::without_lines(name.to_owned()), 0..0);
         Ok(Tree::of(from_json(value, &place, "")?))
@@ -50,7 +50,7 @@ pub(super) fn option_value(path: &str, text: &str, place: &Place) -> Result<Node
     let mut node = match value {
         Ok((_, Ok(node))) => node,
         Ok((true, Err(error))) => return Err(error.at(place)),
-        // What a file would refuse (a date, `inf`) is here a text like any other.
+        // A value that a file would refuse (a date, `inf`) is read as a text here.
         _ => Node::new(Content::Text(text.to_owned()), place.clone(), place.clone()),
     };
     node.for_each(&mut |node| {

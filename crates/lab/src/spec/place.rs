@@ -18,7 +18,7 @@ impl Source {
         Arc::new(Source { name: name.to_owned(), text: text.to_owned() })
     }
 
-    /// A source in which nothing can be pointed at: an option, or a value handed over by a program.
+    /// A source without lines: an option, or a value passed by a program.
     pub fn without_lines(name: String) -> Arc<Source> {
         Arc::new(Source { name, text: String::new() })
     }
@@ -52,11 +52,11 @@ impl Place {
         self.line().map(|_| self.before()[line_start..].chars().count() + 1)
     }
 
-    /// The line itself with carets under the place, behind the line's number.
+    /// The line itself with carets under the place, after the line's number.
     pub(super) fn excerpt(&self) -> Option<String> {
         let (number, column) = (self.line()?.to_string(), self.column()?);
         let line = self.source.text.lines().nth(self.line()? - 1).unwrap_or_default();
-        // Tabs are kept, so that the carets stand under their text however wide a tab is shown.
+        // Tabs are kept, so that the carets are under their text however wide a tab is shown.
         let indent: String =
             line.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         let rest = line.chars().count().saturating_sub(column - 1);

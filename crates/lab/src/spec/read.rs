@@ -36,7 +36,7 @@ impl Tree {
     }
 }
 
-/// What reading found out, by dotted key.
+/// The results of reading, by dotted key.
 #[derive(Default)]
 struct Record {
     read: RefCell<BTreeSet<String>>,
@@ -53,7 +53,7 @@ impl Record {
                     let before = entries.len();
                     entries.retain(|entry| entry.name == *name);
                     let layer = entries.first().map_or(0, |entry| entry.node.layer);
-                    // Where a choice came from says nothing about the choice that replaced it.
+                    // The origin of a choice does not apply to the choice that replaced it.
                     if entries.len() < before && node.origin_layer < layer {
                         node.origin = None;
                     }
@@ -82,7 +82,7 @@ struct Reader<'t> {
     node: &'t Node,
     path: &'t str,
     record: &'t Record,
-    /// The node is the name of a variant without settings, which are then those of an empty table.
+    /// The node is the name of a variant without settings, which are read as an empty table.
     bare: bool,
 }
 
@@ -248,7 +248,7 @@ impl<'de> SeqAccess<'de> for List<'_> {
     }
 }
 
-/// A variant: its name, and its settings unless the name stands alone.
+/// A variant: its name, and its settings unless the name is alone.
 struct Choice<'t> {
     reader: Reader<'t>,
     name: &'t str,

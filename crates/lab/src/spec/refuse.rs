@@ -12,7 +12,7 @@ use super::place::Place;
 use super::tree::{Content, Node};
 use super::write::inline;
 
-/// A refusal on its way out of a type: the innermost node that it passes gives it its place.
+/// A refusal that propagates out of a type: the innermost node that it passes gives it its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?}")]
 pub(super) struct ReadError(#[source] Box<Stage>);
@@ -50,7 +50,7 @@ impl ReadError {
         ReadError::new(Stage::TakesNothing(key.to_owned()))
     }
 
-    /// The refusal of what stands at `node`, unless it already has a place further in.
+    /// The refusal of the value at `node`, unless it already has a place further in.
     pub fn place(self, node: &Node, path: &str) -> SpecError {
         let value = shortened(inline(node));
         let is_value = !matches!(node.content, Content::Table(_) | Content::List(_));

@@ -22,7 +22,7 @@ const ORIGIN_KEYS: [(&str, &str); 4] = [
     ("predicts", "A published number that it reproduces without having been fitted to it."),
 ];
 
-/// What describes a value rather than constrains it, and so belongs to both of its forms.
+/// Keys that describe a value rather than constrain it, and so belong to both of its forms.
 const DESCRIPTIVE: [&str; 4] = ["title", "description", "default", "x-unit"];
 
 fn allow_origins(schema: &mut Value, definitions: &Value) {
@@ -53,7 +53,7 @@ fn allow_origins(schema: &mut Value, definitions: &Value) {
     }
 }
 
-/// Whether the schema describes a table, whose origin stands among its own keys.
+/// Whether the schema describes a table, whose origin is among its own keys.
 fn is_table(schema: &Value, definitions: &Value) -> bool {
     let name = schema.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix("#/$defs/"));
     let schema = name.and_then(|name| definitions.get(name)).unwrap_or(schema);

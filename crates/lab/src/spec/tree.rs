@@ -51,7 +51,7 @@ pub struct Origin {
     pub predicts: Option<String>,
 }
 
-/// What stands at a node.
+/// The value at a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Content {
     Text(String),
@@ -64,7 +64,7 @@ pub(super) enum Content {
     Table(Vec<Entry>),
 }
 
-/// One key of a table with what stands under it.
+/// One key of a table with its node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub name: String,
@@ -78,9 +78,9 @@ pub(super) struct Entry {
 pub struct Node {
     pub(super) content: Content,
     pub(super) origin: Option<Origin>,
-    /// Where the key stands; for an element of a list, where the element stands.
+    /// The place of the key; for an element of a list, that of the element.
     pub(super) key: Place,
-    /// Where the value stands.
+    /// The place of the value.
     pub(super) place: Place,
     /// The highest layer that mentions this node.
     pub(super) layer: u32,
@@ -119,7 +119,7 @@ impl Node {
         }
     }
 
-    /// The keys of a table with what stands under them, in file order.
+    /// The keys of a table with their nodes, in file order.
     pub fn entries(&self) -> Option<impl Iterator<Item = (&str, &Node)>> {
         let Content::Table(entries) = &self.content else { return None };
         Some(entries.iter().map(|entry| (entry.name.as_str(), &entry.node)))
@@ -197,7 +197,7 @@ impl PartialEq for Tree {
 }
 
 impl Tree {
-    /// The node at a dotted path; keys that contain dots stand in double quotes.
+    /// The node at a dotted path; keys that contain dots are in double quotes.
     pub fn get(&self, path: &str) -> Option<&Node> {
         split(path)?.iter().try_fold(&self.root, |node, name| node.get(name))
     }
@@ -250,15 +250,15 @@ impl Tree {
         Ok(())
     }
 
-    /// Changes every text, and every text of a list, whose keys end in one of `endings`, wherever in
-    /// the tree it stands: in a preset, a variant or a sweep, too.
+    /// Changes every text, and every text of a list, whose keys end in one of `endings`, anywhere in
+    /// the tree, including presets, variants and sweeps.
     pub fn change_texts(&mut self, endings: &[&str], change: &impl Fn(&str) -> String) {
         change_texts(&mut self.root, "", endings, change);
     }
 
-    /// A refusal of what stands at a dotted path, for rules that no type can hold, such as a name
-    /// that another part of the specification must have. Where nothing stands there, it points at
-    /// the nearest table around it.
+    /// A refusal of the value at a dotted path, for rules that no type can express, such as a name
+    /// that must exist in another part of the specification. If there is no such value, the refusal
+    /// points at the nearest table around it.
     pub fn refuse(&self, path: &str, message: impl Into<String>) -> SpecError {
         let (mut node, mut full) = (&self.root, self.prefix.clone());
         for name in split(path).unwrap_or_default() {

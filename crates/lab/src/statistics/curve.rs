@@ -5,9 +5,9 @@ use serde::Serialize;
 /// One point of a sweep of the offered load; both are loads in the same unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadPoint {
-    /// What was offered.
+    /// The offered load.
     pub offered: f64,
-    /// What was accepted of it.
+    /// The accepted part of it.
     pub accepted: f64,
 }
 
@@ -16,7 +16,8 @@ pub struct LoadPoint {
 pub struct Saturation {
     /// The largest accepted throughput of the sweep: the saturation throughput.
     pub throughput: f64,
-    /// What is accepted at the largest load. Less than `throughput` if the channel collapses.
+    /// The accepted load at the largest offered load. Less than `throughput` if the channel
+    /// collapses.
     pub at_full_load: f64,
     /// The largest load of the sweep up to which everything offered was accepted; 0 if none.
     pub carried: f64,

@@ -9,9 +9,9 @@ use super::{WarmUp, mser, student_t};
 /// 10 to 30).
 pub const BATCHES: usize = 32;
 
-/// How much farther above the rest than below it the beginning of a run must lie to be a warm-up.
-/// An interconnect starts empty and fills, so that a warm-up lies below; spells above are mostly
-/// chance, for waiting times are skewed.
+/// How much farther above the rest than below it the beginning of a run must lie to count as a
+/// warm-up. An interconnect starts empty and fills, so that a warm-up lies below; values above are
+/// mostly chance, since waiting times are skewed.
 const SKEW: f64 = 2.5;
 
 /// A mean and how well it is known, in the unit of what was averaged.
@@ -86,8 +86,8 @@ pub fn steady_state(series: &[f64]) -> Option<(Estimate, WarmUp)> {
     Some((Estimate { truncated: cut.len() + estimate.truncated, ..estimate }, proposed))
 }
 
-/// Whether the mean of the cut part is one that the rest would hardly yield; so taken where the
-/// rest is too short for an interval.
+/// Whether the mean of the cut part is one that the rest would hardly yield; true if the rest is
+/// too short for an interval.
 fn differs(cut: &[f64], rest: &[f64], estimate: &Estimate) -> bool {
     match (mean(cut), estimate.half_width_95) {
         (None, _) => false,

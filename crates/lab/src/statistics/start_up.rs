@@ -2,7 +2,7 @@
 
 use super::{Estimate, WarmUp, mser, replications};
 
-/// The most parts in which a course is kept: enough to see where it begins to be steady.
+/// The largest number of parts of a series that is kept: enough to see where it becomes steady.
 const PARTS: usize = 256;
 
 /// The means of at most 256 parts of a series, each of equally many elements; what does not fill the

@@ -15,8 +15,8 @@ const GROWS: f64 = 3.0;
 /// Growth of the backlog, in standard errors, up to which it is.
 const STANDS: f64 = 2.0;
 
-/// A run says that something stands still only if it watched for as many times as long as a packet
-/// takes through an empty network.
+/// A run reports that something stands still only if it watched for this many times the latency of
+/// a packet in an empty network.
 const PATIENCE: u64 = 100;
 
 /// What became of a run, the worst last. Only a settled run has a mean that does not depend on its
@@ -24,22 +24,22 @@ const PATIENCE: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The backlog stands: what is offered is accepted (or given up by a stated rule).
+    /// The backlog is stable: what is offered is accepted (or given up by a stated rule).
     Settled,
-    /// Too few packets arrived to tell: fewer than an interval has batches, while others are under
-    /// way.
+    /// Too few packets arrived to tell: fewer than an interval has batches, while others are in
+    /// flight.
     TooShort,
     /// It may settle and has not yet: the backlog or the latency still rises at the end, but not
     /// so steadily that the load is certainly beyond the limit.
     Transient,
     /// The backlog grows without end: the offered load is beyond the limit.
     Saturated,
-    /// Some hosts have packets under way of which none arrived in the second half of the run, while
-    /// those of others did.
+    /// Some hosts have packets in flight, none of which arrived in the second half of the run,
+    /// while those of other hosts did.
     PartlyStuck,
     /// Packets wait, and nothing was delivered in the second half of the run.
     Stuck,
-    /// Flows had no way left to their targets when the run ended, as cables had failed.
+    /// Flows had no route left to their targets when the run ended, as cables had failed.
     Unreachable,
     /// The run was stopped from outside before its end.
     Stopped,
@@ -51,7 +51,7 @@ impl Verdict {
         matches!(self, Verdict::PartlyStuck | Verdict::Stuck)
     }
 
-    /// Whether it is told who waits for whom, or for what.
+    /// Whether the result says what waits for what.
     pub const fn names_who_waits(self) -> bool {
         self.is_stuck() || matches!(self, Verdict::Unreachable)
     }
@@ -71,16 +71,16 @@ impl Verdict {
     }
 }
 
-/// How a run ended, besides its counters.
+/// How a run ended, in addition to its counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
     /// Whether it was stopped from outside.
     pub stopped: bool,
-    /// How many hosts have packets under way of which none arrived in the second half.
+    /// How many hosts have packets in flight, none of which arrived in the second half.
     pub standing: usize,
-    /// How many flows had no way left to their targets.
+    /// How many flows had no route left to their targets.
     pub unreachable: u64,
-    /// How long a packet takes through an empty network, at least.
+    /// The least latency of a packet in an empty network.
     pub unloaded: Span,
 }
 
@@ -102,8 +102,8 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// A mean as it may be shown: one of a run that did not settle carries its verdict and the
-    /// backlog, for it is a function of the run's length.
+    /// A mean as it may be shown: with the verdict and the backlog if the run did not settle, since
+    /// it then depends on the length of the run.
     pub fn show(&self, estimate: &Estimate) -> String {
         let Estimate { mean, half_width_95, .. } = estimate;
         let mean = match half_width_95 {
@@ -123,22 +123,22 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Judges a run by the counters at equal steps of its measured window
-/// (`Observations::progress`), by how it ended, and by the warm-up found in the latency, if there is
-/// a series of it. The first rule that applies:
+/// Judges a run by the counters at equal steps of its measured window (`Observations::progress`), by
+/// how it ended, and by the warm-up found in the latency, if there is a series of it. The first rule
+/// that applies:
 ///
 /// 1. **stopped** if it was.
-/// 2. **unreachable** if flows that had not ended had no way left.
+/// 2. **unreachable** if flows that had not ended had no route left.
 /// 3. **stuck** if packets were waiting at the middle and none was delivered since, **partly stuck**
-///    if that is so for some hosts: both only if the second half lasted a hundred times as
-///    long as a packet takes through an empty network, and **too short** otherwise.
+///    if that is so for some hosts: both only if the second half lasted a hundred times as long as a
+///    packet takes through an empty network, and **too short** otherwise.
 /// 4. **too short** if packets are under way and fewer than 32 arrived.
-/// 5. **saturated** if the backlog grew over the second half by more than three standard errors
-///    and not less than half as much as over the first: growth that slows down is that of a queue
-///    that fills. The standard error is that of the sum of the growths of the single steps as if
-///    they were independent. Those of a queue that never empties are, nearly; those of a settled
-///    queue cancel out, so that the test errs to the safe side. It has no scale: one
-///    overloaded port of many is seen as well as all of them.
+/// 5. **saturated** if the backlog grew over the second half by more than three standard errors and
+///    not less than half as much as over the first: growth that slows down is that of a queue that
+///    fills. The standard error is that of the sum of the growths of the single steps as if they
+///    were independent. Those of a queue that never empties are, nearly; those of a settled queue
+///    cancel out, so that the test errs to the safe side. It has no scale: one overloaded port of
+///    many is seen as well as all of them.
 /// 6. **transient** if it grew by more than two standard errors, if the latency has no end of its
 ///    warm-up in the first half, or if packets came and the window was never sampled.
 /// 7. **settled** otherwise; also if nothing was offered.
@@ -201,11 +201,11 @@ fn growth_of(backlogs: &[f64]) -> f64 {
     }
 }
 
-/// How much a backlog grew.
+/// By how much a backlog grew.
 struct Growth {
     /// From the first to the last, in packets.
     packets: f64,
-    /// The same in standard errors of a sum of independent steps.
+    /// Like the above in standard errors of a sum of independent steps.
     significance: f64,
 }
 
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(judge(&run(|_| 3), ended, None).verdict, Verdict::Settled);
     }
 
-    /// 31 packets arrive while one is under way, then 32; and 31 of which none is left.
+    /// 31 packets arrive while one is in flight, then 32; and 31 with none left.
     #[test]
     fn fewer_packets_than_an_interval_has_batches_prove_nothing() {
         let few = |arrived: u64, left: u64| {

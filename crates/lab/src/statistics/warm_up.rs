@@ -1,6 +1,6 @@
 //! Where the warm-up of a run ends.
 
-/// How much of the beginning of a series is to be left out.
+/// How much of the beginning of a series must be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarmUp {
     /// Elements to leave out.
@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn a_step_is_cut_where_it_ends() {
-        // Without the three nines all are equal, so that the error is zero, and not before.
+        // Without the three nines all values are equal, so that the error is zero, and not before
+        // that.
         let series = [9.0, 9.0, 9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
         assert_eq!(mser(&series), WarmUp { truncated: 3, found: true });
     }

@@ -63,7 +63,7 @@ pub enum Collective {
     ReduceScatterHalving,
 }
 
-/// The payload of a message that says no more than that it came.
+/// The payload of a message that carries no data.
 const TOKEN: Bytes = Bytes(1);
 
 /// The first tag of collectives; the round of an algorithm is added.
@@ -149,7 +149,7 @@ impl Collective {
         self.schedule_of(ranks, Payload { size, ..Payload::default() }, rounds)
     }
 
-    /// The same with all that can be said of what its ranks have.
+    /// Like the above, with everything that can be specified about the ranks' data.
     pub fn schedule_of(self, ranks: u16, payload: Payload<'_>, rounds: u32) -> Schedule {
         let mut writer = Writer::new(ranks);
         (0..rounds).for_each(|_| writer.collective(self, payload));
@@ -164,26 +164,26 @@ struct Branch {
     near: u16,
     /// The other one.
     far: u16,
-    /// How many ranks are reached through it, itself included.
+    /// How many ranks are reached through it, including itself.
     below: u64,
 }
 
-/// What the ranks of a collective have.
+/// The data of the ranks of a collective.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Payload<'a> {
     /// Bytes of each rank.
     pub size: Bytes,
-    /// Bytes of each rank in its order, where they differ; empty where all have `size`.
+    /// Bytes of each rank in order, if they differ; empty if all have `size`.
     pub sizes: &'a [Bytes],
     /// The rank that has the data at first, or gets it.
     pub root: u16,
-    /// How fast a rank adds what it receives to what it has, where sums are asked for; in no time if
-    /// not given.
+    /// How fast a rank adds what it receives to its own data, in collectives that sum; takes no time
+    /// if not given.
     pub reduction: Option<Rate>,
 }
 
 impl Payload<'_> {
-    /// What one rank has.
+    /// The data of one rank.
     fn of(&self, rank: u32) -> Bytes {
         self.sizes.get(rank as usize).copied().unwrap_or(self.size)
     }
@@ -195,7 +195,7 @@ impl Payload<'_> {
     }
 }
 
-/// Writes the operations of all ranks, those of a rank one behind another where they depend on each
+/// Writes the operations of all ranks, those of a rank one after another if they depend on each
 /// other.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -212,7 +212,7 @@ impl Writer {
         Writer { schedule: Schedule::new(ranks), last, reduction: None }
     }
 
-    /// Adds an operation behind all that its rank did.
+    /// Adds an operation after everything that its rank has done.
     pub fn then(&mut self, rank: u16, operation: Operation) -> u32 {
         let place = usize::from(rank);
         let number = self.schedule.ranks[place].add(operation, &self.last[place]);
@@ -220,13 +220,14 @@ impl Writer {
         number
     }
 
-    /// Adds an operation behind all that its rank did, which what comes next does not wait for.
+    /// Adds an operation after everything that its rank has done; later operations do not wait for
+    /// it.
     pub fn beside(&mut self, rank: u16, operation: Operation) -> u32 {
         let place = usize::from(rank);
         self.schedule.ranks[place].add(operation, &self.last[place])
     }
 
-    /// Adds operations behind all that the rank did, which do not wait for each other.
+    /// Adds operations after everything that the rank has done, which do not wait for each other.
     fn together(&mut self, rank: u16, actions: impl IntoIterator<Item = Action>) {
         let place = usize::from(rank);
         let script = &mut self.schedule.ranks[place];
@@ -244,7 +245,7 @@ impl Writer {
         self.together(to, [Action::Receive { from, tag: TAG + round, size }]);
     }
 
-    /// A rank adds so many bytes that it received to what it has.
+    /// A rank adds this many received bytes to its own data.
     fn add(&mut self, rank: u16, size: Bytes) {
         if let Some(rate) = self.reduction {
             self.then(rank, Operation::new(Action::Compute(rate.span(size))));
@@ -341,7 +342,7 @@ impl Writer {
         }
     }
 
-    /// One message between the root and everybody else, whose size is what the other one has.
+    /// One message between the root and every other rank, with the size of the other rank's data.
     fn each_with(&mut self, root: u16, payload: Payload<'_>, to_root: bool) {
         let others: Vec<u16> = (0..self.ranks()).filter(|rank| *rank != root).collect();
         let size = |rank: u16| payload.of(rank.into());
@@ -367,7 +368,8 @@ impl Writer {
         }
     }
 
-    /// What each rank has goes around: in a round a rank passes on what it got in the one before.
+    /// The data of each rank goes around: in each round a rank passes on what it received in the
+    /// previous one.
     fn around(&mut self, payload: Payload<'_>) {
         let ranks = u32::from(self.ranks());
         for round in 0..ranks - 1 {
@@ -438,7 +440,7 @@ impl Writer {
     fn doubling(&mut self, size: Bytes) {
         let ranks = self.ranks();
         let power = 1_u16 << ranks.ilog2();
-        // Those beyond the power of two speak through a partner.
+        // Ranks beyond the power of two take part through a partner.
         for extra in power..ranks {
             self.pass(extra, extra - power, 0, size);
             self.add(extra - power, size);

@@ -1,6 +1,6 @@
 //! What can be wrong with a trace.
 
-/// Where an operation stands, if it stands in a file.
+/// The place of an operation, if it is in a file.
 fn place(line: u32) -> String {
     if line > 0 { format!("line {line}: ") } else { String::new() }
 }
@@ -18,12 +18,12 @@ pub enum TraceError {
     Syntax {
         /// The line, from 1.
         line: u32,
-        /// What stands there.
+        /// What is there.
         found: String,
         /// What would be right.
         accepted: String,
     },
-    /// A rank that there is not.
+    /// A rank that does not exist.
     #[error("line {line}: rank {rank} where 0 to {} are accepted", .ranks - 1)]
     UnknownRank {
         /// The line, from 1.
@@ -66,11 +66,11 @@ pub enum TraceError {
          {received} such messages; accepted: as many received as sent"
     )]
     Unmatched {
-        /// The line of the last of those that are too many, from 1.
+        /// The line of the last surplus one, from 1.
         line: u32,
-        /// Who sends.
+        /// The sender.
         from: u16,
-        /// Who receives.
+        /// The receiver.
         to: u16,
         /// Their tag.
         tag: u32,
@@ -82,7 +82,7 @@ pub enum TraceError {
     /// A message larger than MPI has any.
     #[error("{}a message of {size} B where up to 64 GiB (2^36 B) are accepted", place(*line))]
     TooLarge {
-        /// The line, from 1; 0 where it stands in none.
+        /// The line, from 1; 0 without a line.
         line: u32,
         /// The size of the message.
         size: u64,
@@ -100,14 +100,14 @@ pub enum TraceError {
         /// The first rank that does not.
         rank: u16,
     },
-    /// A list that is not as long as it says.
+    /// A list whose length differs from the one that it states.
     #[error("line {line}: {stated} {what} are announced, and {found} follow")]
     Miscounted {
-        /// The line that says how many there are, from 1.
+        /// The line that states the length, from 1.
         line: u32,
         /// What is counted.
         what: &'static str,
-        /// How many it says.
+        /// The length stated.
         stated: u64,
         /// How many there are.
         found: u64,

@@ -62,11 +62,11 @@ struct Labels {
 
 const NONE: u32 = u32::MAX;
 
-/// Numbers of labels up to this many times the number of operations stand in a table.
+/// Labels up to this many times the number of operations are stored in a table.
 const SPARSE: usize = 8;
 
 impl Labels {
-    /// The number of a label such as `l17`, which is written in one way only.
+    /// The number of a label such as `l17`, which has only one spelling.
     fn number(label: &[u8]) -> Option<usize> {
         let digits = label.strip_prefix(b"l")?;
         let plain =
@@ -216,7 +216,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What stands behind an operation: each at most once, and of a computation `cpu` only.
+    /// What may follow an operation: each at most once, and for a computation only `cpu`.
     fn details(&self, operation: &mut Operation, words: &mut Words<'_>) -> Result<(), TraceError> {
         let mut given = [false; 3];
         while let Some(word) = words.next() {

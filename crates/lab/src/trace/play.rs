@@ -1,9 +1,9 @@
 //! Runs a schedule on a machine.
 //!
 //! An operation needs its processor to begin, and a computation keeps it to its end; where a host has
-//! fewer processors than the `cpu`s of its ranks, it needs one of those besides. What a call costs the
-//! host is the host path's business. Receives are begun when nothing holds them up,
-//! whether their processor is busy or not, so that messages find them.
+//! fewer processors than the `cpu`s of its ranks, it also needs one of those. The host path accounts
+//! for the cost of a call. Receives begin as soon as nothing delays them, whether their processor is
+//! busy or not, so that messages match them.
 
 use std::collections::VecDeque;
 
@@ -14,22 +14,22 @@ use super::schedule::{Action, After, Followers, Operation, Schedule};
 use crate::drive::carrier::{Carrier, Destination};
 use crate::program::{Activity, Interval, Machine, OpId, Outgoing, ProgramError, Received, Wanted};
 
-/// Whoever watches a run is told of it after this many of its steps, which take some milliseconds.
+/// The observer of a run is called after this many steps, which take some milliseconds.
 const TOLD_EACH: u64 = 1 << 10;
 
-/// What running a schedule showed.
+/// The results of running a schedule.
 #[derive(Debug)]
 pub struct Played<C> {
-    /// When each rank had done everything.
+    /// When each rank had finished.
     pub ends: Vec<Time>,
-    /// How many messages were shorter than what received them asks for, which MPI takes.
+    /// How many messages were shorter than the receives that took them expected, which MPI allows.
     pub shorter: u64,
     /// The machine, with its account and channels.
     pub machine: Machine<C>,
 }
 
 impl<C> Played<C> {
-    /// When the last rank had done everything: the application's time.
+    /// When the last rank had finished: the application's time.
     pub fn end(&self) -> Time {
         self.ends.iter().copied().max().unwrap_or(Time::ZERO)
     }
@@ -39,10 +39,10 @@ struct Player<'a, C> {
     schedule: &'a Schedule,
     machine: Machine<C>,
     ranks: Vec<Rank>,
-    /// The rank and the operation behind each operation of the machine.
+    /// The rank and the operation of each operation of the machine.
     known: Vec<(u16, u32)>,
     left: usize,
-    /// What waits for nothing any more and has not begun.
+    /// Operations that wait for nothing any more and have not begun.
     ready: VecDeque<(u16, u32)>,
     shorter: u64,
 }
@@ -52,8 +52,8 @@ struct Rank {
     waits: Vec<u32>,
     over: Vec<bool>,
     cpus: Vec<Cpu>,
-    /// Sends and receives under way, oldest first; those that are over are removed when they come
-    /// to the front.
+    /// Sends and receives in progress, oldest first; those that have ended are removed when they
+    /// reach the front.
     sends: VecDeque<u32>,
     receives: VecDeque<u32>,
     computing: u32,
@@ -67,7 +67,7 @@ struct Rank {
 #[derive(Default)]
 struct Cpu {
     busy: bool,
-    /// What waits for the computation that keeps it.
+    /// Operations that wait for the computation that occupies the processor.
     queue: VecDeque<u32>,
 }
 
@@ -76,7 +76,7 @@ struct Cpu {
 /// `false` the run ends.
 ///
 /// # Errors
-/// [`ProgramError`] if the program does not come to its end.
+/// [`ProgramError`] if the program does not finish.
 pub fn play<C: Carrier>(
     schedule: &Schedule,
     machine: Machine<C>,
@@ -273,7 +273,7 @@ impl<C: Carrier> Player<'_, C> {
         }
     }
 
-    /// Those that waited for this of an operation wait for it no longer.
+    /// The operations that waited for this event of an operation no longer wait for it.
     fn release(&mut self, rank: u16, number: u32, what: After) {
         let own = &mut self.ranks[usize::from(rank)];
         for (next, after) in own.followers.of(number) {
@@ -324,7 +324,7 @@ impl<C: Carrier> Player<'_, C> {
         }
     }
 
-    /// What every rank that has not come to its end waits for.
+    /// What every unfinished rank waits for.
     fn waiting(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (own, rank) in self.ranks.iter().zip(0..) {

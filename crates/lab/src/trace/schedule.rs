@@ -19,7 +19,7 @@ pub const LONGEST: Span = Span(CLOCK_END.0);
 pub enum Action {
     /// The rank computes.
     Compute(Span),
-    /// So long passes, which needs no processor.
+    /// This much time passes, without a processor.
     Sleep(Span),
     /// The rank sends to another one.
     Send {
@@ -50,16 +50,16 @@ pub struct Operation {
     pub cpu: u16,
     /// The NIC that it names, for rules of routes.
     pub nic: u16,
-    /// The line that it stands in, from 1; 0 where it stands in none.
+    /// Its line, from 1; 0 without a line.
     pub line: u32,
 }
 
-/// What an operation waits for of another one.
+/// The event of another operation for which an operation waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// That it has begun.
+    /// That the other operation has begun.
     Begun,
-    /// That it is over.
+    /// That it has ended.
     Over,
 }
 
@@ -98,7 +98,7 @@ pub struct Schedule {
 }
 
 impl Operation {
-    /// An operation that stands in no file.
+    /// An operation without a file.
     pub fn new(action: Action) -> Operation {
         Operation { action, cpu: 0, nic: 0, line: 0 }
     }
@@ -219,8 +219,8 @@ impl Schedule {
         self.len() == 0
     }
 
-    /// Refuses messages that are too large, or that nobody receives or sends. How many there are does not depend on their
-    /// order; only the sizes of two that meet do, which [`play`](super::play()) compares.
+    /// Refuses messages that are too large, or that no rank receives or sends. The counts do not depend on the order of
+    /// messages, but the sizes of two that match do, which [`play`](super::play()) compares.
     pub fn check_messages(&self) -> Result<(), TraceError> {
         let mut open: HashMap<u64, i64, BuildHasherDefault<KeyHasher>> = HashMap::default();
         for (script, rank) in self.ranks.iter().zip(0..) {

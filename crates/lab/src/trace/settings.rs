@@ -39,7 +39,7 @@ pub enum TraceSettings {
         /// The file, as of a GOAL text.
         file: String,
     },
-    /// Flows of a list as HPCC's simulator has it (`flow.txt`), which start at a time.
+    /// Flows of a list of HPCC's simulator (`flow.txt`), which start at a time.
     Flows {
         /// The file, as of a GOAL text.
         file: String,
@@ -52,8 +52,8 @@ pub enum TraceSettings {
     Chakra {
         /// `NAME` of `NAME.0.et`, `NAME.1.et`, ..., or one of these files, as of a GOAL text.
         file: String,
-        /// A file of process groups as ASTRA-sim has it, such as `{"1": [0, 1]}`, for groups that
-        /// no node of the trace describes.
+        /// A file of process groups of ASTRA-sim, such as `{"1": [0, 1]}`, for groups that no node
+        /// of the trace describes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         groups: Option<String>,
         /// Operations of an accelerator a second, for nodes that have operations and no time.

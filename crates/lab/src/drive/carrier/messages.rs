@@ -1,15 +1,15 @@
-//! The messages in a channel: of which packets each is made, and how many of them are where.
+//! The messages in a channel: which packets belong to each, and how many of them are where.
 //!
-//! A driver that knows of each packet which message it belongs to says so
-//! ([`Messages::start`], [`Messages::arrive`]). One whose packets of a pair start and are handed
-//! over in order only says of which pair they are ([`Messages::start_next`],
-//! [`Messages::arrive_next`]), and needs no room for a message in its packets.
+//! A driver that knows the message of each packet says so ([`Messages::start`],
+//! [`Messages::arrive`]). A driver whose packets of a pair start and arrive in order says only to
+//! which pair a packet belongs ([`Messages::start_next`], [`Messages::arrive_next`]), and needs no
+//! room for a message in its packets.
 
 use weft_units::{Bytes, Time};
 
 use super::{Destination, Message, Notice, Ticket};
 
-/// A message under way to one target.
+/// A message in flight to one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::drive) struct MessageId(u32);
 
@@ -40,7 +40,8 @@ pub(in crate::drive) struct Messages {
     free: Vec<MessageId>,
     /// The pairs that ever had a message, by initiator, in ascending order of the target.
     lanes: Vec<Vec<Lane>>,
-    /// How many copies of each multicast message have not been sent. Few, and searched in order.
+    /// How many copies of each multicast message have not been sent. There are few, searched in
+    /// order.
     multicasts: Vec<(Ticket, u32)>,
     notices: Vec<Notice>,
 }
@@ -53,12 +54,12 @@ struct Held {
     /// Packets that have not started, and packets that have neither arrived nor been given up.
     unsent: u32,
     missing: u32,
-    /// The number of its first packet among those of the pair, and how many it has.
+    /// The number of its first packet in the pair, and how many packets it has.
     first: u32,
     packets: u32,
     multicast: bool,
     lost: bool,
-    /// Whether its `Sent` has been told, and its end.
+    /// Whether its `Sent` has been reported, and its end.
     left: bool,
     ended: bool,
     /// The next message of the pair.
@@ -73,7 +74,7 @@ struct Lane {
     youngest: MessageId,
     /// The oldest one that has packets to start.
     starting: MessageId,
-    /// Packets handed over so far.
+    /// Packets submitted so far.
     numbered: u32,
 }
 
@@ -90,7 +91,7 @@ impl Messages {
         }
     }
 
-    /// Takes a message over, and tells of every target how many packets there are for it.
+    /// Adds a message, and reports for every target how many packets it has.
     pub fn post(&mut self, message: Message, mut tell: impl FnMut(MessageId, u16, u32)) {
         let Message { from, to, size, ticket } = message;
         let packets = size.0.div_ceil(self.payload.0).clamp(1, u64::from(u32::MAX)) as u32;
@@ -222,22 +223,21 @@ impl Messages {
         }
     }
 
-    /// The packet of this number among those of a pair is given up.
+    /// The packet of this number in a pair is given up.
     pub fn lose(&mut self, now: Time, from: u16, to: u16, number: u32) {
         if let Some(id) = self.numbered(from, to, number) {
             self.give_up(now, id);
         }
     }
 
-    /// The packet of this number among those of a pair is at its target, whatever its place in the
-    /// order.
+    /// The packet of this number in a pair has reached its target, in any order.
     pub fn arrive_numbered(&mut self, now: Time, from: u16, to: u16, number: u32) {
         if let Some(id) = self.numbered(from, to, number) {
             self.arrive(now, id);
         }
     }
 
-    /// The message under way to which the packet of this number among those of a pair belongs.
+    /// The message in flight to which the packet of this number among those of a pair belongs.
     fn numbered(&mut self, from: u16, to: u16, number: u32) -> Option<MessageId> {
         let mut id = self.lane(from, to).oldest;
         while id != MessageId::NONE {
@@ -256,7 +256,7 @@ impl Messages {
         self.arrive(now, id);
     }
 
-    /// The message of a pair that is under way under a name.
+    /// The message of a pair in flight with this name.
     fn named(&mut self, from: u16, to: u16, ticket: Ticket) -> Option<MessageId> {
         let mut id = self.lane(from, to).oldest;
         while id != MessageId::NONE && self.held[id.place()].ticket != ticket {
@@ -298,7 +298,7 @@ impl Messages {
         self.end_in_order(now, from, to);
     }
 
-    /// Tells of the oldest messages of a pair of which nothing is missing.
+    /// Reports the oldest messages of a pair that are complete.
     fn end_in_order(&mut self, now: Time, from: u16, to: u16) {
         loop {
             let id = self.lane(from, to).oldest;
@@ -329,13 +329,14 @@ impl Messages {
         self.held[id.place()].unsent
     }
 
-    /// Of each message by its number, how many packets have not started and how many have not arrived.
+    /// For each message by its number, how many packets have not started and how many have not
+    /// arrived.
     pub fn left(&self) -> Vec<[u32; 2]> {
         self.held.iter().map(|own| [own.unsent, own.missing]).collect()
     }
 
-    /// Starts and delivers this many times more what has started and arrived since those `before`
-    /// were left; no message comes to its end.
+    /// Starts and delivers again, this many times, what has started and arrived since the counts
+    /// `before`; no message is completed by that.
     pub fn go_on(&mut self, before: &[[u32; 2]], times: u32) {
         for (own, [unsent, missing]) in self.held.iter_mut().zip(before) {
             own.unsent -= (unsent - own.unsent) * times;
@@ -343,7 +344,7 @@ impl Messages {
         }
     }
 
-    /// The ticket of a message under way.
+    /// The ticket of a message in flight.
     #[cfg(test)]
     fn ticket(&self, id: MessageId) -> Ticket {
         self.held[id.place()].ticket
@@ -359,7 +360,7 @@ impl Messages {
         self.notices.first().map(|notice| notice.time())
     }
 
-    /// Appends what there is to know.
+    /// Appends the notices.
     pub fn take_notices(&mut self, notices: &mut Vec<Notice>) {
         notices.append(&mut self.notices);
     }

@@ -1,12 +1,12 @@
 //! Parts of the graph that run side by side, on threads.
 //!
-//! Each part has an engine of its own: its events, its packets, the sources of its hosts, and what it adds
-//! up; the ports of the graph are shared, and touched by the part that has their switch. For as long as
-//! nothing can come from one part to another the parts run without a word to each other. At the end of such
-//! a window each leaves the packets that cross to others where these find them, and what happened where the
-//! observer finds it; then all threads wait for the last one. Which thread runs a part is decided window by
-//! window: its own if it comes to that first, or one that has nothing else to do. Since the order of events
-//! follows from time and place alone, none of this shows in a result.
+//! Each part has an engine of its own: its events, its packets, the sources of its hosts, and its counters.
+//! The ports of the graph are shared; each is used only by the part with its switch. Parts run without
+//! communicating for as long as nothing can get from one to another (a window). At the end of a window each
+//! part leaves packets for other parts, and observations for the observer; then all threads wait for the
+//! last one. Which thread runs a part is decided window by window: its own if it comes to that first, or
+//! one that has nothing else to do. Since the order of events follows from time and place alone, none of
+//! this shows in a result.
 
 use std::any::Any;
 use std::num::NonZeroUsize;
@@ -30,8 +30,8 @@ use super::planes::PlaneTurns;
 use super::supply::Supply;
 use super::{Delivery, Engine};
 
-/// Parts for each thread: so many more than one that what a part works with stays in the cache for a window,
-/// and that threads end a window at about the same time.
+/// Parts per thread: several, so that what a part works with stays in the cache for a window, and threads
+/// finish a window at about the same time.
 const PARTS: u32 = 8;
 
 /// The lists of what crosses grow with the square of the number of parts.
@@ -50,7 +50,7 @@ pub enum Alone {
          in one plane"
     )]
     Kind,
-    /// Something is noted of all ports at once, or cables fail.
+    /// Something is recorded of all ports at once, or cables fail.
     #[error(
         "queues are noted at intervals, or cables fail, for the whole network, which more threads or ranks \
          do not take"
@@ -80,7 +80,7 @@ pub enum Alone {
     Short {
         /// From one part to another.
         apart: Span,
-        /// How many events there are in that time, about, at half of what links carry.
+        /// The approximate number of events in that time, if links carry half of what they can.
         events: u64,
     },
     /// Ports of all parts keep their own counts by class.
@@ -99,12 +99,12 @@ pub(super) struct Beside {
     part_of: Arc<[u16]>,
     apart: Span,
     threads: usize,
-    /// What starts each thread but the first, which is there.
+    /// Starts each thread but the first, which exists.
     starts: fn(usize) -> Builder,
 }
 
 impl Beside {
-    /// Packets that have been handed over and not delivered.
+    /// Packets that have been submitted and not delivered.
     pub fn packets(&self) -> usize {
         self.parts.iter().map(|part| part.packets.len()).sum()
     }
@@ -116,8 +116,8 @@ impl Beside {
 }
 
 impl Engine {
-    /// What a port sees of the packets and switches around it: the part that has it, if the graph is divided
-    /// and that part is in this process.
+    /// What surrounds a port: the part that owns it, if the graph is divided and that part is in this
+    /// process.
     pub(super) fn at_port(&self, port: u32) -> &Engine {
         match (&self.beside, &self.ranks) {
             (Some(own), _) => &own.parts[own.part_of[port as usize] as usize],
@@ -126,12 +126,12 @@ impl Engine {
         }
     }
 
-    /// Divides the graph into parts that run side by side on so many threads, if that is worth it, or
-    /// `even_if_slower`, and changes nothing that a run shows. For a channel with sources that has not run
-    /// and is to run without a limit on steps.
+    /// Divides the graph into parts that run in parallel on this many threads, if that is
+    /// worthwhile or `even_if_slower`; results do not change. For a channel with sources that has
+    /// not run and will run without a limit on steps.
     ///
     /// # Errors
-    /// Why it is to have one thread.
+    /// Why it keeps one thread.
     pub fn spread(&mut self, threads: NonZeroUsize, even_if_slower: bool) -> Result<(), Alone> {
         self.may_be_spread()?;
         let threads = threads.min(MOST_THREADS);
@@ -145,8 +145,8 @@ impl Engine {
         self.spread_over(&part, threads)
     }
 
-    /// Whether parts that are so far apart have enough to do between two meetings, or are to be made even if
-    /// they are slower.
+    /// Whether parts with this delay between them have enough to do in a window, or are wanted even if they
+    /// are slower.
     pub(super) fn is_worth_it(&self, apart: Span, even_if_slower: bool) -> Result<(), Alone> {
         let events = apart.0 / self.parts.spacing().0;
         match events < LEAST_EVENTS && !even_if_slower {
@@ -155,10 +155,8 @@ impl Engine {
         }
     }
 
-    /// The same with the part of each switch given, whether or not it is worth it.
-    ///
-    /// # Errors
-    /// Why it is to have one thread.
+    /// Like the above, with the part of each switch given, whether or not it is worthwhile.  #
+    /// Errors Why it keeps one thread.
     pub fn spread_over(&mut self, part: &[u32], threads: NonZeroUsize) -> Result<(), Alone> {
         self.may_be_spread()?;
         let is_classed = self.classed.is_some();
@@ -193,8 +191,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts each thread but the first by what `starts` makes for its number, so that a test can have some
-    /// refused: for a graph that has been divided. Changes no result.
+    /// Starts each thread but the first with the builder that `starts` returns for its number, so that a
+    /// test can have some refused; for a graph that has been divided. Does not change results.
     pub fn start_threads_by(&mut self, starts: fn(usize) -> Builder) {
         if let Some(beside) = &mut self.beside {
             beside.starts = starts;
@@ -271,7 +269,7 @@ impl Engine {
         watch: &mut impl FnMut(Delivery),
     ) -> Option<Stopped> {
         let Beside { parts, part_of, apart, threads, starts } = *self.beside.take()?;
-        // Whether passages are noted is known by now.
+        // Whether passages are recorded is known by now.
         let crew = Crew::new(parts, threads, (apart, until), || self.observations.of_part());
         let (seen, now) = (&mut self.observations, &mut self.now);
         std::thread::scope(|scope| {
@@ -281,7 +279,7 @@ impl Engine {
                 let work = move || crew.work(member, || false, |_, _| {});
                 starts(member).spawn_scoped(scope, work).is_ok()
             };
-            // Where the system gives fewer threads, those that are there do the work.
+            // If the system provides fewer threads, those that exist do the work.
             let others = (1..crew.members).take_while(join).count();
             crew.meet(1 + others);
             crew.work(
@@ -332,29 +330,28 @@ impl From<Together> for Alone {
     }
 }
 
-/// What all threads of a run share.
+/// The state shared by all threads of a run.
 #[derive(Debug)]
 struct Crew {
     parts: Vec<Mutex<Engine>>,
     /// For windows with even and with odd numbers: while one is written the other one is read.
     windows: [Window; 2],
-    /// By part, the number of the last window in which a thread took it up.
+    /// By part, the number of the last window for which a thread took it.
     taken: Vec<AtomicU64>,
-    /// How many threads there are to be, and where those that there are wait for each other, once it is known
-    /// how many.
+    /// How many threads there should be, and their barrier, once it is known how many there are.
     members: usize,
     meeting: OnceLock<Barrier>,
     apart: Span,
     until: Time,
-    /// When something happens first.
+    /// The time of the first event.
     begin: Time,
-    /// By thread, what it adds up of the parts that it runs.
+    /// By thread, the counters that it adds up over the parts that it runs.
     observations: Vec<Mutex<Observations>>,
-    /// What a thread panicked with.
+    /// The panic of a thread.
     defect: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// What is left of a crew.
+/// What remains of a crew.
 struct Dispersed {
     /// With all packets that were between them.
     parts: Vec<Engine>,
@@ -364,16 +361,16 @@ struct Dispersed {
     is_stopped: bool,
 }
 
-/// What is left at the end of a window for whoever goes on with the next one.
+/// What one window leaves for the next one.
 #[derive(Debug)]
 struct Window {
-    /// By part, when something happens next there or because of it.
+    /// By part, the time of its next event, or of the next event that it causes elsewhere.
     next: Vec<AtomicU64>,
-    /// By part, what happened.
+    /// By part, its observations.
     told: Vec<Mutex<Told>>,
-    /// By the part that they come from and that they go to.
+    /// By source and destination part.
     crossing: Vec<Mutex<Leaving>>,
-    /// Whether it is the last one whatever happens next.
+    /// Whether this was the last window, whatever happens next.
     is_last: AtomicBool,
 }
 
@@ -411,13 +408,13 @@ impl Crew {
         }
     }
 
-    /// So many threads wait for each other from now on.
+    /// This many threads wait for each other from now on.
     fn meet(&self, members: usize) {
         self.meeting.get_or_init(|| Barrier::new(members));
     }
 
-    /// What one thread does. `asks` tells whether the run is to end, and `hears` is shown what happened in
-    /// each window, when others have gone on with the next one.
+    /// The loop of one thread. `asks` says whether the run should end, and `hears` receives the
+    /// observations of each window while other threads continue with the next one.
     fn work(&self, member: usize, asks: impl Fn() -> bool, mut hears: impl FnMut(Time, &Window)) {
         let count = self.parts.len();
         let own = member * count / self.members;
@@ -436,7 +433,7 @@ impl Crew {
             if asks() || is_broken {
                 window.is_last.store(true, Ordering::Relaxed);
             }
-            // What is written before it is read behind it.
+            // The barrier orders these writes before the reads after it.
             self.meeting.wait().wait();
             is_broken = !self.keep(|| hears(last, window));
             if window.is_last.load(Ordering::Relaxed) {
@@ -451,10 +448,10 @@ impl Crew {
         &self.windows[(number % 2) as usize]
     }
 
-    /// Does something, and keeps what it panics with until all threads are at the end of a window, so that none
-    /// waits for ever. Returns whether it did not.
+    /// Runs `action`, and keeps its panic until all threads are at the end of a window, so that none waits for
+    /// ever. Returns whether it did not panic.
     fn keep(&self, work: impl FnOnce()) -> bool {
-        // Whatever it leaves half done is looked at no more.
+        // Nothing reads what it leaves half done.
         let done = catch_unwind(AssertUnwindSafe(work));
         let Err(defect) = done else { return true };
         // Others may follow from the first one.
@@ -469,7 +466,7 @@ impl Crew {
         for crossing in before.crossing.iter().skip(part).step_by(count) {
             own.enter_part(&mut lock(crossing));
         }
-        // What is noted in the window stands in its own lists, of which all are empty by now.
+        // Observations of the window are in their own lists, all of which are empty by now.
         own.change_lists(window, part);
         std::mem::swap(&mut own.observations, seen);
         own.run_part(last);
@@ -499,7 +496,7 @@ impl Crew {
     }
 }
 
-/// What panicked while it held a lock ends the run, so that nobody relies on what it left.
+/// A panic while a lock is held ends the run, so nothing relies on what it left behind.
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

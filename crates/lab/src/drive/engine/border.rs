@@ -1,4 +1,5 @@
-//! What crosses from one part of a graph to another: packets, by value, and what far ends of cables say.
+//! What crosses from one part of a graph to another: packets, by value, and signals from far ends of
+//! cables.
 
 use std::sync::Arc;
 
@@ -11,31 +12,31 @@ use weft_units::Time;
 use super::packets::{Forwarding, Packet};
 use super::{Delivery, Engine};
 
-/// What one part has besides its engine.
+/// What one part has in addition to its engine.
 #[derive(Debug)]
 pub(super) struct Border {
     pub part: u32,
     /// The part that each place is in.
     pub part_of: Arc<[u16]>,
     pub told: Told,
-    /// By part, packets on their way there, and when the first of all arrives.
+    /// By part, packets bound for it, and when the first of them arrives.
     pub leaving: Vec<Leaving>,
     pub first: Time,
 }
 
-/// Packets on their way from one part to another.
+/// Packets in transit from one part to another.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     pub packets: Vec<Crossing>,
-    /// What each has spent, where that depends on its way; empty elsewhere.
+    /// The accumulated times of each packet, if they depend on its route; empty otherwise.
     pub spent: Vec<Spent>,
-    /// Its header, where packets have classes; empty elsewhere.
+    /// Its header, if packets have classes; empty otherwise.
     pub headers: Vec<Header>,
-    /// What far ends of cables say to ports.
+    /// Signals from far ends of cables to ports.
     pub said: Vec<Event>,
 }
 
-/// A packet on its way from one part to another.
+/// A packet in transit from one part to another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crossing {
     pub time: Time,
@@ -85,7 +86,7 @@ impl Engine {
         self.packets.remove(id);
     }
 
-    /// Packets and what is said come from another part, before anything of it happens.
+    /// Packets and signals arrive from another part, before any of their events.
     pub(super) fn enter_part(&mut self, leaving: &mut Leaving) {
         let (mut spent, mut headers) = (leaving.spent.drain(..), leaving.headers.drain(..));
         for Crossing { time, place, forwarding, packet } in leaving.packets.drain(..) {
@@ -101,7 +102,7 @@ impl Engine {
         leaving.said.drain(..).for_each(|event| self.parts.push(event));
     }
 
-    /// A packet comes to a place, or to a switch with a clock, which is to expect it.
+    /// A packet will arrive at a place, or at a clocked switch, which must expect it.
     #[inline]
     fn come_in(&mut self, time: Time, place: u32, id: u32) {
         let channel = self.packets.forwarding[id as usize].channel;
@@ -135,7 +136,7 @@ impl Engine {
     }
 }
 
-/// A delivery, as whoever watches a run is shown it.
+/// A delivery as the observer of a run sees it.
 pub(super) fn delivery(arrival: &Arrival) -> Delivery {
     let Arrival { time, to, from, queueing, transit, hops, .. } = *arrival;
     let start = Time(time.0 - transit.0);

@@ -37,7 +37,7 @@ impl Carrier for Engine {
         let notice = self.supply.next_notice().or_else(|| self.next_notice_of_adapters());
         match notice {
             Some(notice) => notice,
-            // The cycles of a schedule go on, and nobody waits for them.
+            // The cycles of a schedule continue, but nothing waits for them.
             None if self.is_in_pipeline() && !self.adapters_carry_messages() => Time::NEVER,
             None => self.next,
         }

@@ -111,13 +111,13 @@ impl Channel for Engine {
 }
 
 impl Engine {
-    /// What was observed, once: for whoever still asks for counters afterwards.
+    /// The observations; afterwards only counters remain.
     pub(in crate::drive) fn take_observations(&mut self) -> Observations {
         let starts_as_counted = self.adapters.is_on || self.ring.is_some() || self.turns.is_some();
         let waiting = if starts_as_counted { 0 } else { self.started_later() };
         let mut observations = std::mem::take(&mut self.observations);
         if self.adapters.sends_in_slots() {
-            // So that what was noted is the same whether or not anything happened after the last step.
+            // So that the records are the same whether or not anything happened after the last step.
             observations.sample(self.now);
         }
         let mut observations = observations.with_busy(self.graph.busy());
@@ -136,8 +136,8 @@ impl Engine {
         self.graph.waiting_in_hosts() + far + classed + self.started_later()
     }
 
-    /// Packets whose start is known and has not come. Each link sends one after another, so that
-    /// they follow from when it will be free.
+    /// Packets whose known start is in the future. Each link sends one after another, so they
+    /// follow from when it will be free.
     fn started_later(&self) -> u64 {
         if self.classed.is_some() {
             return 0;

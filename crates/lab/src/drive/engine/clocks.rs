@@ -27,7 +27,7 @@ struct Clock {
     due: Box<[u64]>,
 }
 
-/// What an edge needs in the calendar at which a switch takes part.
+/// What the calendar needs for an edge at which a switch takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
     /// Nothing: the clock has an event then.
@@ -95,7 +95,7 @@ impl Clocks {
         clock.words()
     }
 
-    /// The switches of a word that take part at an edge, a bit each. They do so no more.
+    /// Takes the switches of a word that take part at an edge, a bit each.
     #[inline]
     pub fn take(&mut self, now: Time, place: u32, word: usize) -> u64 {
         let clock = &mut self.clocks[self.own[place as usize].0 as usize];

@@ -13,7 +13,7 @@ pub struct Delivery {
     pub from: u32,
     /// The target.
     pub to: u32,
-    /// When it was handed over.
+    /// When it was submitted.
     pub generated: Time,
     /// When its first byte left the initiator.
     pub start: Time,
@@ -24,7 +24,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// What is shown of a delivery that is observed.
+    /// What an observer sees of a delivery.
     #[inline]
     pub(super) fn of(one: &Instants) -> Delivery {
         let Instants { from, to, generated, started: start, delivered: end, hops, .. } = *one;

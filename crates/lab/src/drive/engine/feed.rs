@@ -1,5 +1,5 @@
-//! Messages in place of sources: each host hands over the packets of its messages one by one, the
-//! next one when the last one starts, so that a long message needs no room for its packets.
+//! Messages in place of sources: each host submits the packets of its messages one by one, the next
+//! one when the previous one starts, so that a long message needs no room for its packets.
 
 use std::collections::VecDeque;
 
@@ -9,16 +9,16 @@ use weft_units::{Bytes, Time};
 use super::supply::Handed;
 use crate::drive::carrier::{Message, MessageId, Messages};
 
-/// The messages of a channel, and those that have packets to hand over.
+/// The messages of a channel, and those with packets to submit.
 #[derive(Debug)]
 pub(in crate::drive) struct Feed {
     pub messages: Messages,
     hosts: Vec<Waiting>,
-    /// What a packet carries of a message, but for the last one.
+    /// The payload of every packet of a message but the last.
     payload: Bytes,
 }
 
-/// What one host has to hand over.
+/// The messages of one host.
 #[derive(Debug, Default)]
 struct Waiting {
     messages: VecDeque<Unfed>,
@@ -26,7 +26,7 @@ struct Waiting {
     asked: bool,
 }
 
-/// A message of which packets have not been handed over.
+/// A message with packets that have not been submitted.
 #[derive(Clone, Copy, Debug)]
 struct Unfed {
     id: MessageId,
@@ -52,7 +52,7 @@ impl Feed {
         Feed { messages, hosts, payload: payload.max(Bytes(1)) }
     }
 
-    /// Takes a message over. Returns whether its host is to be asked for a packet now.
+    /// Accepts a message. Returns whether its host must be asked for a packet now.
     pub fn post(&mut self, now: Time, message: Message, seen: &mut Observations) -> bool {
         let (host, size) = (&mut self.hosts[usize::from(message.from)], message.size);
         self.messages.post(message, |id, to, packets| {
@@ -87,20 +87,20 @@ impl Feed {
         Handed { to, generated, message: id, size, part, next }
     }
 
-    /// Whether a host that has not been asked yet has a packet; then it is asked.
+    /// Whether a host has a packet and has not been asked to send yet; it then counts as asked.
     pub fn ask(&mut self, host: u16) -> bool {
         let host = &mut self.hosts[usize::from(host)];
         !host.messages.is_empty() && !std::mem::replace(&mut host.asked, true)
     }
 
-    /// The message with the most packets that have not started, of those that hosts send at present,
-    /// and how many it has.
+    /// The message with the most unstarted packets, among those that hosts are sending, and how many
+    /// it has.
     pub fn longest(&self) -> Option<(MessageId, u32)> {
         let oldest = self.hosts.iter().filter_map(|host| host.messages.front());
         oldest.map(|own| (own.id, self.messages.unsent(own.id))).max_by_key(|own| own.1)
     }
 
-    /// What waits at hosts, and of each message how many packets have not been handed over.
+    /// The messages that wait at hosts, and how many packets of each have not been submitted.
     pub fn queued(&self) -> (Vec<Queued>, Vec<u32>) {
         let (mut queued, mut packets) = (Vec::new(), Vec::new());
         for (number, host) in (0..).zip(&self.hosts) {
@@ -116,8 +116,8 @@ impl Feed {
         (queued, packets)
     }
 
-    /// Hands over so many times more what has been handed over since the numbers that wait were those
-    /// `before`; no message is handed over as a whole.
+    /// Submits again, this many times, what has been submitted since the numbers that waited were
+    /// `before`; no message is completed by that.
     pub fn go_on(&mut self, before: &[u32], times: u32) {
         let messages = self.hosts.iter_mut().flat_map(|host| &mut host.messages);
         for (own, before) in messages.zip(before) {
@@ -125,7 +125,7 @@ impl Feed {
         }
     }
 
-    /// Packets that have not been handed over.
+    /// Packets that have not been submitted.
     pub fn waiting(&self) -> u64 {
         let messages = self.hosts.iter().flat_map(|host| &host.messages);
         messages.map(|message| u64::from(message.packets)).sum()

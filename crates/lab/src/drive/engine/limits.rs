@@ -1,5 +1,5 @@
-//! What happens where buffers have limits: at the edges of switches with a clock, and at ports that
-//! wait for their far ends.
+//! Events of limited buffers: edges of switches with a clock, and ports that wait for their far
+//! ends.
 
 use weft_fabric::fabric::Routes;
 use weft_fabric::graph::{Departure, Heard, Passage, Wakes};
@@ -12,12 +12,12 @@ use super::packets::{Forwarding, Packet};
 use super::{Engine, Handed};
 use crate::drive::carrier::MessageId;
 
-/// What the far end of a cable says: the numbers below are those of a virtual channel that has a
-/// credit more. Of two at one instant a stop comes first, as it was brought about first.
+/// Signals from the far end of a cable: lower numbers are virtual channels with another credit. Of
+/// two signals at one instant a stop comes first, since its cause came first.
 pub(super) const STOP: u32 = 256;
 pub(super) const GO: u32 = 257;
 
-/// Who takes part at an edge: all that share the clock, or the switch alone.
+/// What takes part at an edge: all switches that share the clock, or one switch alone.
 const ALL: u32 = 0;
 const ALONE: u32 = 1;
 
@@ -62,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// A host hands over a packet that may have to wait for the switch.
+    /// A host submits a packet that may have to wait for the switch.
     pub(super) fn queue(&mut self, now: Time, host: u32, end: u32, id: u32, handed: &Handed) {
         if handed.next < Time::NEVER {
             self.schedule(handed.next, self.places.generates + host, 0);
@@ -142,8 +142,8 @@ impl Engine {
         }
     }
 
-    /// An edge of a clock. What its switches bring about at one edge concerns none of the others
-    /// before the next, so that their order is of no consequence.
+    /// An edge of a clock. Its switches do not affect each other before the next edge, so their
+    /// order does not matter.
     #[inline(never)]
     pub(super) fn tick(&mut self, now: Time, place: u32, item: u32) {
         if item == ALONE {
@@ -221,13 +221,13 @@ impl Engine {
         self.travel(now, &left.departure, grant.packet);
     }
 
-    /// A port will hear what the far end of its cable says, which may be in another part.
+    /// A port will receive a signal from the far end of its cable, which may be in another part.
     #[inline]
     pub(super) fn say(&mut self, time: Time, port: u32, item: u32) {
         self.forward(Event { time, place: self.places.signals + port, item });
     }
 
-    /// A port hears what the far end of its cable says.
+    /// A port receives a signal from the far end of its cable.
     #[inline(never)]
     pub(super) fn hear(&mut self, now: Time, port: u32, said: u32) {
         let is_stop = said == STOP && now >= self.observations.from;
@@ -265,15 +265,16 @@ impl Engine {
 #[derive(Clone, Debug)]
 pub(super) struct Overrun {
     pub time: Time,
-    /// The port behind which it is, or the switch that has it.
+    /// The port at which it waits, or the switch that holds it.
     pub place: u32,
-    /// What there is to say about it.
+    /// The description.
     pub said: String,
 }
 
 impl Overrun {
-    /// Whether it is the one to be told of, rather than another one: the first one, and of those of one
-    /// instant that of the first place, so that it does not depend on how the graph is divided.
+    /// Whether it should be reported rather than another one: the first one, and of several at one
+    /// instant the one with the lowest place, so that the report does not depend on how the graph is
+    /// divided.
     pub fn is_before(&self, time: Time, place: u32) -> bool {
         (self.time, self.place) <= (time, place)
     }

@@ -1,25 +1,25 @@
 //! The engine: one channel as a graph of hosts, switches and cables, driven by events.
 //!
-//! Switches cut through: the first byte of a packet leaves a switch the latency of the switch after
-//! it came, if the output is free. Where a packet takes longer to come than to leave, because the
-//! link behind is the faster one, it joins the queue of its output as much later, so that no link
-//! waits for a byte in the middle of a packet. At a switch with queues at its outputs a packet costs an
-//! event, however long it is, and one more where it joins late. Switches with queues at their inputs
-//! decide at the edges of a clock, which are events of theirs: they are told of a packet when it is
-//! sent to them. A port whose cable leads to a buffer of limited size waits until there is room. Where
-//! any switch has a shared memory, packets belong to connections, which share the ports of their
-//! hosts ([`memory`]).
+//! Switches cut through: the first byte of a packet leaves a switch one switch latency after it
+//! arrived, if the output is free. If a packet takes longer to arrive than to leave, because the
+//! outgoing link is faster, it joins the queue of its output later by the difference, so that no link
+//! runs dry in the middle of a packet. At a switch with queues at its outputs a packet costs one event,
+//! however long it is, and one more if it joins late. Switches with queues at their inputs decide at
+//! the edges of a clock, which are their events; they learn of a packet when it is sent to them. A port
+//! whose cable leads to a buffer of limited size waits until there is room. If any switch has a shared
+//! memory, packets belong to connections, which share the ports of their hosts ([`memory`]).
 //!
-//! Events of one instant leave by the place that they happen at: the ports of all switches, one
-//! switch behind the other, then the hosts, then what is sent whole frees its port and its place in a
-//! shared memory, before what comes takes one; what far ends say comes before the edges of switches, so
-//! that an edge sees all that is known. A directed port has one sender, which starts one packet
-//! at a time, so that this order is complete; and it does not depend on which event was scheduled
-//! first. Whatever is random belongs to a host. So parts of the graph may run one beside the other
-//! for as long as nothing can come from one to another ([`Engine::cut`]), and nothing changes.
+//! Events of one instant are processed in the order of their places: first the ports of all switches,
+//! switch by switch, then the hosts, then what they schedule for themselves. A packet whose
+//! transmission ends frees its port and its place in a shared memory before another one takes a place
+//! there; signals from far ends come before the edges of switches, so that an edge sees everything that
+//! is known. A directed port has one sender, which starts one packet at a time, so this order is
+//! complete, and it does not depend on which event was scheduled first. All randomness belongs to
+//! hosts. Parts of the graph may therefore run in parallel for as long as nothing can get from one to
+//! another ([`Engine::cut`]), with the same results.
 //!
-//! *Queueing* ends where the adapter of the initiator starts to send; what a packet waits in
-//! switches belongs to its *transit*.
+//! *Queueing* ends when the adapter of the initiator starts to send; waiting in switches belongs to
+//! *transit*.
 
 mod adapter;
 mod beside;
@@ -87,45 +87,46 @@ pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 pub use ring::{RingCounters, RingParts};
 pub use turns::TurnParts;
 
-/// What a channel is made of.
+/// The parts of a channel.
 #[derive(Debug)]
 pub struct EngineParts {
-    /// Which switches and cables there are.
+    /// The switches and cables.
     pub wiring: Wiring,
-    /// Which ways packets take.
+    /// The routes that packets take.
     pub routes: Routes,
     /// The link of every cable that has none of its own.
     pub link: LinkSettings,
     /// The size of a packet on the wire. It takes a picosecond or more on every link.
     pub packet: Bytes,
-    /// What of it a program handed over.
+    /// The payload of a packet.
     pub payload: Bytes,
     /// Each switch.
     pub switches: Vec<SwitchParts>,
-    /// What keeps buffers of limited size from being written while they are full.
+    /// The flow control of buffers of limited size.
     pub flow: FlowControl,
     /// How many packets each adapter holds.
     pub send_buffers: Limit,
     /// The source of each host, or none if all packets are those of messages.
     pub sources: Vec<Source>,
-    /// Where the observations go, over which time.
+    /// The observations, and the time that they cover.
     pub observations: Observations,
     /// The end of the run; links count as busy up to then.
     pub until: Time,
-    /// What hosts have besides where a switch has a shared memory.
+    /// What hosts need in addition if a switch has a shared memory.
     pub connections: ConnectionParts,
-    /// What switches do where packets have sizes and classes of their own. All of them then have
-    /// queues at their outputs.
+    /// The parts of switches whose packets have sizes and classes of their own. All switches then
+    /// have queues at their outputs.
     pub classed: Option<ClassedParts>,
-    /// The adapters of the hosts. Without any they send what they are handed over as soon as the link
-    /// is free, and hear of nothing. They do not go with a shared memory.
+    /// The adapters of the hosts. Without adapters, hosts send submitted packets as soon as the link
+    /// is free, and learn nothing about them. Adapters cannot be combined with a shared memory.
     pub adapters: Option<AdapterParts>,
-    /// What hosts that send flows have; only where packets have sizes and classes of their own.
+    /// The transports of hosts that send flows; only if packets have sizes and classes of their
+    /// own.
     pub flows: Option<FlowParts>,
-    /// What hosts have that are wired to each other in a ring. There are then no switches, and of the
-    /// wiring only the hosts.
+    /// The parts of hosts that form a ring. There are then no switches, and only the hosts of the
+    /// wiring count.
     pub ring: Option<RingParts>,
-    /// What links are like whose ends take turns; all switches then have FIFOs at their ports.
+    /// The parts of links whose ends take turns; all switches then have FIFOs at their ports.
     pub turns: Option<TurnParts>,
 }
 
@@ -140,20 +141,21 @@ pub struct Engine {
     payload: Bytes,
     places: Places,
     plane_turns: PlaneTurns,
-    /// The same for [`Engine::happen`]; where packets have classes, hosts are a ring or links have turns,
+    /// The places for [`Engine::happen`]. If packets have classes, hosts form a ring or links have turns,
     /// all are zero, so that it leaves every event to those.
     ranges: Places,
     clocks: Clocks,
-    /// The events to come, and which part of the graph each is in.
+    /// The future events, and the part of the graph of each.
     parts: Parts,
     /// When the last event happened; at the end of a run, its end.
     now: Time,
     steps: u64,
-    /// When something happens next, where messages are carried.
+    /// When something happens next, if messages are carried.
     next: Time,
-    /// Whether all messages under way have no way left for good: what happens next is of no use to them.
+    /// Whether all messages in flight have lost their routes for good, so that future events do not
+    /// concern them.
     is_cut_off: bool,
-    /// What an edge brings about; empty between two events.
+    /// The effects of an edge; empty between two events.
     outbox: Outbox,
     /// Ports in prose, where packets may wait for each other.
     names: Option<Arc<Wiring>>,
@@ -163,12 +165,12 @@ pub struct Engine {
     memories: Memories,
     /// Ports and headers where packets have sizes and classes of their own.
     classed: Option<Box<Classed>>,
-    /// Flows between hosts, where there are any.
+    /// Flows between hosts, if there are any.
     flows: Option<Box<Flows>>,
     adapters: Adapters,
-    /// What looks for periods, where they may be left out.
+    /// The search for periods, if they may be skipped.
     forward: Option<Box<Forward>>,
-    /// The parts that run side by side, if the graph is divided so.
+    /// The parts that run in parallel, if the graph is divided so.
     beside: Option<Box<Beside>>,
     /// The part of this rank, if the graph is divided among ranks.
     ranks: Option<Box<Ranks>>,
@@ -218,7 +220,7 @@ impl Engine {
             (packet, payload, parts.send_buffers),
             &mut connections,
         );
-        // A message that is cut into packets is handed over as a whole.
+        // A message that is cut into packets is submitted as a whole.
         let is_whole = connections.segmentation.is_some() || turns.is_some();
         let fed = if is_whole { Bytes(u64::MAX) } else { payload };
         let supply = Supply::new(parts.sources, graph.hosts(), fed);
@@ -286,7 +288,7 @@ impl Engine {
         engine
     }
 
-    /// All that was observed so far, without how long links were busy.
+    /// All observations so far, without busy times of links.
     pub fn observations(&self) -> &Observations {
         &self.observations
     }
@@ -296,11 +298,11 @@ impl Engine {
         self.graph.hosts()
     }
 
-    /// Divides the graph: `part` has the number of the part that each switch is in, together with
-    /// its hosts. Parts then run one after the other for as long as nothing can come from one to
-    /// another, which changes no result. Nothing is divided where nothing keeps parts apart, or
-    /// where streams, endpoints, adapters, damage, samples or cables that fail count for the whole, or hosts have
-    /// ports in several planes. For a channel with sources that has not run.
+    /// Divides the graph: `part` is the part of each switch, together with its hosts. Parts then run one after
+    /// another, each for as long as nothing can get from one to another, which does not change results. The graph
+    /// is not divided if nothing keeps parts apart, if streams, endpoints, adapters, errors, samples or failing
+    /// cables are counted for the whole, or if hosts have ports in several planes. For a channel with sources
+    /// that has not run.
     pub fn cut(&mut self, part: &[u32]) {
         let is_whole = self.happens_to_the_whole() || self.graph.planes() > 1;
         if self.adapters.is_on || !self.memories.may_be_cut() || is_whole {
@@ -313,8 +315,8 @@ impl Engine {
         }
     }
 
-    /// Has every credit arrive as an event, also those that are counted at once because nobody can
-    /// wait for them before they arrive. Changes no result, which a test shows.
+    /// Makes every credit arrive as an event, including those that are counted at once because
+    /// nothing can wait for them. Does not change results, which a test checks.
     pub fn report_every_credit(&mut self) {
         self.graph.report_every_credit();
     }
@@ -340,8 +342,8 @@ impl Engine {
         stopped
     }
 
-    /// Lets the next event happen if that is due by `until`, for whoever runs the channel together with
-    /// something else. Returns when it happened.
+    /// Processes the next event if it is due by `until`, for a caller that runs the channel together
+    /// with something else. Returns when it happened.
     #[inline]
     pub fn step(&mut self, until: Time) -> Option<Time> {
         if self.adapters.is_on {
@@ -415,7 +417,7 @@ impl Engine {
         }
     }
 
-    /// What happens only where buffers have limits.
+    /// Events that occur only if buffers have limits.
     #[inline]
     fn happen_at_limit(&mut self, Event { time: now, place, item }: Event) {
         let places = self.places;
@@ -436,7 +438,7 @@ impl Engine {
     fn generate(&mut self, now: Time, host: u32) {
         let handed = self.supply.hand_over(now, host, self.payload);
         let Handed { message, next, .. } = handed;
-        // Those of messages were counted when they were offered.
+        // Packets of messages were counted when the messages were offered.
         if message == MessageId::NONE {
             self.count_handed(now, host);
         }
@@ -509,7 +511,7 @@ impl Engine {
         let is_plain = graph.is_plain(switch);
         let forwarding = &mut self.packets.forwarding[id as usize];
         let routes = &self.routes;
-        // What it needs is copied only where a packet weighs ports.
+        // The state is copied only if a packet compares ports.
         let occupied = move |port| {
             let port = first.wrapping_add(port);
             let until = match is_plain {

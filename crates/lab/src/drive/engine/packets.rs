@@ -1,4 +1,4 @@
-//! The packets of a channel that have been handed over and not delivered.
+//! The packets of a channel that have been submitted and not delivered.
 
 use weft_fabric::fabric::RouteState;
 use weft_fabric::graph::Spent;
@@ -6,20 +6,20 @@ use weft_units::Time;
 
 use crate::drive::carrier::MessageId;
 
-/// What a switch must know of a packet.
+/// The fields of a packet that a switch reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Forwarding {
     pub to: u32,
     pub route_state: RouteState,
     /// The output whose queue it joins late.
     pub output: u32,
-    /// How many switches have sent it on its way.
+    /// How many switches have forwarded it.
     pub hops: u16,
-    /// The virtual channel that it came by, or that it is to leave its host by.
+    /// The virtual channel on which it arrived, or on which it will leave its host.
     pub channel: u8,
 }
 
-/// What its delivery must know of it.
+/// The fields of a packet that its delivery reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub generated: Time,
@@ -29,23 +29,23 @@ pub(super) struct Packet {
     pub message: MessageId,
 }
 
-/// Packets by number. Freed numbers are used again, so that memory follows the largest number of
-/// packets at once. What is read at every switch stands apart from what is read at the end.
+/// Packets by number. Freed numbers are reused, so that memory follows the largest number of
+/// packets at once. Fields that every switch reads are stored apart from those read at the end.
 #[derive(Debug)]
 pub(super) struct Packets {
     pub forwarding: Vec<Forwarding>,
     pub packets: Vec<Packet>,
-    /// What each has spent so far, where that depends on its way.
+    /// The accumulated times of each packet, if they depend on its route.
     spent: Option<Vec<Spent>>,
-    /// The packet behind each in its queue, where packets may wait for room.
+    /// The next packet in each packet's queue, if packets may wait for room.
     pub behind: Vec<u32>,
     has_queues: bool,
     free: Vec<u32>,
 }
 
 impl Packets {
-    /// None yet. `is_mixed` tells whether what a packet spends depends on its way, `has_queues`
-    /// whether packets may wait for room.
+    /// No packets yet. `is_mixed` says whether the times of a packet depend on its route,
+    /// `has_queues` whether packets may wait for room.
     pub fn new(is_mixed: bool, has_queues: bool) -> Packets {
         let spent = is_mixed.then(Vec::new);
         let (forwarding, packets, behind, free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -60,7 +60,7 @@ impl Packets {
         id
     }
 
-    /// A packet of which all but its way is noted elsewhere.
+    /// A packet of which everything but its route is stored elsewhere.
     #[inline]
     pub fn insert_forwarding(&mut self, forwarding: Forwarding) -> u32 {
         if let Some(id) = self.free.pop() {
@@ -90,13 +90,13 @@ impl Packets {
         self.free.push(id);
     }
 
-    /// What a packet has spent so far, where that depends on its way.
+    /// The accumulated times of a packet, if they depend on its route.
     #[inline]
     pub fn spent(&mut self, id: u32) -> Option<&mut Spent> {
         self.spent.as_mut().map(|spent| &mut spent[id as usize])
     }
 
-    /// Whether what packets spend depends on their ways.
+    /// Whether the times of packets depend on their routes.
     #[inline]
     pub fn has_spent(&self) -> bool {
         self.spent.is_some()

@@ -21,18 +21,18 @@ pub(super) struct Parts {
     calendars: Vec<Calendar>,
     /// Whether the graph is not divided.
     is_one: bool,
-    /// Which part each place is in; empty while there is one.
+    /// The part of each place; empty if there is only one.
     part_of: Vec<u32>,
     /// From something that happens in one part to what it causes in another, at least.
     apart: Span,
     spacing: Span,
-    /// From an event to those that it causes, if nothing else waits.
+    /// The delay from an event to those that it causes, if nothing else waits.
     ahead: Span,
-    /// What was handed over, dropped and delivered in the present window.
+    /// Packets submitted, dropped and delivered in the present window.
     handed: Vec<Submission>,
     pub dropped: Vec<Loss>,
     pub delivered: Vec<Instants>,
-    /// Where these are the events of one part that runs beside others: what it tells and sends them.
+    /// If these are the events of one of several parts: what it reports and sends to the others.
     pub border: Option<Box<Border>>,
 }
 
@@ -44,7 +44,7 @@ impl Parts {
         let ports = u64::from(graph.switch_ports()) + 2 * u64::from(graph.ends());
         let span = (0..graph.ends()).map(|host| graph.span(graph.host_port(host))).min();
         let spacing = Span(span.map_or(1, |span| 2 * span.0 / ports.max(1)).max(1));
-        // Adapters do more at an instant and soon after it: acknowledge, look at their links, send.
+        // Adapters do more at an instant and soon after it: acknowledge, serve their links, send.
         let spacing = if has_adapters { Span((spacing.0 / 2).max(1)) } else { spacing };
         // A packet that finds one before it, over a cable like most.
         let delay = |port| u128::from((graph.least_delay(port) + graph.span(port) * 2).0);
@@ -54,8 +54,8 @@ impl Parts {
         Parts::whole((spacing, ahead))
     }
 
-    /// The whole of a graph in which it is so long from one event to the next, and from an event to those
-    /// that it causes.
+    /// The events of an undivided graph; the arguments are the typical delay from one event to the next,
+    /// and from an event to those that it causes.
     pub fn whole((spacing, ahead): (Span, Span)) -> Parts {
         Parts {
             calendars: vec![Calendar::new(spacing, ahead)],
@@ -71,7 +71,7 @@ impl Parts {
         }
     }
 
-    /// Those of one of `count` parts that run side by side.
+    /// The events of one of `count` parts that run in parallel.
     pub fn beside(&self, border: Border, count: u32) -> Parts {
         let spacing = self.spacing * u64::from(count);
         Parts {
@@ -185,8 +185,8 @@ impl Engine {
         None
     }
 
-    /// Observes what happened in a window as one calendar would have had it: by time, and at one
-    /// time first what was dropped, then what was delivered, by place, and then what was handed over.
+    /// Observes what happened in a window in the order of a single calendar: by time, and at one time
+    /// drops, then deliveries by place, then submissions.
     fn observe_window(&mut self, watch: &mut impl FnMut(Delivery)) {
         let Parts { handed, dropped, delivered, .. } = &mut self.parts;
         handed.sort_unstable();

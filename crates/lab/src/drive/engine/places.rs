@@ -1,24 +1,24 @@
-//! Where things happen: a number for each kind of event at each port, switch and host, by which those of
-//! one instant leave.
+//! Places: a number for each kind of event at each port, switch and host, which orders the events of one
+//! instant.
 
 use weft_fabric::graph::Graph;
 
-/// The first place of each kind. What a port or a host schedules for itself happens at places
-/// behind those at which packets arrive.
+/// The first place of each kind. The places of events that a port or a host schedules for itself
+/// come after those at which packets arrive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Places {
     /// The last byte of a packet is at a host. Before them: the first byte is at a port of a switch.
     pub hosts: u32,
     /// The last byte of a packet has left a port of a switch with a shared memory, or of a host.
     pub frees: u32,
-    /// A packet that came by a port of a switch joins the queue of its output late.
+    /// A packet that arrived by a port of a switch joins the queue of its output late.
     pub joins: u32,
-    /// A packet that came by a port of a switch is in the queue of its output, which is a gate, or in
-    /// a shared memory.
+    /// A packet that arrived by a port of a switch is in the queue of its output, which is a gate, or
+    /// in a shared memory.
     pub enters: u32,
     /// All that reached an output of a deciding switch in this instant is known.
     pub decides: u32,
-    /// A port of a switch or a host hears what the far end of its cable says.
+    /// A port of a switch or a host receives a signal from the far end of its cable.
     pub signals: u32,
     /// An edge of the clock of a switch, at which it takes part alone or all do that share it.
     pub edges: u32,
@@ -26,13 +26,13 @@ pub(super) struct Places {
     pub told: u32,
     /// A host with connections or an adapter does something by itself.
     pub acts: u32,
-    /// A host hands over a packet.
+    /// A host submits a packet.
     pub generates: u32,
     /// A gate of a switch or a host may let a packet leave, or an adapter.
     pub wakes: u32,
     /// The last byte of a message has left its initiator.
     pub sends: u32,
-    /// Loads and occupancies are noted; where hosts have adapters, something happens in a slot.
+    /// Loads and occupancies are sampled; if hosts have adapters, an event of a slot.
     pub samples: u32,
 }
 
@@ -44,12 +44,12 @@ impl Places {
 
     pub fn new(graph: &Graph, is_classed: bool, has_adapters: bool) -> Places {
         let (ports, hosts, ends) = (graph.switch_ports(), graph.hosts(), graph.ends());
-        // Without buffers of limited size there is nothing to hear and nothing to wait for.
+        // Without limited buffers there are no signals, and nothing waits.
         let (own, all, switches) = match graph.has_limits() || is_classed {
             true => (ports, ports + ends, graph.switches()),
             false => (0, 0, 0),
         };
-        // Elsewhere it is known when a packet has left as soon as it comes, and hosts only send.
+        // Otherwise the departure of a packet is known when it arrives, and hosts only send.
         let is_told = graph.has_memories() || is_classed;
         let (any, acting) = if is_told { (all, hosts) } else { (0, 0) };
         let deciding = if graph.has_deciding() { ports } else { 0 };

@@ -4,7 +4,7 @@ use weft_units::Time;
 
 use super::Engine;
 
-/// By host, the plane that is looked at first; nothing where there is one plane.
+/// By host, the plane that it considers first; empty if there is one plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PlaneTurns(Vec<u32>);
 
@@ -17,8 +17,8 @@ impl PlaneTurns {
 }
 
 impl Engine {
-    /// The end by which a packet that a host hands over leaves: the one behind the end of the packet
-    /// before, if none is less occupied and its connection may take any.
+    /// The end by which a submitted packet leaves: the next one after the end of the previous
+    /// packet, unless another one is less occupied or its connection must take another one.
     #[inline]
     pub(super) fn end_for(&mut self, now: Time, host: u32, to: u32) -> u32 {
         match self.graph.planes() {
@@ -43,7 +43,7 @@ impl Engine {
         end
     }
 
-    /// A packet leaves by an end: the next one of the host tries the plane behind it first.
+    /// A packet leaves by an end: the next packet of the host tries the following plane first.
     #[inline]
     pub(super) fn use_end(&mut self, end: u32) {
         let (hosts, planes) = (self.graph.hosts(), self.graph.planes());

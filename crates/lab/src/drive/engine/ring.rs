@@ -1,11 +1,11 @@
-//! Hosts that are nodes of a ring, each with a link to the next: what is not for a node goes on through
-//! its bypass, and what is for it is acknowledged, or refused, on the rest of the way round, so that a
-//! request that did not arrive whole is sent again (SCILAN 2.2 and 4.2).
+//! Hosts that are nodes of a ring, each with a link to the next: packets for other nodes pass a node
+//! through its bypass, and it acknowledges or refuses packets for itself over the rest of the ring, so
+//! that a request that was damaged is sent again (SCILAN 2.2 and 4.2).
 //!
-//! A packet costs a node that it passes three events: its first byte is there, it has come through the
-//! bypass, and its last byte has left. Where the link becomes free at the instant at which something
-//! comes through the bypass, it takes what has waited before: packets that follow each other on the ring
-//! without a gap do not keep a node from sending its own.
+//! A packet costs three events at each node that it passes: its first byte arrives, it has come through
+//! the bypass, and its last byte has left. If the link becomes free at the instant at which a packet
+//! comes through the bypass, the node sends what has waited before, so that packets that follow each
+//! other on the ring without a gap do not keep it from sending its own.
 
 use weft_fabric::fabric::RouteState;
 use weft_fabric::graph::Spent;
@@ -20,18 +20,17 @@ use super::{Delivery, Engine, Handed};
 use crate::drive::carrier::{Message, MessageId};
 use crate::drive::receiver::Receiver;
 
-/// What hosts have that are nodes of a ring.
+/// The parts of hosts that form a ring.
 #[derive(Debug)]
 pub struct RingParts {
-    /// The adapters' part in it, and what its links have otherwise than that of the channel.
+    /// The settings of its adapters, and how its links differ from that of the channel.
     pub settings: RingSettings,
     /// The receive buffers of each adapter.
     pub receivers: Vec<Receiver>,
-    /// What happens to the requests that each adapter sends; empty on links free of errors. An
-    /// acknowledgment is short, and taken to arrive whole.
+    /// The errors of the requests that each adapter sends; empty on links without errors. An
+    /// acknowledgment is short, and taken to arrive undamaged.
     pub errors: Vec<Errors>,
-    /// What happens to the requests on the link of each adapter, where that is more; empty where no link has
-    /// errors of its own.
+    /// Additional errors of requests on the link of each adapter; empty if no link has errors of its own.
     pub link_errors: Vec<Option<Errors>>,
 }
 
@@ -48,7 +47,7 @@ pub struct RingCounters {
     pub given_up: u64,
 }
 
-/// All nodes, and what is on its way between them.
+/// All nodes, and the packets between them.
 #[derive(Debug)]
 pub(super) struct Ring {
     settings: RingSettings,
@@ -56,7 +55,7 @@ pub(super) struct Ring {
     receivers: Vec<Receiver>,
     errors: Vec<Errors>,
     link_errors: Vec<Option<Errors>>,
-    /// By the number of the packet.
+    /// By packet number.
     flights: Vec<Flight>,
     counters: RingCounters,
     packet: Bytes,
@@ -64,7 +63,7 @@ pub(super) struct Ring {
     under_way: u64,
 }
 
-/// A request on its way to its target, or its acknowledgment on the way back.
+/// A request, or its acknowledgment.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     kind: RingKind,
@@ -72,17 +71,17 @@ struct Flight {
     repeats: u32,
     /// When its first byte was sent for the first time.
     first: Time,
-    /// What its last transmission has spent so far.
+    /// The accumulated times of its last transmission.
     spent: Spent,
 }
 
-/// What happens at a node, in the order in which things of one instant do.
+/// The events of a node, in the order in which those of one instant happen.
 mod happens {
     /// The last byte of a message has left its initiator.
     pub const SENT: u32 = 0;
     /// The link is free.
     pub const FREE: u32 = 1;
-    /// The first byte of a packet is there.
+    /// The first byte of a packet arrives.
     pub const HEAD: u32 = 2;
     /// The last byte of a packet is at its destination.
     pub const TAIL: u32 = 3;
@@ -120,7 +119,7 @@ impl Ring {
         self.under_way
     }
 
-    /// What was counted, with the names of its columns.
+    /// The counts, with the names of their columns.
     pub fn columns(&self) -> Vec<(&'static str, f64)> {
         vec![
             ("ring_requests", self.counters.requests as f64),
@@ -130,7 +129,7 @@ impl Ring {
         ]
     }
 
-    /// Who waits for whom, one sentence a line.
+    /// What waits for what, one sentence per line.
     pub fn who_waits(&self) -> Vec<String> {
         let waits = |(_, node): &(usize, &RingNode)| node.has_waiting();
         let sentence = |(host, _): (usize, &RingNode)| {
@@ -146,7 +145,7 @@ impl Ring {
 }
 
 impl Engine {
-    /// What the nodes of a ring did so far; nothing where there is none.
+    /// What the nodes of a ring did so far; empty without a ring.
     pub fn ring_counters(&self) -> RingCounters {
         self.ring.as_ref().map_or_else(RingCounters::default, |own| own.counters)
     }
@@ -164,7 +163,7 @@ impl Engine {
         self.schedule(time, place, item);
     }
 
-    /// What happens where hosts are nodes of a ring.
+    /// Processes an event of a ring.
     pub(super) fn happen_on_ring(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Event { time: now, place, item } = event;
         let nodes = self.graph.hosts();
@@ -312,7 +311,7 @@ impl Engine {
         }
     }
 
-    /// A request did not arrive whole: it is sent again, unless that was done often enough.
+    /// A request was damaged: it is sent again, unless it has been sent often enough.
     fn repeat_on_ring(&mut self, now: Time, node: u32, id: u32) {
         let Some(own) = &mut self.ring else { return };
         let flight = &mut own.flights[id as usize];

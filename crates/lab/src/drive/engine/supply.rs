@@ -1,4 +1,4 @@
-//! Where the packets of the hosts come from: their sources, or messages.
+//! The packets of the hosts: from their sources, or from messages.
 
 use std::sync::Arc;
 
@@ -8,31 +8,31 @@ use weft_units::{Bytes, Limit, Time};
 use super::feed::Feed;
 use crate::drive::carrier::MessageId;
 
-/// A packet that is handed over, and when the next one comes if it comes by itself.
+/// A submitted packet, and when the next one is due, if it does not need feedback.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::drive) struct Handed {
     pub to: u32,
     pub generated: Time,
     pub message: MessageId,
-    /// What a program handed over: of a message, the whole of it.
+    /// The size of what a program submitted: for a message, all of it.
     pub size: Bytes,
-    /// What of that is in the packet.
+    /// The part of it in the packet.
     pub part: Bytes,
     pub next: Time,
 }
 
 /// The sources of the hosts, or messages in their place.
-// A tag of its own, which is looked at several times for each packet.
+// A separate tag, which is read several times for each packet.
 #[derive(Debug)]
 #[repr(u8)]
 pub(in crate::drive) enum Supply {
     Sources(Vec<Source>),
-    /// Those of the hosts of one part of a graph.
+    /// The supply of the hosts of one part of a graph.
     Part(PartSources),
     Messages(Box<Feed>),
 }
 
-/// The sources of the hosts of a part, and where among them that of each host of the graph is.
+/// The sources of the hosts of a part, and the index among them for each host of the graph.
 #[derive(Debug)]
 pub(in crate::drive) struct PartSources {
     sources: Vec<Source>,
@@ -40,7 +40,7 @@ pub(in crate::drive) struct PartSources {
 }
 
 impl PartSources {
-    // Not inlined, so that the way of a graph that is not divided stays short.
+    // Not inlined, so that the code of an undivided graph stays short.
     #[inline(never)]
     fn of(&mut self, host: u32) -> &mut Source {
         &mut self.sources[self.places[host as usize] as usize]
@@ -48,7 +48,8 @@ impl PartSources {
 }
 
 impl Supply {
-    /// The sources of so many hosts, or if there are none messages in packets that carry `payload`.
+    /// The sources of this many hosts or, without sources, messages in packets that carry
+    /// `payload`.
     pub fn new(sources: Vec<Source>, hosts: u32, payload: Bytes) -> Supply {
         if sources.is_empty() {
             return Supply::Messages(Box::new(Feed::new(hosts as usize, payload)));
@@ -82,8 +83,8 @@ impl Supply {
         Some(parts.into_iter().map(|own| Supply::Part(part(own))).collect())
     }
 
-    /// When each source hands over its first packets: host and time, several of a greedy one, which
-    /// fills all `buffers` at once.
+    /// When each source submits its first packets: host and time, several for a greedy source,
+    /// which fills all `buffers` at once.
     pub fn begin(&self, buffers: Limit) -> Vec<(u32, Time)> {
         let first = |(host, source): (u32, &Source)| {
             let packets = match (source.feedback(), buffers.count()) {
@@ -98,8 +99,8 @@ impl Supply {
         }
     }
 
-    /// The source of a host, or what hands over messages. Both kinds of sources are found here, so that the
-    /// code which runs for each packet exists once.
+    /// The source of a host, or the feed of messages. Both kinds are looked up here, so that the code which
+    /// runs for each packet exists once.
     #[inline]
     fn of(&mut self, host: u32) -> Result<&mut Source, &mut Feed> {
         match self {
@@ -109,8 +110,8 @@ impl Supply {
         }
     }
 
-    /// A host hands over a packet, with a payload of so much if it is that of a source, which whoever
-    /// asks counts; those of messages were counted when they were offered.
+    /// A host submits a packet, with this payload if it comes from a source. The caller counts it;
+    /// packets of messages were counted when these were offered.
     #[inline]
     pub fn hand_over(&mut self, now: Time, host: u32, payload: Bytes) -> Handed {
         match self.of(host) {
@@ -119,8 +120,8 @@ impl Supply {
         }
     }
 
-    /// Whether the source of `host` hands over another packet as soon as this one has started. It
-    /// is then to be asked for it.
+    /// Whether the source of `host` submits another packet as soon as this one has started. The
+    /// caller must then ask it for that.
     #[inline]
     pub fn has_another(&mut self, host: u32) -> bool {
         match self.of(host) {
@@ -129,8 +130,8 @@ impl Supply {
         }
     }
 
-    /// A packet of `from` is at its target. Returns when the source there is to be looked at because
-    /// of that.
+    /// A packet of `from` has reached its target. Returns when the source there must be asked for a
+    /// packet because of that.
     #[inline(always)]
     pub fn arrived(&mut self, now: Time, ends: (u32, u32), message: MessageId) -> Option<Time> {
         match self.of(ends.1) {
@@ -151,7 +152,7 @@ impl Supply {
         }
     }
 
-    /// Packets of messages that have not been handed over.
+    /// Packets of messages that have not been submitted.
     pub fn unfed(&self) -> u64 {
         match self {
             Supply::Sources(_) | Supply::Part(_) => 0,
@@ -168,7 +169,7 @@ impl Supply {
     }
 }
 
-/// What a source hands over.
+/// What a source submits.
 #[inline]
 fn take(source: &mut Source, now: Time, payload: Bytes) -> Handed {
     source.ready(now);
@@ -177,7 +178,7 @@ fn take(source: &mut Source, now: Time, payload: Bytes) -> Handed {
     Handed { to, generated: now, message: MessageId::NONE, size: payload, part: payload, next }
 }
 
-/// When a source that hears of packets is to be looked at because one reached its host.
+/// When a source with feedback must be asked for a packet because one has reached its host.
 #[inline(never)]
 fn answer(source: &mut Source, now: Time, from: u32) -> Option<Time> {
     let before = source.next_time();

@@ -1,4 +1,4 @@
-//! Who waits for whom when nothing moves any more: outputs that wait for buffers, and the circle in
+//! What waits for what when nothing moves any more: outputs that wait for buffers, and the cycle in
 //! which they wait for each other.
 
 use weft_fabric::fabric::Wiring;
@@ -10,8 +10,8 @@ use super::Engine;
 const MOST_NAMED: usize = 16;
 
 impl Engine {
-    /// Which outputs and hosts wait for buffers that nobody empties, one sentence a line. If outputs
-    /// wait for each other in a circle, the first line names its switches.
+    /// The outputs and hosts that wait for buffers which nothing empties, one sentence per line. If
+    /// outputs wait for each other in a cycle, the first line names its switches.
     pub(super) fn who_waits(&self) -> Vec<String> {
         let mut lines = self.flows_without_a_way().0;
         lines.extend(self.who_waits_at_adapters());
@@ -65,7 +65,7 @@ impl Engine {
         let channels = self.graph.channels().0;
         let far = self.graph.peer(port).map(|peer| self.port_state(peer)).unwrap_or_default();
         for channel in own.wanted.iter().filter(|channel| own.without_credit.contains(channel)) {
-            // The buffer there is full of packets that have no way on.
+            // The buffer there is full of packets that have no next hop.
             if far.full.contains(channel) {
                 let buffer = match channels {
                     1 => format!("the buffer of {peer}"),
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// What there is to know of a port of any part.
+    /// The state of a port of any part.
     fn port_state(&self, port: u32) -> PortState {
         match self.ranks.as_ref().and_then(|ranks| ranks.far_state(port)) {
             Some(state) => state.clone(),
@@ -92,13 +92,13 @@ impl Engine {
         }
     }
 
-    /// The same of a port of this part.
+    /// Like the above, for a port of this part.
     pub(super) fn own_port_state(&self, port: u32) -> PortState {
         let channel_of = |packet: u32| self.packets.forwarding[packet as usize].channel;
         self.graph.port_state(port, channel_of)
     }
 
-    /// The outputs that packets in the buffer behind a port wait for.
+    /// The outputs for which packets in the buffer behind a port wait.
     fn wanted_behind(&self, port: u32) -> Vec<u32> {
         if self.classed.is_some() {
             return self.paused_behind(port);
@@ -110,12 +110,12 @@ impl Engine {
         }
     }
 
-    /// Outputs of which each waits for a buffer whose packets wait for the next one, the last for
-    /// the first; none if they wait for something else.
+    /// Outputs, each of which waits for a buffer whose packets wait for the next output, the last
+    /// for the first; none if they wait for something else.
     fn circle(&self, is_blocked: &[bool]) -> Option<Vec<u32>> {
         let mut is_done = vec![false; is_blocked.len()];
         for start in 0..is_blocked.len() as u32 {
-            // The outputs from the start to the one looked at, each with what is left to be tried.
+            // The outputs from the start to the current one, each with what is left to be tried.
             let mut path: Vec<(u32, Vec<u32>)> = Vec::new();
             let mut next = Some(start);
             loop {

@@ -1,6 +1,6 @@
-//! What crosses from one rank to another, as bytes. Numbers have their length in memory, the least significant
-//! byte first; a list has its length before it. Every field of a type is named, so that one that is added and
-//! not sent does not compile.
+//! What ranks exchange, as bytes. Numbers have their length in memory, the least significant byte first; a
+//! list is preceded by its length. Every field of a type is named, so that a new field that is not sent does
+//! not compile.
 
 use weft_fabric::fabric::RouteState;
 use weft_fabric::graph::Spent;
@@ -13,11 +13,12 @@ use super::border::{Crossing, Leaving};
 use super::packets::{Forwarding, Packet};
 use crate::drive::carrier::MessageId;
 
-/// Something that another process can be told.
+/// A value that can be sent to another process.
 pub(super) trait Wire: Sized {
     fn put(&self, to: &mut Vec<u8>);
 
-    /// Reads it from the beginning of `from`, which is then behind it; `None` if that is not one.
+    /// Reads it from the beginning of `from` and advances past it; `None` if there is no such
+    /// value.
     fn take(from: &mut &[u8]) -> Option<Self>;
 }
 
@@ -132,7 +133,8 @@ impl<T: Wire> Wire for Vec<T> {
 
     fn take(from: &mut &[u8]) -> Option<Vec<T>> {
         let count = u64::take(from)?;
-        // Each takes a byte or more, so that a wrong number asks for no more memory than there is to read.
+        // Each element takes a byte or more, so that a wrong length requests no more memory than there is
+        // to read.
         let mut list = Vec::with_capacity(count.min(from.len() as u64) as usize);
         for _ in 0..count {
             list.push(T::take(from)?);
@@ -151,7 +153,7 @@ mod tests {
         let [time, generated, start, _] = words.map(Time);
         let [place, to, output, from, message] = parts;
         let (hops, channel, route) = small;
-        // Of a route 48 bits are used.
+        // A route state uses 48 bits.
         let route_state = RouteState::of_bits(route & 0xffff_ffff_ffff);
         Crossing {
             time,

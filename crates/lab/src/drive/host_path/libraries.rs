@@ -1,8 +1,8 @@
-//! The socket libraries of the hosts: who is connected to whom, who asks, and who cannot be.
+//! The socket libraries of the hosts: which hosts are connected, which ask, and which cannot be.
 //!
-//! What a socket may do is decided by [`Sockets`], one for each node. What is here is who hears what
-//! when, and the lock of a receiver that several may write to; what it costs is added by the host
-//! path, over which everything that is said passes.
+//! [`Sockets`], one for each node, decides what a socket may do. This module delivers their
+//! messages, and implements the lock of a receiver to which several may write; the host path,
+//! through which all messages pass, adds the cost.
 
 use std::collections::BTreeMap;
 
@@ -29,18 +29,18 @@ pub struct SocketCounters {
     pub locked_out: u64,
 }
 
-/// What is to be done with a message.
+/// What must be done with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It goes.
+    /// It is sent.
     Goes,
-    /// It waits, and if it is the first one its host begins to ask.
+    /// It waits, and if it is the first one its host begins to connect.
     Waits { first: bool },
     /// It falls through.
     Falls,
 }
 
-/// What follows from what a host has heard.
+/// What follows from a message that a host has received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Follows {
     /// Nothing, or nothing before programs accept.
@@ -59,7 +59,7 @@ pub(super) enum Follows {
 #[derive(Debug)]
 pub(super) struct Libraries {
     settings: SocketsSettings,
-    /// None where a host has no address of the cluster.
+    /// None if a host has no address in the cluster.
     nodes: Vec<Option<Node>>,
     /// By initiator and target.
     ways: BTreeMap<(u16, u16), Way>,
@@ -70,8 +70,8 @@ pub(super) struct Libraries {
 struct Node {
     sockets: Sockets,
     listener: Option<SocketId>,
-    /// The disabled flag that somebody stimulates who writes a request to the receiver of the socket that
-    /// listens: the first one has it.
+    /// The disabled flag that a host stimulates to write a request to the receiver of a listening socket:
+    /// the first one gets the lock.
     lock: CountingFlag,
     /// Whether its program is busy with a request that it has accepted.
     accepting: bool,
@@ -126,8 +126,8 @@ impl Libraries {
         Verdict::Falls
     }
 
-    /// What a socket of a host says to connect to another one; none if it is the ordinary stack
-    /// that connects.
+    /// The first message of a socket that connects to another one; none if the ordinary stack
+    /// connects.
     fn connect(&mut self, from: u16, to: u16) -> Option<SetUp> {
         let sockets = &mut self.nodes[usize::from(from)].as_mut()?.sockets;
         let socket = sockets.open();
@@ -143,7 +143,7 @@ impl Libraries {
         self.ways.entry((to, from)).or_insert(Way::Ordinary);
     }
 
-    /// What a host says that asks another one.
+    /// The message of a host that requests a connection.
     pub fn request(&self, from: u16, to: u16) -> Option<SetUp> {
         match self.ways.get(&(from, to))? {
             Way::Asking { request, .. } => Some(*request),
@@ -166,7 +166,7 @@ impl Libraries {
         }
     }
 
-    /// A host hears what another one says.
+    /// A host receives a message of another one.
     pub fn hear(&mut self, host: u16, said: SetUp) -> Follows {
         let Some(node) = &mut self.nodes[usize::from(host)] else { return Follows::Nothing };
         if let Some(answer) = node.sockets.hear(said) {
@@ -182,8 +182,8 @@ impl Libraries {
         }
     }
 
-    /// The program of a host accepts the oldest request that waits, unless it is busy with one.
-    /// Returns who asked, and what it is to hear.
+    /// The program of a host accepts the oldest waiting request, unless it is busy with one.
+    /// Returns which host asked, and the answer.
     pub fn accept(&mut self, host: u16) -> Option<(u16, SetUp)> {
         let node = self.nodes[usize::from(host)].as_mut().filter(|node| !node.accepting)?;
         let (_, peer, said) = node.sockets.accept(node.listener?).ok()??;
@@ -203,7 +203,7 @@ impl Libraries {
     /// A host may send to another one from now on. Returns the messages that waited for it.
     pub fn open(&mut self, now: Time, from: u16, to: u16, asked: bool) -> Vec<u32> {
         match self.ways.get_mut(&(from, to)) {
-            // Its own request is still under way; what it asked for comes with the answer.
+            // Its own request is still in progress; the answer will bring what it asked for.
             Some(Way::Asking { .. }) if !asked => return Vec::new(),
             Some(way) => {
                 if let Way::Asking { since, waiting, .. } = std::mem::replace(way, Way::Open) {
@@ -226,7 +226,7 @@ impl Libraries {
         waiting
     }
 
-    /// Who waits for whom, one sentence an element.
+    /// What waits for what, one sentence per element.
     pub fn waiting(&self) -> impl Iterator<Item = String> {
         let asks = |(pair, way): (&(u16, u16), &Way)| match way {
             Way::Asking { .. } => {

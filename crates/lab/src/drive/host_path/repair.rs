@@ -1,9 +1,9 @@
 //! Units that are stored again: what the check of a sender finds has not arrived (SCILAN 3.2), where the
 //! adapters have given a packet up.
 //!
-//! The document says that the sender knows at once, and not what it does then. Here it stores the unit
-//! again, checks that, and announces it; the message ends where the target has all of it. Nothing of a
-//! pair ends before what was sent earlier, so that programs see no error and no other order.
+//! The document says that the sender knows at once, but not what it does then. Here it stores the unit
+//! again, checks that, and announces it; the message ends when the target has all of it. Messages of a
+//! pair end in order, so that programs see neither an error nor another order.
 
 use weft_fabric::host::Piece;
 use weft_units::{Bytes, Time};
@@ -11,10 +11,10 @@ use weft_units::{Bytes, Time};
 use super::{Held, HostPath};
 use crate::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 
-/// What is stored again on a channel.
+/// Messages that are stored again on a channel.
 #[derive(Debug)]
 pub(super) struct Repairs {
-    /// What is checked at a time.
+    /// The size of a unit that is checked.
     unit: Bytes,
     open: Vec<Repair>,
     ends: Vec<End>,
@@ -22,7 +22,8 @@ pub(super) struct Repairs {
     pub resent: u64,
 }
 
-/// What ends in order: all messages of a pair, or the pieces of one unit that is stored again.
+/// The ends of units in order: of all messages of a pair, or of the pieces of one unit that is
+/// stored again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     Pair(u16, u16),
@@ -34,17 +35,17 @@ enum Lane {
 struct Repair {
     message: u32,
     lane: Lane,
-    /// Where it ends in the message, and how much it is.
+    /// Where it ends in the message, and its size.
     end: u64,
     bytes: Bytes,
-    /// What of it the target does not have.
+    /// How much of it the target lacks.
     pieces: Vec<Piece>,
     /// The message that stores it again, from when all of it is known.
     again: Option<u32>,
 }
 
 /// The end of a message, without bytes, that waits until everything before it in its pair has arrived. It
-/// no longer counts as under way, whether it arrived or is stored again.
+/// no longer counts as in flight, whether it arrived or is stored again.
 #[derive(Debug)]
 struct End {
     lane: Lane,
@@ -94,7 +95,7 @@ impl Repairs {
         }
     }
 
-    /// A unit that is known as a whole, now that so much of its message is.
+    /// A unit that is known to be complete, now that this much of its message is.
     fn complete(&mut self, message: u32, told: u64) -> Option<&mut Repair> {
         let is_whole =
             |own: &&mut Repair| own.message == message && own.again.is_none() && told >= own.end;
@@ -112,8 +113,8 @@ impl Repairs {
 }
 
 impl Held {
-    /// Whether its sender looks whether it has arrived: a message for one host, or what stores a unit of
-    /// one again.
+    /// Whether its sender checks whether it has arrived: a message for one host, or one that stores a
+    /// unit of such a message again.
     pub(super) fn is_checked(&self) -> bool {
         let is_said = self.said.is_some() || self.barrier.is_some();
         !is_said && matches!(self.to, Destination::Host(_))
@@ -135,12 +136,12 @@ pub(super) struct Stored {
 }
 
 impl<C: Carrier> HostPath<C> {
-    /// How many units were stored again, where their senders do that.
+    /// How many units were stored again, if senders do that.
     pub fn units_resent(&self) -> Option<u64> {
         self.repairs.as_ref().map(|repairs| repairs.resent)
     }
 
-    /// A packet is at its target, or was given up. Those of a pair are told in order.
+    /// A packet has reached its target, or was given up. Packets of a pair are reported in order.
     pub(super) fn checked(
         &mut self,
         now: Time,
@@ -186,7 +187,7 @@ impl<C: Carrier> HostPath<C> {
         }
     }
 
-    /// What stores a unit of a message again is whole at the target.
+    /// The message that stores a unit again is complete at the target.
     pub(super) fn repaired(
         &mut self,
         now: Time,

@@ -1,5 +1,5 @@
-//! Connections in simulated time: what libraries say to each other takes the way of messages, and
-//! messages of programs wait for it (SCILAN 3.4).
+//! Connections in simulated time: messages between libraries travel like those of programs, which
+//! wait for them (SCILAN 3.4).
 
 use weft_protocol::sockets::SetUp;
 use weft_units::{Span, Time};
@@ -8,7 +8,7 @@ use super::libraries::{Follows, Verdict};
 use super::{Due, Held, HostPath};
 use crate::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 
-/// What is to be done for a connection, and when is said elsewhere.
+/// What must be done for a connection; the caller decides when.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// The first host tries to lock the receiver of the second one.
@@ -72,7 +72,7 @@ impl<C: Carrier> HostPath<C> {
         }
     }
 
-    /// What a host was told is whole in its memory.
+    /// A message to a host is complete in its memory.
     pub(super) fn heard(
         &mut self,
         now: Time,
@@ -97,7 +97,7 @@ impl<C: Carrier> HostPath<C> {
         }
     }
 
-    /// One library says something to another one.
+    /// One library sends a message to another one.
     pub(super) fn say(
         &mut self,
         now: Time,

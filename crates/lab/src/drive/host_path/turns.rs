@@ -8,7 +8,7 @@ use weft_units::{Span, Time};
 use super::{Due, HostPath};
 use crate::drive::carrier::{Carrier, Notice};
 
-/// How long transmitters waited for their turn in shared receiver buffers, over the whole run.
+/// How long transmitters waited for the lock of shared receive buffers, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnCounters {
     /// Turns that began: messages that were written into such a buffer.
@@ -29,7 +29,7 @@ pub(super) struct Turns {
     counters: TurnCounters,
 }
 
-/// Where one that wishes to write is with its turn.
+/// The progress of a transmitter with the lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     from: u16,
@@ -38,7 +38,7 @@ pub(super) struct Step {
     what: Reads,
 }
 
-/// What of the other host's memory it has read.
+/// How much of the other host's memory it has read.
 #[derive(Clone, Copy, Debug)]
 enum Reads {
     /// The word of the lock, which it has incremented.
@@ -48,7 +48,7 @@ enum Reads {
 }
 
 impl Turns {
-    /// None where each connection has a buffer of its own.
+    /// None if each connection has a buffer of its own.
     pub fn new(settings: &HostSettings, hosts: &mut [Host]) -> Option<Turns> {
         let shared = settings.window.as_ref()?.shared.clone()?;
         let all = hosts.len() as u16;
@@ -63,7 +63,7 @@ impl Turns {
 }
 
 impl<C: Carrier> HostPath<C> {
-    /// How long transmitters waited for their turn, where several share a buffer.
+    /// How long transmitters waited for the lock, if several share a buffer.
     pub fn turns(&self) -> Option<TurnCounters> {
         self.turns.as_ref().map(|turns| turns.counters)
     }
@@ -101,7 +101,7 @@ impl<C: Carrier> HostPath<C> {
         self.due.push(now + span, Due::Turn(step));
     }
 
-    /// That answer is there.
+    /// That answer has arrived.
     pub(super) fn turn(&mut self, now: Time, step: Step, notices: &mut Vec<Notice>) {
         let Some(turns) = &mut self.turns else { return };
         let Step { from, to, since, what } = step;

@@ -1,4 +1,4 @@
-//! Where messages spent their time.
+//! The latency budget of messages through hosts.
 
 use weft_fabric::host::StageRecord;
 use weft_fabric::measure::Budget;
@@ -18,8 +18,8 @@ impl Spent {
     }
 }
 
-/// Where messages spent their time: in the stages of their hosts, and on the channel from when their
-/// last packet left the one host to when it reached the other.
+/// The latency budget of messages: the stages of their hosts, and the channel, from when their last
+/// packet left one host to when it reached the other.
 #[derive(Clone, Debug)]
 pub struct Ways {
     pub(super) stages: Vec<StageRecord>,
@@ -29,9 +29,8 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Adds the stages to a budget. Those that the channel noted of its packets, `of_channel`, stand
-    /// for it where they are what messages spent there: where each message was one packet. Otherwise
-    /// the channel is one stage.
+    /// Adds the stages to a budget. If each message was one packet, `of_channel` are the stages that
+    /// the channel recorded of its packets; otherwise the channel counts as one stage.
     pub fn spend(&self, budget: &mut Budget, of_channel: &Budget) {
         let (initiator, target) = self.stages.split_at(self.sends);
         let add = |budget: &mut Budget, one: &StageRecord, of_initiator| {

@@ -1,6 +1,6 @@
-//! What the messages of a channel say (Clint 3.1, Figure 1), and what the handlers did that they
-//! called. Packets of a run carry no bytes: their adapters number those of a pair in the order in
-//! which they were handed over, and by that number a target finds what a message says.
+//! The contents of the messages of a channel (Clint 3.1, Figure 1), and what the handlers did that
+//! they called. Packets of a run carry no bytes: adapters number the packets of a pair in the order
+//! in which they were submitted, and by that number a target finds the content of a message.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,10 +11,10 @@ use weft_units::Time;
 
 use super::Letter;
 
-/// What tables call the handler of messages that name none.
+/// The name in tables for the handler of messages that name none.
 pub const UNNAMED: &str = "none";
 
-/// What is to be said to a host.
+/// An answer to a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
     /// The virtual network, whose number its endpoints have; the first that both hosts are in if
@@ -24,7 +24,7 @@ pub struct Text {
     pub content: Content,
 }
 
-/// What a message says while it is under way.
+/// The content of a message in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
     /// The names of both endpoints, the handler and its arguments.
@@ -33,15 +33,15 @@ pub struct Body {
     pub payload: Vec<u32>,
 }
 
-/// What the messages of a channel say: those that its workload lists, and those under way.
+/// The contents of the messages of a channel: those that its workload lists, and those in flight.
 #[derive(Clone, Debug)]
 pub struct Bodies {
     /// The names of handlers by index.
     names: Vec<String>,
     hosts: usize,
-    /// By initiator, in the order in which it hands them over.
+    /// By initiator, in the order in which it submits them.
     listed: Vec<VecDeque<Text>>,
-    /// How many messages of each pair were handed over.
+    /// How many messages of each pair were submitted.
     posted: Vec<u32>,
     under_way: BTreeMap<Number, Body>,
     calls: Vec<HandlerCall>,
@@ -54,13 +54,13 @@ pub struct HandlerCall {
     pub host: u16,
     /// The virtual network of its endpoint.
     pub network: u16,
-    /// Its place in the table of handlers.
+    /// Its position in the table of handlers.
     pub handler: u16,
-    /// Who sent the message.
+    /// The initiator of the message.
     pub from: u16,
-    /// When the message was handed over.
+    /// When the message was submitted.
     pub posted: Time,
-    /// When the host turned to it.
+    /// When the host began with it.
     pub start: Time,
     /// When it was done.
     pub end: Time,
@@ -79,7 +79,7 @@ pub enum CallOutcome {
     Done,
     /// With an answer.
     Answered,
-    /// It did nothing: it was to touch words that are not there, or to answer with too many.
+    /// It did nothing: it would have accessed words outside the memory, or answered with too many.
     Failed,
 }
 
@@ -90,22 +90,22 @@ pub struct EndpointReport {
     pub host: u16,
     /// Its virtual network.
     pub network: u16,
-    /// How often each handler was called, by its place in the table.
+    /// How often each handler was called, by its position in the table.
     pub calls: Vec<u64>,
     /// Calls of handlers that did nothing, as [`CallOutcome::Failed`].
     pub failed: u64,
-    /// What its memory held.
+    /// The content of its memory.
     pub memory: Vec<u32>,
 }
 
 /// What handlers did on a channel whose messages call some.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandlerReport {
-    /// The names of the handlers; the first is that of messages which name none.
+    /// The names of the handlers; the first is for messages that name none.
     pub names: Vec<String>,
     /// Every endpoint, by host and network.
     pub endpoints: Vec<EndpointReport>,
-    /// What ran, in order of the ends.
+    /// The calls, in the order of their ends.
     pub calls: Vec<HandlerCall>,
 }
 
@@ -135,12 +135,12 @@ impl Bodies {
         }
     }
 
-    /// What the next message says that a host hands over by its list.
+    /// The content of the next message that a host submits from its list.
     pub fn next_listed(&mut self, host: u16) -> Text {
         self.listed[usize::from(host)].pop_front().unwrap_or_default()
     }
 
-    /// A message is handed over, and has the next number of its pair.
+    /// A message is submitted, and has the next number of its pair.
     pub fn post(&mut self, body: Body) {
         let (from, to) = (body.message.initiator.node, body.message.target.node);
         let posted = &mut self.posted[usize::from(from) * self.hosts + usize::from(to)];
@@ -148,12 +148,12 @@ impl Bodies {
         *posted = posted.wrapping_add(1);
     }
 
-    /// What a message says that is at its target.
+    /// The content of a message that has reached its target.
     pub fn of(&self, letter: &Letter) -> Option<&Body> {
         self.under_way.get(&Number::of(letter))
     }
 
-    /// The same of a message whose handler has ended.
+    /// The content of a message whose handler has ended.
     pub fn take(&mut self, letter: &Letter) -> Option<Body> {
         self.under_way.remove(&Number::of(letter))
     }
@@ -163,13 +163,13 @@ impl Bodies {
         self.calls.push(call);
     }
 
-    /// What came of it at these endpoints.
+    /// The state of these endpoints at the end.
     pub fn report(&self, endpoints: Vec<EndpointReport>) -> HandlerReport {
         HandlerReport { names: self.names.clone(), endpoints, calls: self.calls.clone() }
     }
 }
 
-/// What names a message: its pair of hosts, and its number in that pair.
+/// The identity of a message: its pair of hosts, and its number in that pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Number {
     from: u16,

@@ -17,7 +17,7 @@ pub(super) fn all_to_all<C: Carrier + 'static>(
         crew.start(me.clone(), async move {
             for _ in 0..rounds.get() {
                 let begun = me.now();
-                // Each begins with its neighbour, so that no target has all at once.
+                // Each begins with its neighbour, so that no target gets all messages at once.
                 let others = (1..ranks).map(|ahead| (me.rank() + ahead) % ranks);
                 let sent: Vec<_> = others.map(|to| me.send(to, 0, size)).collect();
                 for behind in 1..ranks {
@@ -63,7 +63,8 @@ pub(super) fn barrier<C: Carrier + 'static>(
     })
 }
 
-/// All ranks meet at a barrier, that of the channel if it is to keep it and can.
+/// All ranks meet at a barrier; at that of the channel if that is requested and the channel has
+/// one.
 pub(super) async fn meet<C: Carrier>(me: &Node<C>, by: BarrierBy) {
     let kept = if by == BarrierBy::Channel { me.barrier_of_channel() } else { None };
     match kept {

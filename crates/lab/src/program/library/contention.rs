@@ -77,7 +77,7 @@ pub(super) fn hot_spot<C: Carrier + 'static>(
     })
 }
 
-/// Sends all messages, with as many on their way as the window allows.
+/// Sends all messages, with as many in flight as the window allows.
 async fn send_all<C: Carrier>(me: Node<C>, to: u16, own: HotSpotSettings) {
     let mut under_way = VecDeque::new();
     for _ in 0..own.rounds.get() {
@@ -93,7 +93,7 @@ async fn send_all<C: Carrier>(me: Node<C>, to: u16, own: HotSpotSettings) {
     }
 }
 
-/// Receives what is sent, whoever sends it.
+/// Receives what is sent, whichever rank sends it.
 async fn receive_all<C: Carrier>(me: Node<C>, count: u64, size: Bytes, notes: Notes) {
     for _ in 0..count {
         let begun = me.now();

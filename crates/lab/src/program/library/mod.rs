@@ -145,7 +145,7 @@ pub struct BroadcastSettings {
     pub copies: bool,
 }
 
-/// One lock that all want.
+/// One lock that all ranks want.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LockSettings {
@@ -160,8 +160,8 @@ pub struct LockSettings {
     pub server: u16,
 }
 
-/// One lock that all want, by ordered broadcast. For channels that keep messages to several hosts
-/// in one order.
+/// One lock that all ranks want, by ordered broadcast. For channels that deliver messages to
+/// several hosts in one order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrderedLockSettings {
@@ -247,7 +247,7 @@ fn first_two() -> [u16; 2] {
 /// What a program measured: name of the column, value.
 pub type Metrics = Vec<(&'static str, f64)>;
 
-/// What the ranks of a program note while they run.
+/// The measurements of the ranks of a program while they run.
 #[derive(Clone, Debug, Default)]
 struct Notes(Rc<RefCell<Noted>>);
 
@@ -260,7 +260,7 @@ struct Noted {
 }
 
 impl Notes {
-    /// Something that began at `from` and brought this many bytes is over.
+    /// Something that began at `from` and transferred this many bytes has ended.
     fn note(&self, from: Time, until: Time, bytes: Bytes) {
         let mut noted = self.0.borrow_mut();
         noted.spans.push(until.since(from));
@@ -287,7 +287,7 @@ impl Notes {
         noted.last.since(noted.first.unwrap_or(noted.last)).as_secs()
     }
 
-    /// Everything that was brought, in 10^6 bytes per second.
+    /// Everything transferred, in 10^6 bytes per second.
     fn mb_per_s(&self) -> f64 {
         self.0.borrow().bytes.0 as f64 * 1e-6 / self.seconds()
     }
@@ -297,7 +297,7 @@ impl Notes {
     }
 }
 
-/// What to ask when the program has ended.
+/// The results that are read when the program has ended.
 pub type Finish = Box<dyn FnOnce() -> Metrics>;
 
 impl LibraryProgram {

@@ -1,4 +1,4 @@
-//! All ranks want a lock that nobody serves.
+//! All ranks want a lock that has no server.
 
 use weft_units::{Bytes, Span};
 

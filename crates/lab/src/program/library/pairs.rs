@@ -1,4 +1,4 @@
-//! Two ranks: round trips, both ways at once, one way.
+//! Two ranks: round trips, both directions at once, one direction.
 
 use weft_units::Bytes;
 
@@ -10,7 +10,7 @@ use crate::program::node::{Crew, Node};
 /// The answer to a window of a stream.
 const ANSWER: Bytes = Bytes(4);
 
-/// The two ranks of a pair, if there are such.
+/// The two ranks of a pair, if both exist.
 fn pair<C: Carrier + 'static>(crew: &Crew<C>, pair: [u16; 2]) -> Option<[Node<C>; 2]> {
     Some([node(crew, pair[0])?, node(crew, pair[1])?])
 }
@@ -78,7 +78,7 @@ pub(super) fn ping_ping<C: Carrier + 'static>(
         crew.start(one.clone(), exchange(one, second, settings.clone(), notes.clone()));
         crew.start(two.clone(), exchange(two, first, settings.clone(), notes.clone()));
     }
-    // A barrier is one of all ranks, those that do not exchange anything as well.
+    // A barrier includes all ranks, also those that exchange nothing.
     if let Some(by) = barrier {
         for me in crew.nodes() {
             if ![first, second].contains(&me.rank()) {

@@ -1,5 +1,5 @@
-//! Writing into the memory of another rank so that it uses only what is whole, by the adapters or
-//! by messages.
+//! Writes into the memory of another rank such that it uses only what is complete, through the
+//! adapters or by messages.
 
 use weft_units::Bytes;
 
@@ -23,8 +23,8 @@ pub(super) struct Word {
     pub op: OpId,
 }
 
-/// What a message of a round trip is: the word, the acknowledgment that it is there, that it is
-/// valid, the acknowledgment of that.
+/// The kind of a message of a round trip: the word, the acknowledgment that it has arrived, the
+/// message that it is valid, the acknowledgment of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leg {
     Message,
@@ -35,9 +35,10 @@ pub(super) enum Leg {
 
 impl<C: Carrier> Machine<C> {
     /// A rank writes a word, in a message of `size`, into the memory of another one, which sees it
-    /// only when all of it and all before it on the path is known to be whole. It is over when the
-    /// rank knows; what it brings is 1 if the word was taken, 0 if the target left the cluster. By
-    /// the adapters where they can; otherwise by round trip, four messages.
+    /// only when all of it and everything before it on the path is known to be complete. The
+    /// operation ends when the rank knows; its value is 1 if the word was accepted, 0 if the target
+    /// left the cluster. It goes through the adapters if they can; otherwise by round trip, in four
+    /// messages.
     pub fn conditional_write(
         &mut self,
         rank: u16,
@@ -69,7 +70,7 @@ impl<C: Carrier> Machine<C> {
     fn leave_to_adapters(&mut self, word: Word, size: Bytes) -> bool {
         let Word { from: rank, target, .. } = word;
         let Some(channel) = self.policy.channel(size, Kind::Store, 0) else { return false };
-        // Both ends hear of it.
+        // Both ends get a notice.
         let cargo = Cargo::Confirmed(word);
         let (op, to, offered) = (OpId::NONE, Destination::Host(target), self.now);
         let (uses, leaving) = (2, 0);
@@ -97,8 +98,8 @@ impl<C: Carrier> Machine<C> {
         false
     }
 
-    /// An end hears of a write by the adapters: its target when it may use the word, then its
-    /// initiator.
+    /// An end gets the notice of a write by the adapters: its target when it may use the word, then
+    /// its initiator.
     pub(super) fn confirmed(&mut self, to: u16, place: u32, word: Word) {
         if to == word.target {
             self.write(to, word.address, word.value);
@@ -125,7 +126,7 @@ impl<C: Carrier> Machine<C> {
         self.dispatch(message, Kind::Store, Cargo::RoundTrip(word, leg), OpId::NONE);
     }
 
-    /// A message of a round trip is there.
+    /// A message of a round trip has arrived.
     pub(super) fn arrive(&mut self, word: Word, leg: Leg) {
         match leg {
             Leg::Message => self.leg(word, Leg::Acknowledgment, CONFIRMING),

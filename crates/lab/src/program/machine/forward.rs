@@ -8,14 +8,14 @@ use crate::drive::engine::{FastForward, Horizon};
 use crate::table::{Cell, Table};
 
 impl<C: Carrier> Machine<C> {
-    /// Has whole periods left out on all channels that can tell when they repeat themselves.
+    /// Skips whole periods on all channels that can tell when they repeat themselves.
     pub fn begin_fast_forward(&mut self) {
         let channels = self.channels.iter_mut();
         let begin = |(_, own): &mut (String, C)| own.begin_fast_forward().err();
         self.forbidden = Some(channels.map(begin).collect());
     }
 
-    /// What was left out on each channel, in order; nothing unless it was asked for.
+    /// What was skipped on each channel, in order; empty unless it was requested.
     pub fn fast_forwarded(&self) -> Vec<FastForward> {
         let all = self.channels.iter().zip(self.forbidden.iter().flatten());
         let report = |((_, own), why): (&(String, C), &Option<String>)| match why {
@@ -42,8 +42,8 @@ impl<C: Carrier> Machine<C> {
         table
     }
 
-    /// Skips as many whole periods as fit before anything else happens, and into at most this many
-    /// steps. Returns how many steps it skipped.
+    /// Skips as many whole periods as fit before anything else happens, within this many steps.
+    /// Returns how many steps it skipped.
     pub fn fast_forward(&mut self, most: u64) -> u64 {
         if self.forbidden.is_none() {
             return 0;

@@ -15,21 +15,21 @@ use crate::program::operation::{Doing, Op, OpId, Received};
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     memory: Option<Memory>,
-    /// What becomes of copies that are under way.
+    /// The copies in progress.
     copies: Queue<Notice>,
     /// How many messages were copied.
     copied: u64,
     /// How many messages of a rank to itself there were.
     to_self: u64,
-    /// The processors of hosts, and how many each has, where that is limited.
+    /// The processors of hosts, and how many each has, if that is limited.
     processors: Option<(PositiveCount, Processors<OpId>)>,
     /// The computations that waited for a processor and have begun in this instant.
     begun: Vec<OpId>,
 }
 
 impl<C: Carrier> Machine<C> {
-    /// The same on hosts with this memory, and with this many processors each: as many as there are
-    /// computations if absent. At time zero only.
+    /// Like the above on hosts with this memory, and with this many processors each; if absent,
+    /// with one for every computation. At time zero only.
     #[must_use]
     pub fn on_hosts(
         mut self,
@@ -41,12 +41,12 @@ impl<C: Carrier> Machine<C> {
         self
     }
 
-    /// How many computations a host carries out at once, if that is limited.
+    /// How many computations a host executes at once, if that is limited.
     pub fn processors(&self) -> Option<PositiveCount> {
         self.hosts.processors.as_ref().map(|(count, _)| *count)
     }
 
-    /// How many messages went through the memory of a host, where several ranks are on one or a
+    /// How many messages went through the memory of a host, if several ranks are on one or a
     /// message of a rank to itself was copied.
     pub fn copied(&self) -> Option<u64> {
         let copied = self.hosts.copied;
@@ -58,8 +58,8 @@ impl<C: Carrier> Machine<C> {
         self.hosts.to_self
     }
 
-    /// A message of a rank to itself is a copy like one to another rank on the host. Where nothing
-    /// says what a copy costs it is there at once.
+    /// A message of a rank to itself is copied like one to another rank on the host. Without a cost
+    /// of copies it arrives at once.
     pub(super) fn send_to_self(&mut self, parcel: Parcel) {
         let Parcel { from, size, op, offered, .. } = parcel;
         self.hosts.to_self += 1;
@@ -159,7 +159,7 @@ impl<C: Carrier> Machine<C> {
         }
     }
 
-    /// When something becomes of a copy next.
+    /// When the next copy ends.
     pub(super) fn next_copy(&self) -> Time {
         match self.hosts.memory {
             Some(_) => self.hosts.copies.next_time().unwrap_or(Time::NEVER),

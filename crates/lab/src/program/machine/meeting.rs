@@ -1,10 +1,11 @@
-//! Barriers that channels keep, and ranks that are gone.
+//! Barriers that channels provide, and ranks that are gone.
 //!
-//! A channel keeps a barrier of hosts. The ranks of a host meet in its memory before: each tells the
-//! first of them, which comes for all when they are there, and tells each when all hosts have come.
+//! A channel provides a barrier of hosts. The ranks of a host first meet in its memory: each notifies
+//! the first of them, which arrives at the channel's barrier for all of them, and notifies each when
+//! all hosts have arrived.
 //!
-//! A rank stops with its host. The others go on; each is told when the software of its own host knows,
-//! which is when locks are released and barriers no longer wait.
+//! A rank stops with its host. The others continue; each learns of it when the software of its own
+//! host does, which is when locks are released and barriers no longer wait.
 
 use weft_units::Bytes;
 
@@ -13,14 +14,14 @@ use crate::drive::carrier::{Carrier, Departure, Destination, Ticket};
 use crate::program::operation::{Doing, OpId, Outgoing, Received};
 use crate::program::policy::Kind;
 
-/// The ranks of a host on their way to the barrier of a channel.
+/// The ranks of a host that are meeting before the barrier of a channel.
 #[derive(Clone, Debug)]
 pub(super) struct Gathering {
     channel: usize,
-    /// The first of them, and how many it knows to have come.
+    /// The first of them, and how many it knows to have arrived.
     first: u16,
     come: usize,
-    /// Who waits, and in which operation.
+    /// The ranks that wait, and in which operation.
     waiting: Vec<(u16, OpId)>,
 }
 
@@ -30,13 +31,14 @@ pub(super) struct Waiting {
     /// The first rank on it.
     rank: u16,
     parcel: u32,
-    /// Whether all have come, so that it will be told.
+    /// Whether all have arrived, so that a notice will follow.
     is_met: bool,
 }
 
 impl<C: Carrier> Machine<C> {
-    /// A rank comes to the barrier that a channel itself keeps for all ranks: the one that `channel`
-    /// names, or the one that takes the shortest messages. `None` where that channel keeps none.
+    /// A rank reaches the barrier that a channel itself provides for all ranks: the channel that
+    /// `channel` names, or the one that takes the shortest messages. `None` if that channel provides
+    /// none.
     pub fn barrier(&mut self, rank: u16, channel: Option<usize>) -> Option<OpId> {
         let channel = channel.or_else(|| self.policy.channel(Bytes(0), Kind::Message, 0))?;
         // A channel keeps a barrier of its first hosts.
@@ -53,7 +55,7 @@ impl<C: Carrier> Machine<C> {
         Some(op)
     }
 
-    /// A host comes to the barrier of a channel, by its first rank.
+    /// A host reaches the barrier of a channel, through its first rank.
     fn enter(&mut self, rank: u16, channel: usize, hosts: u16, op: OpId) {
         let (cargo, size, to) = (Cargo::Barrier { op, channel }, Bytes(0), Destination::Host(rank));
         let (offered, uses, leaving) = (self.now, 1, 0);
@@ -65,7 +67,7 @@ impl<C: Carrier> Machine<C> {
         self.meet(channel);
     }
 
-    /// A rank comes to where those of its host meet, and tells the first of them.
+    /// A rank reaches the meeting point of its host, and notifies the first rank there.
     fn gather(&mut self, rank: u16, channel: usize, op: OpId) {
         let first = self.places.rank_on(self.host(rank));
         let mut there = self.gathering.iter_mut();
@@ -83,7 +85,8 @@ impl<C: Carrier> Machine<C> {
         }
     }
 
-    /// The first rank of a host knows of one more that has come, and comes for all with the last.
+    /// The first rank of a host knows of one more rank that has arrived, and arrives at the
+    /// channel's barrier for all of them with the last.
     pub(super) fn come(&mut self, first: u16, channel: usize) {
         let mut there = self.gathering.iter_mut();
         let own = there.find(|own| (own.channel, own.first) == (channel, first));
@@ -107,7 +110,7 @@ impl<C: Carrier> Machine<C> {
         self.dispatch(word, Kind::Message, cargo, OpId::NONE);
     }
 
-    /// When every host has come that is still there, each will be told.
+    /// When every host that is still on line has arrived, each will get a notice.
     fn meet(&mut self, channel: usize) {
         let places = &self.places;
         let is_first =
@@ -122,7 +125,7 @@ impl<C: Carrier> Machine<C> {
         }
     }
 
-    /// A host is told that all have come to the barrier of a channel.
+    /// A host learns that all have reached the barrier of a channel.
     pub(super) fn pass_barrier(&mut self, op: OpId, channel: usize, place: u32) {
         self.at_barrier[channel].retain(|own| own.parcel != place);
         let first = self.parcels[place as usize].from;
@@ -138,8 +141,8 @@ impl<C: Carrier> Machine<C> {
         }
     }
 
-    /// A rank waits until it is told that another one is gone: the one that is the `number`th, from
-    /// 0, of which it is told.
+    /// A rank waits until it learns that another one is gone: the `number`th of which it learns,
+    /// counted from 0.
     pub fn departure(&mut self, rank: u16, number: usize) -> OpId {
         let op = self.begin(rank, Doing::Departure);
         let own = &mut self.ranks[usize::from(rank)];
@@ -150,17 +153,17 @@ impl<C: Carrier> Machine<C> {
         op
     }
 
-    /// The ranks of which a rank has been told that they are gone, in that order.
+    /// The ranks of which a rank has learned that they are gone, in that order.
     pub fn departed(&self, rank: u16) -> &[u16] {
         &self.ranks[usize::from(rank)].departed
     }
 
-    /// Appends the ranks that have stopped since the last call: their programs go on no more.
+    /// Appends the ranks that have stopped since the last call: their programs do not continue.
     pub fn take_stopped(&mut self, stopped: &mut Vec<u16>) {
         stopped.append(&mut self.stopped);
     }
 
-    /// Whether somebody will be told of a rank that is gone.
+    /// Whether any rank has yet to learn of a rank that is gone.
     pub(super) fn awaits_tidings(&self) -> bool {
         !self.tidings.is_empty()
     }
@@ -207,7 +210,7 @@ impl<C: Carrier> Machine<C> {
         }
     }
 
-    /// A rank is told that another one is gone.
+    /// A rank learns that another one is gone.
     fn tell(&mut self, at: u16, gone: u16) {
         self.tidings.remove(&(at, gone));
         let known = usize::from(gone) < self.ranks.len();

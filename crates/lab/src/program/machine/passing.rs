@@ -1,5 +1,5 @@
-//! How messages go from rank to rank: by a channel, or through the memory of the host that both are
-//! on.
+//! How messages travel from rank to rank: by a channel, or through the memory of the host on which
+//! both are.
 
 use weft_units::Bytes;
 
@@ -12,8 +12,9 @@ use crate::program::operation::{OpId, Outgoing, Received};
 use crate::program::policy::Kind;
 
 impl<C: Carrier> Machine<C> {
-    /// Hands a message over to the channel that takes it, or copies it for ranks on the same host.
-    /// What a rank stores at its own, asks of itself or tells itself at a barrier is there at once.
+    /// Submits a message to the channel that takes it, or copies it between ranks on the same host.
+    /// What a rank stores in its own memory, requests from itself or sends itself at a barrier
+    /// arrives at once.
     pub(super) fn dispatch(&mut self, message: Outgoing, kind: Kind, cargo: Cargo, op: OpId) {
         let Outgoing { from, to, size, channel, nic, .. } = message;
         for target in to.hosts() {
@@ -89,13 +90,14 @@ impl<C: Carrier> Machine<C> {
             return self.fail(ProgramError::Program(problem.to_owned()));
         };
         let (from, ticket) = (self.host(from), Ticket(place.into()));
-        // One when it has left, and one for each host, that of the initiator among them or not.
+        // One when it has left, and one for each host, whether or not that of the initiator is
+        // among them.
         self.expected += 1 + to.hosts().count() as u64;
         self.channels[channel].1.offer(self.now, Message { from, to, size, ticket });
     }
 
-    /// Whether the channel that takes a message keeps one order of those for several ranks. What goes
-    /// from host to host has it, so that there is none among the ranks of one host alone.
+    /// Whether the channel that takes a message keeps messages to several ranks in one order.
+    /// Messages between hosts have that order, so there is none among the ranks of one host alone.
     pub fn is_ordered(&self, channel: Option<usize>, size: Bytes) -> bool {
         self.keeps_one_order(channel, (size, Kind::Store, 0))
             && (!self.places.are_shared() || self.hosts_in_use() > 1)
@@ -166,7 +168,7 @@ impl<C: Carrier> Machine<C> {
         }
     }
 
-    /// The ranks on a host that hear of a message there.
+    /// The ranks on a host that get a notice of a message there.
     pub(super) fn ranks_at(&self, place: u32, host: u16) -> Destination {
         if !self.places.are_shared() {
             return Destination::Host(self.places.rank_on(host));
@@ -175,7 +177,7 @@ impl<C: Carrier> Machine<C> {
         match (cargo, to) {
             (Cargo::Fetch { target, .. }, _) => Destination::Host(target),
             (Cargo::Fetched { .. }, _) => Destination::Host(from),
-            // Both ends hear of it.
+            // Both ends get a notice.
             (Cargo::Confirmed(word), _) => {
                 let is_there = self.host(word.target) == host;
                 Destination::Host(if is_there { word.target } else { word.from })
@@ -249,7 +251,7 @@ impl<C: Carrier> Machine<C> {
         self.ranks[usize::from(rank)].watchers = watchers;
     }
 
-    /// A receive takes a message that is there.
+    /// A receive takes a message that has arrived.
     pub(super) fn take(&mut self, op: OpId, place: u32) {
         let Parcel { from, size, cargo, .. } = self.parcels[place as usize];
         if let Cargo::Program { tag, value } = cargo {

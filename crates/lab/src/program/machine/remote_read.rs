@@ -12,9 +12,9 @@ use crate::program::policy::Kind;
 const ASKING: Bytes = Bytes(16);
 
 impl<C: Carrier> Machine<C> {
-    /// A rank reads the memory of another one without its program: by the adapters where they can,
-    /// otherwise a message asks for it and one of `size` brings it. On the same host it is a copy,
-    /// of what is there when it begins.
+    /// A rank reads the memory of another one without its program: through the adapters if they
+    /// can, otherwise a message requests it and one of `size` brings it. On the same host it is a
+    /// copy, with the content at its beginning.
     pub fn read(&mut self, rank: u16, target: u16, address: u64, size: Bytes) -> OpId {
         let op = self.begin(rank, Doing::Read { target });
         if self.places.share(rank, target) {
@@ -53,7 +53,7 @@ impl<C: Carrier> Machine<C> {
             return false;
         }
         let Some(channel) = self.policy.channel(size, Kind::Read, 0) else { return false };
-        // Both ends hear of it.
+        // Both ends get a notice.
         let cargo = Cargo::Fetch { address, target, op };
         let (to, offered, uses, leaving) = (Destination::Host(target), self.now, 2, 0);
         let own = OpId::NONE;
@@ -81,7 +81,8 @@ impl<C: Carrier> Machine<C> {
         false
     }
 
-    /// An end hears of a read by the adapters: its target when the memory is read, then its initiator.
+    /// An end gets the notice of a read by the adapters: its target when the memory has been read,
+    /// then its initiator.
     pub(super) fn fetched(&mut self, to: u16, place: u32) {
         let Parcel { cargo, size, .. } = self.parcels[place as usize];
         match cargo {

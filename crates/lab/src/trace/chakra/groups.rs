@@ -29,7 +29,7 @@ impl Groups {
         Groups { named: BTreeMap::new(), ranks }
     }
 
-    /// Those of a file of ASTRA-sim's, such as `{"1": [0, 1], "2": [2, 3]}`.
+    /// The groups in a file of ASTRA-sim, such as `{"1": [0, 1], "2": [2, 3]}`.
     pub fn of_file(file: &Path, ranks: u16) -> Result<Groups, TraceError> {
         let text = std::fs::read_to_string(file);
         let text = text.map_err(|error| TraceError::Unreadable(error.to_string()))?;
@@ -72,7 +72,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Ranks in the order of the group; none stand for all.
+    /// Ranks in the order of the group; empty for all ranks.
     fn members(&self, given: &[u64]) -> Result<Vec<u16>, String> {
         if given.is_empty() {
             return Ok((0..self.ranks).collect());

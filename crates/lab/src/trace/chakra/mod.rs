@@ -33,8 +33,8 @@ use groups::Groups;
 use schema::{GlobalMetadata, Node};
 use splice::Splicer;
 
-/// What an accelerator and its memory do in a second, for nodes that say their work and not their
-/// time (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009).
+/// The operations and bytes per second of an accelerator and its memory, for nodes that state their
+/// work and not their time (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Roofline {
     /// Operations a second.
@@ -43,7 +43,7 @@ pub struct Roofline {
     pub memory: Option<Rate>,
 }
 
-/// The files of all ranks: `NAME.0.et` and those behind it, where `NAME` or one of the files is given.
+/// The files of all ranks: `NAME.0.et` and the following ones, given `NAME` or any of the files.
 pub fn files(name: &str) -> Result<Vec<PathBuf>, TraceError> {
     let bare = name.strip_suffix(".et").unwrap_or(name);
     let prefix = match bare.rsplit_once('.') {

@@ -1,4 +1,4 @@
-//! What one node of a trace does.
+//! The operation of one node of a trace.
 
 use weft_units::{Bytes, Rate, Span};
 
@@ -8,7 +8,7 @@ use crate::trace::collectives::Collective;
 use crate::trace::error::TraceError;
 use crate::trace::schedule::{LARGEST, LONGEST};
 
-/// What a node does.
+/// The operation of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Deed {
     /// Its accelerator computes, or one of the host's own processors.
@@ -37,11 +37,11 @@ pub(super) enum Deed {
     },
 }
 
-/// What messages of nodes may have as a tag; those above are of collectives.
+/// The largest tag that messages of nodes may have; higher tags are those of collectives.
 pub(super) const TAGS: u32 = 0x8000_0000;
 
 impl Deed {
-    /// What a node of the trace of `rank` does.
+    /// The operation of a node of the trace of `rank`.
     pub fn of(node: &Node, rank: u16, roofline: Roofline) -> Result<Deed, TraceError> {
         let recorded = recorded(node)?;
         match NodeType::try_from(node.r#type) {
@@ -124,7 +124,7 @@ fn tag(node: &Node) -> Result<u32, TraceError> {
     }
 }
 
-/// A node that sends or receives belongs to the rank whose file it stands in.
+/// A node that sends or receives belongs to the rank of its file.
 fn check_own(node: &Node, name: &str, rank: u16) -> Result<(), TraceError> {
     match number(node, name)? {
         Some(other) if other != u64::from(rank) => {
@@ -134,7 +134,7 @@ fn check_own(node: &Node, name: &str, rank: u16) -> Result<(), TraceError> {
     }
 }
 
-/// How long a node took where it was recorded; 0 stands where it was not.
+/// The recorded duration of a node; 0 if it was not recorded.
 fn recorded(node: &Node) -> Result<Option<Span>, TraceError> {
     let micros = node.duration_micros;
     match micros <= LONGEST.0 / 1_000_000 {
@@ -145,7 +145,8 @@ fn recorded(node: &Node) -> Result<Option<Span>, TraceError> {
     }
 }
 
-/// How long a computation takes by its operations and the bytes that it touches: what takes longer.
+/// The duration of a computation: that of its operations or of the bytes that it touches, whichever
+/// is longer.
 fn computed(node: &Node, roofline: Roofline) -> Result<Span, TraceError> {
     let operations = number(node, "num_ops")?.unwrap_or(0);
     if operations == 0 {
@@ -189,7 +190,7 @@ fn moved(node: &Node, memory: Option<Rate>) -> Result<Span, TraceError> {
     }
 }
 
-/// A collective operation. `comm_size` is what each rank brings, as ASTRA-sim counts it.
+/// A collective operation. `comm_size` is the contribution of each rank, as in ASTRA-sim.
 fn collective(node: &Node) -> Result<Deed, TraceError> {
     let kind = needed(node, "comm_type")?;
     let known = i32::try_from(kind).ok().and_then(|kind| CollectiveType::try_from(kind).ok());

@@ -20,10 +20,10 @@ pub(super) struct Node {
     pub name: String,
     #[prost(enumeration = "NodeType", tag = "3")]
     pub r#type: i32,
-    /// Which nodes are over before this one begins, for their control flow.
+    /// Which nodes end before this one begins, for their control flow.
     #[prost(uint64, repeated, tag = "4")]
     pub ctrl_deps: Vec<u64>,
-    /// The same for their data.
+    /// Like the above, for their data.
     #[prost(uint64, repeated, tag = "5")]
     pub data_deps: Vec<u64>,
     #[prost(uint64, tag = "7")]
@@ -34,7 +34,7 @@ pub(super) struct Node {
     pub attr: Vec<Attribute>,
 }
 
-/// What goes into a node.
+/// The inputs of a node.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Values {
     /// As text.
@@ -84,7 +84,7 @@ pub(super) enum Value {
     String(String),
 }
 
-/// What a node does.
+/// The operation of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub(super) enum NodeType {

@@ -12,7 +12,7 @@ use crate::trace::collectives::{Collective, Payload, TAG};
 use crate::trace::error::TraceError;
 use crate::trace::schedule::{Action, After, Operation, Schedule, Script};
 
-/// What a rank computes with: its accelerator, the host's own processor, and what sends.
+/// The units of a rank: its accelerator, the host's own processor, and the sender.
 const ACCELERATOR: u16 = 0;
 const HOST: u16 = 1;
 const SENDER: u16 = 2;
@@ -24,7 +24,7 @@ pub(super) struct Splicer<'a> {
     roofline: Roofline,
     /// The collectives of each group, by its ranks, in the order in which they meet.
     meetings: BTreeMap<Vec<u16>, Vec<Meeting>>,
-    /// How many collectives have had tags.
+    /// How many collectives have tags so far.
     next_tag: u32,
     /// The messages of an algorithm among ranks that are counted from 0.
     algorithms: HashMap<Terms, Algorithm>,
@@ -35,9 +35,9 @@ pub(super) struct Splicer<'a> {
 struct Terms {
     operation: Collective,
     size: Bytes,
-    /// Its place in the group.
+    /// Its position in the group.
     root: u16,
-    /// How many take part.
+    /// How many ranks take part.
     ranks: u16,
 }
 
@@ -52,9 +52,9 @@ struct Algorithm {
 #[derive(Debug)]
 struct Meeting {
     terms: Terms,
-    /// What is added to the tags of its messages.
+    /// The offset of the tags of its messages.
     tag: u32,
-    /// Where the first rank reaches it, and how many do.
+    /// Where the first rank reaches it, and how many ranks do.
     first: (u16, usize),
     reached: usize,
 }
@@ -73,7 +73,7 @@ impl<'a> Splicer<'a> {
 
     /// Adds the nodes of a rank.
     pub fn add(&mut self, rank: u16, nodes: &[Node]) -> Result<(), TraceError> {
-        // By the number of a node: the operations that it begins and is over with.
+        // By the number of a node: the operations with which it begins and ends.
         let mut places: HashMap<u64, (u32, u32)> = HashMap::with_capacity(nodes.len());
         let mut met: BTreeMap<Vec<u16>, usize> = BTreeMap::new();
         for (index, node) in nodes.iter().enumerate() {
@@ -174,7 +174,7 @@ impl<'a> Splicer<'a> {
         let all = self.meetings.entry(members.clone()).or_default();
         if number == all.len() {
             all.push(Meeting { terms, tag: TAGS + self.next_tag, first, reached: 0 });
-            // Tags that come around again are two thousand million messages old.
+            // Tags repeat only after two thousand million messages.
             self.next_tag = (self.next_tag + algorithm.tags) % (u32::MAX - TAGS - algorithm.tags);
         }
         let meeting = &mut all[number];
@@ -298,7 +298,7 @@ fn in_a_circle(error: TraceError, nodes: &[Node]) -> TraceError {
     wrong(first, format!("the nodes {all} wait for each other"))
 }
 
-/// A message that only one of its ends has, by the node that has it.
+/// A message that only one of its ends has, with the node that has it.
 fn unmatched(error: TraceError, traces: &[Vec<Node>]) -> (u16, TraceError) {
     let TraceError::Unmatched { line, from, to, tag, sent, received } = error else {
         return (0, error);

@@ -114,7 +114,7 @@ impl Matrix {
                 "trigger" => trigger = Some(line.number::<u32>(NUMBER)?),
                 "send_done_trigger" => self.fire(Cause::Sent(place), line)?,
                 "recv_done_trigger" => self.fire(Cause::Received(place), line)?,
-                // Of receivers that pull, which there are none of here.
+                // For receivers that pull, which do not exist here.
                 "prio" => drop(line.number::<u32>("a priority")?),
                 other => return Err(line.wrong(other, WORDS)),
             }

@@ -21,7 +21,7 @@ use super::super::error::TraceError;
 use super::super::schedule::{LARGEST, Schedule};
 use super::{Flow, Line, MOST_HOSTS, Start, schedule_of, text_of};
 
-/// Which host each node is; `None` is a switch.
+/// The host number of each node; `None` for a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodes(Vec<Option<u16>>);
 

@@ -19,7 +19,7 @@ struct Flow {
     to: u16,
     size: Bytes,
     start: Start,
-    /// The line that it stands in, from 1.
+    /// Its line, from 1.
     line: u32,
 }
 
@@ -32,17 +32,16 @@ enum Start {
     After(Vec<Cause>),
 }
 
-/// What has happened to a flow, by its place in the list.
+/// What has happened to a flow, by its position in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// Its last byte has left its initiator.
     Sent(usize),
-    /// Its last byte is at its target.
+    /// Its last byte has reached its target.
     Received(usize),
 }
 
-/// Makes a schedule of flows between this many ranks. Each waits only for what happens at its own
-/// host.
+/// Makes a schedule of flows between this many ranks. Each waits only for events at its own host.
 fn schedule_of(ranks: u16, flows: &[Flow]) -> Result<Schedule, TraceError> {
     let mut schedule = Schedule::new(ranks);
     let mut sends = Vec::with_capacity(flows.len());
@@ -132,7 +131,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What cannot be read of a file is told by its system.
+/// The operating system explains what cannot be read of a file.
 fn text_of(mut input: impl std::io::BufRead) -> Result<String, TraceError> {
     let mut text = String::new();
     match input.read_to_string(&mut text) {
@@ -141,5 +140,5 @@ fn text_of(mut input: impl std::io::BufRead) -> Result<String, TraceError> {
     }
 }
 
-/// How many hosts a list may have: ranks are numbered by 16 bits.
+/// The largest number of hosts of a list: ranks are numbered by 16 bits.
 const MOST_HOSTS: &str = "a number of hosts from 2 to 65535";

@@ -16,17 +16,17 @@ const SIZES: [u8; 56] = [
     32, 0, 0, 1, 0, 8, // long double and int, bounds, packed, pointer, count
 ];
 
-/// What a file says in place of a type.
+/// What a file may have in place of a type.
 pub(super) const ACCEPTED: &str =
     "the number of a data type of SimGrid, 0 (double) to 39, 46 to 50, 53 or 55";
 
 /// `MPI_BYTE`, the type of counts without one.
 pub(super) const BYTE: Bytes = Bytes(1);
 
-/// `MPI_DOUBLE`, that of counts without one where `init` has a word behind it.
+/// `MPI_DOUBLE`, the type of counts without one if a word follows `init`.
 pub(super) const DOUBLE: Bytes = Bytes(8);
 
-/// The size of a type by its number, as a file has it.
+/// The size of a type by its number in a file.
 pub(super) fn size(word: &str) -> Option<Bytes> {
     let digits = word.bytes().all(|byte| byte.is_ascii_digit());
     let number: usize = word.parse().ok().filter(|_| digits)?;

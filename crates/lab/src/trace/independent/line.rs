@@ -1,4 +1,4 @@
-//! What one line of a time-independent trace says.
+//! The meaning of one line of a time-independent trace.
 
 use weft_units::{Bytes, Span};
 
@@ -7,29 +7,29 @@ use crate::trace::collectives::Collective;
 use crate::trace::error::TraceError;
 use crate::trace::schedule::{Action, LARGEST, LONGEST};
 
-/// What a rank does.
+/// The action of a rank.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Act {
-    /// The rank begins, ends, or says how many there are, which takes no time.
+    /// The rank begins, ends, or states the number of ranks, which takes no time.
     Begins,
     Ends,
     Nothing,
     /// The next action waits for its end.
     Do(Action),
-    /// A request: what waits for its end says so.
+    /// A request: a wait operation names it.
     Begin(Action),
     /// For a request: the oldest open one with this name, the youngest one of all without.
     Wait(Option<Name>),
     /// For all open requests, of which there are at most this many.
     WaitAll(Option<u64>),
-    /// A collective, and what this rank computes behind it.
+    /// A collective, and the computation of this rank after it.
     Join(Box<Joint>, Span),
 }
 
 /// Sender, receiver and tag.
 pub(super) type Name = (u16, u16, u32);
 
-/// A collective as every rank has it.
+/// A collective in the form that all ranks share.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Joint {
     pub collective: Collective,
@@ -55,7 +55,7 @@ impl Joint {
     }
 }
 
-/// What lines are read against.
+/// The context in which lines are read.
 #[derive(Debug)]
 pub(super) struct Context {
     pub ranks: u16,
@@ -65,16 +65,16 @@ pub(super) struct Context {
     pub default: Option<Bytes>,
 }
 
-/// The words of a line behind its rank.
+/// The words of a line after its rank.
 pub(super) struct Words<'a> {
     pub line: u32,
     pub rank: u16,
-    /// All, and those that are still to be read.
+    /// All words, and those still to be read.
     pub of: &'a [&'a str],
     pub left: &'a [&'a str],
 }
 
-/// What a line can say.
+/// The actions of a line.
 const ACTIONS: &str = "init, finalize, comm_size, compute, send, isend, recv, irecv, wait, \
                        waitall, barrier, bcast, reduce, allReduce, allToAll, gather, gatherV, \
                        scatter, scatterV, allGather, allGatherV or reduceScatter";
@@ -138,7 +138,7 @@ impl Words<'_> {
         if self.left.is_empty() { Ok(0) } else { self.rank(ranks) }
     }
 
-    /// What a number of elements are in bytes.
+    /// The bytes of a number of elements.
     fn bytes(&self, count: u64, of: Bytes) -> Result<Bytes, TraceError> {
         let size = count.checked_mul(of.0).filter(|size| *size <= LARGEST.0);
         size.map(Bytes).ok_or_else(|| {
@@ -158,7 +158,7 @@ impl Words<'_> {
 }
 
 impl Context {
-    /// What the words of a line mean.
+    /// The meaning of the words of a line.
     pub fn read(&mut self, words: &mut Words<'_>) -> Result<Act, TraceError> {
         let verb = words.next().unwrap_or_default().to_owned();
         let act = match verb.to_ascii_lowercase().as_str() {
@@ -184,7 +184,7 @@ impl Context {
         Ok(act)
     }
 
-    /// A word behind `init`, whatever it is, makes double the type of counts without one.
+    /// Any word after `init` makes double the type of counts without one.
     fn init(&mut self, words: &mut Words<'_>) -> Result<Act, TraceError> {
         let (default, name) = match words.next() {
             Some(_) => (datatype::DOUBLE, "double"),
@@ -205,7 +205,7 @@ impl Context {
         }
     }
 
-    /// What a number of elements are in bytes, by the type that stands next, if one does.
+    /// The bytes of a number of elements, by the type that follows, if one does.
     fn size(&mut self, words: &mut Words<'_>, count: u64) -> Result<Bytes, TraceError> {
         let of = self.datatype(words)?;
         words.bytes(count, of)
@@ -286,7 +286,7 @@ impl Context {
                     _ => Collective::Scatter,
                 }
             }
-            // What the rank itself sends stands before the list of all.
+            // The rank's own send count precedes the list of all.
             "gatherv" | "allgatherv" => {
                 let (sent, received) = (words.count()?, words.counts(ranks)?);
                 let is_rooted = verb == "gatherv";
@@ -296,7 +296,7 @@ impl Context {
                 sizes = received;
                 if is_rooted { Collective::GatherV } else { Collective::AllgatherV }
             }
-            // What the rank itself receives stands behind it.
+            // The rank's own receive count follows it.
             "scatterv" => {
                 let (sent, received) = (words.counts(ranks)?, words.count()?);
                 root = words.root(ranks)?;
@@ -318,7 +318,7 @@ impl Context {
         Ok(Some((Joint { collective, size, sizes, root }, computing)))
     }
 
-    /// What is sent and what is received in bytes, by the types that stand next, if any do.
+    /// The sent and received sizes in bytes, by the types that follow, if any do.
     fn both(
         &mut self,
         words: &mut Words<'_>,

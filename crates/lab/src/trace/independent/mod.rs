@@ -64,7 +64,7 @@ pub fn read(input: impl BufRead, ranks: u16, speed: f64) -> Result<Schedule, Tra
     reader.finish()
 }
 
-/// Calls `heed` with the number and the words of each line that has any. Words behind `#` are
+/// Calls `heed` with the number and the words of each line that has any. Words after `#` are
 /// remarks.
 fn each_line(
     mut input: impl BufRead,
@@ -100,8 +100,8 @@ struct Reader {
     context: Context,
     writer: Writer,
     own: Vec<Rank>,
-    /// How many collectives all ranks have reached, and those that some have reached since, oldest
-    /// first.
+    /// How many collectives all ranks have reached, and those that some ranks have reached since,
+    /// oldest first.
     written: usize,
     open: VecDeque<Open>,
 }
@@ -113,7 +113,7 @@ struct Rank {
     requests: Requests,
     /// How many collectives it has reached.
     joined: usize,
-    /// What it does behind a collective that others have not reached, each with its line.
+    /// Its actions after a collective that other ranks have not reached, each with its line.
     behind: VecDeque<(u32, Act)>,
 }
 
@@ -122,7 +122,7 @@ struct Rank {
 struct Open {
     joint: Joint,
     line: u32,
-    /// The ranks that have, and what each computes behind it.
+    /// The ranks that have reached it, and what each computes after it.
     reached: Vec<(u16, Span)>,
 }
 
@@ -159,7 +159,7 @@ impl Requests {
 }
 
 impl Reader {
-    /// One line. What lies behind a collective that not all ranks have reached is kept until they
+    /// One line. Actions after a collective that not all ranks have reached are kept until they
     /// have.
     fn read_line(&mut self, words: &mut Words<'_>) -> Result<(), TraceError> {
         let act = self.context.read(words)?;
@@ -187,7 +187,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What a rank does up to the next collective that others have not reached.
+    /// The actions of a rank up to the next collective that other ranks have not reached.
     fn go_on(&mut self, rank: u16) -> Result<(), TraceError> {
         loop {
             let own = &mut self.own[usize::from(rank)];
@@ -284,7 +284,7 @@ impl Reader {
     fn finish(self) -> Result<Schedule, TraceError> {
         if let Some(Open { joint, line, reached }) = self.open.front() {
             let is_absent = |rank: &u16| reached.iter().all(|(other, _)| other != rank);
-            // One is absent: a collective that all have reached is written and no longer open.
+            // One is absent: a collective that all have reached is written and closed.
             let rank = (0..self.context.ranks).find(is_absent).unwrap_or(0);
             let collective = joint.collective.name();
             return Err(TraceError::Unreached { line: *line, collective, rank });
@@ -296,8 +296,8 @@ impl Reader {
     }
 }
 
-/// A receive of no elements takes a message of any size. It gets that of the message, so that a size
-/// is never open: messages of one rank to another with one tag are received in order.
+/// A receive of no elements accepts a message of any size. It gets the size of the message, so that
+/// no size is ever open: messages of one rank to another with one tag are received in order.
 fn settle_sizes(schedule: &mut Schedule) {
     let is_open = |own: &Operation| matches!(own.action, Action::Receive { size: Bytes(0), .. });
     let mut all = schedule.ranks.iter().flat_map(|script| script.operations());

@@ -1,5 +1,5 @@
-//! Messages over adapters. Packets of a pair are numbered in the order in which they
-//! were handed over, so that counting them tells to which message each belongs.
+//! Messages over adapters. Packets of a pair are numbered in the order in which they were
+//! submitted, so that counting them determines the message of each.
 
 use weft_units::Time;
 
@@ -29,7 +29,7 @@ impl Engine {
         self.transmit(now, from.into());
     }
 
-    /// Whether messages that were handed over at adapters are under way.
+    /// Whether submitted messages are in flight.
     pub(in crate::drive) fn adapters_carry_messages(&self) -> bool {
         self.adapters.messages.as_ref().is_some_and(|messages| !messages.is_empty())
     }
@@ -39,14 +39,14 @@ impl Engine {
         self.adapters.messages.as_ref().and_then(|messages| messages.next_notice())
     }
 
-    /// Appends what there is to know of messages.
+    /// Appends the notices of messages.
     pub(in crate::drive) fn take_notices_of_adapters(&mut self, notices: &mut Vec<Notice>) {
         if let Some(messages) = &mut self.adapters.messages {
             messages.take_notices(notices);
         }
     }
 
-    /// A packet joins those that wait at a host. Returns whether it may pass.
+    /// A packet joins those that wait at a host. Returns whether it is allowed.
     pub(super) fn take_over(&mut self, now: Time, host: u16, target: u16) -> bool {
         self.observations.generate_from(usize::from(host), now);
         if self.is_in_pipeline() {
@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// The next packets of a pair are at their target, and so are all before them. Behind an interface
-    /// a message is there when its handler has ended.
+    /// a message has arrived when its handler has ended.
     #[inline]
     pub(super) fn arrive_in_order(&mut self, now: Time, from: u16, to: u16, count: u32) {
         if let Some(messages) = &mut self.adapters.messages

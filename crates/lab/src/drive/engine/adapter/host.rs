@@ -1,4 +1,4 @@
-//! One host's adapter, and the transmissions that are on their way from it.
+//! One host's adapter, and its transmissions in flight.
 
 use weft_fabric::adapter::{Initiator, Past};
 use weft_fabric::link::Errors;
@@ -13,7 +13,7 @@ use crate::drive::carrier::MessageId;
 use crate::drive::faults::DisabledInitiator;
 use crate::drive::receiver::Receiver;
 
-/// One packet on its way: one transmission of a request, or an acknowledgment.
+/// One packet in flight: one transmission of a request, or an acknowledgment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     pub from: u16,
@@ -23,7 +23,7 @@ pub(super) struct Flight {
     pub killed: bool,
     /// A bit of it arrives wrong.
     pub damaged: bool,
-    /// Of an acknowledgment: the target had no receive buffer.
+    /// For an acknowledgment: the target had no receive buffer.
     pub refused: bool,
     /// Back pressure holds it.
     pub blocked: bool,
@@ -33,8 +33,8 @@ pub(super) struct Flight {
     pub slot: Slot,
     pub sequence: u32,
     pub attempt: Attempt,
-    /// What happened to the packet before, and when this transmission of it started; of an
-    /// acknowledgment, those of its request.
+    /// The history of the packet, and when this transmission of it started; for an acknowledgment,
+    /// those of its request.
     pub past: Past,
     pub start: Time,
     /// How long it occupies the link of its initiator.
@@ -44,7 +44,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// A request that starts at `start`, with nothing known about it besides.
+    /// A request that starts at `start`, without any history.
     #[inline]
     pub fn new(from: u16, to: u16, start: Time) -> Flight {
         Flight {
@@ -79,28 +79,28 @@ pub(super) struct Early {
 #[derive(Debug)]
 pub(super) struct Host {
     pub initiator: Initiator,
-    /// What the source wants to be told.
+    /// The feedback that the source needs.
     pub feedback: Feedback,
     /// The request that occupies the link, unless a switch has dropped it.
     pub sending: Option<u32>,
     /// The message whose last packet is the one on the link.
     pub leaving: MessageId,
-    /// Whether it is known that at the end of this instant a request may start.
+    /// Whether a request may start at the end of this instant, as already known.
     pub settling: bool,
-    /// What has arrived, by initiator.
+    /// Received packets, by initiator.
     pub received: Vec<Resequencer>,
     pub early: Vec<Early>,
     pub receiver: Receiver,
     /// The interface in front of the send buffers and behind the receive buffers.
     pub interface: Option<Box<QuickInterface>>,
-    /// What happens to what this host sends; absent on links free of errors.
+    /// The errors of its transmissions; absent on links without errors.
     pub errors: Option<Errors>,
-    /// By whom it is disabled, and from when on: the switch refuses these requests of it.
+    /// The targets that disable it, and since when: the switch refuses these requests.
     pub disabled: Box<[DisabledInitiator]>,
 }
 
 impl Host {
-    /// An adapter among so many hosts, with nothing that goes wrong.
+    /// An adapter among this many hosts, without faults.
     pub fn new(initiator: Initiator, feedback: Feedback, hosts: usize) -> Host {
         Host {
             initiator,

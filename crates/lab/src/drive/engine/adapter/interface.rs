@@ -43,8 +43,8 @@ fn unnumbered(now: Time, (from, to): (u16, u16)) -> Letter {
 }
 
 impl Engine {
-    /// What a schedule counted and what the interfaces did, as columns of a run until `until`; none
-    /// without either.
+    /// What a schedule and the interfaces counted, as columns of a run until `until`; none without
+    /// either.
     pub(in crate::drive::engine) fn adapter_columns(
         &self,
         until: Time,
@@ -67,7 +67,7 @@ impl Engine {
         quick.chain(self.adapters.pipelined.iter().flat_map(|own| own.interfaces()))
     }
 
-    /// What the handlers did that messages call, if any do.
+    /// What the handlers did that messages call, if they call any.
     pub(in crate::drive::engine) fn report_handlers(&self) -> Option<HandlerReport> {
         let bodies = self.adapters.bodies.as_ref()?;
         let endpoints = self.interfaces().flat_map(|(host, own)| own.report_endpoints(host));
@@ -91,7 +91,7 @@ impl Engine {
         admitted
     }
 
-    /// The same of a message that says something.
+    /// Like the above, for a message with content.
     fn submit_text(&mut self, now: Time, pair: (u16, u16), text: Text) -> bool {
         let super::Adapters { hosts, bodies: Some(bodies), .. } = &mut self.adapters else {
             return false;
@@ -122,7 +122,7 @@ impl Engine {
         any
     }
 
-    /// What may not pass is dropped.
+    /// Messages that are not allowed are dropped.
     pub(super) fn refuse_letter(&mut self, now: Time, host: u16) {
         self.observations.drop(Drop::Protected, now);
         self.observations.abandon_from(usize::from(host), now);
@@ -158,7 +158,7 @@ impl Engine {
     fn serve_quick(&mut self, now: Time, host: u32) {
         let mut next = self.serve_host(now, host);
         while self.adapters.bodies.is_some() && self.send_answers(now, host as u16) {
-            // If it is to be called earlier than was said before, that is what it says.
+            // If the call must be earlier than announced, it announces the earlier time.
             next = self.serve_host(now, host).or(next);
         }
         let state = &mut self.adapters.hosts[host as usize];

@@ -1,14 +1,14 @@
 //! Adapters of hosts: send buffers, retransmission by acknowledgments and timers, receive buffers,
-//! interfaces to programs, and what damages packets. Requests and acknowledgments are packets of the
-//! graph like any other, and stand in its queues.
+//! interfaces to programs, and errors. Requests and acknowledgments are packets of the graph like
+//! any other, and wait in its queues.
 //!
-//! Latencies: a packet's *first attempt* starts when its first byte is sent for the first time;
-//! the attempt that *succeeds* is the one whose bytes arrive, and where back pressure holds a
-//! packet on its link it starts as late as it could have and passed without a stop.
+//! Latencies: a packet's *first attempt* starts when its first byte is sent for the first time; the
+//! attempt that *succeeds* is the one whose bytes arrive, and if back pressure holds a packet on its
+//! link, its start is taken as late as it could have been without a stop.
 //!
-//! Everything that happens in one picosecond counts as simultaneous: an output that looks at all
-//! that came decides when it knows all arrivals of its picosecond, and a host starts a request when
-//! it knows all that arrived, ran out or was handed over in the same one.
+//! Everything that happens in one picosecond counts as simultaneous: an output that chooses among
+//! arrivals decides when it knows all of them in its picosecond, and a host starts a request when it
+//! knows everything that arrived, expired or was submitted in the same picosecond.
 
 mod carrier;
 mod host;
@@ -47,7 +47,7 @@ pub use parts::AdapterParts;
 pub use pipelined::{PipelineParts, ScheduleCounters};
 pub use slots::SlotParts;
 
-/// What the general observations of a channel have no column for.
+/// Counts for which the general observations of a channel have no column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControlCounters {
     /// Acknowledgments that arrived for a packet acknowledged before; ignored.
@@ -58,15 +58,16 @@ pub struct ControlCounters {
     pub duplicates: u64,
     /// Acknowledgments that arrived damaged; ignored.
     pub damaged_acknowledgments: u64,
-    /// Acknowledgments that met a packet of a schedule in the switch, and gave way.
+    /// Acknowledgments that met a packet of a schedule in the switch and were dropped.
     pub acknowledgments_against_schedule: u64,
 }
 
-/// What a host does by itself, as a number below which the number of what it does it to stands.
+/// The events that a host schedules for itself, in the upper bits of an event; the lower bits are
+/// the number of what it concerns.
 mod acts {
     /// A success becomes known without an acknowledgment packet.
     pub const COMPLETE: u32 = 0;
-    /// The acknowledgment stage of a transfer is over, where there are transfers.
+    /// The acknowledgment stage of a transfer is over, if there are transfers.
     pub const CONCLUDE: u32 = COMPLETE;
     /// A timer runs out, or a loss becomes known.
     pub const FAIL: u32 = 1;
@@ -78,15 +79,15 @@ mod acts {
     pub const DIGITS: u32 = 29;
 }
 
-/// The adapters of all hosts, and what is on its way between them.
+/// The adapters of all hosts, and the packets between them.
 #[derive(Debug)]
 pub(super) struct Adapters {
-    /// Whether hosts have any. If not, they send what they are handed over as soon as the link is free.
+    /// Whether hosts have any. If not, they send submitted packets as soon as the link is free.
     pub is_on: bool,
     control: ControlSettings,
     insertion: Insertion,
     hosts: Vec<Host>,
-    /// By the number of the packet.
+    /// By packet number.
     flights: Vec<Flight>,
     outcomes: Outcomes,
     counters: ControlCounters,
@@ -97,23 +98,23 @@ pub(super) struct Adapters {
     /// Every decision waits for the end of its picosecond, where arrivals are not known from
     /// departures: unless all hosts are as far from one switch, and that holds nothing back.
     decides_together: bool,
-    /// There is one switch, so that a packet has nothing to choose.
+    /// Whether there is one switch, so that packets have no choice of route.
     has_one_way: bool,
-    /// The delay of the cables, where there is one switch.
+    /// The delay of the cables, if there is one switch.
     propagation: Span,
     /// A success is known when the packet has been sent.
     knows_early: bool,
-    /// What keeps to the schedule of another channel.
+    /// The packets that keep to the schedule of another channel.
     scheduled: Scheduled,
     /// The slots in which hosts send, if they do.
     slots: Option<Box<Slots>>,
-    /// The schedule under which they send, if it tells them itself what became of their packets.
+    /// The schedule under which hosts send, if it itself tells them what became of their packets.
     pipelined: Option<Box<Pipelined>>,
-    /// Whether transmissions are noted, in a star, and those that were.
+    /// Whether transmissions are recorded, in a star, and the records.
     trace: Option<Vec<TraceEntry>>,
-    /// What is handed over as messages; absent while packets come from sources.
+    /// Submitted messages; absent while packets come from sources.
     messages: Option<Box<Messages>>,
-    /// What messages say; absent where they say nothing.
+    /// The contents of messages; absent if they have none.
     bodies: Option<Box<Bodies>>,
     packet: Bytes,
     /// Hosts at which a request may start when all that happens in an instant has happened, and in
@@ -147,7 +148,7 @@ impl Outcomes {
 }
 
 impl Adapters {
-    /// What adapters are made of, in front of a graph and with these sources; nothing without parts.
+    /// The adapters in front of a graph, with these sources; nothing without parts.
     pub fn new(parts: Option<AdapterParts>, graph: &Graph, sources: &[Source]) -> Adapters {
         let Some(mut parts) = parts else { return Adapters::none() };
         let hosts = graph.hosts() as usize;
@@ -218,7 +219,7 @@ impl Adapters {
 }
 
 impl Engine {
-    /// What was counted besides.
+    /// Further counts.
     pub fn control_counters(&self) -> ControlCounters {
         self.adapters.counters
     }
@@ -268,7 +269,7 @@ impl Engine {
         None
     }
 
-    /// When something happens next, where hosts have adapters.
+    /// When something happens next, if hosts have adapters.
     pub(in crate::drive) fn next_with_adapters(&mut self) -> Time {
         let next = self.parts.first().earliest().unwrap_or(Time::NEVER);
         if self.adapters.settling.is_empty() { next } else { next.min(self.adapters.settles_at) }
@@ -288,13 +289,13 @@ impl Engine {
             self.steps += 1;
             self.settle(self.now, host);
         }
-        // Its room is kept, unless somebody has said meanwhile that another request may start.
+        // Its event is kept, unless another request has been allowed to start meanwhile.
         if self.adapters.settling.is_empty() {
             self.adapters.settling = hosts;
         }
     }
 
-    /// What happens in a channel whose hosts have adapters, what is most frequent first.
+    /// Dispatches the events of a channel whose hosts have adapters, the most frequent first.
     #[inline(always)]
     fn happen_with_adapters(&mut self, event: Event) {
         let Event { time: now, place, item } = event;
@@ -386,7 +387,8 @@ impl Engine {
         }
     }
 
-    /// A source that hands over whatever the adapter can take is asked for a packet if it can.
+    /// A source that submits whatever the adapter can take is asked for a packet if the adapter has
+    /// room.
     #[inline]
     fn ask_source(&mut self, now: Time, host: u32) {
         let state = &self.adapters.hosts[host as usize];
@@ -400,7 +402,7 @@ impl Engine {
         self.tell_source(host, |source| source.ready(now));
     }
 
-    /// Tells a source something that may make it hand over a packet.
+    /// Gives a source feedback that may make it submit a packet.
     fn tell_source(&mut self, host: u32, tell: impl FnOnce(&mut Source)) {
         let Some(source) = self.supply.source(host) else { return };
         let before = source.next_time();
@@ -419,7 +421,7 @@ impl Engine {
         self.transmit(now, host);
     }
 
-    /// The way of a packet from one host to another.
+    /// The route of a packet from one host to another.
     #[inline]
     fn forwarding(&mut self, from: u16, to: u16) -> Forwarding {
         let channel = self.channel_of_pair(from, to);
@@ -430,10 +432,10 @@ impl Engine {
         Forwarding { to: to.into(), route_state, output: 0, hops: 0, channel }
     }
 
-    /// Something is on its way from now on, or waits for its link.
+    /// A transmission is in flight from now on, or waits for its link.
     #[inline]
     fn insert_flight(&mut self, flight: Flight) -> u32 {
-        // What ends in the switch takes no way through it.
+        // A packet that ends in the switch takes no route through it.
         let to = if flight.to == scheduled::SWITCH { flight.from } else { flight.to };
         let forwarding = self.forwarding(flight.from, to);
         let id = self.packets.insert_forwarding(forwarding);

@@ -1,4 +1,4 @@
-//! What the adapters of a channel are made of.
+//! The parts of the adapters of a channel.
 
 use weft_fabric::adapter::{AdapterSettings, Initiator};
 use weft_fabric::link::Errors;
@@ -15,9 +15,9 @@ use crate::drive::receiver::Receiver;
 /// The adapters of a channel, all alike.
 #[derive(Debug)]
 pub struct AdapterParts {
-    /// The channel's name, of which the names of its random streams are made.
+    /// The channel's name, from which the names of its random streams are formed.
     pub name: String,
-    /// What they are drawn from.
+    /// The random streams of the run.
     pub streams: Streams,
     /// The size of a request packet on the wire.
     pub packet: Bytes,
@@ -25,24 +25,25 @@ pub struct AdapterParts {
     pub settings: AdapterSettings,
     /// How an initiator learns what became of a packet.
     pub control: ControlSettings,
-    /// The interface of each host, and how many send buffers its adapter has; without one packets
-    /// are in send buffers as soon as there is space.
+    /// The interface of each host, and how many send buffers its adapter has; without one, packets
+    /// enter send buffers as soon as there is space.
     pub interface: Option<(InterfaceSettings, u16)>,
-    /// What messages say, where they say more than their target.
+    /// The contents of messages, if they say more than their target.
     pub bodies: Option<Box<Bodies>>,
-    /// What goes wrong.
+    /// The faults of the channel.
     pub faults: Faults,
-    /// Whether requests go on behind what is inserted into them, on links and in the switch.
+    /// Whether a request continues after a packet that is inserted into it, on links and in the
+    /// switch.
     pub interleaves: bool,
     /// The slots in which hosts send, in a star; without any they send when their links are free.
     pub slots: Option<SlotParts>,
-    /// The schedule under which hosts send, in a star, if it tells them itself what became of their
+    /// The schedule under which hosts send in a star, if it itself tells them what became of their
     /// packets; there is then no `control`, and there are no `slots`.
     pub pipeline: Option<PipelineParts>,
 }
 
 impl AdapterParts {
-    /// The size of an acknowledgment; that of a request where there are none.
+    /// The size of an acknowledgment; that of a request if there are none.
     pub fn acknowledgment(&self) -> Bytes {
         match &self.control {
             ControlSettings::RequestAcknowledge(control) => control.acknowledgment,
@@ -50,8 +51,8 @@ impl AdapterParts {
         }
     }
 
-    /// What damages what a host sends, or the switch behind the last host; nothing on links free of
-    /// errors.
+    /// The errors of what a host sends, or of the switch as the entry after the last host; nothing
+    /// on links without errors.
     pub(super) fn errors(&self, host: usize) -> Option<Errors> {
         let errors = &self.faults.errors;
         let build = || errors.build(&self.streams, &self.name, host as u16);
@@ -66,7 +67,8 @@ impl AdapterParts {
             initiator.window = initiator.window.by_target();
         }
         let feedback = source.map_or(Feedback::None, Source::feedback);
-        // Under a schedule the arbiter knows whom targets disable, and the outlets have the interfaces.
+        // Under a schedule the arbiter knows which initiators targets disable, and the outlets have the
+        // interfaces.
         let by_itself = self.pipeline.is_none();
         let disabled = self.faults.disabled.iter().filter(|own| usize::from(own.host) == host);
         let disabled = disabled.filter(|_| by_itself);

@@ -173,13 +173,14 @@ impl Engine {
         let Flight { from, to, past: Past { generated, buffered, first }, start, .. } = flight;
         let (queueing, transit) = (start.since(generated), now.since(start));
         self.observations.latency(Latency::Queueing, now, queueing);
-        // In slots all packets are as long on their way, unless cables differ.
+        // In slots all packets have the same transit time, unless cables differ.
         let in_slots = self.sends_once_in_slots();
         if !in_slots || self.graph.is_mixed() {
             self.observations.latency(Latency::Transit, now, transit);
             self.observations.count_hops(now, hops);
         }
-        // What is never sent twice and starts later than at first was held on its link.
+        // If a packet is never retransmitted and starts later than its first start, its link held
+        // it.
         let unacknowledged = self.adapters.control == ControlSettings::Unacknowledged;
         let delayed = if unacknowledged { Stage::SwitchWait } else { Stage::Retry };
         let interface = self.adapters.hosts[usize::from(from)].interface.as_ref();
@@ -211,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// A packet came before an older one of its pair: it is kept if order is to be restored.
+    /// A packet arrived before an older one of its pair: it is kept if order is to be restored.
     fn hold_early(&mut self, now: Time, flight: &Flight) {
         let Flight { from: initiator, to, sequence, past: Past { generated, .. }, .. } = *flight;
         if self.restores_order() {
@@ -222,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// Hands over the `also` packets that came before `flight` although they are younger.
+    /// Delivers the `also` packets that arrived before `flight` although they are younger.
     fn hand_over_early(&mut self, now: Time, flight: &Flight, also: u32) {
         if also == 0 || !self.restores_order() {
             return;

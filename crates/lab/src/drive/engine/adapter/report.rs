@@ -1,4 +1,4 @@
-//! What is still in adapters and between them, and who waits for whom.
+//! What is still in adapters and between them, and what waits for what.
 
 use weft_protocol::retransmit::{ControlSettings, Standing};
 use weft_units::Time;
@@ -9,7 +9,7 @@ use super::slots::Slots;
 use crate::drive::trace::{TraceEntry, of_passages};
 
 impl Engine {
-    /// Packets handed over to adapters whose first transmission has not started.
+    /// Packets submitted to adapters whose first transmission has not started.
     pub(in crate::drive::engine) fn unsent(&self) -> u64 {
         if let Some((waiting, _)) = self.left_by_slots() {
             return waiting;
@@ -26,8 +26,8 @@ impl Engine {
         self.adapters.hosts.iter().map(of_host).sum()
     }
 
-    /// Packets sent at least once that their target has not handed over: by what the initiators
-    /// have numbered and the targets have seen, not by counting deliveries. With
+    /// Packets sent at least once that their target has not delivered: from the numbers that
+    /// initiators have assigned and targets have received, not by counting deliveries. With
     /// [`unsent`](Self::unsent) it accounts for every packet neither delivered nor abandoned.
     pub(in crate::drive::engine) fn undelivered(&self) -> u64 {
         if let Some((_, under_way)) = self.left_by_slots() {
@@ -51,8 +51,8 @@ impl Engine {
         hosts.iter().enumerate().map(missing).sum()
     }
 
-    /// Notes transmissions from now on: each one in a star, where it is known when it is whole at its
-    /// destination, and otherwise what arrives. In slots that is a matter of the switch.
+    /// Records transmissions from now on: in a star each one, once it is known that it reaches its
+    /// destination completely; otherwise what arrives. In slots the switch decides which.
     pub(in crate::drive::engine) fn note_transmissions(&mut self) {
         let is_star = self.adapters.is_on && self.graph.switches() == 1;
         let is_named = |own: &Slots| own.parts.traced_as.is_some() && !self.graph.is_mixed();
@@ -62,12 +62,12 @@ impl Engine {
         }
     }
 
-    /// What was noted so far.
+    /// What has been recorded so far.
     pub(in crate::drive::engine) fn noted_transmissions(&mut self) -> Vec<TraceEntry> {
         match &mut self.adapters.trace {
             Some(trace) => {
                 if self.adapters.slots.is_some() {
-                    // What begins in one slot was noted in the order of targets.
+                    // Transmissions that begin in one slot were recorded in the order of targets.
                     trace.sort_by_key(|entry| (entry.time, entry.initiator));
                 }
                 std::mem::take(trace)
@@ -76,8 +76,8 @@ impl Engine {
         }
     }
 
-    /// Who waits for whom at adapters and before crossbars, one sentence a line: for a run that does
-    /// not get on.
+    /// What waits for what at adapters and in front of crossbars, one sentence per line: for a run
+    /// that is stuck.
     pub(in crate::drive::engine) fn who_waits_at_adapters(&self) -> Vec<String> {
         let mut lines = self.who_is_blocked();
         for (index, host) in self.adapters.hosts.iter().enumerate() {

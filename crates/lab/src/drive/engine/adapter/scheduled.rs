@@ -10,16 +10,16 @@ use super::host::Flight;
 use super::{AdapterParts, Engine};
 use crate::drive::trace::TraceEntry;
 
-/// What counts as the destination of a packet that ends in the switch.
+/// The destination recorded for a packet that ends in the switch.
 pub(super) const SWITCH: u16 = u16::MAX;
 
-/// What a channel keeps of the packets that are scheduled elsewhere.
+/// The state of packets that another channel schedules.
 #[derive(Debug, Default)]
 pub(super) struct Scheduled {
     calendar: Option<Calendar>,
-    /// The links, where that channel sends over the same ones.
+    /// The links, if that channel sends over the same ones.
     links: Option<SharedLinks>,
-    /// What happens to what the switch sends; absent on links free of errors.
+    /// The errors of what the switch sends; absent on links without errors.
     errors: Option<Errors>,
     /// Packets that have arrived and not been fetched.
     arrivals: Vec<ScheduledArrival>,
@@ -29,7 +29,8 @@ pub(super) struct Scheduled {
     /// The initiators that each target accepts requests from, one bit each, by what the targets
     /// have said; empty where none says it.
     accepted: Vec<u64>,
-    /// Whether requests go on behind what is inserted into them, on links and in the switch.
+    /// Whether a request continues after a packet that is inserted into it, on links and in the
+    /// switch.
     interleaves: bool,
 }
 
@@ -59,7 +60,7 @@ impl Engine {
         self.adapters.scheduled.accepted[usize::from(target)] = initiators;
     }
 
-    /// What a target has said of whose requests it accepts, where targets say it.
+    /// A target has reported which initiators it accepts, on channels where targets report that.
     #[inline]
     pub(super) fn accepted_by(&self, target: u16) -> Option<u64> {
         self.adapters.scheduled.accepted.get(usize::from(target)).copied()
@@ -80,7 +81,7 @@ impl Engine {
         self.adapters.scheduled.links.as_ref()
     }
 
-    /// The same, for packets that start or pass on them.
+    /// Like the above, for packets that start or pass on shared links.
     pub(super) fn shared_links_mut(&mut self) -> Option<&mut SharedLinks> {
         self.adapters.scheduled.links.as_mut()
     }
@@ -111,7 +112,7 @@ impl Engine {
         });
         if let Route::FromSwitch { .. } = packet.route {
             self.adapters.scheduled.downward += span;
-            // As if it had come by the port of the host that it is for.
+            // As if it had come by the port of the host for which it is.
             if let Some(port) = self.graph.peer(self.graph.host_port(to.into())) {
                 self.schedule(now, port, id);
             }
@@ -154,7 +155,8 @@ impl Engine {
         }
     }
 
-    /// When from `at` on an acknowledgment meets nothing of the schedule and has room on the link.
+    /// When, from `at` on, an acknowledgment does not meet a packet of the schedule and has room on
+    /// the link.
     #[inline]
     pub(super) fn clear_for_acknowledgment(&self, at: Time, host: u32) -> Time {
         if self.adapters.scheduled.calendar.is_none() {
@@ -164,7 +166,7 @@ impl Engine {
         self.with_room(self.clear_of_schedule(at, span), host as u16, span)
     }
 
-    /// The same for a request, which may be interleaved with packets of the schedule.
+    /// Like the above for a request, into which packets of the schedule may be inserted.
     #[inline]
     pub(super) fn clear_for_request(&self, at: Time, host: u32) -> Time {
         if self.adapters.scheduled.calendar.is_none() || self.adapters.scheduled.interleaves {

@@ -1,8 +1,8 @@
-//! Hosts that send in common slots: what waits in their send buffers is requested from a scheduler,
-//! which lets through in each slot no two packets from one host or to one (Clint 3.3). The switch of
-//! such a star has no queues of its own. A globally scheduled channel is so, whose requests are
-//! sampled some time before their transmissions, and a cell switch whose queues for each output
-//! stand before its inputs.
+//! Hosts that send in common slots: hosts request transmissions for the packets in their send
+//! buffers, and a scheduler allows in each slot at most one packet from each host and to each host
+//! (Clint 3.3). The switch of such a star has no queues. Globally scheduled channels work like this,
+//! whose requests are sampled some time before their transmissions, and so do cell switches with
+//! virtual output queues, which are then the send buffers.
 
 use std::collections::VecDeque;
 
@@ -14,23 +14,23 @@ use weft_units::{Span, Time};
 
 use super::Engine;
 
-/// What slots are made of.
+/// The parts of slots.
 #[derive(Debug)]
 pub struct SlotParts {
     /// From one slot to the next, at least as long as a packet takes on any cable.
     pub slot: Span,
     /// How long before the transmissions of a slot its requests are sampled.
     pub lead: Span,
-    /// From the start of a transmission until its send buffer is free again, where nobody tells of
-    /// arrivals.
+    /// From the start of a transmission until its send buffer is free again, if arrivals are not
+    /// reported.
     pub release: Span,
     /// A host requests only for the packet that would be sent first without a scheduler.
     pub heads: bool,
-    /// What a transmission is called in a trace; where it has no name, arrivals are noted.
+    /// The name of a transmission in a trace; without a name, arrivals are recorded.
     pub traced_as: Option<&'static str>,
-    /// Who decides; of as many ports as there are hosts.
+    /// The scheduler, for as many ports as there are hosts.
     pub scheduler: AnyScheduler,
-    /// What it draws from.
+    /// Its random stream.
     pub random: Stream,
 }
 
@@ -40,11 +40,11 @@ pub(super) struct Slots {
     pub parts: SlotParts,
     pub requests: Requests,
     pub matching: Matching,
-    /// What send buffers are made of.
+    /// The parts of send buffers.
     pub adapter: AdapterSettings,
     /// Every slot is one of events, also where none is needed.
     pub by_events: bool,
-    /// What waited and what was under way at the end of a run without events.
+    /// What was waiting and what was in flight at the end of a run without events.
     pub left: Option<(u64, u64)>,
     /// Initiator and target of transmissions that are allowed and have not begun, in their order.
     granted: VecDeque<(u16, u16)>,
@@ -52,14 +52,14 @@ pub(super) struct Slots {
     promised: Vec<u32>,
     /// The first edge at which the scheduler has not decided.
     edge: u64,
-    /// There is an event at an edge to come.
+    /// Whether an event is scheduled at a future edge.
     is_armed: bool,
     /// Kept to be used again: what each host asks for at an edge.
     rows: Vec<u64>,
 }
 
-/// What happens in slots: at an edge the scheduler decides, after the transmissions that begin in
-/// the same instant. Those are named by how many there are.
+/// The events of slots: at an edge the scheduler decides, after the transmissions that begin in the
+/// same instant. Those are named by how many there are.
 const EDGE: u32 = u32::MAX;
 
 /// Empty slots that are caught up with in one step of a run.
@@ -93,9 +93,9 @@ impl Slots {
         host as usize * self.requests.ports() + usize::from(target)
     }
 
-    /// Decides at the edges before this one at which nobody asked for anything: schedulers take turns in empty
-    /// slots, too. Returns whether none is left, since so many at a time are caught up with as a run that is asked
-    /// to stop may take.
+    /// Runs the scheduler for edges before this one at which there were no requests: schedulers advance in empty
+    /// slots, too. Returns whether all of them are done; it catches up with a limited number at a time, so that a
+    /// run can be interrupted.
     fn catch_up(&mut self, now: Time) -> bool {
         let edge = now.0 / self.parts.slot.0;
         let next = edge.min(self.edge + MOST_EMPTY);
@@ -196,8 +196,8 @@ impl Engine {
         answered | wanted
     }
 
-    /// The transmissions that were allowed first begin. One of which nothing is left to be sent, since
-    /// it has become known meanwhile that the packet had arrived, does not.
+    /// The transmissions that were allowed first begin. One whose packet has meanwhile become known to
+    /// have arrived does not.
     fn begin_granted(&mut self, now: Time, count: u32) {
         for _ in 0..count {
             let Some(slots) = &mut self.adapters.slots else { return };
@@ -218,8 +218,8 @@ impl Engine {
         }
     }
 
-    /// For how long the send buffer of a packet is held that is sent in a slot, if nobody tells of its
-    /// arrival.
+    /// For how long the send buffer of a packet sent in a slot is held, if its arrival is not
+    /// reported.
     pub(super) fn held_after_start(&self) -> Span {
         self.adapters.slots.as_ref().map_or(Span::ZERO, |own| own.parts.release)
     }
@@ -230,18 +230,18 @@ impl Engine {
         Some((now - lead).0 / slot.0 + 1)
     }
 
-    /// What a request is called in a trace.
+    /// The name of a request in a trace.
     pub(super) fn request_in_trace(&self) -> &'static str {
         self.adapters.slots.as_ref().and_then(|own| own.parts.traced_as).unwrap_or("qreq")
     }
 
-    /// What waited and what was under way at the end of a run without events.
+    /// What was waiting and what was in flight at the end of a run without events.
     pub(super) fn left_by_slots(&self) -> Option<(u64, u64)> {
         self.adapters.slots.as_ref()?.left
     }
 
-    /// Packets are sent in slots and never twice: all that a first transmission tells is known from the
-    /// one that arrives, and no packet waits in the switch.
+    /// Packets are sent in slots and never retransmitted: the transmission that arrives is the first
+    /// one, and no packet waits in the switch.
     pub(super) fn sends_once_in_slots(&self) -> bool {
         self.adapters.slots.is_some() && self.adapters.control == ControlSettings::Unacknowledged
     }

@@ -1,6 +1,6 @@
-//! A fast path: a star in slots whose packets nobody acknowledges is run slot by slot, with one pass of
-//! the scheduler and one look at the sources each, and no event. It does what events would do, to the
-//! picosecond, which a test shows.
+//! A fast path: a star in slots without acknowledgments is run slot by slot, with one pass of the
+//! scheduler and one look at the sources each, and no event. The result equals that of events to the
+//! picosecond, which a test checks.
 
 use std::collections::VecDeque;
 
@@ -24,13 +24,13 @@ struct Loop<'a> {
     sources: &'a mut [Source],
     payload: Bytes,
     hosts: Vec<SendingHost>,
-    /// When each host hands over a packet next or has a send buffer free again: a dense copy, since
-    /// every slot looks at all.
+    /// When each host next submits a packet or has a free send buffer: a dense copy, since every
+    /// slot scans all of them.
     due: Vec<Time>,
     /// The port of the switch before each host.
     outputs: Vec<u32>,
-    /// What the links from and to each host have carried while all that is on them counts as busy: it is counted
-    /// here, and noted once.
+    /// What the links from and to each host have carried while everything on them counts as busy: counted here,
+    /// and recorded once.
     carried: Vec<[u64; 2]>,
     /// Whether any source answers what it receives.
     answers: bool,
@@ -41,17 +41,17 @@ struct Loop<'a> {
     transit: Span,
 }
 
-/// What one host has to send.
+/// The packets of one host.
 #[derive(Debug)]
 struct SendingHost {
     buffers: SendBuffers,
-    /// Send buffers that transmissions hold: when each is free, and of which target.
+    /// Send buffers in use by transmissions: when each becomes free, and its target.
     held: VecDeque<(Time, u16)>,
-    /// Its source hands over a packet whenever there is space.
+    /// Its source submits a packet whenever there is space.
     is_greedy: bool,
 }
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flying {
     start: Time,
@@ -136,8 +136,8 @@ impl<'a> Loop<'a> {
         }
     }
 
-    /// Does all that is due by `now`, and what happened before counters were to be noted before they
-    /// are.
+    /// Processes everything due by `now`; what happened before counters are due to be recorded is
+    /// processed before they are.
     fn catch_up(&mut self, now: Time) {
         loop {
             let noted = self.seen.next_sample();
@@ -185,7 +185,8 @@ impl<'a> Loop<'a> {
         }
     }
 
-    /// What is due first at a host happens: a send buffer is free, or its source hands over a packet.
+    /// Processes what is due first at a host: a send buffer becomes free, or its source submits a
+    /// packet.
     fn serve(&mut self, host: usize) {
         let SendingHost { buffers, held, is_greedy } = &mut self.hosts[host];
         let now = self.due[host];
@@ -245,7 +246,7 @@ impl<'a> Loop<'a> {
         }
     }
 
-    /// Adds what every packet spent alike, and notes what is left.
+    /// Adds the times that every packet has in common, and records what is left.
     fn finish(self) {
         let spent = self.graph.spent_alike(1);
         let delivered = self.seen.delivered_measured;

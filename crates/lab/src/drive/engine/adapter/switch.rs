@@ -46,7 +46,8 @@ impl Engine {
         }
     }
 
-    /// A packet is at a switch that decides at the end of an instant on all that came in it.
+    /// A packet has reached a switch that decides at the end of an instant on everything that
+    /// arrived in it.
     fn reach_decider(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
         if !self.has_room(now, id) {
             return self.lose(now, id, Loss::ToTransfer);
@@ -55,7 +56,7 @@ impl Engine {
         self.spend_request((input, output), id);
         let flight = &self.adapters.flights[id as usize];
         let is_short = flight.kind == PacketKind::Acknowledgment;
-        // What was inserted into a packet on its link goes through a crossbar with it.
+        // Packets that were inserted into a packet on its link pass a crossbar with it.
         let span = match self.graph.is_crossbar(switch) {
             true => flight.span,
             false => self.graph.span_of(output, is_short),
@@ -84,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// Whether the link to the target takes a packet besides the transfer that shares it.
+    /// Whether the link to the target accepts a packet in addition to the transfer that shares it.
     #[inline]
     fn has_room(&self, now: Time, id: u32) -> bool {
         let Flight { to, span, .. } = self.adapters.flights[id as usize];
@@ -112,7 +113,7 @@ impl Engine {
             Effect::Dropped { key, loss } => self.lose(now, key, loss),
             Effect::Killed { key, loss } => {
                 self.dropped(now, key, loss);
-                // It is freed by the event of its delivery, which is scheduled already.
+                // The event of its delivery frees it, which is scheduled already.
                 self.adapters.flights[key as usize].killed = true;
             }
         }
@@ -138,7 +139,7 @@ impl Engine {
         self.put_on_cable(now, &departure, id);
     }
 
-    /// A packet is on a cable, to a switch that may have to be told of it.
+    /// A packet is on a cable to a switch that may have to be notified.
     #[inline]
     pub(super) fn put_on_cable(&mut self, now: Time, departure: &Departure, id: u32) {
         match self.graph.has_limits() {
@@ -147,8 +148,8 @@ impl Engine {
         }
     }
 
-    /// A packet passes that back pressure held: its link is free when it would have been if it had
-    /// started so late that it passed without a stop.
+    /// A packet passes that back pressure held: its link becomes free when it would have if the
+    /// packet had started so late that it passed without a stop.
     fn let_go(&mut self, now: Time, (from, kind): (u16, PacketKind), id: u32) {
         let passed_from = now - self.adapters.propagation;
         let span = self.adapters.flights[id as usize].span;
@@ -169,8 +170,8 @@ impl Engine {
         self.transmit(now, from.into());
     }
 
-    /// A packet is on its way to where it arrives without anybody's leave. Before a host nothing
-    /// can happen to it any more.
+    /// A packet is bound for a place where it arrives without a decision. If that is a host,
+    /// nothing can happen to it any more.
     #[inline]
     pub(in crate::drive::engine) fn go(&mut self, now: Time, departure: &Departure, id: u32) {
         let Departure { arrival: time, place, .. } = *departure;
@@ -184,7 +185,7 @@ impl Engine {
     #[inline(never)]
     fn know_early(&mut self, now: Time, id: u32) {
         let ControlSettings::OutOfBand(control) = &self.adapters.control else { return };
-        // On a long way the packet is still on it at that time.
+        // On a long cable the packet is still on it at that time.
         let Flight { from, slot, start, span, .. } = self.adapters.flights[id as usize];
         self.know_success((start + span + control.delay).max(now), (from, slot));
     }
@@ -246,7 +247,7 @@ impl Engine {
             }
             ControlSettings::RequestAcknowledge(_) => {}
             ControlSettings::OutOfBand(control) => {
-                // On a long way the host hears of the drop no earlier than it happens.
+                // On a long cable the host does not learn of the drop before it happens.
                 let back_off: Span = state.initiator.draw_back_off();
                 let known = (start + span + control.delay).max(now) + back_off;
                 let number = self.adapters.outcomes.insert((flight.slot, flight.attempt));
@@ -273,7 +274,8 @@ impl Engine {
         self.adapters.effects = effects;
     }
 
-    /// Whether a target has an initiator disabled: by what it has told the switch, where it does.
+    /// Whether a target has disabled an initiator, according to what the target has reported to the
+    /// switch, if targets do.
     #[inline]
     fn is_disabled(&self, now: Time, from: u16, to: u16) -> bool {
         match self.accepted_by(to) {

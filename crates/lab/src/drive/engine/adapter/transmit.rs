@@ -72,7 +72,7 @@ impl Engine {
         self.transmit(now, host);
     }
 
-    /// Sees to it that a host's link is looked at when it is free.
+    /// Schedules an event for when a host's link becomes free.
     #[inline]
     fn look_again(&mut self, at: Time, host: u32) {
         if self.adapters.hosts[host as usize].initiator.arm(at) {
@@ -96,8 +96,8 @@ impl Engine {
         }
     }
 
-    /// Whether what a host is connected to takes a packet for a target. If not, the host hears when
-    /// it does.
+    /// Whether the switch in front of a host accepts a packet for a target. If not, the host learns
+    /// when it will.
     #[inline]
     fn is_open(&self, host: u32, target: u16) -> bool {
         !self.graph.has_limits() || {
@@ -221,8 +221,8 @@ impl Engine {
         true
     }
 
-    /// Something with priority occupies the link of a host for `span`, inserted into the request
-    /// that is on it if there is one.
+    /// A packet with priority occupies the link of a host for `span`; it is inserted into the
+    /// request on the link if there is one.
     pub(super) fn occupy_before_request(&mut self, now: Time, host: u32, span: Span) {
         if let Some(links) = self.shared_links_mut() {
             links.send(now, host as u16, span);

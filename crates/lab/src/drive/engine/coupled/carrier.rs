@@ -99,8 +99,8 @@ impl Coupled {
         }
     }
 
-    /// Takes a message over on one of the channels. Slots in which nothing was under way are caught up
-    /// with, since schedulers go on in them.
+    /// Accepts a message on one of the channels. Catches up with slots in which nothing was in flight,
+    /// since schedulers advance in them.
     pub(super) fn offer_on(&mut self, side: Side, now: Time, message: Message) {
         if now > Time::ZERO {
             while self.step(Time(now.0 - 1)) {}
@@ -109,7 +109,7 @@ impl Coupled {
         self.look_ahead();
     }
 
-    /// When something happens next that one of the channels has to tell of, or may have.
+    /// When something happens next of which either channel may have a notice.
     pub(super) fn next_time_on(&self, side: Side) -> Time {
         let own = self.side(side);
         match own.next_notice_of_adapters() {
@@ -119,8 +119,8 @@ impl Coupled {
         }
     }
 
-    /// Lets everything due by `now` happen on both channels while one has messages under way, and
-    /// appends what there is to know of them.
+    /// Processes everything due by `now` on both channels while either has messages in flight, and
+    /// appends its notices.
     pub(super) fn advance_on(&mut self, side: Side, now: Time, notices: &mut Vec<Notice>) {
         if self.side(side).adapters_carry_messages() {
             while self.step(now) {}

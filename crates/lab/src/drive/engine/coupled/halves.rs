@@ -16,9 +16,9 @@ use crate::drive::trace::TraceEntry;
 
 /// One of two channels that act together.
 ///
-/// Whoever drives both lets neither be later than the other: each instant at which either has
-/// something to tell of comes to both before a later one does. What was observed is handed out once
-/// for each of them and counters stay, so that either may end first.
+/// The caller lets neither be later than the other: both reach each instant at which either has a
+/// notice before either reaches a later one. Observations are handed out once for each of them and
+/// counters stay, so that either may end first.
 #[derive(Debug)]
 pub struct Half {
     coupled: Rc<RefCell<Coupled>>,
@@ -68,7 +68,7 @@ impl Channel for Half {
         self.coupled.borrow().side(self.side).in_flight()
     }
 
-    /// None, since it would be of the channels that both share.
+    /// None, since the two channels share the steps.
     fn observations_mut(&mut self) -> Option<&mut Observations> {
         None
     }

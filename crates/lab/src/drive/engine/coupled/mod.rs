@@ -1,9 +1,9 @@
 //! Two channels that act together in one simulation: one whose hosts send under a global schedule, and one
 //! that carries its configurations, grants and acknowledgments as packets (Clint 3.3, Figure 5).
 //!
-//! Each is a channel of the engine. Of what happens at one instant that of the carrying channel comes first:
-//! what arrives then is there before the schedule does anything. Where both send over the same links, the
-//! carrying channel keeps them, and lends them to the other one while that takes its step.
+//! Each is a channel of the engine. At one instant, events of the carrying channel come first: what arrives
+//! then is there before the schedule acts. If both send over the same links, the carrying channel owns them
+//! and lends them to the other channel during its step.
 
 mod carrier;
 mod halves;
@@ -31,7 +31,7 @@ pub struct Coupled {
     shares_links: bool,
     /// Kept to be used again: the signalling that leaves in an instant.
     signals: Vec<ScheduledPacket>,
-    /// The packets of the signalling that have arrived, if they are noted.
+    /// The signalling packets that have arrived, if they are recorded.
     trace: Option<Vec<TraceEntry>>,
     /// When something happens next on either channel, while a program sends messages.
     next: Time,
@@ -39,7 +39,7 @@ pub struct Coupled {
 
 impl Coupled {
     /// Both channels at time zero. `quick` keeps its links clear for the signalling of `bulk`, and shares
-    /// them with it if the timing of its schedule says so; without packets that carry it there is none.
+    /// them with it if the timing of its schedule says so; `None` if no packets carry the signalling.
     pub fn new(mut bulk: Engine, mut quick: Engine) -> Coupled {
         let mut shares_links = false;
         if let Some((slot, timing)) = bulk.carried_timing() {
@@ -117,8 +117,8 @@ impl Coupled {
         self.trace = Some(Vec::new());
     }
 
-    /// The transmissions noted so far on the channel under the schedule, and on the one that carries its
-    /// signalling.
+    /// The transmissions recorded so far on the channel under the schedule, and on the one that carries
+    /// its signalling.
     pub fn take_traces(&mut self) -> (Vec<TraceEntry>, Vec<TraceEntry>) {
         let quick = self.take_quick_trace();
         (self.bulk.take_trace(), quick)
@@ -131,16 +131,16 @@ impl Coupled {
         trace
     }
 
-    /// Where two packets met that the schedule keeps apart, or a transfer did not keep to its slot,
-    /// if any did.
+    /// The first packets that met although the schedule keeps them apart, or the first transfer
+    /// that missed its slot, if any did.
     pub fn broken_schedule(&self) -> Option<String> {
         let overrun = self.quick.shared_links().and_then(SharedLinks::overrun);
         let met = self.quick.broken_schedule().map(str::to_owned);
         met.or_else(|| overrun.map(|to| format!("a transfer to host {to} ran out of its slot")))
     }
 
-    /// What was counted and measured besides, with the names of its columns; shares are those of
-    /// the links between zero and `until`.
+    /// Further counts and measurements, with the names of their columns; shares are those of the
+    /// links between zero and `until`.
     pub fn columns(&self, until: Time) -> Vec<(&'static str, f64)> {
         let mut columns = self.bulk.adapter_columns(until);
         let ScheduleCounters { lost_configurations, lost_grants, lost_acknowledgments, .. } =

@@ -1,16 +1,16 @@
-//! Exact fast-forward: where a channel repeats itself, whole periods are left out.
+//! Exact fast-forward: whole periods in which a channel repeats itself are skipped.
 //!
-//! What happens next follows from the state of the channel alone, as long as nothing is handed over to
-//! it. So if all of the state is, relative to the present, what it was a period ago, the same will happen
-//! again, and again, each time a period later. Of a long message only how many of its packets are left
-//! is not what it was; but a channel looks at that number for one thing, whether it is zero. So periods
-//! may be left out until the last packet of a message would start or arrive. What they would have added
-//! to counters, histograms and series is added at once, from what the period that was simulated added.
+//! What happens next follows from the state of the channel alone, as long as nothing is handed over to it. So if
+//! all of the state is, relative to the present, what it was a period ago, the same will happen again, and again,
+//! each time a period later. Of a long message only how many of its packets are left is not what it was; but a
+//! channel looks at that number for one thing, whether it is zero. So periods may be left out until the last
+//! packet of a message would start or arrive. What they would have added to counters, histograms and series is
+//! added at once, from what the period that was simulated added.
 //!
-//! States are compared in full, and only at instants at which one long message, the anchor, has gone on:
-//! with one that was kept. That one is given up for a later one when it has not come back for twice as long as the
-//! one before (Brent, "An improved Monte Carlo factorization algorithm", BIT 1980), so that a period is found
-//! whatever comes before the first. States are taken more and more seldom where none comes back.
+//! States are compared in full, and only at instants at which one long message, the anchor, has gone on: with one
+//! that was kept. That one is given up for a later one when it has not come back for twice as long as the one
+//! before (Brent, "An improved Monte Carlo factorization algorithm", BIT 1980), so that a period is found whatever
+//! comes before the first. States are taken more and more seldom where none comes back.
 
 mod state;
 
@@ -21,21 +21,21 @@ use super::Engine;
 use crate::drive::carrier::MessageId;
 use state::State;
 
-/// What was left out of a run, and why nothing more.
+/// What was skipped in a run, and why not more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FastForward {
-    /// How often periods were left out.
+    /// The number of jumps.
     pub jumps: u64,
-    /// How many periods were.
+    /// The number of periods skipped.
     pub periods: u64,
-    /// How much simulated time they took.
+    /// The simulated time skipped.
     pub time: Span,
-    /// How many packets were delivered in them.
+    /// The number of packets delivered in it.
     pub packets: u64,
-    /// How many events happened in them.
+    /// The number of events in it.
     pub events: u64,
-    /// How many parts of a state were found as they had been a period before, the largest number at a
-    /// jump: events to come with their packets, ports, and messages that wait at hosts.
+    /// How many parts of a state were found equal to those of a period before, the largest number at
+    /// a jump: future events with their packets, ports, and messages that wait at hosts.
     pub compared: u64,
     /// Why no period could be left out, if something forbids it.
     pub forbidden: Option<String>,
@@ -48,21 +48,21 @@ impl FastForward {
     }
 }
 
-/// What whoever runs a channel must know of a jump.
+/// What the caller must know of a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
-    /// How many instants were left out at which something happened.
+    /// How many instants with events were skipped.
     pub steps: u64,
     /// The present after it.
     pub until: Time,
 }
 
-/// What may happen before a jump ends.
+/// What limits a jump.
 #[derive(Clone, Copy, Debug)]
 pub struct Horizon {
     /// When something happens elsewhere.
     pub limit: Time,
-    /// How many instants may be left out.
+    /// How many instants may be skipped.
     pub steps: u64,
 }
 
@@ -70,9 +70,9 @@ pub struct Horizon {
 #[derive(Debug)]
 pub(super) struct Forward {
     report: FastForward,
-    /// How many instants there were at which something happened.
+    /// How many instants with events there were.
     steps: u64,
-    /// Whether it may be worth to look for a period, and after how many steps of the anchor.
+    /// Whether it may be worthwhile to look for a period, and after how many steps of the anchor.
     is_open: bool,
     stride: u32,
     search: Option<Search>,
@@ -81,10 +81,10 @@ pub(super) struct Forward {
 /// The search for a period among messages that do not change.
 #[derive(Debug)]
 struct Search {
-    /// The message that tells when to look, and its packets that have not started.
+    /// The anchor, and how many of its packets have not started.
     anchor: MessageId,
     left: u32,
-    /// Steps of the anchor from one look to the next, and those to come.
+    /// Steps of the anchor from one state to the next, and those left.
     stride: u32,
     wait: u32,
     /// States taken until it becomes larger.
@@ -93,17 +93,17 @@ struct Search {
     kept: Option<Box<State>>,
     patience: u32,
     looks: u32,
-    /// The largest number of packets under way at any look.
+    /// The largest number of packets in flight at any state.
     most: usize,
 }
 
 /// Packets that a message must have left to be an anchor.
 const LEAST: u32 = 64;
 
-/// States that are taken before there are more steps of the anchor between two.
+/// How many states are taken before the steps of the anchor between two of them are doubled.
 const AT_FIRST: u32 = 16;
 
-/// The longest period that is looked for, in deliveries.
+/// The longest period that is searched for, in deliveries.
 const MOST_DELIVERIES: usize = 1 << 17;
 
 /// The most steps of the anchor between two states.
@@ -118,14 +118,14 @@ impl Forward {
         Forward { report, steps: 0, is_open: true, stride: 1, search: None }
     }
 
-    /// Something was handed over, or a message has left or arrived.
+    /// Something was submitted, or a message has left or arrived.
     pub fn change(&mut self) {
         self.is_open = true;
         self.stride = 1;
         self.search = None;
     }
 
-    /// Something happened at an instant, of which there may be news.
+    /// Something happened at an instant, and there may be notices.
     pub fn has_advanced(&mut self, has_news: bool) {
         self.steps += 1;
         if has_news {
@@ -166,8 +166,8 @@ impl Search {
 }
 
 impl Engine {
-    /// Leaves out whole periods from now on. Returns why not, where the channel cannot tell that
-    /// all of it repeats.
+    /// Skips whole periods from now on. Returns why not, if the channel cannot tell that all of it
+    /// repeats.
     pub(in crate::drive) fn begin_fast_forward(&mut self) -> Result<(), String> {
         match self.forbids_fast_forward() {
             Some(why) => Err(why.to_owned()),
@@ -178,12 +178,12 @@ impl Engine {
         }
     }
 
-    /// What was left out, if it was asked for.
+    /// What was skipped, if that was requested.
     pub(in crate::drive) fn fast_forwarded(&self) -> Option<FastForward> {
         self.forward.as_ref().map(|own| own.report.clone())
     }
 
-    /// Which part has a state that is not compared.
+    /// The part whose state is not compared, if there is one.
     fn forbids_fast_forward(&self) -> Option<&'static str> {
         let switches = self.graph.switches();
         let (is_fed, draws) = match &self.supply {
@@ -219,7 +219,8 @@ impl Engine {
         }
     }
 
-    /// Leaves out as many periods as fit before the horizon, if the channel is now as it was a period ago.
+    /// Skips as many periods as fit before the horizon, if the channel is now in the state of a period
+    /// ago.
     pub(super) fn look_for_period(&mut self, horizon: Horizon) -> Option<Jump> {
         let mut own = self.forward.take()?;
         let jump = if own.is_open { self.search(&mut own, horizon) } else { None };
@@ -248,7 +249,7 @@ impl Engine {
         }
         let packets = self.packets.len();
         if packets > search.most {
-            // Ways fill: what was will not come back.
+            // The network is still filling: an earlier state will not recur.
             (search.most, search.kept) = (packets, None);
             return None;
         }
@@ -263,7 +264,7 @@ impl Engine {
         match kept {
             Some(kept) if state.is_again(&kept) => return self.jump(own, (&kept, &state), horizon),
             Some(kept) if !is_over => search.kept = Some(kept),
-            // There was none, or it has not come back: then the next one is waited for for twice as long.
+            // There was no reference, or it has not recurred: the next one is kept for twice as long.
             before => {
                 search.patience = search.patience.saturating_mul(1 + u32::from(before.is_some()));
                 (search.kept, search.looks) = (Some(state), 0);
@@ -288,13 +289,13 @@ impl Engine {
             .min(horizon.steps / steps)
             .min(self.observations.repeats_before_sample(self.now, period))
             .min(self.graph.repeats_in_window(before.at, period));
-        // What is not counted yet is not to be counted again.
+        // Deliveries that are not counted yet must not be counted twice.
         let times = if before.at < self.observations.from { 0 } else { times };
-        // Where messages come to their end soon there is nothing to look for until one has.
+        // While messages end soon, nothing can be skipped until one has.
         own.is_open = times < by_messages || by_messages == 0;
         own.search = None;
         if times < FEW {
-            // What is in the way may be so again and again.
+            // The obstacle may occur again and again.
             own.stride = (own.stride * 2).min(MOST_STRIDE);
             self.observations.forget_deliveries();
             return None;

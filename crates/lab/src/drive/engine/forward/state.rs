@@ -19,20 +19,20 @@ pub(super) struct State {
     /// The numbers of the packets of these events, which decide nothing.
     pub packets: Vec<u32>,
     pub ports: Vec<PortUse>,
-    /// By host, the plane that it looks at first.
+    /// By host, the plane that it considers first.
     plane_turns: PlaneTurns,
-    /// Messages that wait at their hosts, and how many packets each has that were not handed over.
+    /// Messages that wait at their hosts, and how many of their packets were not submitted.
     waiting: Vec<Queued>,
     pub unfed: Vec<u32>,
-    /// Of each message, how many packets have not started and how many have not arrived.
+    /// For each message, how many packets have not started and how many have not arrived.
     pub left: Vec<[u32; 2]>,
-    /// What had been counted.
+    /// The counters.
     pub steps: u64,
     pub events_before: u64,
     pub attempts: u64,
 }
 
-/// What will happen.
+/// The future events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Due {
     after: Span,
@@ -43,7 +43,7 @@ struct Due {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Item {
     Packet(UnderWay),
-    /// Of a message, or of nothing in particular.
+    /// An event of a message, or of nothing in particular.
     Number(u32),
 }
 
@@ -51,14 +51,14 @@ enum Item {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UnderWay {
     to: u32,
-    /// None where it has nothing to choose.
+    /// None if it has no choice.
     route_state: Option<RouteState>,
     output: u32,
     hops: u16,
     channel: u8,
-    /// As all packets of its message, and so no matter of the present.
+    /// Relative to its message, and so independent of the present.
     generated: Time,
-    /// From its start to the present, modulo 2^64, as it may start later.
+    /// From its start to the present, modulo 2^64, since it may start later.
     since_start: u64,
     from: u32,
     message: MessageId,
@@ -130,7 +130,7 @@ impl State {
         self.at.since(before.at)
     }
 
-    /// How many parts it has that are compared.
+    /// How many of its parts are compared.
     pub fn parts(&self) -> u64 {
         (self.events.len() + self.ports.len() + self.waiting.len()) as u64
     }

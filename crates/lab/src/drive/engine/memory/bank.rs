@@ -1,4 +1,5 @@
-//! What the inputs of a switch share of its memory: the space, and the time of writes and reads.
+//! What the inputs of a switch share of its memory: the space, and the bandwidth for writes and
+//! reads.
 
 use weft_fabric::graph::Graph;
 use weft_units::{Bytes, Limit, Span, Time};
@@ -12,16 +13,16 @@ use crate::drive::engine::limits::Overrun;
 pub(super) struct Bank {
     /// How many packets it has room for; the largest number if that is unlimited.
     space: u32,
-    /// How many it holds, those that leave included.
+    /// How many it holds, including those being sent.
     pub stored: u32,
-    /// What a write and a read of a packet take; nothing where the memory never limits.
+    /// The time of a write and of a read of a packet; zero if the memory never limits.
     turn: Span,
     /// When it is free for the next packet.
     free: Time,
 }
 
 impl Bank {
-    /// The memory of a switch whose packets have a size; one without limits where it has none.
+    /// The memory of a switch whose packets have a size; one without limits if the switch has none.
     pub fn new(graph: &Graph, switch: u32, packet: Bytes) -> Bank {
         let (pool, bandwidth) = graph.memory_limits(switch);
         let space = match pool {
@@ -38,7 +39,7 @@ impl Bank {
         self.stored <= self.space
     }
 
-    /// When a packet that an output asks for at an instant begins to leave.
+    /// When a packet that an output requests at an instant begins to leave.
     pub fn turn(&mut self, now: Time) -> Time {
         let begins = now.max(self.free);
         self.free = begins + self.turn;
@@ -47,7 +48,7 @@ impl Bank {
 }
 
 impl Memories {
-    /// When a packet begins to leave by a port of a switch, for which it is taken now.
+    /// When a packet that a port of a switch takes now begins to leave.
     #[inline]
     pub(super) fn begins(&mut self, now: Time, switch: u32) -> Time {
         match self.has_turns {

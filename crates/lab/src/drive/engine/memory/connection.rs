@@ -1,4 +1,4 @@
-//! Connections: a way through the fabric that is laid down once, and what waits at its source.
+//! Connections: a route through the fabric that is fixed once, and what waits at its source.
 
 use std::collections::VecDeque;
 
@@ -18,16 +18,16 @@ use crate::drive::engine::packets::Forwarding;
 pub(super) struct Connection {
     pub from: u32,
     pub to: u32,
-    /// The place of its first switch among those of all connections, and how many there are.
+    /// The position of its first switch among those of all connections, and how many there are.
     pub first: u32,
     pub hops: u16,
-    /// What its packets carry when they leave their host, the first of the virtual channels of the
-    /// cables that they use included.
+    /// The route state of its packets when they leave their host, including the first virtual
+    /// channel that they use.
     pub forwarding: Forwarding,
     /// Its stream, if it has one.
     pub stream: Option<u32>,
     pub source: QuenchedSource,
-    /// Whether it is among those that its adapter serves in turn.
+    /// Whether it is in the list that its adapter serves in round-robin order.
     pub is_listed: bool,
     /// Its two ends.
     pub endpoints: EndpointPair,
@@ -35,13 +35,14 @@ pub(super) struct Connection {
     pub posted: VecDeque<u32>,
     /// Messages that are cut into packets, oldest first.
     pub ready: VecDeque<u32>,
-    /// Quenches that its source has heard.
+    /// Quenches that its source has received.
     pub quenches: u64,
 }
 
 impl Engine {
-    /// Sets up a connection. Routes are per connection, so that there is a way. Streams have the
-    /// virtual channels in turn; other connections have that of their hosts.
+    /// Sets up a connection. Routes are per connection, so there is one. Streams are distributed
+    /// over the virtual channels in turn; the virtual channel of other connections follows from
+    /// their hosts.
     pub(super) fn connect(
         &mut self,
         (from, to): (u32, u32),
@@ -100,8 +101,8 @@ impl Engine {
 }
 
 impl Memories {
-    /// The virtual channels by which packets of a connection come to a switch on their way and leave
-    /// it.
+    /// The virtual channels on which packets of a connection arrive at a switch of their route and
+    /// leave it.
     #[inline]
     pub(super) fn channels(&self, connection: u32, hop: u16) -> (u8, u8) {
         let own = &self.connections[connection as usize];
@@ -115,7 +116,7 @@ impl Memories {
         }
     }
 
-    /// The queue in which packets of a connection wait at a switch on their way, if that has a memory.
+    /// The queue in which packets of a connection wait at a switch of their route, if it has a memory.
     fn queue_of(&mut self, graph: &weft_fabric::graph::Graph, hop: &PathHop, channel: u8) -> u32 {
         let (came_by, leaves_by) = match self.virtual_channels {
             1 => (channel, channel),

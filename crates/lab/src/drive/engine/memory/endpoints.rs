@@ -1,4 +1,5 @@
-//! The endpoints of a connection: descriptors go out and come back, and faults break it.
+//! The endpoints of a connection: descriptors are posted and returned, and faults break the
+//! connection.
 
 use std::collections::VecDeque;
 
@@ -24,7 +25,7 @@ pub(super) struct EndpointPair {
     pub operation: Operation,
     /// The messages that the adapter has fetched and the target has not seen.
     under_way: VecDeque<Transfer>,
-    /// Descriptors that came back: carried out, and not.
+    /// Descriptors that were returned: completed, and failed.
     pub completed: u64,
     pub failed: u64,
     /// Messages that reached the target and were not received.
@@ -33,24 +34,24 @@ pub(super) struct EndpointPair {
     pub fault: Option<Fault>,
 }
 
-/// The damage on the messages of each host, if there is any.
+/// The errors of the messages of each host, if there are any.
 #[derive(Debug, Default)]
 pub(super) struct Faults(pub Vec<Errors>);
 
-/// What the adapter does with a message that is whole.
+/// What the adapter does with a complete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taking {
     /// The bus takes it, with a descriptor.
     WithDescriptor,
-    /// It is written to where it said.
+    /// It writes the message to the address that the message names.
     Write,
-    /// It is thrown away.
+    /// It discards the message.
     Not,
 }
 
 impl Faults {
     /// Whether a message of this many bytes from a host over this many switches arrives damaged.
-    /// Cells are passed on whatever is in them; AAL5 has one check code for a message, behind it.
+    /// Cells are forwarded whatever their content; AAL5 has one check code for a message, after it.
     pub fn damages(&mut self, host: u32, hops: u16, wire: Bytes) -> bool {
         let errors = self.0.get_mut(host as usize);
         errors.is_some_and(|own| own.damages_next(None, Bytes(wire.0 * (u64::from(hops) + 1))))
@@ -63,7 +64,7 @@ impl EndpointPair {
         matches!(self.initiator.state(), EndpointState::Connected(_))
     }
 
-    /// A program posts a descriptor; none is free, or there is no connection, if it returns `false`.
+    /// A program posts a descriptor; returns `false` if none is free, or there is no connection.
     pub fn post(&mut self, cookie: MessageId, size: Bytes) -> bool {
         let descriptor = Descriptor { cookie, operation: self.operation, length: size.0 };
         self.initiator.post_send(descriptor).is_ok()
@@ -76,11 +77,11 @@ impl EndpointPair {
 
     /// A program posts a receive descriptor, for a message of any size.
     pub fn post_receive(&mut self) {
-        // It is refused where the connection is broken, and the program has no use for it.
+        // It is refused if the connection is broken, and the program does not use it.
         let _ = self.target.post_receive((), u64::MAX);
     }
 
-    /// What went wrong, in prose; nothing if nothing did.
+    /// What went wrong, in words; empty if nothing did.
     pub fn describe_fault(&self) -> String {
         match (self.fault, self.target.state()) {
             (None, _) => String::new(),
@@ -155,7 +156,7 @@ impl Memories {
 }
 
 impl Engine {
-    /// The last packet of a message starts, and takes so long.
+    /// The last packet of a message starts, and takes this long.
     pub(super) fn transmitted(&mut self, now: Time, connection: u32, span: Span) {
         let pair = &mut self.memories.connections[connection as usize].endpoints;
         if let Some(completion) = pair.initiator.transmitted() {
@@ -164,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// The source of a connection hears that a message is in the memory of its target.
+    /// The source of a connection learns that a message is in the memory of its target.
     pub(super) fn hear_accept(&mut self, now: Time, connection: u32) {
         let pair = &mut self.memories.connections[connection as usize].endpoints;
         if let Some(completion) = pair.initiator.accepted() {
@@ -224,7 +225,7 @@ impl Engine {
         self.indicate(now, (connection, hops), Signal::Break);
     }
 
-    /// The source of a connection hears that it is broken: all descriptors come back. What has not
+    /// The source of a connection learns that it is broken: all descriptors return. What has not
     /// begun to leave never does.
     pub(super) fn break_off(&mut self, now: Time, connection: u32) {
         let own = &mut self.memories.connections[connection as usize];

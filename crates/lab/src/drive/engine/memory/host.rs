@@ -12,7 +12,7 @@ use crate::drive::carrier::MessageId;
 use crate::drive::engine::{Delivery, Engine, Handed};
 
 impl Engine {
-    /// The source of a host hands over a packet.
+    /// The source of a host submits a packet.
     pub(in crate::drive::engine) fn hand_over(&mut self, now: Time, host: u32, handed: &Handed) {
         let Handed { to, generated, message, size, next, .. } = *handed;
         if next < Time::NEVER {
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// A message of several packets of which nothing has been sent.
+    /// A message of several packets, none of which has been sent.
     pub(super) fn whole_message(
         &self,
         (generated, message): (Time, MessageId),
@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// A message is handed over: its doorbell rings if there is a descriptor.
+    /// A message is submitted: its doorbell rings if there is a descriptor.
     pub(super) fn post(&mut self, now: Time, message: Message) {
         let (size, cookie, connection) = (message.size, message.message, message.connection);
         let id = self.memories.insert(message);
@@ -179,8 +179,8 @@ impl Engine {
         self.serve(now, port);
     }
 
-    /// A descriptor comes back, whose last packet is off the cable after `span`: the next message has
-    /// one.
+    /// A descriptor is returned, whose last packet leaves the cable after `span`: the next message
+    /// can use it.
     pub(super) fn hand_back(
         &mut self,
         now: Time,

@@ -1,14 +1,14 @@
 //! What switches with a shared memory bring to a channel: queues per connection, per input or one for
-//! each input, whose outputs take one packet from each queue in turn; and connections, whose hosts
-//! share an adapter among them in the same way.
+//! each input, whose outputs take one packet from each queue in turn; and connections, among which
+//! hosts share their adapter in the same way.
 //!
-//! Every connection keeps to one way, which is laid down when it is set up, whichever switches are
-//! on it. A packet costs two events a switch with a shared memory, one when it is in its queue and
-//! one when its output is free again, and a third where a credit goes back. What leaves a memory at
-//! an instant frees its place before it takes what comes then.
+//! Every connection keeps to one route, which is fixed when it is set up, whichever switches are on
+//! it. A packet costs two events per switch with a shared memory, one when it is in its queue and one
+//! when its output is free again, and a third if a credit is returned. A packet that leaves a memory
+//! at an instant frees its place before another one arrives.
 //!
-//! The adapters of the hosts are ports like those of the switches: what flow control does to the one
-//! it does to the other.
+//! The adapters of the hosts are ports like those of the switches, and flow control treats them
+//! alike.
 
 mod bank;
 mod connection;
@@ -44,24 +44,25 @@ use streams::StreamState;
 
 pub use report::{NetworkReport, PortRow, SampleRow, StreamRow};
 
-/// What connections are made of, in a channel where a switch has a shared memory.
+/// The parts of connections, on a channel where a switch has a shared memory.
 #[derive(Debug, Default)]
 pub struct ConnectionParts {
-    /// How messages become packets; each packet of one is a message by itself if absent.
+    /// How messages become packets; if absent, each packet is a message.
     pub segmentation: Option<Segmentation>,
     /// What a message costs its hosts; nothing if absent.
     pub endpoints: Option<EndpointSettings>,
-    /// What damages the messages of each host; nothing if empty.
+    /// The errors of the messages of each host; none if empty.
     pub errors: Vec<Errors>,
     /// The streams of messages.
     pub streams: StreamList,
-    /// What the beginnings of all streams are drawn from, and behind it what the bursts of each are.
+    /// The random stream of the beginnings of all streams, followed by those of the bursts of each.
     pub random: Vec<Stream>,
-    /// How often loads and occupancies are noted; never if absent.
+    /// How often loads and occupancies are sampled; never if absent.
     pub sample: Option<Span>,
 }
 
-/// What a channel knows besides its graph where a switch has a shared memory; next to nothing else.
+/// The state of a channel in addition to its graph if a switch has a shared memory; almost empty
+/// otherwise.
 #[derive(Debug)]
 pub(super) struct Memories {
     /// Whether any switch has one.
@@ -69,25 +70,25 @@ pub(super) struct Memories {
     /// Whether all switches do.
     are_alone: bool,
     control: FlowControl,
-    /// How many virtual channels a packet uses on its way.
+    /// How many virtual channels a packet uses on its route.
     virtual_channels: u8,
-    /// How packets wait in each switch with a memory.
+    /// The queueing of each switch with a memory.
     kinds: Vec<Option<SharedQueues>>,
-    /// By number, as the wiring gives it.
+    /// By kind of cable, in the numbering of the wiring.
     links: Vec<LinkSettings>,
     /// How long an indication and an answer of a target take on each of them.
     signals: Vec<Signals>,
     segmentation: Segmentation,
-    /// Whether what is handed over for a message is the whole of it.
+    /// Whether a message is submitted as a whole.
     cuts_messages: bool,
     endpoints: EndpointSettings,
-    /// Whether hosts have to take what comes.
+    /// Whether hosts must accept whatever arrives.
     has_endpoints: bool,
     /// By packet.
     cells: Vec<Cell>,
     messages: Vec<Message>,
     free: Vec<u32>,
-    /// The ports of all switches, and behind them those of the adapters.
+    /// The ports of all switches, followed by those of the adapters.
     ports: Vec<Port>,
     /// The first queue of each port, where queues do not belong to connections.
     first_queue: Vec<u32>,
@@ -96,12 +97,12 @@ pub(super) struct Memories {
     banks: Vec<Bank>,
     has_turns: bool,
     connections: Vec<Connection>,
-    /// The ways of all connections, one after another, what each switch on them watches, and its
-    /// queue for them.
+    /// The routes of all connections, one after another: for each switch what it watches, and its
+    /// queue for the connection.
     hops: Vec<PathHop>,
     monitors: Vec<QuenchMonitor>,
     queue_at: Vec<u32>,
-    /// By host, the connections that are no stream's, in ascending order of the target.
+    /// By host, the connections without a stream, in ascending order of the target.
     pairs: Vec<Vec<(u32, u32)>>,
     hosts: Vec<ViHost<u32, Received>>,
     /// Messages of each host that are fetched and cannot be sent yet.
@@ -122,13 +123,13 @@ pub(super) struct Memories {
 /// Messages that are not over.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldMessages {
-    /// Those of which nothing has been sent.
+    /// Packets of which nothing has been sent.
     pub unsent: u64,
-    /// Those on their way.
+    /// Packets in flight.
     pub under_way: u64,
 }
 
-/// How long the packets of flow control take on a cable.
+/// How long packets of flow control take on a cable.
 #[derive(Clone, Copy, Debug)]
 struct Signals {
     indication: Span,
@@ -138,7 +139,7 @@ struct Signals {
 /// A message that was received, and its connection.
 type Received = (u32, u32);
 
-/// A message that has been handed over, or a packet that is one.
+/// A message that has been submitted, or a packet that is one.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     generated: Time,
@@ -153,29 +154,31 @@ struct Message {
     last: u32,
     /// How long it takes on the link of the initiator.
     last_span: Span,
-    /// How long all take there, and their bytes.
+    /// How long all of its packets take there, and their bytes.
     whole: Span,
     wire: Bytes,
     /// Whether its check code will be wrong.
     is_damaged: bool,
-    /// When the last packet was at the target, and what it spent on its way, where that depends on it.
+    /// When the last packet reached the target, and its accumulated times, if they depend on its
+    /// route.
     arrived: Time,
     spent: Spent,
 }
 
-/// What is noted on a packet besides its way.
+/// The fields of a packet in addition to its route.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     message: u32,
     connection: u32,
     /// How long it takes on the link of its initiator.
     span: Span,
-    /// Its size if it is shorter than a whole one; else zero.
+    /// Its size if it is shorter than a full packet; otherwise zero.
     short: u32,
     is_last: bool,
 }
 
-/// What a host does by itself, as a number below which the number of what it does it to stands.
+/// The events that a host schedules for itself, in the upper bits of an event; the lower bits are
+/// the number of what it concerns.
 pub(super) mod acts {
     /// The completion of a message is in the memory of its target.
     pub const COMPLETE: u32 = 0;
@@ -187,7 +190,7 @@ pub(super) mod acts {
     pub const BUS: u32 = 3;
     /// The first packet of a message can be sent.
     pub const READY: u32 = 4;
-    /// A stream hands over a message.
+    /// A stream submits a message.
     pub const POST: u32 = 5;
     /// The bits of the number.
     pub const DIGITS: u32 = 29;
@@ -244,7 +247,7 @@ impl Memories {
         memories
     }
 
-    /// What there is where no switch has one, with the same settings.
+    /// The state without any such switch, with the same settings.
     pub fn without_any(&self) -> Memories {
         let control = (self.control.clone(), self.virtual_channels);
         Memories::none(control, self.segmentation, (self.endpoints.clone(), self.descriptors))
@@ -295,8 +298,8 @@ impl Memories {
         }
     }
 
-    /// Whether parts of the graph may run one beside the other: what streams, endpoints and damage
-    /// count, and what is noted at intervals, is counted for the whole.
+    /// Whether parts of the graph may run in parallel: streams, endpoints, errors and samples are
+    /// counted for the whole.
     pub fn may_be_cut(&self) -> bool {
         !self.is_on
             || (self.streams.is_empty()
@@ -311,7 +314,7 @@ impl Memories {
         HeldMessages { unsent: self.unsent, under_way: all - self.unsent }
     }
 
-    /// A port hears since records began that it has to stop, or does not.
+    /// A port learns, now that recording begins, whether it is stopped.
     #[inline]
     pub fn count_stop(&mut self, is_stop: bool) {
         self.report.stops += u64::from(is_stop);

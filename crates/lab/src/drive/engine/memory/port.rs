@@ -1,4 +1,5 @@
-//! Ports: what waits for a cable, what may be sent on it, and what is held behind it.
+//! Ports: the packets that wait for a cable, what may be sent on it, and what the input at its far
+//! end holds.
 
 use std::collections::VecDeque;
 
@@ -23,17 +24,17 @@ pub(super) struct Port {
     turns: Vec<VecDeque<u32>>,
     /// The virtual channel whose turn it is.
     turn: u8,
-    /// Signals to sources that are to be passed on.
+    /// Signals to sources that must be forwarded.
     pub indications: VecDeque<Indication>,
     /// Until when a switch of another kind sends such signals beside its packets.
     pub told: Time,
     sending: Option<Sending>,
     /// Packets that wait for the output.
     pub waiting: u32,
-    /// What the input holds, by virtual channel, and how many packets it has space for.
+    /// What the input holds, by virtual channel, and for how many packets it has space.
     held: Vec<Hysteresis>,
     space: u32,
-    /// Where it stops its cable, and where it lets it continue.
+    /// The marks at which it stops its cable and lets it continue.
     marks: Option<Marks>,
     /// How long it was busy at the last sample.
     pub busy_before: Span,
@@ -48,11 +49,11 @@ pub(super) struct Port {
 pub(super) enum Sending {
     /// A packet of its own host, or an indication.
     Free,
-    /// A packet that is held behind an input of the same switch.
+    /// A packet in an input of the same switch.
     Held { input: u32, channel: u8, queue: u32 },
 }
 
-/// Packets in the order in which they came.
+/// Packets in the order of arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CellQueue {
     chain: Chain,
@@ -115,7 +116,7 @@ impl Port {
 }
 
 impl Memories {
-    /// Gives every port its queues, and the space behind it with the marks of that.
+    /// Gives every port its queues, and the space of its input with its marks.
     pub(super) fn furnish(&mut self, wiring: &Wiring, graph: &Graph) {
         let channels = u32::from(self.control.channels);
         let mut count = 0;
@@ -147,7 +148,7 @@ impl Memories {
         Port { turns, held: vec![Hysteresis::default(); channels], space, marks, ..Port::default() }
     }
 
-    /// The hop of a packet at a switch that it has reached as the `hops`th of its way, from 1 on.
+    /// The hop of a packet at a switch that it has reached as the `hops`th of its route, from 1.
     #[inline]
     pub(super) fn place(&self, id: u32, hops: u16) -> u32 {
         let connection = self.cells[id as usize].connection;
@@ -156,7 +157,7 @@ impl Memories {
 }
 
 impl Engine {
-    /// How long a packet takes on the link behind a port.
+    /// How long a packet takes on the link of a port.
     #[inline]
     fn cell_span(&self, port: u32, id: u32) -> Span {
         let Cell { span, short, .. } = self.memories.cells[id as usize];
@@ -186,8 +187,8 @@ impl Engine {
             let own = &mut self.memories.ports[port as usize];
             let next = own.next(|channel| graph.may_send(port, channel));
             let Some((channel, queue)) = next else { return };
-            // It is taken while the packet is chosen: an indication that this brings about may be
-            // for this very port.
+            // It is taken while the packet is chosen: an indication that this causes may be for
+            // this very port.
             own.sending = Some(Sending::Free);
             let next = match port < self.graph.switch_ports() {
                 true => self.take(now, channel, queue),
@@ -240,13 +241,13 @@ impl Engine {
         }
     }
 
-    /// What a packet takes longer to come to a switch than to leave it.
+    /// By how much longer a packet takes to arrive at a switch than to leave it.
     fn cell_lag(&self, input: u32, output: u32, id: u32) -> Span {
         Span(self.cell_span(input, id).0.saturating_sub(self.cell_span(output, id).0))
     }
 
-    /// A packet is on its way to a switch with a shared memory, the first byte of which is there at
-    /// `time`: its output is that of its connection, so that it is known when it joins its queue.
+    /// A packet is bound for a switch with a shared memory, where its first byte arrives at `time`.
+    /// Its output follows from its connection, so it is known when the packet joins its queue.
     #[inline]
     pub(super) fn approach(&mut self, time: Time, input: u32, id: u32) {
         let forwarding = &mut self.packets.forwarding[id as usize];
@@ -254,7 +255,7 @@ impl Engine {
         let PathHop { switch, output, .. } =
             self.memories.hops[self.memories.place(id, forwarding.hops) as usize];
         if !self.memories.are_alone {
-            // Switches of other kinds ask the routes, which note on the packet what it has chosen.
+            // Switches of other kinds ask the routes, which store the choice in the packet.
             self.routes.port(
                 (switch, forwarding.hops - 1),
                 forwarding.to,
@@ -443,7 +444,7 @@ impl Engine {
         Some(id)
     }
 
-    /// A packet without a way on: its departure, where it is not that of a memory.
+    /// A packet without a next hop: its departure, if it is not at a memory.
     #[inline]
     pub(in crate::drive::engine) fn arrive_at(&mut self, departure: &Departure, id: u32) {
         let Departure { arrival: time, place, .. } = *departure;

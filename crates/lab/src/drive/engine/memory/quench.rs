@@ -1,5 +1,5 @@
-//! What travels back to the source of a connection: quenches and unquenches of the switches that
-//! watch its queues, and what its target has to say.
+//! Signals that travel back to the source of a connection: quenches and unquenches of the switches
+//! that watch its queues, and the answers of its target.
 
 use weft_protocol::flow::Quenching;
 use weft_units::{Span, Time};
@@ -7,12 +7,12 @@ use weft_units::{Span, Time};
 use super::Signals;
 use crate::drive::engine::Engine;
 
-/// What a source is told.
+/// A signal to a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     /// A switch asks for a stop.
     Quench,
-    /// It no longer does.
+    /// The queue is no longer crowded.
     Unquench,
     /// The target has a message in its memory.
     Accept,
@@ -23,7 +23,7 @@ pub(super) enum Signal {
 /// All signals, in the order of their numbers.
 const SIGNALS: [Signal; 4] = [Signal::Quench, Signal::Unquench, Signal::Accept, Signal::Break];
 
-/// A signal on its way back to the source of a connection.
+/// A signal that travels back to the source of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Indication {
     connection: u32,
@@ -31,7 +31,7 @@ pub(super) struct Indication {
 }
 
 impl Indication {
-    /// As a number for whoever gets it at a place, which tells the switch.
+    /// The signal as a number; the place at which it arrives identifies the switch.
     fn number(self) -> u32 {
         self.connection * SIGNALS.len() as u32 + self.signal as u32
     }
@@ -52,8 +52,8 @@ impl Engine {
         }
     }
 
-    /// The switch with the number `hop` on the way of a connection, or its target, which counts as one
-    /// more, sends a signal back by the port at which the connection comes in.
+    /// The switch with the number `hop` on the route of a connection, or its target, which counts as
+    /// one more, sends a signal back by the port at which the connection arrives.
     pub(super) fn indicate(&mut self, now: Time, (connection, hop): (u32, u16), signal: Signal) {
         let own = &self.memories.connections[connection as usize];
         let port = match hop == own.hops {
@@ -79,7 +79,7 @@ impl Engine {
         self.tell(now, port, (indication, span));
     }
 
-    /// A switch without a shared memory passes signals on beside its packets, as it does credits, one
+    /// A switch without a shared memory forwards signals beside its packets, as it does credits, one
     /// after another.
     fn send_beside(&mut self, now: Time, port: u32, indication: Indication) {
         let span = self.signal_span(port, indication.signal);
@@ -122,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// The source of a connection hears a signal.
+    /// The source of a connection receives a signal.
     fn hear_signal(&mut self, now: Time, connection: u32, signal: Signal) {
         let measured = now >= self.observations.from;
         let own = &mut self.memories.connections[connection as usize];

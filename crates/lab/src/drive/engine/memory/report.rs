@@ -1,4 +1,4 @@
-//! What a run shows of streams, cables and queues.
+//! The results of streams, cables and queues.
 
 use serde::{Deserialize, Serialize};
 use weft_fabric::fabric::Wiring;
@@ -9,33 +9,33 @@ use weft_units::{Span, Time};
 use super::streams::StreamState;
 use crate::drive::engine::{Engine, PauseRow};
 
-/// What streams got and cables carried, and how both went over time.
+/// What streams received and cables carried, and how both changed over time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NetworkReport {
     /// The streams, group by group.
     pub streams: Vec<StreamRow>,
     /// Every cable in each direction.
     pub ports: Vec<PortRow>,
-    /// What was noted at intervals, if it was.
+    /// The samples, if there are any.
     pub samples: Vec<SampleRow>,
-    /// Who paused which class of whom.
+    /// Which port paused which class of which other port.
     pub pauses: Vec<PauseRow>,
-    /// What happened to traffic classes, column by column; nothing where packets have none.
+    /// The results of traffic classes, column by column; empty if packets have none.
     pub classes: Vec<(String, f64)>,
-    /// How often an input stopped its cable, since records began.
+    /// How often an input stopped its cable, since recording began.
     pub stops: u64,
-    /// Quenches that sources heard since records began.
+    /// Quenches that sources received since recording began.
     pub quenches: u64,
     /// Connections that a fault broke.
     pub broken: u64,
-    /// Messages that came to their target and were not received.
+    /// Messages that reached their target and were not received.
     pub dropped: u64,
     /// The most entries of the completion queue of a host that were in use.
     pub most_completions: u64,
     /// How long all delivered messages take on a link.
     pub carried: Span,
-    /// How long all that was handed over takes there, over the whole run, where packets have sizes of
-    /// their own.
+    /// How long all submitted messages take there, over the whole run, if packets have sizes of their
+    /// own.
     pub offered: Option<Span>,
 }
 
@@ -48,11 +48,11 @@ pub struct StreamRow {
     pub from: String,
     /// The target.
     pub to: String,
-    /// The switches on its way, in order.
+    /// The switches of its route, in order.
     pub way: String,
     /// Payload that arrived, in 10^6 bytes per second.
     pub mb_per_s: f64,
-    /// The same that it would get if what it shares were shared max-min fairly.
+    /// What it would get if shared resources were divided max-min fairly.
     pub fair_mb_per_s: f64,
     /// Messages that arrived per second.
     pub messages_per_s: f64,
@@ -64,17 +64,17 @@ pub struct StreamRow {
     pub one_way_mean_us: Option<f64>,
     /// The longest one.
     pub one_way_most_us: Option<f64>,
-    /// Quenches that its source heard.
+    /// Quenches that its source received.
     pub quenches: u64,
-    /// Send descriptors that came back carried out.
+    /// Send descriptors that were completed.
     pub completed: u64,
-    /// Those that came back with an error.
+    /// Descriptors that returned with an error.
     pub failed: u64,
-    /// Messages that came to its target and were not received.
+    /// Messages that reached its target and were not received.
     pub dropped: u64,
     /// Why the last one was not, and whether that broke the connection, in prose; else empty.
     pub fault: String,
-    /// Whether it got less than nine tenths of its fair share: others took what was its own.
+    /// Whether it got less than nine tenths of its fair share: others took part of it.
     pub is_victim: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct StreamRow {
 pub struct PortRow {
     /// Its number, to which samples refer.
     pub link: u32,
-    /// Where it begins and ends, in prose.
+    /// Where it begins and ends, in words.
     pub name: String,
     /// The switch, or host, at its beginning.
     pub from: String,
@@ -95,7 +95,7 @@ pub struct PortRow {
     pub to_tier: u32,
     /// The share of the time in which it was busy.
     pub load: f64,
-    /// That with quenches, unquenches and what targets answer.
+    /// The load including quenches, unquenches and answers of targets.
     pub indication_load: f64,
     /// The most cells that the input at its end held on one virtual channel.
     pub most_held: u32,
@@ -122,7 +122,7 @@ pub struct SampleRow {
 const VICTIM: f64 = 0.9;
 
 impl Engine {
-    /// What was noted, at the end of a run.
+    /// The results at the end of a run.
     pub(in crate::drive::engine) fn report(&self) -> Option<NetworkReport> {
         let wiring = self.names.as_deref().filter(|_| self.memories.is_on)?;
         let seconds = self.measured().as_secs();
@@ -249,7 +249,7 @@ impl Engine {
             let held = peer.map_or(0, |peer| self.memories.ports[peer as usize].held());
             let by_now = self.graph.busy_by(now, port);
             let own = &mut self.memories.ports[port as usize];
-            // What is known of an output queue in advance may begin a switch later.
+            // Times of an output queue that are known in advance may lie one switch later.
             let busy = Span(by_now.0.saturating_sub(own.busy_before.0));
             own.busy_before = own.busy_before.max(by_now);
             let (waiting, link) = (own.waiting, port);

@@ -15,20 +15,21 @@ pub(super) struct StreamState {
     pub connection: u32,
     /// The time between its messages; none if it is greedy.
     pub interval: Option<Span>,
-    /// What its bursts are drawn from.
+    /// The random stream of its bursts.
     random: Stream,
-    /// Messages of the present burst that are still to come, and how long the next one is off then.
+    /// Messages of the present burst that are still to come, and the interval to the next one after
+    /// it.
     left: u64,
     pause: Span,
-    /// Its time has come, and there was no descriptor.
+    /// A message was due, and there was no descriptor.
     pub is_late: bool,
     /// Messages that arrived since records began.
     pub messages: u64,
-    /// When the last one did, and the sums of the intervals between them and of their squares.
+    /// When the last message came, and the sums of the intervals and of their squares.
     pub last: Option<Time>,
     pub intervals: u128,
     pub squares: u128,
-    /// How long all messages took together, and the longest time of one.
+    /// The total latency of all messages, and the longest latency.
     pub latencies: u128,
     pub most_latency: Span,
 }
@@ -68,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// The time of a stream has come: a greedy one fills its descriptors.
+    /// A stream is due: a greedy one fills its descriptors.
     pub(super) fn post_due(&mut self, now: Time, number: u32) {
         let StreamState { connection, interval, .. } = self.memories.streams[number as usize];
         let endpoints = &self.memories.connections[connection as usize].endpoints;
@@ -94,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// A stream hands over a message.
+    /// A stream submits a message.
     pub(super) fn post_of(&mut self, now: Time, number: u32) {
         let own = &self.memories.streams[number as usize];
         let (connection, from, size) = (own.connection, own.stream.from, own.stream.size);
@@ -105,8 +106,8 @@ impl Engine {
 }
 
 impl StreamState {
-    /// How long after a message of a paced stream the next one comes: at once within a burst, and
-    /// after it as much later as it was long.
+    /// The interval after a message of a paced stream: zero within a burst, and after a burst in
+    /// proportion to its length.
     fn until_next(&mut self, interval: Span) -> Span {
         let Some(law) = self.stream.burst else { return interval };
         if self.left == 0 {
@@ -117,7 +118,7 @@ impl StreamState {
         if self.left > 0 { Span::ZERO } else { self.pause }
     }
 
-    /// A message of it arrived, which took so long.
+    /// A message of the stream arrived, with this latency.
     pub fn count(&mut self, now: Time, latency: Span) {
         self.messages += 1;
         self.latencies += u128::from(latency.0);

@@ -1,4 +1,4 @@
-//! Who waits for whom at ports that take their packets from queues in turn.
+//! What waits for what at ports that serve several queues in turn.
 
 use weft_fabric::fabric::PathHop;
 
@@ -6,7 +6,7 @@ use super::Memories;
 use crate::drive::engine::Engine;
 
 impl Engine {
-    /// What packets wait for at a port of the name given, whose cable ends at `peer`.
+    /// What packets wait for at a port with this name, whose cable ends at `peer`.
     pub(in crate::drive::engine) fn served_waits(
         &self,
         port: u32,
@@ -35,7 +35,7 @@ impl Engine {
         listed.filter(is_broke).map(line).collect()
     }
 
-    /// The outputs that packets wait for which came by a port of a switch with a shared memory.
+    /// The outputs for which packets wait that arrived by a port of a switch with a shared memory.
     pub(in crate::drive::engine) fn wanted_in_memory(&self, input: u32) -> Vec<u32> {
         let switch = self.graph.switch_of(input);
         let first = self.graph.first_port(switch);
@@ -48,7 +48,7 @@ impl Engine {
 }
 
 impl Memories {
-    /// Whether the oldest packet of a queue that waits for an output came by an input.
+    /// Whether the oldest packet of a queue for an output arrived by an input.
     fn wants(
         &self,
         output: u32,

@@ -1,4 +1,4 @@
-//! Hosts: what they hand over, and what a message means where it arrives.
+//! Hosts: what they submit, and what a message does where it arrives.
 
 use std::collections::VecDeque;
 
@@ -28,15 +28,15 @@ pub(super) struct Host {
     /// How many bytes of messages are in the reserved memory.
     reserved: Bytes,
     pub movers: Movers<u32>,
-    /// When the last packets in each receive FIFO came.
+    /// When the last packets in each receive FIFO arrived.
     pub arrivals: [VecDeque<Time>; CHANNELS],
     /// The ticket of the barrier at which it waits.
     barrier: Ticket,
     pub answered: Answered,
 }
 
-/// What a host sent and has the answers to: how many bytes, and how long it waited for them from
-/// the first byte that was moved.
+/// Messages that a host sent and that were answered: their bytes, and the time from the first byte
+/// that was moved until the answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answered {
     bytes: Bytes,
@@ -77,8 +77,8 @@ impl Turns {
         self.switches.iter().all(|switch| switch.rules.barrier.is_some())
     }
 
-    /// Whether one message of a size may go to several targets where switches can copy it: always
-    /// where there is one switch, in a tree where a FIFO holds all of it or nothing waits for room.
+    /// Whether one message of a size may go to several targets if switches can copy it: always if
+    /// there is one switch; in a tree if a FIFO holds all of it or nothing waits for room.
     fn copies_in_switches(&self, size: Bytes) -> bool {
         let mut rules = self.switches.iter().map(|switch| &switch.rules);
         let at_once = || rules.clone().all(|own| own.multicast_start == MulticastStart::AtOnce);
@@ -120,7 +120,7 @@ impl Engine {
 }
 
 impl Step<'_> {
-    /// The source of a host hands over a message.
+    /// The source of a host submits a message.
     pub(super) fn generate(&mut self, host: u32) {
         let handed = self.supply.hand_over(self.now, host, self.payload);
         if handed.next < Time::NEVER {
@@ -188,8 +188,8 @@ impl Step<'_> {
         id
     }
 
-    /// Moves messages into free places: into the reserved memory, and those of the source into a place of
-    /// the adapter as well.
+    /// Moves messages into free places: into the reserved memory, and messages of the source into a place
+    /// of the adapter as well.
     fn admit(&mut self, number: u32) {
         let of_source = self.supply.messages().is_none();
         loop {
@@ -304,8 +304,8 @@ impl Step<'_> {
         }
     }
 
-    /// What a program or a source handed over is in the memory of a target, of which the last packet
-    /// had come to the host at `arrived`.
+    /// A message of a program or a source is in the memory of a target; its last packet had reached
+    /// the host at `arrived`.
     fn deliver(
         &mut self,
         number: u32,
@@ -335,7 +335,7 @@ impl Step<'_> {
         }
     }
 
-    /// Adds where the time of a message went: that of its last packet, which ends with it.
+    /// Adds the stages of a message: those of its last packet, which ends with it.
     fn observe(
         &mut self,
         number: u32,

@@ -1,4 +1,4 @@
-//! Messages under way, and where their time went.
+//! Messages in flight, and their latency budget.
 
 use weft_fabric::interface::Cargo;
 use weft_fabric::measure::Journey;
@@ -6,12 +6,12 @@ use weft_units::{Bytes, Span, Time};
 
 use crate::drive::carrier::{Destination, Ticket};
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// It carries what a program handed over.
+    /// It carries what a program submitted.
     Data,
-    /// It answers a message of so many bytes, the first of which was moved at `begun`.
+    /// It answers a message of this many bytes, the first of which was moved at `begun`.
     Acknowledgment { begun: Time, answered: Bytes },
     /// Its initiator has arrived at the barrier.
     BarrierRequest,
@@ -19,8 +19,8 @@ pub(super) enum Use {
     BarrierAcknowledgment,
 }
 
-/// What links with turns and their switches note of a message under way, besides what the engine does of
-/// whatever goes from host to host.
+/// The state of a message between links with turns, in addition to what the engine keeps of every
+/// packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carried {
     pub purpose: Use,
@@ -33,7 +33,7 @@ pub(super) struct Carried {
     /// How many targets do not have it yet.
     pub missing: u32,
     pub journey: Journey,
-    /// Whether a packet of it has a wrong bit, which nothing on its way notices.
+    /// Whether a packet of it has a wrong bit, which nothing on its route notices.
     pub damaged: bool,
 }
 
@@ -44,21 +44,21 @@ impl Carried {
         Cargo { message, size: self.size, packets: self.packets, has_pages }
     }
 
-    /// Which pair of FIFOs carries it.
+    /// The pair of FIFOs that carries it.
     pub fn channel(&self) -> usize {
         self.purpose.channel()
     }
 }
 
 impl Use {
-    /// Which pair of FIFOs carries it: what hosts handed over the first one, everything that the
-    /// adapters and switches say to each other the second one.
+    /// The pair of FIFOs that carries it: the first one for what hosts submitted, the second one
+    /// for everything that adapters and switches send each other.
     pub fn channel(self) -> usize {
         usize::from(self != Use::Data)
     }
 }
 
-/// How long the first packets of messages took for one part of the way.
+/// The time of the first packets of messages on one leg of their route.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leg {
     count: u64,

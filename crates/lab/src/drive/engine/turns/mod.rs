@@ -1,11 +1,11 @@
 //! Links with turns: messages that travel as packets of 16 bytes through FIFOs, over half-duplex links on
 //! which every frame carries credits (Maestro 3).
 //!
-//! What goes from host to host, and has a number among the packets of the engine, is a message here: only
-//! its first packet says where it goes, and the others follow it. They are moved by three kinds of movers
-//! that work at the same time: those of the hosts between memory and FIFO, the links between FIFOs, and
-//! the switches from FIFO to FIFO, which give an output to a message, whole. An event is one packet moved
-//! by one of them, or the turn of an end of a link, which takes from its FIFO what it may send.
+//! The unit that travels from host to host, and has a number among the packets of the engine, is a
+//! message here: only its first packet has a destination, and the others follow it. Three kinds of movers
+//! work in parallel: those of the hosts between memory and FIFO, the links between FIFOs, and the
+//! switches from FIFO to FIFO, which give an output to a whole message. An event is one packet moved by
+//! one of them, or the turn of an end of a link, which takes from its FIFO what it may send.
 
 mod host;
 mod message;
@@ -35,25 +35,25 @@ use super::packets::Packets;
 use super::{Delivery, Engine, Supply};
 use crate::drive::trace::TraceEntry;
 
-/// What links with turns are like, and what hosts have in front of them.
+/// The parts of links with turns, and the transfer and throttle of hosts.
 #[derive(Debug)]
 pub struct TurnParts {
-    /// What the ends of a link agree on.
+    /// The parameters on which the ends of a link agree.
     pub rules: Rules,
-    /// How many packets each FIFO holds.
+    /// The capacity of each FIFO in packets.
     pub capacity: u16,
-    /// How long everything takes on each kind of cable, in the order of [`Wiring::links`].
+    /// The timing on each kind of cable, in the order of [`Wiring::links`].
     pub timings: Vec<TurnTiming>,
-    /// What is moved as a whole, a multiple of 16 bytes.
+    /// The unit that is moved as a whole, a multiple of 16 bytes.
     pub packet: Bytes,
-    /// When the first turn begins, for each link: those of the hosts first.
+    /// When the first turn of each link begins, those of the hosts first.
     pub phases: Vec<Time>,
-    /// What happens to the packets that each port sends: those of switches, then the hosts. Empty on
-    /// links free of errors.
+    /// The errors of the packets that each port sends: ports of switches, then the hosts. Empty on
+    /// links without errors.
     pub errors: Vec<Errors>,
-    /// The way between the memory of a host and its FIFOs.
+    /// The path between the memory of a host and its FIFOs.
     pub transfer: TransferSettings,
-    /// How often a host may begin with a message.
+    /// How often a host may begin a message.
     pub throttle: Option<ThrottleSettings>,
     /// When a message leaves the adapter.
     pub release: Release,
@@ -83,13 +83,13 @@ pub(super) struct Turns {
     trace: Option<Vec<TraceEntry>>,
 }
 
-/// The parts of the way of a first packet (Maestro Table 2 and Figure 8). On a link only those count
-/// that open a frame: others do not wait for a turn.
+/// The legs of a first packet (Maestro Table 2 and Figure 8). On a link only packets that open a
+/// frame count: others do not wait for a turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Legs {
-    /// From the FIFO of the initiator to that of the first switch.
+    /// From the FIFO of the initiator to the FIFO of the first switch.
     uplink: Leg,
-    /// From there to the FIFO of the last switch that the target is behind.
+    /// From there to the FIFO of the last switch, to which the target is connected.
     switch: Leg,
     /// In each switch, from the reading of a header to the order to move its message (t2).
     analysis: Leg,
@@ -101,7 +101,7 @@ struct Legs {
     turn: Leg,
 }
 
-/// What travelled on all links.
+/// What all links carried.
 #[derive(Clone, Copy, Debug, Default)]
 struct Frames {
     data: u64,
@@ -109,7 +109,7 @@ struct Frames {
     damaged: u64,
 }
 
-/// A packet in a FIFO: which one of which message.
+/// A packet in a FIFO: its message, and its position in it.
 type Packet = StationPacket<u32>;
 
 /// The engine at an instant, as far as links with turns reach.
@@ -127,11 +127,11 @@ struct Step<'a> {
 
 const _: () = assert!(CHANNELS == 2, "data has one pair of FIFOs, everything else the other");
 
-/// What a message costs that carries nothing but its header.
+/// The cost of a message that consists only of its header.
 const NO_PAYLOAD: Bytes = Bytes(0);
 
 impl Turns {
-    /// Idle links between hosts and switches, each of which is like `boxes` say.
+    /// Idle links between hosts and switches; `boxes` are the rules of each switch.
     pub fn new(
         parts: TurnParts,
         (wiring, graph): (&Wiring, &Graph),
@@ -173,7 +173,7 @@ impl Turns {
         }
     }
 
-    /// How many packets a message with so much payload takes.
+    /// How many packets a message with this much payload takes.
     fn packets_of(&self, payload: Bytes) -> u32 {
         let packets = (packets_of(payload.0) * PACKET as u64).div_ceil(self.parts.packet.0);
         u32::try_from(packets).unwrap_or(u32::MAX)
@@ -202,7 +202,7 @@ impl Engine {
         self.next = self.next_with_adapters();
     }
 
-    /// What happens where links have turns.
+    /// Processes an event of links with turns.
     pub(super) fn happen_on_turns(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Some(mut step) = self.step_on_turns(event.time) else { return };
         step.happen(event.place, event.item);
@@ -255,7 +255,7 @@ impl Step<'_> {
         self.agenda.push(Event { time, place, item });
     }
 
-    /// What is due on a cable: a turn begins, or a packet arrives.
+    /// Processes what is due on a cable: a turn begins, or a packet arrives.
     #[allow(clippy::expect_used, reason = "no end sends beyond the room that it was granted")]
     fn link_step(&mut self, number: u32) {
         let now = self.now;
@@ -324,15 +324,15 @@ impl Step<'_> {
                 if packet.number == 0 {
                     self.header(switch, number, packet.message);
                 }
-                // What follows a header may be what its transfer waits for.
+                // The packets after a header may be what its transfer waits for.
                 self.pass(switch);
             }
         }
     }
 
-    /// A packet that a port sent may have a wrong bit. Headers, preambles and what is not payload
-    /// are taken to arrive whole: there is no check code, and what ends do about a wrong credit or a
-    /// wrong route is not described.
+    /// A packet that a port sent may have a wrong bit. Headers, preambles and everything but payload
+    /// are taken to arrive undamaged: there is no check code, and the document does not say what
+    /// ends do about a wrong credit or a wrong route.
     fn damage(&mut self, from: u32, message: u32) {
         let own = &mut *self.own;
         let message = &mut own.messages[message as usize];
@@ -365,7 +365,7 @@ impl Step<'_> {
                 message.journey.advance(now);
             }
         }
-        // The copies of a multicast message part at the last link, so that it is not added here.
+        // The copies of a multicast separate at the last link, so that it is not added here.
         if packet.last && !is_host(receiver) {
             message.journey.cross(now, crossing(own.cables[cable as usize].link.timing()));
         }
@@ -391,7 +391,7 @@ fn crossing(timing: &TurnTiming) -> Crossing {
     Crossing { transmission: timing.packet, wire: timing.propagation }
 }
 
-/// Which packet of its message one is.
+/// The position of a packet in its message.
 fn ends(packet: Packet) -> Ends {
     Ends { first: packet.number == 0, last: packet.last }
 }

@@ -1,5 +1,5 @@
-//! Between the memory of a host and its FIFOs: when each mover begins, and what comes of what it has
-//! moved.
+//! Between the memory of a host and its FIFOs: when each mover begins, and the effects of what it
+//! has moved.
 
 use weft_fabric::interface::{Cargo, Due, Move, TransferPath};
 
@@ -51,8 +51,8 @@ impl Step<'_> {
         self.at(time, self.own.places.moves + host, item);
     }
 
-    /// What a mover has in hand or takes next, and whether no packet of it is moved yet: what is to be
-    /// emptied stands in the FIFO.
+    /// What a mover is working on or takes next, and whether no packet of it has been moved yet: a
+    /// message to be received is in the FIFO.
     fn next_of(&self, mover: MoverId) -> Option<(Cargo<u32>, bool)> {
         let MoverId { host, channel, what } = mover;
         if what != Move::Empty {
@@ -64,7 +64,7 @@ impl Step<'_> {
         Some((cargo, packet.number == 0))
     }
 
-    /// What a processor moves does not go through the memory of the adapter, but stays in order.
+    /// What a processor moves does not go through the memory of the adapter, but keeps its order.
     fn bypass(&mut self, mover: MoverId) {
         let MoverId { host, channel, what } = mover;
         let next = |step: &mut Step<'_>| {
@@ -116,7 +116,7 @@ impl Step<'_> {
         self.go(mover);
     }
 
-    /// A message is in the memory of the adapter, or from there in that of the host.
+    /// A message has reached the memory of the adapter, or from there that of the host.
     fn hand_on(&mut self, mover: MoverId, cargo: Cargo<u32>) {
         let MoverId { host, channel, what } = mover;
         if what == Move::Store {

@@ -1,8 +1,8 @@
-//! Where things happen between links with turns, and so in which order at one instant.
+//! The places of events between links with turns, which order the events of one instant.
 //!
-//! First packets leave the ports of switches, port by port; then the controllers of switches speak,
-//! headers are known, and hosts move packets, begin with messages and hand over others; cables come
-//! last. So an end whose turn begins knows all that has come at this instant.
+//! First packets leave the ports of switches, port by port; then controllers of switches send,
+//! headers become known, and hosts move packets, begin messages and submit others; cables come
+//! last, so that an end whose turn begins knows everything that has arrived at this instant.
 
 use weft_fabric::graph::Graph;
 use weft_fabric::interface::Move;
@@ -10,7 +10,7 @@ use weft_fabric::interface::Move;
 /// The first place of each kind. Before the controllers a packet has passed a switch from a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
-    /// What the controller of a switch says has passed it.
+    /// A message of the controller of a switch has passed the switch.
     pub controllers: u32,
     /// The header of a message at a port is known.
     pub headers: u32,
@@ -18,7 +18,7 @@ pub(super) struct Places {
     pub moves: u32,
     /// The throttle of a host lets it begin.
     pub throttles: u32,
-    /// A host hands over a message.
+    /// A host submits a message.
     pub generates: u32,
     /// Something is due on a cable.
     pub cables: u32,
@@ -47,7 +47,7 @@ impl Places {
 }
 
 impl MoverId {
-    /// As the event at its host carries it: which mover, and whether it has moved a packet or is ready to.
+    /// The event at a host: which mover, and whether it has moved a packet or is ready to.
     pub fn item(self, has_moved: bool) -> u32 {
         (self.channel as u32) << 3 | (self.what as u32) << 1 | u32::from(has_moved)
     }
@@ -63,7 +63,7 @@ impl MoverId {
 mod tests {
     use super::*;
 
-    /// What a mover is ready for comes before what it has moved, and data before all else.
+    /// The start of a mover comes before the end of a move, and data before everything else.
     #[test]
     fn an_event_of_a_mover_comes_back_as_it_was() {
         let mut items = Vec::new();

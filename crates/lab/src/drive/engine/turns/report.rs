@@ -1,4 +1,4 @@
-//! What links with turns tell at the end of a run.
+//! The results of links with turns at the end of a run.
 
 use weft_fabric::fabric::Wiring;
 use weft_fabric::graph::{StationPlace, TurnCable};
@@ -17,13 +17,13 @@ impl Turns {
         queued.map(|message| u64::from(message.missing)).sum()
     }
 
-    /// Messages on their way, one for each target that does not have it.
+    /// Messages in flight, one for each target that does not have it.
     pub fn under_way(&self) -> u64 {
         self.under_way
     }
 
-    /// The parts of the way of a first packet, what the frames carried, and the payload of a message
-    /// over the time until its answer is there, which is how Maestro 4 counts throughput.
+    /// The legs of first packets, what the frames carried, and the payload of a message over the
+    /// time until its answer is there, which is how Maestro 4 counts throughput.
     pub fn columns(&self, seen: &Observations) -> Vec<(&'static str, f64)> {
         let [up_least, up_mean, up_most] = self.legs.uplink.us();
         let [switch_least, switch_mean, switch_most] = self.legs.switch.us();
@@ -86,7 +86,7 @@ impl Turns {
         self.cables.iter_mut().for_each(|cable| cable.link.show_every_turn());
     }
 
-    /// The frames noted so far, in order of time.
+    /// The frames recorded so far, in order of time.
     pub fn noted_frames(&mut self) -> Vec<TraceEntry> {
         let mut trace = self.trace.take().unwrap_or_default();
         trace.sort_by_key(|entry| (entry.time, entry.sequence));
@@ -120,7 +120,7 @@ impl Turns {
         messages.filter(|message| !message.has_begun)
     }
 
-    /// Who waits for whom, one sentence a line.
+    /// What waits for what, one sentence per line.
     pub fn who_waits(&self, wiring: &Wiring) -> Vec<String> {
         let mut lines = Vec::new();
         for (switch, own) in (0..).zip(&self.switches) {

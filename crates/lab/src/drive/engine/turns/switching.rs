@@ -9,16 +9,17 @@ use super::message::{Carried, Use};
 use super::{NO_PAYLOAD, Packet, Step};
 use crate::drive::carrier::{Destination, Message, Ticket};
 
-/// A switch, and the messages in it whose ways part.
+/// A switch, and the messages that branch in it.
 #[derive(Debug)]
 pub(super) struct Switch {
     pub rules: BoxRules,
     pub inner: SwitchBox<u32>,
-    /// Where the ways of a message part: for each port that it leaves by, what it is from there on.
+    /// Where a multicast branches: for each port by which it leaves, the message that it becomes
+    /// there.
     parted: Vec<Branch>,
 }
 
-/// A part of a message for several targets: those behind one port.
+/// A part of a message for several targets: the targets behind one port.
 #[derive(Clone, Copy, Debug)]
 struct Branch {
     whole: u32,
@@ -55,13 +56,13 @@ impl BoxPorts<u32> for Ports<'_> {
 }
 
 impl Switch {
-    /// A switch with so many ports, alone or one of several.
+    /// A switch with this many ports, alone or one of several.
     pub fn new(rules: &BoxRules, ports: u32, alone: bool) -> Switch {
         let inner = SwitchBox::new(rules, ports, alone);
         Switch { rules: *rules, inner, parted: Vec::new() }
     }
 
-    /// What a message is behind a port.
+    /// What a message becomes behind a port.
     fn part(&self, whole: u32, port: u32) -> u32 {
         let is_own = |branch: &&Branch| branch.whole == whole && branch.port == port;
         self.parted.iter().find(is_own).map_or(whole, |branch| branch.part)
@@ -69,7 +70,7 @@ impl Switch {
 }
 
 impl Step<'_> {
-    /// The first packet of a message has come to a port of a switch.
+    /// The first packet of a message has arrived at a port of a switch.
     pub(super) fn header(&mut self, switch: u32, input: u32, message: u32) {
         let purpose = self.own.messages[message as usize].purpose;
         let of_barrier = matches!(purpose, Use::BarrierRequest | Use::BarrierAcknowledgment);
@@ -110,8 +111,8 @@ impl Step<'_> {
         self.pass(switch);
     }
 
-    /// The ports by which a message leaves a switch; none for what the switch keeps. Where its ways
-    /// part it is from there on a message for each port.
+    /// The ports by which a message leaves a switch; none for what the switch keeps. Where it
+    /// branches it becomes a message for each port.
     fn outputs(&mut self, switch: u32, id: u32) -> u64 {
         let way = &mut self.packets.forwarding[id as usize];
         let (route_state, before) = (way.route_state, way.hops);
@@ -136,7 +137,7 @@ impl Step<'_> {
         outputs
     }
 
-    /// A message goes on by a way, with the targets behind it.
+    /// A message goes on by a branch, with the targets behind it.
     fn go_on(&mut self, id: u32, Way { to, route_state, .. }: Way) {
         self.packets.forwarding[id as usize].route_state = route_state;
         let message = &mut self.own.messages[id as usize];
@@ -188,8 +189,8 @@ impl Step<'_> {
         }
     }
 
-    /// A port has arrived at the barrier; when all have, the controller tells them at once, or the
-    /// switch above that all below this one have.
+    /// A port has arrived at the barrier. When all ports have, the controller passes that on: to
+    /// all ports at once, or to the switch above, as long as there is one.
     fn count_arrival(&mut self, switch: u32) {
         let counted = self.own.barrier.count(switch);
         let purpose = match counted {
@@ -197,7 +198,7 @@ impl Step<'_> {
             Counted::Up(_) => Use::BarrierRequest,
             Counted::Complete => Use::BarrierAcknowledgment,
         };
-        // Ports decide where it goes, and hosts know which barrier they wait at.
+        // Ports decide its direction, and hosts know at which barrier they wait.
         let to = Destination::Host(0);
         let nothing = Message { from: 0, to, size: NO_PAYLOAD, ticket: Ticket(0) };
         let message = self.create(nothing, purpose);
@@ -267,7 +268,8 @@ impl Step<'_> {
         self.pass(switch);
     }
 
-    /// A packet is in the send FIFO of a port of a switch, as one of what its message is behind it.
+    /// A packet is in the send FIFO of a port of a switch, as a packet of the message that its
+    /// message is behind that port.
     fn leave(&mut self, switch: u32, (number, channel): (u32, usize), packet: Packet) {
         let (whole, own) = (packet.message, &mut *self.own);
         let message = own.switches[switch as usize].part(whole, number);

@@ -1,5 +1,5 @@
 //! Messages of a program on a channel under a schedule. Packets of a pair start for the first time, and are
-//! taken, in order, so that they need not name their messages.
+//! accepted, in order, so that they need not name their messages.
 
 use weft_fabric::adapter::BulkPacket;
 use weft_units::Time;
@@ -8,20 +8,21 @@ use super::super::{Adapters, Engine};
 use crate::drive::carrier::MessageId;
 
 impl Engine {
-    /// Whether hosts send under a schedule that tells them of their packets.
+    /// Whether hosts send under a schedule that itself tells them what became of their packets.
     #[inline]
     pub(in crate::drive::engine) fn is_in_pipeline(&self) -> bool {
         self.adapters.pipelined.is_some()
     }
 
-    /// Lets everything due before `now` happen: schedulers go on in slots in which nothing is under way.
+    /// Processes everything due before `now`: schedulers advance in slots in which nothing is in flight,
+    /// too.
     pub(in crate::drive::engine) fn catch_up_before(&mut self, now: Time) {
         if now > Time::ZERO {
             while self.step(Time(now.0 - 1)).is_some() {}
         }
     }
 
-    /// A packet of a message joins those that wait at a host. Returns whether it may pass.
+    /// A packet of a message joins those that wait at a host. Returns whether it is allowed.
     pub(in super::super) fn take_over_in_slot(&mut self, now: Time, host: u16, to: u16) -> bool {
         let Some(own) = &mut self.adapters.pipelined else { return false };
         let passes = own.outlets[usize::from(host)].offer(now, to);
@@ -62,7 +63,8 @@ impl Engine {
         }
     }
 
-    /// A packet is taken by its target. Behind an interface it is there when its handler has ended.
+    /// A target has accepted a packet. Behind an interface it has arrived when its handler has
+    /// ended.
     pub(super) fn arrive_from_slot(&mut self, now: Time, initiator: u16, target: u16) {
         let Adapters { pipelined: Some(own), messages: Some(messages), .. } = &mut self.adapters
         else {

@@ -1,12 +1,12 @@
-//! Hosts under a global schedule that tells them itself what became of their packets (Clint 3.3).
+//! Hosts under a global schedule that itself tells them what became of their packets (Clint 3.3).
 //!
-//! What happens when in a cycle is a part (`weft_fabric::control::Pipeline`), and so is what becomes of
-//! its transfers (`weft_fabric::control::Transfers`); here are the events. A packet that has been granted
-//! passes the graph like any other. The slot of a packet in the trace is the one of its stage: arbitration
-//! in slot `n`, transfer in `n + 1`, acknowledgment in `n + 2`.
+//! One part determines the timing of a cycle (`weft_fabric::control::Pipeline`), another the outcome of
+//! its transfers (`weft_fabric::control::Transfers`); this module adds the events. A packet that has been
+//! granted passes the graph like any other. The slot of a packet in the trace is the one of its stage:
+//! arbitration in slot `n`, transfer in `n + 1`, acknowledgment in `n + 2`.
 //!
-//! Where packets of another channel carry the signalling, those that leave in an instant are handed out,
-//! and what arrives there is told ([`coupled`](crate::drive::engine::coupled)).
+//! If packets of another channel carry the signalling, the module hands out the packets that leave in an
+//! instant and is told which have arrived ([`coupled`](crate::drive::engine::coupled)).
 
 mod messages;
 mod offers;
@@ -26,21 +26,21 @@ use super::{AdapterParts, Engine};
 use crate::drive::faults::{DisabledInitiator, enable_vector};
 use outlet::Outlet;
 
-/// What a schedule that tells hosts of their packets is made of.
+/// The parts of a schedule that itself tells hosts what became of their packets.
 #[derive(Debug)]
 pub struct PipelineParts {
     /// The schedule, and what nodes and arbiter say to each other.
     pub pipeline: Pipeline,
     /// When a send buffer is free again.
     pub release: Release,
-    /// What is done about a transfer that failed.
+    /// What hosts do about a failed transfer.
     pub recovery: RecoverySettings,
     /// Initiators that the targets leave out of their enable vectors for the channel that carries the
     /// signalling.
     pub quick_disabled: Vec<DisabledInitiator>,
 }
 
-/// What the general observations of a channel have no column for.
+/// Counts for which the general observations of a channel have no column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScheduleCounters {
     /// Errors reported to a host (`trErr`, Clint 3.1).
@@ -49,11 +49,11 @@ pub struct ScheduleCounters {
     pub duplicates: u64,
     /// Grants that no packet was there for.
     pub unused_grants: u64,
-    /// Configurations that came too late for their cycle, or damaged.
+    /// Configurations that arrived too late for their cycle, or damaged.
     pub lost_configurations: u64,
-    /// Grants that came damaged or for another slot.
+    /// Grants that arrived damaged or for another slot.
     pub lost_grants: u64,
-    /// Acknowledgments that came damaged.
+    /// Acknowledgments that arrived damaged.
     pub lost_acknowledgments: u64,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Pipelined {
     transfers: Transfers,
     /// By host, where its packets wait.
     outlets: Vec<Outlet>,
-    /// By the number of a packet, its transfer until that has ended.
+    /// By packet number, its transfer until that has ended.
     of_packet: Vec<Option<Id<Transfer>>>,
     /// How many cycles have begun.
     cycles: u64,
@@ -77,10 +77,10 @@ pub(super) struct Pipelined {
     quick_disabled: Vec<DisabledInitiator>,
 }
 
-/// What happens in a cycle; of those at one instant in this order. The numbers above are those of hosts
-/// that start their transfers at a distance of their own.
+/// The events of a cycle; at one instant they happen in this order. Higher numbers are those of hosts
+/// that start their transfers at their own distance.
 mod cycle {
-    /// The requests are sampled: all that is handed over in this picosecond is known.
+    /// The requests are sampled: everything submitted in this picosecond is known.
     pub const SAMPLE: u32 = 0;
     /// The configurations are at the switch.
     pub const ARBITRATE: u32 = 1;
@@ -88,7 +88,7 @@ mod cycle {
     pub const GRANT: u32 = 2;
     /// The granted packets are sent.
     pub const TRANSFER: u32 = 3;
-    /// The same of the first host.
+    /// The event of the first host that starts at its own distance.
     pub const START: u32 = 4;
 }
 
@@ -116,7 +116,7 @@ impl Pipelined {
         }
     }
 
-    /// What a node tells the arbiter at `now`.
+    /// The configuration that a node sends to the arbiter at `now`.
     fn configuration(&mut self, now: Time, host: u16) -> NodeConfiguration {
         NodeConfiguration {
             requests: self.outlets[usize::from(host)].requests(now),
@@ -168,7 +168,7 @@ impl Engine {
         self.schedule(timing.sampling(number + 1), place, cycle::SAMPLE);
     }
 
-    /// The arbiter calculates the grants, by the configurations that have come.
+    /// The arbiter computes the grants from the configurations that have arrived.
     fn arbitrate(&mut self, now: Time) {
         let Some(own) = &mut self.adapters.pipelined else { return };
         own.pipeline.arbitrate();
@@ -201,7 +201,7 @@ impl Engine {
 
     // Signalling that travels.
 
-    /// How long a slot is, and how the signalling of the schedule divides it if packets carry it.
+    /// How long a slot is, and how signalling in packets divides it.
     pub(in crate::drive::engine) fn carried_timing(&self) -> Option<(Span, CarriedTiming)> {
         let timing = self.adapters.pipelined.as_ref()?.pipeline.timing();
         Some((timing.slot, timing.carried?))

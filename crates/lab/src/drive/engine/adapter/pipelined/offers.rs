@@ -1,5 +1,5 @@
-//! What hosts hand over to a channel under a schedule: packets of their sources, and what the handlers of
-//! messages answer.
+//! What hosts submit to a channel under a schedule: packets of their sources, and the answers of message
+//! handlers.
 
 use weft_fabric::workload::{Demand, Feedback};
 use weft_units::Time;
@@ -9,7 +9,7 @@ use super::Pipelined;
 use crate::drive::interface::Letter;
 
 impl Engine {
-    /// A host hands over what its source has for now.
+    /// A host submits what its source has for now.
     pub(in super::super) fn generate_at_outlet(&mut self, now: Time, host: u32) {
         while let Some(source) = self.supply.source(host)
             && source.next_time() <= now
@@ -21,7 +21,7 @@ impl Engine {
         self.serve_outlet(now, host);
     }
 
-    /// A host hands over a packet of its source, with what its message says, if it says anything.
+    /// A host submits a packet of its source, with the content of its message, if it has any.
     fn offer_to_outlet(&mut self, now: Time, host: u32, demand: Demand) {
         let Demand { time, target } = demand;
         self.observations.generate_from(host as usize, time);
@@ -81,7 +81,7 @@ impl Engine {
         any
     }
 
-    /// Sees to it that a greedy source hands over the next packet when there is space for it.
+    /// Schedules the next packet of a greedy source for when there is space for it.
     fn ask_source_of_outlet(&mut self, now: Time, host: u32) {
         let has_space = |own: &Pipelined| own.outlets[host as usize].has_space();
         if self.adapters.hosts[host as usize].feedback == Feedback::Ready

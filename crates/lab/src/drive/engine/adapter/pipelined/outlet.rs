@@ -52,7 +52,7 @@ impl Outlet {
         }
     }
 
-    /// The same of a message that says something. Only an interface has endpoints for it.
+    /// Like the above, for a message with content. Only an interface has endpoints for it.
     pub fn offer_text(&mut self, now: Time, target: u16, text: Text, bodies: &mut Bodies) -> bool {
         match self {
             Outlet::Buffers(_) => false,
@@ -92,7 +92,7 @@ impl Outlet {
         }
     }
 
-    /// A packet is to be sent again, before all later ones of its pair.
+    /// A packet must be retransmitted, before all later ones of its pair.
     pub fn again(&mut self, now: Time, packet: BulkPacket) {
         match self {
             Outlet::Buffers(sender) => sender.again(packet),
@@ -119,7 +119,7 @@ impl Outlet {
         }
     }
 
-    /// How many of the packets that wait to be sent again are `missing` at their targets.
+    /// How many of the packets that wait for retransmission are `missing` at their targets.
     pub fn to_send_again(&self, missing: impl Fn(&BulkPacket) -> bool) -> u64 {
         let count = match self {
             Outlet::Buffers(sender) => {

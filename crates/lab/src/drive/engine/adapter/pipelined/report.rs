@@ -1,4 +1,4 @@
-//! What is left under a schedule, and what it counted besides.
+//! What is left under a schedule at the end of a run, and its further counts.
 
 use weft_fabric::adapter::BulkPacket;
 use weft_fabric::control::{Said, ScheduledArrival, Transfer};
@@ -12,13 +12,13 @@ use crate::drive::interface::Interface;
 use crate::drive::trace::TraceEntry;
 
 impl Pipelined {
-    /// Packets handed over whose first transmission has not started.
+    /// Packets submitted whose first transmission has not started.
     pub fn unsent(&self) -> u64 {
         self.outlets.iter().map(Outlet::backlog).sum()
     }
 
-    /// Packets sent at least once that their target has not taken: those that the initiators hold,
-    /// by what the targets have seen.
+    /// Packets sent at least once that their targets have not accepted: packets that initiators
+    /// hold, according to what the targets have received.
     pub fn undelivered(&self) -> u64 {
         let of_host = |(index, outlet): (usize, &Outlet)| {
             let missing = |packet: &BulkPacket| self.transfers.is_missing(index, packet);
@@ -33,7 +33,7 @@ impl Pipelined {
         hosts.filter_map(|(host, outlet)| Some((host, outlet.interface()?)))
     }
 
-    /// What was counted, with the names of its columns; none of what only signalling that travels has.
+    /// The counts, with the names of their columns; without those that only signalling in packets has.
     pub fn columns(&self) -> Vec<(&'static str, f64)> {
         let ScheduleCounters { reported_errors, duplicates, unused_grants, .. } = self.counters;
         let mut columns = vec![
@@ -48,7 +48,7 @@ impl Pipelined {
 }
 
 impl Engine {
-    /// What a schedule counted besides; nothing where there is none.
+    /// The further counts of a schedule; empty without one.
     pub fn schedule_counters(&self) -> ScheduleCounters {
         self.adapters.pipelined.as_ref().map_or_else(Default::default, |own| own.counters)
     }

@@ -16,7 +16,7 @@ use crate::drive::interface::Letter;
 use crate::drive::trace::TraceEntry;
 
 impl Pipelined {
-    /// The transfer of a packet that is on its way or has arrived.
+    /// The transfer of a packet that is in flight or has arrived.
     fn of_packet(&self, number: u32) -> Option<Id<Transfer>> {
         self.of_packet.get(number as usize).copied().flatten()
     }
@@ -200,7 +200,7 @@ impl Engine {
     }
 
     /// The acknowledgment stage of a transfer is over. With ideal signalling its outcome is known
-    /// now; otherwise no acknowledgment has come if nothing is known yet.
+    /// now; otherwise no acknowledgment has arrived if nothing is known yet.
     pub(in super::super) fn conclude_transfer(&mut self, now: Time, host: u32, number: u32) {
         let Some(own) = &mut self.adapters.pipelined else { return };
         let Some(id) = own.of_packet(number) else { return };
