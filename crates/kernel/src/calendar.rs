@@ -25,14 +25,14 @@ pub struct Event {
     pub item: u32,
 }
 
-/// Binary digits of the number of a slot within its block, and of that of a block that each level
-/// above the lowest one tells apart.
+/// How many binary digits of a slot's number each level distinguishes: the lowest level slots
+/// within a block, each higher level blocks.
 const NEAR_DIGIT: u32 = 13;
 const FAR_DIGIT: u32 = 8;
 const NEAR: usize = 1 << NEAR_DIGIT;
 const FAR: usize = 1 << FAR_DIGIT;
-/// Slots of the lowest level, which has the block of the open slot and the next one: so a whole block
-/// ahead is near, wherever the open slot is in its own.
+/// Slots of the lowest level: the block of the open slot and the next one, so that a whole block
+/// ahead is near, wherever in its own block the open slot is.
 const RING: usize = 2 * NEAR;
 const LEVELS: usize = (u64::BITS - NEAR_DIGIT).div_ceil(FAR_DIGIT) as usize;
 
@@ -58,7 +58,7 @@ pub struct Calendar {
     late: BinaryHeap<Reverse<u128>>,
     /// The number of the open slot. All events of the wheel are in later ones.
     slot: u64,
-    /// The block behind that of the open slot: the last one that is near.
+    /// The block after that of the open slot: the last one that is near.
     reached: u64,
     /// A slot is two to the power of this many picoseconds wide.
     shift: u32,
@@ -114,9 +114,9 @@ fn time_of(key: u128) -> Time {
 }
 
 impl Calendar {
-    /// A calendar without events. It works best if in `spacing` there is about one event, which
-    /// lies at most so much `ahead` of the one that schedules it: then a few events are sorted at a
-    /// time, and seldom is one moved before.
+    /// A calendar without events. It works best if there is about one event per `spacing`, and
+    /// events are scheduled at most `ahead` of the present: then few events are sorted at a time,
+    /// and most are never moved before that.
     pub fn new(spacing: Span, ahead: Span) -> Calendar {
         // Sixteen events in a slot: more take longer to sort, and with fewer slots are opened more
         // often.
@@ -180,8 +180,8 @@ impl Calendar {
     #[inline]
     pub fn pop_until(&mut self, limit: Time) -> Option<Event> {
         loop {
-            // Either way the event comes as one number, in registers: one that is put together in memory
-            // cannot be read back before all that was written before it has reached the cache.
+            // Either way the event is passed as one number, in registers: a value that is put together
+            // in memory cannot be read back before all earlier writes have reached the cache.
             let key = if !self.late.is_empty() {
                 self.pop_late(limit)
             } else if let Some(&key) = self.open.get(self.head) {
@@ -206,14 +206,14 @@ impl Calendar {
         self.head >= self.open.len() && self.late.is_empty() && self.open_next(limit)
     }
 
-    /// The events of the open slot in their order, but those that were scheduled after it was opened and that
-    /// many others precede.
+    /// The sorted events of the open slot, without those that were scheduled after it was opened and have to
+    /// wait behind many others.
     #[inline]
     pub fn soon(&self) -> impl Iterator<Item = Event> + Clone {
         self.open[self.head..].iter().map(|key| unpack(*key))
     }
 
-    /// The earliest event of the open slot, while there are some that came late, or [`NOTHING`].
+    /// The earliest event of the open slot while late insertions are left, or [`NOTHING`].
     #[inline(never)]
     fn pop_late(&mut self, limit: Time) -> u128 {
         let Some(&Reverse(late)) = self.late.peek() else { return NOTHING };
@@ -273,7 +273,7 @@ impl Calendar {
         self.reached = reached;
     }
 
-    /// Moves the events of a slot of a higher level to where they belong now.
+    /// Moves the events of a slot of a higher level to their present slots.
     fn spread(&mut self, slot: Slot) {
         let mut moving = std::mem::take(&mut self.moving);
         self.chunks.drain(slot, |keys| moving.extend_from_slice(keys));
@@ -331,7 +331,7 @@ impl Calendar {
         keys.into_iter().map(unpack)
     }
 
-    /// Moves all events later by a span, as if they had been scheduled so much later.
+    /// Postpones all events by a span.
     pub fn delay(&mut self, span: Span) {
         let mut moving = std::mem::take(&mut self.moving);
         while let Some(event) = self.pop_until(Time::NEVER) {
@@ -384,8 +384,8 @@ impl Places {
         }
     }
 
-    /// Sorts events if they are of one time and of different places, which are dense enough to be
-    /// worth a look at each of them; returns whether they are.
+    /// Sorts events if they are of one time and of different places, which are dense enough to scan
+    /// all of them; returns whether they are.
     fn sort_one_time(&mut self, events: &mut [u128]) -> bool {
         let most = 4 * events.len();
         if self.words.len() > most {
@@ -430,7 +430,7 @@ impl Places {
         true
     }
 
-    /// Makes room and notes.
+    /// Makes room for a place, and marks its event.
     #[cold]
     fn grow(&mut self, place: u32, item: u32, most: usize) -> bool {
         let word = place as usize / 64;
@@ -441,7 +441,7 @@ impl Places {
         self.note(place, item, most)
     }
 
-    /// Clears what was noted of events.
+    /// Clears the marks of events.
     #[cold]
     fn forget(&mut self, events: &[u128]) {
         for key in events {

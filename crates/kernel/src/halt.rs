@@ -41,8 +41,8 @@ impl Halt {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// How many steps a run that has taken `steps` of them may take at once, so that it stops at the
-    /// limit and not behind it.
+    /// How many steps a run that has taken `steps` of them may take at once, so that it stops
+    /// exactly at the limit.
     #[inline]
     pub fn left(&self, steps: u64) -> u64 {
         self.step_limit.map_or(u64::MAX, |limit| limit.saturating_sub(steps + 1))

@@ -116,8 +116,8 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// Hands the later half of the front to the wheel. Equal times stay together, since those
-    /// that follow them must find them where they will go themselves.
+    /// Hands the later half of the front to the wheel. Equal times stay together, since later
+    /// events of the same time must join them.
     #[cold]
     fn shorten_front(&mut self) {
         if self.front[self.head].time == self.front[self.front.len() - 1].time {

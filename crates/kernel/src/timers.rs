@@ -14,8 +14,8 @@ const GROUP: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Timers {
     times: Vec<[u64; GROUP]>,
-    /// The winner of each group: of all timers first, behind it those of its four quarters, and so
-    /// on to those of the groups of `times`, from `first` on.
+    /// The winner of each group: first of all timers, then of its four quarters, and so on down to
+    /// the groups of `times`, from `first` on.
     winners: Vec<Winner>,
     first: usize,
     /// The timer that was taken last, if what stands above it does not know that it has stopped.
@@ -85,8 +85,8 @@ impl Timers {
     pub fn set(&mut self, timer: usize, time: Time) {
         let group = timer / GROUP;
         self.times[group][timer % GROUP] = time.0;
-        // Whoever was taken still stands where it won, before any time that is set, until it is
-        // closed: then all above its group look again.
+        // A timer that was taken keeps its place before any set time until it is closed: then all
+        // groups above it are evaluated again.
         let own = Winner { time: time.0, timer };
         let before = self.winners[self.first + group];
         if own.is_before(before) {
@@ -96,8 +96,9 @@ impl Timers {
         }
     }
 
-    /// Takes the earliest timer, which stops, for [`close`](Self::close) to be called when what it
-    /// was for is done. It is nearly always set again until then, which saves one of two ways up.
+    /// Takes the earliest timer, which stops. The caller must [`close`](Self::close) it when it has
+    /// been served. The timer is nearly always set again until then, which saves one of two walks
+    /// up the tree.
     #[inline]
     pub fn pop(&mut self) -> Option<usize> {
         debug_assert!(self.taken.is_none(), "the timer that was taken before is not closed");

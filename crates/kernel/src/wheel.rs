@@ -30,8 +30,8 @@ pub(crate) enum Taken {
 /// base-64 digit in which its time differs from `base`, in the slot of that digit. All events of
 /// one time therefore stand in one slot, in the order in which they were inserted.
 ///
-/// A slot is a list of chunks, so that what it holds is read and written in a row: with a hundred
-/// thousand events a list event by event would miss the cache at each of them.
+/// A slot is a list of chunks, so that its events are read and written consecutively: with a
+/// hundred thousand events, a list of single events would miss the cache at each of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Wheel<E> {
     /// No event is earlier; moves only to the time of the event that leaves next.

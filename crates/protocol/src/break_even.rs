@@ -1,11 +1,11 @@
 //! Decides when accelerating a connection pays off.
 //!
-//! To join costs as much as some tens of operations save, and nobody knows how long a connection
-//! will last (the ski-rental problem). What the ones before it did says most: a join that was not
-//! paid back makes the next ones wait twice as long, one that was paid back half as long. Each join
-//! in vain but the first few is thereby preceded by one that was paid back, so that whatever the
-//! connections do, all together lose no more than a few joins, and those that come so late that they
-//! hardly matter.
+//! Joining costs as much as some tens of operations save, and the length of a connection is not
+//! known in advance (the ski-rental problem). Earlier connections are the best predictor: after a
+//! join that did not pay off, the next connections wait twice as long before they join, after one
+//! that did, half as long. Each wasted join except the first few is therefore preceded by one that
+//! paid off. Whatever the connections do, together they lose no more than the cost of a few joins,
+//! and of joins so late that they hardly matter.
 
 /// What became of a join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Outcome {
     Lost,
 }
 
-/// After how many operations a connection is to be joined.
+/// After how many operations to join a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BreakEven {
     after: u32,
@@ -26,25 +26,27 @@ impl BreakEven {
     /// The fewest operations before a join: a connection with a few requests and their answers is
     /// over before, and has asked for nothing.
     pub const SOONEST: u32 = 12;
-    /// The most: by then the kernel has taken so long that a join in vain is a few percent of it.
+    /// The largest number: by then the kernel has taken so long that a wasted join costs only a few
+    /// percent more.
     pub const LATEST: u32 = Self::SOONEST << Self::DOUBLINGS;
     /// How often the wait doubles between the two.
     pub const DOUBLINGS: u32 = 6;
 
-    /// The state behind a word of shared memory; zero is the beginning, and whatever else is no
-    /// state becomes the nearest.
+    /// Decodes a word of shared memory; zero is the initial state, and an invalid word becomes the
+    /// nearest state.
     pub const fn from_word(word: u32) -> Self {
         let after = if word < Self::SOONEST { Self::SOONEST } else { word };
         Self { after: if after > Self::LATEST { Self::LATEST } else { after } }
     }
 
-    /// The state after this many doublings of the first, or as many as there can be.
+    /// The state after this many doublings of the first wait, or after the largest number of
+    /// doublings.
     pub const fn doubled(doublings: u32) -> Self {
         let most = Self::DOUBLINGS;
         Self { after: Self::SOONEST << if doublings < most { doublings } else { most } }
     }
 
-    /// How often the wait was doubled since the first; of a word that was no state, rounded down.
+    /// How often the first wait was doubled; rounded down for an invalid word.
     pub const fn doublings(self) -> u32 {
         (self.after / Self::SOONEST).ilog2()
     }

@@ -3,9 +3,9 @@
 //!
 //! There is exactly one writer and one reader, so no lock is needed. Both pointers count bytes from
 //! the beginning of the stream and never wrap back; a place in the ring is a count modulo the
-//! capacity. Each side keeps its own pointer and its last look at the other's in memory of its own,
-//! and looks at the shared word only when that copy says too little, since such a look is a remote
-//! load (SCILAN 2.1, footnote 1).
+//! capacity. Each side keeps its own pointer and a copy of the other's in private memory, and reads
+//! the shared word only when that copy is too small, since such a read is a remote load (SCILAN 2.1,
+//! footnote 1).
 //!
 //! The other side may be broken or hostile. A pointer of its own is never read back from shared
 //! memory, and the other's is read once and believed only if it neither goes back nor promises more
@@ -40,34 +40,34 @@ pub struct RingPointers {
 }
 
 impl RingPointers {
-    /// How many bytes lie in the ring as far as the shared words say. For polling and for choosing
-    /// when to sleep only: neither word has been checked.
+    /// How many bytes are in the ring according to the shared words. Neither word is checked, so
+    /// this is only for polling and for deciding when to sleep.
     #[inline]
     pub fn filling(&self) -> u64 {
         let written = self.written.0.load(observe()) & !SEALED;
         written.wrapping_sub(self.read.0.load(observe()))
     }
 
-    /// The writer's pointer as it stands, unchecked: it tells one arrival from another.
+    /// The writer's pointer, unchecked; it differs after every arrival.
     #[inline]
     pub fn arrivals(&self) -> u64 {
         self.written.0.load(observe()) & !SEALED
     }
 
-    /// The writer's word itself: it changes with every arrival and with the seal, so that whoever
-    /// polls many rings need look at nothing else while it stays.
+    /// The writer's word itself. It changes with every arrival and with the seal, so that a poll of
+    /// many rings need look at nothing else while it stays the same.
     pub const fn written_word(&self) -> &AtomicU64 {
         &self.written.0
     }
 
-    /// The reader's pointer as it stands, unchecked.
+    /// The reader's pointer, unchecked.
     #[inline]
     pub fn read(&self) -> u64 {
         self.read.0.load(observe())
     }
 
     /// Seals the ring: from now on [`Writer::publish_unless_sealed`] publishes nothing. Either side
-    /// may do so at any time, also twice. Returns how many bytes were published before, unchecked.
+    /// may do so at any time, even twice. Returns how many bytes were published before, unchecked.
     pub fn seal(&self) -> u64 {
         self.written.0.fetch_or(SEALED, Ordering::AcqRel) & !SEALED
     }
@@ -94,13 +94,13 @@ impl RingPointers {
         Self { written: pointer(words[0]), read: pointer(words[1]) }
     }
 
-    /// The words as they stand.
+    /// The current words.
     pub(crate) fn words(&self) -> [u64; 2] {
         [&self.written, &self.read].map(|pointer| pointer.0.load(observe()))
     }
 }
 
-/// How many bytes a ring holds: a power of two, so that a count becomes a place by a mask.
+/// The capacity of a ring in bytes: a power of two, so that a mask turns a count into a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Capacity(u64);
 
@@ -140,7 +140,7 @@ impl Capacity {
         (count & (self.0 - 1)) as usize
     }
 
-    /// Where `length` bytes from `count` on lie. `length` is at most the capacity.
+    /// The position of `length` bytes from `count` on. `length` is at most the capacity.
     #[inline]
     fn spans(self, count: u64, length: u64) -> Spans {
         let start = self.place(count);
@@ -150,7 +150,7 @@ impl Capacity {
     }
 }
 
-/// Where a run of bytes lies in the ring: up to its end, then from its beginning.
+/// The position of a run of bytes in the ring: up to its end, then from its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans {
     /// The part that comes first in the stream.
@@ -159,8 +159,8 @@ pub struct Spans {
     pub second: Range<usize>,
 }
 
-/// The other side moved its pointer where no correct side moves it. The ring is of no more use; the
-/// memory of this side was never in danger.
+/// The other side moved its pointer to a position that no correct side uses. The ring is unusable;
+/// the memory of this side was never in danger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the other side's pointer went from {before} to {now}; at most {limit} was possible")]
 pub struct BrokenRing {
@@ -168,14 +168,14 @@ pub struct BrokenRing {
     pub before: u64,
     /// The pointer now.
     pub now: u64,
-    /// The furthest that it can have come.
+    /// The largest value that it can have.
     pub limit: u64,
 }
 
 /// Why nothing was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unpublished {
-    /// The ring is sealed: the bytes were not handed over and never will be this way.
+    /// The ring is sealed: the bytes were not published and never will be in this ring.
     #[error("the ring is sealed")]
     Sealed,
     /// The other side has written over this side's pointer.
@@ -219,8 +219,8 @@ impl Writer {
         self.read
     }
 
-    /// How many bytes can be written now. The shared read pointer is looked at only if the copy
-    /// of it leaves less room than `wanted`.
+    /// How many bytes can be written now. Reads the shared read pointer only if the copy of it
+    /// leaves less room than `wanted`.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl Writer {
         Ok(self.capacity.0 - self.unread(pointers)?)
     }
 
-    /// How many written bytes the reader has not yet taken, by a fresh look.
+    /// How many written bytes the reader has not yet taken, according to the shared pointer.
     ///
     /// # Errors
     ///
@@ -245,15 +245,15 @@ impl Writer {
         Ok(self.written - self.read)
     }
 
-    /// Where the next `length` bytes belong. No more than the known room is ever given.
+    /// The position of the next `length` bytes. Never exceeds the known room.
     #[inline]
     pub fn spans(&self, length: u64) -> Spans {
         let room = self.capacity.0 - (self.written - self.read);
         self.capacity.spans(self.written, length.min(room))
     }
 
-    /// Where `length` bytes belong that come after the next `skip`, for a caller that hands several parts over
-    /// at once.
+    /// The position of `length` bytes after the next `skip`, for a caller that publishes several parts at
+    /// once.
     #[inline]
     pub fn spans_after(&self, skip: u64, length: u64) -> Spans {
         let room = self.capacity.0 - (self.written - self.read);
@@ -269,8 +269,8 @@ impl Writer {
         pointers.written.0.store(self.written, publish());
     }
 
-    /// Hands the next `length` bytes over as [`Writer::publish`] does, unless the ring is sealed:
-    /// then none of them is handed over. At most [`Writer::spans`] of them are.
+    /// Publishes the next `length` bytes as [`Writer::publish`] does, unless the ring is sealed:
+    /// then it publishes none of them. At most [`Writer::spans`] of them.
     ///
     /// # Errors
     ///
@@ -297,14 +297,14 @@ impl Writer {
         }
     }
 
-    /// Where the published bytes from `count` on lie, for a writer that sends them another way
-    /// because the reader will not take them. At most the capacity is ever given.
+    /// The position of the published bytes from `count` on, for a writer that sends them by another
+    /// route because the reader will not take them. At most the capacity.
     pub fn spans_since(&self, count: u64) -> Spans {
         let length = self.written.saturating_sub(count).min(self.capacity.0);
         self.capacity.spans(self.written - length, length)
     }
 
-    /// How many bytes were ever handed over.
+    /// How many bytes have ever been published.
     pub const fn written(&self) -> u64 {
         self.written
     }
@@ -329,8 +329,8 @@ impl Reader {
         Self { capacity, read: 0, written: 0 }
     }
 
-    /// How many bytes can be read now. The shared write pointer is looked at only if the copy of
-    /// it gives fewer than `wanted`.
+    /// How many bytes can be read now. Reads the shared write pointer only if the copy of it gives
+    /// fewer than `wanted`.
     ///
     /// # Errors
     ///
@@ -346,13 +346,13 @@ impl Reader {
         Ok(self.written - self.read)
     }
 
-    /// Where the next `length` bytes lie. No more than are known to be there are ever given.
+    /// The position of the next `length` bytes. Never exceeds the bytes that are known to be there.
     #[inline]
     pub fn spans(&self, length: u64) -> Spans {
         self.capacity.spans(self.read, length.min(self.written - self.read))
     }
 
-    /// Where `length` bytes lie that come after the next `skip`, for a caller that looks ahead.
+    /// The position of `length` bytes after the next `skip`, for a caller that looks ahead.
     #[inline]
     pub fn spans_after(&self, skip: u64, length: u64) -> Spans {
         let known = self.written - self.read;

@@ -2,8 +2,9 @@
 //! every stimulus, with an interrupt if its most significant bit was zero before (SCILAN 3.2, 3.5).
 //!
 //! [`crate::interrupt_flag`] interrupts at the same stimuli and counts nothing, which a processor
-//! without such an adapter does with one load. This word counts, and has room for 2^31 stimuli: who
-//! does not sleep for longer is interrupted all the same. The document says nothing of that.
+//! without such an adapter does with one load. This word counts, and has room for 2^31 stimuli: a
+//! receiver that stays awake for more is interrupted nevertheless. The document says nothing of
+//! that.
 
 use crate::sync::{AtomicU32, Ordering, exchange, full_fence};
 
@@ -39,21 +40,21 @@ impl CountingFlag {
         counted(self.word.swap(CountingFlag::DISABLED, exchange()))
     }
 
-    /// What the adapter does for a write through the special mapping. Returns whether it interrupts.
+    /// The adapter's reaction to a write through the special mapping. Returns whether it interrupts.
     pub fn stimulate(&self) -> bool {
         full_fence();
         self.word.fetch_add(1, Ordering::AcqRel) < CountingFlag::DISABLED
     }
 
     /// How many stimuli have not interrupted since the flag was disabled, by its owner or by the
-    /// stimulus that did: what the owner sees in its memory.
+    /// stimulus that did: the value in the owner's memory.
     pub fn counted(&self) -> u32 {
         counted(self.word.load(Ordering::Acquire))
     }
 
-    /// A disabled flag as a lock (3.4, 3.5): who makes the first stimulus has it, until
-    /// [`CountingFlag::disable`]. The adapter must give back what it incremented, which the document
-    /// does not say.
+    /// A disabled flag as a lock (3.4, 3.5): the first stimulus takes it, until
+    /// [`CountingFlag::disable`]. The adapter must return the value before the increment, which the
+    /// document does not say.
     pub fn try_lock(&self) -> bool {
         self.word.fetch_add(1, exchange()) == CountingFlag::DISABLED
     }

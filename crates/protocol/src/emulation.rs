@@ -8,14 +8,14 @@
 
 use std::str::FromStr;
 
-/// What a message of one length costs, in nanoseconds.
+/// The costs of a message of one length, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// How long the sender's processor is busy with it.
     pub busy_ns: u64,
     /// How long it occupies an adapter and its link: the interval between messages that follow each other.
     pub gap_ns: u64,
-    /// From the call that sends it to its last byte at the receiving program, where nothing is in its way.
+    /// From the call that sends it to its last byte at the receiving program, if nothing delays it.
     pub latency_ns: u64,
 }
 
@@ -66,7 +66,7 @@ impl FromStr for Costs {
 }
 
 impl Costs {
-    /// What a message of this length costs.
+    /// The costs of a message of this length.
     pub fn of(&self, bytes: u64) -> Cost {
         let Self(rows) = self;
         let above = rows.partition_point(|(length, _)| *length <= bytes);
@@ -93,7 +93,7 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// A program sends a message now, which goes as soon as those before it are gone. Returns when it arrives, unless it
+    /// A program sends a message now, which leaves after all messages before it. Returns when it arrives, unless it
     /// meets others there.
     pub fn send(&mut self, now_ns: u64, cost: Cost) -> u64 {
         let start = self.sends_until_ns.max(now_ns);
@@ -101,8 +101,8 @@ impl Adapter {
         start.saturating_add(cost.latency_ns)
     }
 
-    /// A message has come as far as the receiving adapter. Returns when its last byte is received: no sooner than
-    /// `due_ns`, and the adapter's occupation by it after the message before.
+    /// A message has reached the receiving adapter. Returns when its last byte is received: not before
+    /// `due_ns`, and not before the adapter has finished with the previous message.
     pub fn receive(&mut self, due_ns: u64, cost: Cost) -> u64 {
         self.received_at_ns = due_ns.max(self.received_at_ns.saturating_add(cost.gap_ns));
         self.received_at_ns

@@ -1,9 +1,9 @@
 //! Endpoints and virtual networks of Active Messages 2.0 (Clint 3.1).
 //!
 //! An endpoint is where a program meets the network: a name and a table of handlers. A collection
-//! of endpoints is a virtual network, a protection domain of its own: its members send to each
-//! other and to nobody else, and see nothing of what others send. Membership is checked on both
-//! sides, since an adapter trusts no other.
+//! of endpoints is a virtual network, a protection domain of its own: its members send only to each
+//! other, and see nothing of what others send. Membership is checked on both sides, since an
+//! adapter trusts no other.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::packet::{EndpointName, HandlerIndex, Message, Payload};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetworkNumber(pub u32);
 
-/// Which endpoint belongs to which virtual network: what the adapters know of protection.
+/// Which endpoint belongs to which virtual network, as the adapters know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VirtualNetworks {
     members: BTreeMap<EndpointName, NetworkNumber>,
@@ -51,9 +51,9 @@ pub enum Refusal {
         .network.0
     )]
     OtherNetwork {
-        /// Who sends.
+        /// The sender.
         initiator: EndpointName,
-        /// Whom the message names as its target.
+        /// The target that the message names.
         target: EndpointName,
         /// The initiator's virtual network.
         network: NetworkNumber,

@@ -14,7 +14,7 @@
 
 use crate::sync::{AtomicU32, Ordering, full_fence};
 
-/// How a receiver sleeps, and so how it must be woken.
+/// How a receiver sleeps, which determines how it must be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
     /// On the flag's word itself, in one blocking call: the cheapest to wake.
@@ -46,7 +46,7 @@ impl Wake {
         self.0 == 0
     }
 
-    /// Whether this way of sleeping must be woken.
+    /// Whether sleepers of this kind must be woken.
     pub const fn includes(self, sleep: Sleep) -> bool {
         self.0 & sleep.bit() != 0
     }
@@ -62,9 +62,9 @@ pub struct InterruptFlag {
 impl InterruptFlag {
     const KNOWN: u32 = Sleep::OnWord.bit() | Sleep::InKernel.bit() | Sleep::OnEvent.bit();
 
-    /// Says that somebody is about to sleep. The caller must look at the ring once more after this
-    /// and before it sleeps. Sleepers of all kinds may be armed at once; a wake-up too many costs
-    /// one system call.
+    /// Announces that a thread is about to sleep. The caller must look at the ring once more after
+    /// this and before it sleeps. Sleepers of all kinds may be armed at once; a superfluous wake-up
+    /// costs one system call.
     ///
     /// Returns the value of the word to sleep on.
     #[inline]
@@ -74,14 +74,14 @@ impl InterruptFlag {
         before | sleep.bit()
     }
 
-    /// Whether this way of sleeping is armed already, so that nothing need be stored.
+    /// Whether this kind of sleeper is armed already, so that nothing need be stored.
     #[inline]
     pub fn is_armed(&self, sleep: Sleep) -> bool {
         self.word.load(Ordering::Relaxed) & sleep.bit() != 0
     }
 
-    /// Takes a way of sleeping out again, for a receiver that was woken by something else and knows
-    /// that nobody else sleeps in this way: what arrives while it is awake then interrupts nobody.
+    /// Removes one kind of sleeping, for a receiver that was woken by something else and knows that
+    /// no other thread sleeps in this way: what arrives while it is awake then interrupts nothing.
     #[inline]
     pub fn disarm(&self, sleep: Sleep) {
         if self.is_armed(sleep) {
@@ -104,7 +104,7 @@ impl InterruptFlag {
         self.word.load(Ordering::Relaxed) != 0
     }
 
-    /// The second half, if so: takes all sleepers out, to whom the caller now owes their wake-ups.
+    /// The second half, if the first says so: takes all sleepers, whom the caller must then wake.
     #[inline]
     pub fn take(&self) -> Wake {
         Wake(self.word.swap(0, Ordering::AcqRel) & Self::KNOWN)

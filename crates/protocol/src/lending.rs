@@ -118,7 +118,8 @@ impl Lending {
         let _ = self.lender.fetch_update(exchange(), Ordering::Acquire, is_free);
     }
 
-    /// The last question so far. To be taken before it is looked what the borrowers have written.
+    /// The latest question. The caller must take it before it checks what the borrowers have
+    /// written.
     pub fn asked(&self) -> Question {
         Question(self.asked.load(observe()))
     }

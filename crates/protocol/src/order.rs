@@ -25,7 +25,7 @@ pub enum Arrival {
     InOrder,
     /// `missing` packets before it have not arrived.
     Ahead {
-        /// How many, at least one.
+        /// How many packets, at least one.
         missing: u16,
     },
     /// It, or a later one, was in order before: it is a repetition.
@@ -33,7 +33,7 @@ pub enum Arrival {
 }
 
 impl Numbering {
-    /// The number of the next packet. A packet that is sent again keeps its number.
+    /// The number of the next packet. A retransmitted packet keeps its number.
     pub fn assign(&mut self) -> Sequence {
         let sequence = Sequence::of(self.sent);
         self.sent += 1;
@@ -47,8 +47,8 @@ impl Numbering {
 }
 
 impl OrderCheck {
-    /// How far ahead of the expected number a packet may be told from a repetition. A sender keeps
-    /// fewer than this many packets unacknowledged.
+    /// How far ahead of the expected number a packet can be distinguished from a repetition. A
+    /// sender keeps fewer than this many packets unacknowledged.
     pub const REACH: u16 = Sequence::MODULUS / 2;
 
     /// The whole number of a packet, counted from zero: the one nearest to the expected number
@@ -72,8 +72,8 @@ impl OrderCheck {
         }
     }
 
-    /// The target takes the packet: the one after it is expected from now on. A packet from behind
-    /// changes nothing.
+    /// The target accepts the packet: the next one is expected from now on. An old packet changes
+    /// nothing.
     pub fn accept(&mut self, sequence: Sequence) -> Arrival {
         let arrival = self.arrival(sequence);
         if arrival != Arrival::Behind {

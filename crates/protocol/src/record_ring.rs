@@ -1,36 +1,36 @@
-//! A ring of records in shared memory that says in the records themselves what has arrived: the
-//! receive queue of a mapped window, whose reader polls the place where the next packet will be written
-//! (Memory Channel 2, section 3.1; Clint 3.1 has a valid bit in each entry of its rings for the same end).
+//! A ring of records in shared memory in which the records themselves show what has arrived: the receive
+//! queue of a mapped window, whose reader polls the place where the next packet will be written (Memory
+//! Channel 2, section 3.1; Clint 3.1 has a valid bit in each entry of its rings for the same end).
 //!
-//! The ring is made of slots of one cache line. A record begins a slot with its *head*, a word that
-//! is zero until the rest of the record is there; so a short record costs one line that moves from
-//! the writer's processor to the reader's, where a ring with a write pointer costs two
-//! ([`crate::byte_ring`], which carries a stream and can hand over a part of a message). Before a
-//! record is published the head behind it is cleared, so that what an earlier lap left there is
-//! never taken for a record; one slot is therefore always free.
+//! The ring is made of slots of one cache line. A record begins a slot with its *head*, a word that is
+//! zero until the rest of the record is there; so a short record costs one line that moves from the
+//! writer's processor to the reader's, where a ring with a write pointer costs two ([`crate::byte_ring`],
+//! which carries a stream and can hand over a part of a message). Before a record is published the head
+//! behind it is cleared, so that old bytes of an earlier lap are never taken for a record; one slot is
+//! therefore always free.
 //!
 //! Records do not wrap: where one does not fit before the end of the ring, the writer skips to its
-//! beginning. There is one writer and one reader. The reader's pointer is the only shared word
-//! beside the heads; the reader publishes it now and then, since the writer looks at it only when
-//! its last look leaves too little room.
+//! beginning. There is one writer and one reader. The reader's pointer is the only shared word beside the
+//! heads; the reader publishes it now and then, since the writer looks at it only when its last look
+//! leaves too little room.
 //!
-//! The other side may be broken or hostile. A head is read once, into a copy, and a record is
-//! believed only if it lies inside the ring; the reader's pointer only if it neither goes back nor
-//! passes what was written.
+//! The other side may be broken or hostile. The reader copies a head once, and accepts a record only if it
+//! lies inside the ring; the writer accepts the reader's pointer only if it neither moves back nor passes
+//! what was written.
 
 use std::num::NonZeroU32;
 use std::ops::Range;
 
 use crate::sync::{AtomicU64, Ordering, observe, publish};
 
-/// The bytes of a slot: what processors hand over at once.
+/// The bytes of a slot: a cache line.
 pub const SLOT: u64 = 64;
 /// The bytes of a head, at the beginning of a slot.
 pub const HEAD: u64 = size_of::<AtomicU64>() as u64;
-/// What the head of a record says that only fills the ring up to its end.
+/// The value of a head whose record only fills the ring up to its end.
 const SKIP: u32 = u32::MAX;
 
-/// How many slots a ring has: a power of two, so that a count becomes a place by a mask.
+/// How many slots a ring has: a power of two, so that a mask turns a count into a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slots(u64);
 
@@ -65,8 +65,8 @@ impl Slots {
         self.0 * SLOT
     }
 
-    /// The bytes of the longest record, without its head. Two of them and a free slot fit, so that
-    /// one fits wherever the last has ended.
+    /// The bytes of the longest record, without its head. Two of them and a free slot fit into the
+    /// ring, so that one fits wherever the previous one ended.
     #[inline]
     pub const fn longest(self) -> u64 {
         self.0 / 2 * SLOT - HEAD
@@ -84,7 +84,7 @@ const fn slots_of(length: u64) -> u64 {
     (HEAD + length).div_ceil(SLOT)
 }
 
-/// Where a record's bytes lie in the ring, behind its head.
+/// The position of a record's bytes in the ring, after its head.
 #[inline]
 fn bytes_at(place: u64, length: u64) -> Range<usize> {
     let begin = (place * SLOT + HEAD) as usize;
@@ -97,8 +97,8 @@ pub trait Heads {
     fn head(&self, slot: usize) -> &AtomicU64;
 }
 
-/// The other side wrote what no correct side writes. The ring is of no more use; the memory of this
-/// side was never in danger.
+/// The other side wrote something that no correct side writes. The ring is unusable; the memory of
+/// this side was never in danger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BrokenRing {
     /// A head that describes no record that could be there.
@@ -118,7 +118,7 @@ pub enum BrokenRing {
         before: u64,
         /// The pointer now.
         now: u64,
-        /// What was written by then.
+        /// How much was written by then.
         written: u64,
     },
 }
@@ -142,11 +142,10 @@ impl Writer {
         self.slots
     }
 
-    /// Where the next record of `length` bytes belongs, or `None` if there is no room for it now.
+    /// The position of the next record of `length` bytes, or `None` if there is no room for it now.
     /// `length` is at most [`Slots::longest`].
     ///
     /// # Errors
-    ///
     /// If the reader's pointer is impossible.
     #[inline]
     pub fn reserve(
@@ -220,9 +219,9 @@ impl Writer {
 /// A record as its head describes it, within the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What the writer said of it: neither zero nor `u32::MAX`.
+    /// The writer's tag for it: neither zero nor `u32::MAX`.
     pub what: u32,
-    /// Where its bytes lie in the ring.
+    /// The position of its bytes in the ring.
     pub place: Range<usize>,
 }
 
@@ -255,7 +254,7 @@ impl Reader {
             }
             let (what, length) = ((head >> 32) as u32, head as u32);
             let to_end = self.slots.count() - slot;
-            // The beginning of the ring is skipped by nobody, so that this ends.
+            // A record at the beginning of the ring is never a filler, so the loop ends.
             if what == SKIP && slot > 0 {
                 self.read += to_end;
                 continue;
@@ -277,13 +276,13 @@ impl Reader {
         heads.head(self.slots.place(self.read) as usize).load(Ordering::Relaxed) != 0
     }
 
-    /// Goes on behind a record, whose bytes have been used.
+    /// Advances past a record whose bytes have been used.
     #[inline]
     pub fn take(&mut self, record: &Record) {
         self.read += slots_of(record.place.len() as u64);
     }
 
-    /// Whether so much was taken and not yet given back that the writer may soon wait for it.
+    /// Whether so much has been taken but not returned that the writer may soon wait for it.
     #[inline]
     pub const fn is_release_due(&self) -> bool {
         self.read - self.released >= self.slots.count() / 4

@@ -1,8 +1,8 @@
-//! The target's side of a retransmitting protocol: duplicates are told apart, order is restored.
+//! The target's side of a retransmitting protocol: recognises duplicates and restores order.
 
-/// How far a sequence number may lie ahead of the oldest packet that is still missing. The sender
-/// must keep to it (see [`super::retransmit::Window`]), so that one word of bits remembers what
-/// has arrived.
+/// How far a sequence number may be ahead of the oldest packet that is still missing. The sender
+/// must respect this (see [`super::retransmit::Window`]), so that one word of bits records what has
+/// arrived.
 pub const REACH: u32 = 64;
 
 /// What has arrived from one initiator, by sequence number (one instance a pair).
@@ -14,25 +14,25 @@ pub struct Resequencer {
     early: u64,
 }
 
-/// What the arrival of a packet means.
+/// The meaning of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// It was the oldest one missing. It and the `also` packets behind it, which came before it,
-    /// are now in order.
+    /// It was the oldest missing packet. It and the `also` packets after it, which arrived before
+    /// it, are now in order.
     InOrder {
-        /// How many packets that had come early are in order by this arrival.
+        /// How many packets that had arrived early are in order by this arrival.
         also: u32,
     },
     /// An older packet is still missing.
     Early,
     /// It has arrived before.
     Duplicate,
-    /// It lies further ahead than [`REACH`]: the sender broke the agreement.
+    /// It is further ahead than [`REACH`]: the sender violated the agreement.
     OutOfReach,
 }
 
 impl Resequencer {
-    /// Takes note of the arrival of one packet.
+    /// Records the arrival of one packet.
     pub fn receive(&mut self, sequence: u32) -> Received {
         let ahead = sequence.wrapping_sub(self.expected);
         if ahead == 0 {

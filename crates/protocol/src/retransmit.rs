@@ -120,18 +120,18 @@ pub struct Slot(u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempt(u32);
 
-/// What [`Window::start`] says about a transmission.
+/// The properties of a transmission that [`Window::start`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started<P> {
-    /// Where the packet is for.
+    /// The target of the packet.
     pub target: u16,
-    /// Its number among the packets of this pair.
+    /// Its sequence number in this pair.
     pub sequence: u32,
     /// The transmission.
     pub attempt: Attempt,
     /// Whether it is the packet's first.
     pub first: bool,
-    /// What was admitted with it.
+    /// The caller's data for the packet.
     pub packet: P,
 }
 
@@ -149,13 +149,13 @@ pub enum Standing {
 /// A packet in a window, as seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held<P> {
-    /// Where the packet is for.
+    /// The target of the packet.
     pub target: u16,
-    /// Its number among the packets of this pair.
+    /// Its sequence number in this pair.
     pub sequence: u32,
     /// What it waits for.
     pub standing: Standing,
-    /// What was admitted with it.
+    /// The caller's data for the packet.
     pub packet: P,
 }
 
@@ -176,7 +176,7 @@ pub struct Window<P> {
     fresh: Vec<VecDeque<u32>>,
     /// Packets whose first transmission has started.
     unacknowledged: usize,
-    /// Packets that wait to be sent again.
+    /// Packets that wait to be retransmitted.
     failed: usize,
     /// A packet was sent before an older one. Until then those never sent are the youngest.
     overtaken: bool,
@@ -190,7 +190,7 @@ struct Entry<P> {
     occupied: bool,
 }
 
-/// What a window of packets that wait for their acknowledgments keeps to.
+/// The rules of a window of unacknowledged packets.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowRules {
     /// How many packets may be outstanding.
@@ -212,7 +212,7 @@ impl ControlSettings {
         WindowRules { outstanding, order, retries }
     }
 
-    /// The largest random prolongation of a wait before a packet is sent again.
+    /// The largest random extension of the wait before a packet is retransmitted.
     pub fn back_off(&self) -> Span {
         match self {
             ControlSettings::Unacknowledged => Span::ZERO,
@@ -223,8 +223,8 @@ impl ControlSettings {
 }
 
 impl RequestAcknowledgeSettings {
-    /// When a transmission that starts now counts as lost. `back_off` is drawn by the caller,
-    /// from zero up to the setting of that name.
+    /// When a transmission that starts now counts as lost. The caller draws `back_off`, from zero
+    /// up to the setting of that name.
     pub fn deadline(&self, now: Time, back_off: Span) -> Time {
         now + self.timeout + back_off
     }
@@ -251,7 +251,8 @@ impl<P: Copy> Window<P> {
         }
     }
 
-    /// The same for a caller who chooses the target of each transmission: see [`Window::wanted`].
+    /// Like the above, for a caller that chooses the target of each transmission: see
+    /// [`Window::wanted`].
     #[must_use]
     pub fn by_target(self) -> Window<P> {
         Window { fresh: vec![VecDeque::new(); self.sequences.len()], ..self }
@@ -287,18 +288,18 @@ impl<P: Copy> Window<P> {
         Slot(place)
     }
 
-    // Not inlined, so that the way of a window that does not keep them so stays short.
+    // Not inlined, so that the code for windows that do not keep packets by target stays short.
     #[inline(never)]
     fn keep_by_target(&mut self, target: u16, place: u32) {
         self.fresh[usize::from(target)].push_back(place);
     }
 
-    /// What was admitted with the packet in a slot, to note something with it.
+    /// The caller's data for the packet in a slot.
     pub fn packet_mut(&mut self, slot: Slot) -> &mut P {
         &mut self.entries[slot.0 as usize].held.packet
     }
 
-    /// Where the packet in a slot is for.
+    /// The target of the packet in a slot.
     #[inline]
     pub fn target(&self, slot: Slot) -> u16 {
         self.entries[slot.0 as usize].held.target
@@ -346,8 +347,8 @@ impl<P: Copy> Window<P> {
         fallback
     }
 
-    /// The targets, one bit each, for which more packets may be sent than are `promised`, of a window
-    /// that keeps them [by target](Self::by_target), of which there are up to 64.
+    /// The targets, one bit each, for which more packets may be sent than are `promised`. For a
+    /// window that keeps packets [by target](Self::by_target), of which there are up to 64.
     pub fn wanted(&self, promised: impl Fn(u16) -> usize) -> u64 {
         if self.order == Order::HeadOfLine {
             let oldest = self.by_age.front().map(|place| &self.entries[*place as usize].held);
@@ -355,7 +356,7 @@ impl<P: Copy> Window<P> {
             let target = oldest.map(|held| held.target).filter(|target| promised(*target) == 0);
             return target.map_or(0, |target| 1 << target);
         }
-        // Of each target what is to be sent again, and the oldest packet under way.
+        // For each target, what must be retransmitted, and the oldest packet in flight.
         let mut unsettled = [(0, None); 64];
         for held in self.unsettled() {
             let (failed, oldest) = &mut unsettled[usize::from(held.target) % 64];
@@ -417,8 +418,8 @@ impl<P: Copy> Window<P> {
         all.filter(|held| held.standing != Standing::Fresh).take(self.unacknowledged)
     }
 
-    /// Whether a packet may be sent for the first time that is the oldest such of its target, while
-    /// the one with the number `oldest` is under way to it.
+    /// Whether the oldest unsent packet of a target may be sent, while the packet with the number
+    /// `oldest` is in flight to that target.
     fn follows(&self, place: u32, oldest: Option<u32>) -> bool {
         let sequence = self.entries[place as usize].held.sequence;
         oldest.is_none_or(|oldest| {
@@ -461,8 +462,8 @@ impl<P: Copy> Window<P> {
         Started { target, sequence, attempt, first, packet }
     }
 
-    /// A timer ran out, or a transmission is known to be lost. Returns whether the packet is to be
-    /// sent again now; it is not if it has been acknowledged or was sent again already.
+    /// A timer expired, or a transmission is known to be lost. Returns whether the packet must be
+    /// retransmitted now; not if it has been acknowledged or retransmitted already.
     pub fn fail(&mut self, slot: Slot, attempt: Attempt) -> bool {
         let entry = &mut self.entries[slot.0 as usize];
         let current = entry.occupied && entry.attempt == attempt;

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BufferId(pub u16);
 
-/// What the host writes into `SendReg`: a ready message and whom it is for. The target is told so
-/// that the adapter can choose what to fetch without fetching it.
+/// The entry that the host writes into `SendReg`: a ready message and its target. The target is
+/// included so that the adapter can choose what to fetch before fetching it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SendRequest {
     /// The buffer that holds the message.
@@ -23,14 +23,14 @@ pub struct SendRequest {
     pub target: u16,
 }
 
-/// Why a ring or a doorbell refused a write. With one entry per buffer, each of these means that a
-/// buffer was handed over that the writer did not hold.
+/// Why a ring or a doorbell refused a write. With one entry per buffer, each of these means that
+/// the writer passed a buffer that it did not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// The place at the in-pointer still holds an entry that was not read.
     #[error("no room for buffer {}: the ring's {entries} entries are unread", .buffer.0)]
     Full {
-        /// The buffer that was handed over.
+        /// The buffer that was passed.
         buffer: BufferId,
         /// How many entries the ring has.
         entries: u16,
@@ -38,7 +38,7 @@ pub enum RingError {
     /// No buffer is in flight, so none can complete.
     #[error("buffer {} completed although none of {entries} is in flight", .buffer.0)]
     NoneInFlight {
-        /// The buffer that was handed over.
+        /// The buffer that was passed.
         buffer: BufferId,
         /// How many entries the ring has.
         entries: u16,
@@ -93,8 +93,8 @@ struct Entry<T> {
     valid: bool,
 }
 
-/// The place so many steps behind another on a ring of `entries`, of which there may be 65535: the sum of two
-/// places has more than sixteen bits then.
+/// The position this many steps behind another on a ring of `entries`, of which there may be 65535: the sum
+/// of two positions then has more than sixteen bits.
 fn step(place: u16, steps: u16, entries: u16) -> u16 {
     // A place is less than the number of entries.
     ((u32::from(place) + u32::from(steps)) % u32::from(entries.max(1))) as u16
@@ -102,7 +102,7 @@ fn step(place: u16, steps: u16, entries: u16) -> u16 {
 
 impl<T> Doorbell<T> {
     /// An empty register whose FIFO holds `depth` entries. As many as there are buffers is enough,
-    /// since a buffer waits in it once.
+    /// since each buffer waits in it at most once.
     pub fn new(depth: u16) -> Doorbell<T> {
         Doorbell { entries: VecDeque::new(), depth }
     }
@@ -146,7 +146,7 @@ impl<T> Doorbell<T> {
     }
 
     /// Takes the entry at `place`, counted from the oldest. The adapter reads the FIFO into its own
-    /// memory and so may serve it in another order.
+    /// memory, so it may serve it in another order.
     pub fn take(&mut self, place: usize) -> Option<T> {
         self.entries.remove(place)
     }
@@ -182,8 +182,8 @@ impl<T> CompletionRing<T> {
         }
     }
 
-    /// The host looks at the valid bit at its out-pointer and takes the entry if it is set. The
-    /// index stays in the entry, which the host now owns.
+    /// The host reads the valid bit at its out-pointer and takes the entry if it is set. The index
+    /// stays in the entry, which the host now owns.
     pub fn poll(&mut self) -> Option<(BufferId, T)> {
         let entries = self.entries();
         let entry = self.entries.get_mut(usize::from(self.outward)).filter(|entry| entry.valid)?;
@@ -372,7 +372,7 @@ mod tests {
         for _ in 0..2 {
             let taken: Vec<_> = std::iter::from_fn(|| ring.take_free()).collect();
             assert_eq!((&taken, ring.free()), (&free, 0));
-            // Completions come back in another order than that of the places.
+            // Completions arrive in another order than that of the places.
             free = taken.into_iter().rev().collect();
             for buffer in &free {
                 assert_eq!(ring.complete(*buffer, ()), Ok(()));

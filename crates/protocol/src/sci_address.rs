@@ -16,7 +16,7 @@ pub struct OffsetBeyondNode {
 }
 
 impl SciAddress {
-    /// What one node can address, in bytes.
+    /// The address space of one node, in bytes.
     pub const SPAN: u64 = 1 << 48;
 
     /// The byte at an offset of a node.
@@ -48,8 +48,8 @@ impl SciAddress {
 }
 
 /// The node that an IP address names. Only addresses of 192.168.0.0 to 192.168.255.255 name nodes;
-/// others belong to the ordinary stack, and a socket falls through to it. What stands in the first
-/// and the last place of a network names none, as in any network.
+/// others belong to the ordinary stack, and a socket falls through to it. The first and the last
+/// address of a network name no node, as in any network.
 pub const fn node_of(address: Ipv4Addr) -> Option<u16> {
     match address.octets() {
         [192, 168, network, host] if host != 0 && host != 255 => {

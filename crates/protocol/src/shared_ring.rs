@@ -1,16 +1,16 @@
-//! A ring of bytes that many write to, one at a time: the receiver buffer of a socket to which nobody is
-//! connected (SCILAN 3.4).
+//! A ring of bytes with many writers, one at a time: the receiver buffer of a socket without a connection
+//! (SCILAN 3.4).
 //!
-//! It is the ring of [`crate::byte_ring`] with a disabled interrupt flag beside it, used as a test-and-set. Who
-//! makes the first stimulus has the turn: it reads the write pointer, which no writer can keep to itself here,
-//! writes behind it, hands over what it has written, and lets go with a store that comes behind all its others.
-//! The reader is that of the other ring and takes no lock.
+//! It is the ring of [`crate::byte_ring`] with a disabled interrupt flag beside it, used as a
+//! test-and-set lock. The writer that makes the first stimulus has the lock: it reads the write pointer, which no
+//! writer can keep to itself here, writes after it, publishes what it has written, and releases the lock with a
+//! store that comes after all its others. The reader is that of the other ring and takes no lock.
 //!
 //! The document does not say how a reader that has made room finds the one transmitter of many that sleeps.
-//! Here who has the turn writes its number beside the lock. Only the one with the turn waits for room, so that
-//! its flag is the one to stimulate; one that is stimulated without need looks once more.
+//! Here the writer with the lock stores its number beside it. Only that writer waits for room, so its flag is the
+//! one to stimulate; a writer that is stimulated without need looks once more.
 //!
-//! A writer that dies in its turn locks the others out for good; the document has nothing against that either.
+//! A writer that dies with the lock locks the others out for good; the document has nothing against that either.
 
 use crate::byte_ring::{BrokenRing, Capacity, RingPointers, Spans, Writer};
 use crate::counting_flag::CountingFlag;
@@ -27,31 +27,32 @@ pub struct SharedRing {
 }
 
 impl SharedRing {
-    /// Whose flag is to be stimulated: who has the turn, or had it last. To be called by the reader after every
-    /// release. As with the flag itself, the one with the turn writes its number, fences, and looks for room; the
-    /// reader makes room, fences, and looks for the number: at least one of the two sees the other.
+    /// The writer whose flag must be stimulated: the one that has the lock, or had it last. The reader must call
+    /// this after every release. As with the flag itself, the writer with the lock stores its number, fences, and
+    /// checks for room; the reader makes room, fences, and reads the number: at least one of the two sees the
+    /// other.
     pub fn holder(&self) -> Option<u32> {
         full_fence();
         self.holder.load(observe()).checked_sub(1)
     }
 
-    /// The store that ends a turn. To be called once, by who had it, behind everything that it wrote and after
-    /// [`SharedWriter::finish`].
+    /// The store that releases the lock. The writer with the lock must call it once, after everything that it
+    /// wrote and after [`SharedWriter::finish`].
     pub fn unlock(&self) {
         let _ = self.lock.disable();
     }
 }
 
-/// One of those who write.
+/// One of the writers.
 #[derive(Clone, Debug)]
 pub struct SharedWriter {
     capacity: Capacity,
     number: u32,
-    /// The read pointer as it was seen last: it only grows.
+    /// The read pointer as last seen: it only grows.
     read: u64,
 }
 
-/// The ring as long as nobody else may write to it.
+/// The ring while this writer holds the lock.
 #[derive(Debug)]
 #[must_use = "a turn that is not finished locks all others out"]
 pub struct Turn {
@@ -59,20 +60,21 @@ pub struct Turn {
 }
 
 impl SharedWriter {
-    /// One of those who write to a ring of a capacity, with a number that no other one has, below `u32::MAX`.
+    /// A writer of a ring of this capacity, with a unique number below `u32::MAX`.
     pub const fn new(capacity: Capacity, number: u32) -> SharedWriter {
         SharedWriter { capacity, number, read: 0 }
     }
 
-    /// One attempt to get the turn, by test-and-set: nobody waits in it. After 2^32 attempts in one turn of another
-    /// one the word of the lock is back where it began.
+    /// One attempt to take the lock, by test-and-set, without waiting. After 2^32 failed attempts during one turn
+    /// the word of the lock is back at its initial value.
     pub fn try_turn(&self, ring: &SharedRing) -> Option<Turn> {
         if !ring.lock.try_lock() {
             return None;
         }
         ring.holder.store(self.number + 1, publish());
         let written = ring.pointers.arrivals();
-        // The copy may be older than a whole ring; what was written then tells how far it must have come.
+        // The copy may be older than a whole ring; what has been written since then shows how far it must
+        // have come.
         let read = self.read.max(written.saturating_sub(self.capacity.bytes()));
         Some(Turn { writer: Writer::taken_over(self.capacity, written, read.min(written)) })
     }
@@ -93,13 +95,13 @@ impl Turn {
         self.writer.room(&ring.pointers, wanted)
     }
 
-    /// Where the next `length` bytes belong; see [`Writer::spans`].
+    /// The position of the next `length` bytes; see [`Writer::spans`].
     pub fn spans(&self, length: u64) -> Spans {
         self.writer.spans(length)
     }
 
-    /// Hands the next `length` bytes over; see [`Writer::publish`]. A message that is handed over in parts comes
-    /// whole to the reader all the same, since nobody writes in between.
+    /// Publishes the next `length` bytes; see [`Writer::publish`]. A message that is published in parts still
+    /// arrives in one piece, since no other writer writes in between.
     pub fn publish(&mut self, ring: &SharedRing, length: u64) {
         self.writer.publish(&ring.pointers, length);
     }
@@ -152,7 +154,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever writes how much in whatever order, messages come out whole, one behind the other.
+        /// Whoever writes how much in whatever order, messages come out whole, one after another.
         #[test]
         fn messages_of_many_come_out_whole_and_in_the_order_of_their_turns(
             exponent in 3u32..8,

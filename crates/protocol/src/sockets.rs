@@ -1,10 +1,9 @@
 //! Setting up connections between the sockets of a cluster: listen, connect, accept, refusal, and
 //! falling through to the ordinary stack (SCILAN 3.3 and 3.4).
 //!
-//! One [`Sockets`] stands for the library of a node. What it says to another node is a
-//! [`SetUp`] for that node to [`Sockets::hear`]; whoever owns both carries it. An address that names
-//! no node, and a node that refuses, leave a socket to the ordinary stack: the program uses the same
-//! calls either way.
+//! One [`Sockets`] stands for the library of a node. Its message to another node is a [`SetUp`],
+//! which the caller delivers by [`Sockets::hear`]. An address that names no node, and a node that
+//! refuses, leave a socket to the ordinary stack: the program uses the same calls either way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -15,10 +14,10 @@ use crate::sci_address::node_of;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(pub u32);
 
-/// What one node says to another one to set up a connection.
+/// A message from one node to another to set up a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetUp {
-    /// A socket asks for a connection to whoever listens on a port.
+    /// A socket requests a connection to the listener of a port.
     Request {
         /// The node and the socket that ask.
         from: (u16, SocketId),
@@ -32,17 +31,17 @@ pub enum SetUp {
         /// The node and the new socket at the other end.
         from: (u16, SocketId),
     },
-    /// Nobody listens, or too many requests wait.
+    /// No socket listens, or too many requests wait.
     Refused {
         /// The socket that asked.
         to: SocketId,
     },
 }
 
-/// What a call of `connect` leads to.
+/// The result of a call of `connect`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connect {
-    /// This request is to be carried to a node.
+    /// This request must be delivered to a node.
     Cluster {
         /// The node.
         node: u16,
@@ -53,21 +52,21 @@ pub enum Connect {
     Ordinary,
 }
 
-/// Where a socket stands.
+/// The state of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nothing has been asked of it.
     Fresh,
-    /// It takes requests on a port.
+    /// It accepts requests on a port.
     Listening {
         /// The port.
         port: u16,
         /// How many requests may wait.
         backlog: usize,
-        /// Those that wait, the oldest first: node and socket.
+        /// The waiting requests, the oldest first: node and socket.
         waiting: VecDeque<(u16, SocketId)>,
     },
-    /// It has asked and not been answered.
+    /// It has sent a request and has no answer.
     Connecting,
     /// The other end: node and socket.
     Connected(u16, SocketId),
@@ -81,14 +80,14 @@ pub enum SocketError {
     /// There is no such socket, or no longer.
     #[error("socket {0} is not open: expected one that `open` returned")]
     NotOpen(u32),
-    /// The socket stands elsewhere than the call needs.
+    /// The socket is not in the state that the call needs.
     #[error("socket {socket} cannot {call}: expected one that {expected}")]
     Standing {
         /// The socket.
         socket: u32,
-        /// What was asked of it.
+        /// What the call was.
         call: &'static str,
-        /// What it should have been.
+        /// What state it needs.
         expected: &'static str,
     },
     /// Another socket listens on the port.
@@ -118,7 +117,7 @@ impl Sockets {
         socket
     }
 
-    /// Where a socket stands.
+    /// The state of a socket.
     pub fn standing(&self, socket: SocketId) -> Option<&Standing> {
         self.sockets.get(&socket)
     }
@@ -161,8 +160,8 @@ impl Sockets {
         Ok(Connect::Cluster { node, request: SetUp::Request { from, port } })
     }
 
-    /// Takes the oldest request of a socket that listens: the new socket, and what the other node is
-    /// to hear. `None` while none waits; a program blocks then.
+    /// Takes the oldest request of a listening socket: the new socket, and the answer for the other
+    /// node. `None` while none waits; a program blocks then.
     ///
     /// # Errors
     /// A socket that does not listen.
@@ -181,7 +180,7 @@ impl Sockets {
         Ok(Some((new, node, SetUp::Accepted { to, from: (self.node, new) })))
     }
 
-    /// Another node says something. Returns an answer for the node that it came from, if there is one.
+    /// A message of another node. Returns an answer for that node, if there is one.
     pub fn hear(&mut self, said: SetUp) -> Option<SetUp> {
         match said {
             SetUp::Request { from, port } => {
@@ -206,7 +205,7 @@ impl Sockets {
         }
     }
 
-    /// Closes a socket. Returns whom to tell what: those whose requests waited are refused.
+    /// Closes a socket. Returns messages and their nodes: waiting requests are refused.
     pub fn close(&mut self, socket: SocketId) -> Vec<(u16, SetUp)> {
         match self.sockets.remove(&socket) {
             Some(Standing::Listening { waiting, .. }) => {

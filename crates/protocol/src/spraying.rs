@@ -1,9 +1,9 @@
 //! Spraying: which of many routes each packet of a flow takes.
 //!
-//! The initiator writes a value into the header of each packet, which switches hash together with what
-//! names the flow, so that each value stands for one way, and not every way for equally many values. What
-//! is heard of a packet says how good its way is. The methods are those of the simulator of the Ultra
-//! Ethernet Consortium (uet-htsim, `uec_mp.cpp`).
+//! The initiator writes a value into the header of each packet, which switches hash together with the
+//! identity of the flow. Each value therefore stands for one route, and some routes for more values than
+//! others. Feedback about a packet shows how good its route is. The methods are those of the simulator of
+//! the Ultra Ethernet Consortium (uet-htsim, `uec_mp.cpp`).
 
 use std::collections::VecDeque;
 
@@ -46,7 +46,7 @@ pub enum SprayingMethod {
 }
 
 impl SprayingSettings {
-    /// What is wrong with the settings, if anything is: key, value, and what is accepted.
+    /// The first invalid setting, if there is one: key, value, and what is accepted.
     pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
         if !self.values.is_power_of_two() {
             return Err(("spraying.values", self.values.to_string(), "a power of two"));
@@ -65,12 +65,12 @@ impl SprayingSettings {
     }
 }
 
-/// What became of a packet that went by a value.
+/// The feedback about a packet with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WayReport {
-    /// It came unmarked.
+    /// It arrived unmarked.
     Good,
-    /// It came with a mark.
+    /// It arrived with a mark.
     Marked,
     /// A switch had cut it.
     Cut,
@@ -92,19 +92,19 @@ pub struct Spraying {
     /// The place in the round, and what draws the order of the round from it.
     place: u16,
     order: u16,
-    /// How often each value is to be passed over; empty where that is not done.
+    /// How often each value must be skipped; empty unless values are skipped.
     penalties: Box<[u8]>,
     /// Values that go again, the oldest first.
     again: VecDeque<u16>,
     recycled: Recycled,
     freezing: Option<Span>,
-    /// When values that were good are no longer the only ones that go, if they are now.
+    /// Until when only values that were good are used, if that is so now.
     frozen_until: Option<Time>,
-    /// How many values are to be drawn next.
+    /// How many values must be drawn next.
     explores: u8,
 }
 
-/// The values that REPS remembers. What was used stands there until another one takes its place.
+/// The values that REPS remembers. A used value stays until another one takes its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Recycled {
     /// Each with whether it has not been used, and the place of the next one.
@@ -196,7 +196,7 @@ impl Spraying {
         again.unwrap_or_else(|| self.draw())
     }
 
-    /// Nothing was heard for so long that ways may have failed.
+    /// No feedback came for so long that routes may have failed.
     pub fn timed_out(&mut self, now: Time) {
         if let Some(freezing) = self.freezing
             && self.frozen_until.is_none()
@@ -206,7 +206,7 @@ impl Spraying {
         }
     }
 
-    /// What is heard of a packet that went by a value.
+    /// Feedback about a packet with a value.
     pub fn heard(&mut self, now: Time, value: u16, report: WayReport) {
         if self.frozen_until.is_some_and(|until| now > until) {
             self.frozen_until = None;
@@ -255,8 +255,8 @@ impl Spraying {
         value
     }
 
-    /// The next value without a penalty. A penalty of the value whose turn it is goes down by one; those of
-    /// values behind it do not. If all have penalties the round ends where it began and that value is used.
+    /// The next value without a penalty. The penalty of the value whose turn it is falls by one; those of
+    /// later values do not. If all have penalties, the round ends where it began and that value is used.
     fn not_passed_over(&mut self) -> u16 {
         let first = usize::from(self.value());
         if self.penalties[first] > 0 {

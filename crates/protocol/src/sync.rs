@@ -1,8 +1,8 @@
 //! The atomics of the shared-memory parts, in one place, so that loom can stand in for them under
 //! `--cfg loom`.
 //!
-//! The orderings are asked for by what they are for. Under loom each can be weakened, so that the
-//! tests show that every one of them is needed.
+//! The orderings are named by their purpose. Under loom each can be weakened, so that the tests
+//! show that every one of them is needed.
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,19 +15,19 @@ pub(crate) use strength::{exchange, full_fence, observe, observe_fence, publish}
 mod strength {
     use super::Ordering;
 
-    /// The ordering of a store that hands over what was written before it.
+    /// The ordering of a store that publishes what was written before it.
     #[inline]
     pub const fn publish() -> Ordering {
         Ordering::Release
     }
 
-    /// The ordering of a load after which the handed over may be used.
+    /// The ordering of a load after which published data may be read.
     #[inline]
     pub const fn observe() -> Ordering {
         Ordering::Acquire
     }
 
-    /// The ordering of a change of a word that both hands over and takes over.
+    /// The ordering of a read-modify-write that both publishes and acquires.
     #[inline]
     pub const fn exchange() -> Ordering {
         Ordering::AcqRel
@@ -39,7 +39,7 @@ mod strength {
         core::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Lets what was handed over be used that an earlier load of any kind has seen.
+    /// Lets data be read whose publication an earlier load of any ordering has seen.
     #[inline]
     pub fn observe_fence() {
         core::sync::atomic::fence(Ordering::Acquire);
@@ -85,7 +85,7 @@ mod strength {
     }
 }
 
-/// Which ordering a loom model leaves out on purpose.
+/// Which ordering a loom model omits on purpose.
 #[cfg(loom)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weakening {
@@ -95,7 +95,7 @@ pub enum Weakening {
     Publish,
     /// Loads that observe are relaxed, and no fence takes over what a relaxed one has seen.
     Observe,
-    /// No fence stands between a store and the look at the other side's word.
+    /// No fence between a store and the read of the other side's word.
     Fence,
 }
 

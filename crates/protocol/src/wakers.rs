@@ -19,7 +19,7 @@ impl Wakers {
         self.calls.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a call that may take a flag, and wakes whom it takes out, until it has done so.
+    /// Counts a call that may take a flag and wake sleepers, until it has done so.
     pub fn count<T>(&self, wakes: impl FnOnce() -> T) -> T {
         self.begin();
         let result = wakes();

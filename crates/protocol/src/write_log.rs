@@ -1,11 +1,11 @@
 //! The point of global ordering, in memory that several processes share: a log of writes, and for each node how
 //! far its own memory has come.
 //!
-//! Memory Channel gives all targets the packets of several senders in one order, and nobody takes what follows a
-//! packet that he misses (Memory Channel 2, ordering rules 1 to 3). Here a sender claims the next place of the
-//! log, fills it and publishes it; whoever works for a node brings the log into that node's memory, record by
-//! record. The work of an adapter is done by whoever comes: mostly the sender, so that the node's program needs
-//! only to look at its memory.
+//! Memory Channel gives all targets the packets of several senders in one order, and no target takes what follows
+//! a packet that it misses (Memory Channel 2, ordering rules 1 to 3). Here a sender claims the next place of the
+//! log, fills it and publishes it; a worker copies the log into the memory of a node, record by record. Any
+//! process may do this work of an adapter, mostly the sender, so that the node's program needs only to look at its
+//! memory.
 //!
 //! A process may be killed anywhere. A place that it claimed and did not publish is voided, once and for all
 //! nodes, so that all miss it or none; work that it had begun for a node is done again from the last whole record.
@@ -16,11 +16,11 @@ use crate::sync::{AtomicU64, Ordering, exchange, full_fence, observe, publish};
 pub trait Places {
     /// How many places were claimed, or one less for a moment.
     fn tail(&self) -> &AtomicU64;
-    /// What has become of a place, by its index.
+    /// The state of a place, by its index.
     fn place(&self, index: usize) -> &AtomicU64;
-    /// How far the memory of a node has come.
+    /// How far the log has been copied into the memory of a node.
     fn position(&self, node: usize) -> &AtomicU64;
-    /// Who works for a node.
+    /// The worker of a node.
     fn worker(&self, node: usize) -> &AtomicU64;
 }
 
@@ -30,7 +30,7 @@ pub const OFF_LINE: u64 = u64::MAX;
 /// The number of a record: its place in the one order of all.
 pub type Ticket = u64;
 
-/// Who claims and works: a small number, of one process at a time.
+/// The identity of a process that claims and works: a small number, used by one process at a time.
 pub type Who = u8;
 
 const CLAIMED: u64 = 1;
@@ -53,7 +53,7 @@ const fn state_of(word: u64) -> u64 {
     word & 0xff
 }
 
-/// What has become of a record.
+/// The state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// There is none yet.
@@ -66,12 +66,12 @@ pub enum State {
     Void(Who),
 }
 
-/// What comes of a wish to write.
+/// The result of a request to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The record is the caller's to fill and to publish.
     Claimed(Ticket),
-    /// There is no room until this node has come further.
+    /// There is no room until this node has advanced.
     Behind(usize),
 }
 
@@ -86,19 +86,19 @@ pub enum Work {
     Waits(Who),
 }
 
-/// The words hold what nobody can have written by the rules.
+/// The words hold values that no correct process writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the words of the log contradict each other")]
 pub struct BrokenLog;
 
-/// What all sides agree on.
+/// The parameters on which all sides agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log {
     places: u64,
     nodes: usize,
 }
 
-/// So often somebody else may have been faster, one time after the other.
+/// How often in a row another process may have been faster.
 const TRIES: u32 = 1 << 12;
 
 impl Log {
@@ -119,8 +119,9 @@ impl Log {
         }
     }
 
-    /// Claims the next record. `least` is what the caller keeps of the last look at the positions, zero at first:
-    /// none goes back, and who comes on line does so at another's, so it need not look each time.
+    /// Claims the next record. `least` is the caller's copy of the lowest position, zero at first. Positions
+    /// never go back, and a node that comes on line starts at another's position, so the caller need not read
+    /// them each time.
     ///
     /// # Errors
     /// [`BrokenLog`] if somebody does not keep to the rules.
@@ -195,7 +196,7 @@ impl Log {
         place.compare_exchange(from, to, publish(), Ordering::Relaxed).is_ok()
     }
 
-    /// What has become of a record that no position has passed.
+    /// The state of a record that no position has passed.
     pub fn look(&self, words: &impl Places, ticket: Ticket) -> State {
         let now = words.place(self.index(ticket)).load(observe());
         let who = who_of(now);
@@ -266,7 +267,7 @@ impl Log {
         entered.map(drop).map_err(|other| other.wrapping_sub(1) as Who)
     }
 
-    /// How a worker is written.
+    /// The encoding of a worker.
     pub const fn mark(who: Who) -> u64 {
         who as u64 + 1
     }

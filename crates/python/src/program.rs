@@ -15,7 +15,7 @@ use weft_lab::{Bytes, PositiveCount, Span, Table, Time};
 use crate::asked::Asked;
 use crate::{error, outcome};
 
-/// What an operation brought: picosecond, rank, tag, bytes, value.
+/// The result of an operation: picosecond, rank, tag, bytes, value.
 type Received = (u64, u16, u32, u64, u64);
 
 /// Ranks on the channels of a system, in simulated time.

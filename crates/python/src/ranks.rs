@@ -10,9 +10,9 @@ use weft_lab::Exchange;
 
 use crate::error;
 
-/// Ranks that are connected by an object with the attributes `rank` and `ranks` and a method
-/// `exchange(counts, given)`: so many bytes of `given` are for each rank. It returns how many come from each,
-/// and all of them as an array of `uint8`.
+/// Ranks connected by an object with the attributes `rank` and `ranks` and a method `exchange(counts,
+/// given)`: `counts[r]` bytes of `given` are for rank r. It returns how many bytes come from each, and all of
+/// them as an array of `uint8`.
 #[derive(Debug)]
 struct Connected {
     rank: u32,

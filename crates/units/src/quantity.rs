@@ -60,18 +60,18 @@ impl Span {
 }
 
 impl Rate {
-    /// A rate in bits per second that stands in code.
+    /// A rate in bits per second as a constant in code.
     ///
     /// # Panics
-    /// If it is zero; of a constant the compiler says so.
+    /// If it is zero; the compiler reports that for a constant.
     pub const fn from_bits_per_second(bits: u64) -> Rate {
         Rate::from_ratio(bits, 1_000_000_000_000)
     }
 
-    /// `bits` bits in `per` picoseconds, in lowest terms: a rate that stands in code.
+    /// `bits` bits in `per` picoseconds, in lowest terms: a rate as a constant in code.
     ///
     /// # Panics
-    /// If either is zero; of constants the compiler says so.
+    /// If either is zero; the compiler reports that for constants.
     #[expect(clippy::panic, reason = "the rate stands in code, where it is seen not to be zero")]
     pub const fn from_ratio(bits: u64, per: u64) -> Rate {
         match Rate::checked_ratio(bits, per) {
@@ -110,8 +110,8 @@ impl Rate {
         Rate::from_ratio(bits, per)
     }
 
-    /// The time that `size` occupies a link of this rate, rounded to the nearest picosecond, and
-    /// `u64::MAX` picoseconds at the most.
+    /// The time that `size` occupies a link of this rate, rounded to the nearest picosecond, and at
+    /// most `u64::MAX` picoseconds.
     pub const fn span(self, size: Bytes) -> Span {
         // Nearly every size is small enough for a division of one word.
         if let Some(bits) = size.0.checked_mul(8)

@@ -1,5 +1,5 @@
-//! The send and receive sequences between host and adapter (Clint 3.1): seven steps each, as
-//! state machines that are told which step is done and say what can be done next.
+//! The send and receive sequences between host and adapter (Clint 3.1): seven steps each, as state
+//! machines: the caller reports the step that is done, and the machine says what can be done next.
 //!
 //! Both halves of a two-way handshake manage a buffer pool. A buffer is in one state at any time,
 //! so none is lost and none is used twice; a step that a buffer's state does not allow is refused.

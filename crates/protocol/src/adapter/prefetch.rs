@@ -25,8 +25,8 @@ pub enum Prefetch {
 }
 
 impl Prefetch {
-    /// The place among `posted` (oldest first) to fetch next; `buffered` tells how many messages
-    /// for a target the adapter holds.
+    /// The index in `posted` (oldest first) of the message to fetch next; `buffered` returns how
+    /// many messages for a target the adapter holds.
     pub(super) fn choose<'a>(
         self,
         posted: impl Iterator<Item = &'a SendRequest>,

@@ -30,7 +30,7 @@ pub enum ReceiveState {
     Returned,
 }
 
-/// A message on its way from the adapter to host memory.
+/// A message that is being copied from the adapter to host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// The buffer in host memory.
@@ -129,8 +129,8 @@ impl<M> ReceiveSide<M> {
         slot.message.as_ref().map(|message| (buffer, message))
     }
 
-    /// Step 6: the host is done with the message and writes the buffer into `RecvCmplReg`.
-    /// Returns the message, which nobody else can see any more.
+    /// Step 6: the host is done with the message and writes the buffer into `RecvCmplReg`. Returns
+    /// the message, which is nowhere else any more.
     ///
     /// # Errors
     /// [`StepError`] unless the host has polled the buffer.
@@ -181,7 +181,7 @@ impl<M> ReceiveSide<M> {
                 Ok(slot)
             }
             found => {
-                // A buffer that does not exist is held by nobody, as a free one.
+                // A buffer that does not exist is treated like a free one.
                 let state = found.map_or(ReceiveState::Free, |slot| slot.state);
                 Err(StepError { buffer, step, state, expected })
             }

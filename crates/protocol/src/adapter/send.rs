@@ -12,11 +12,11 @@ use crate::ring::{BufferId, Doorbell, SendCompletionRing, SendRequest};
 /// Why a transmission failed (`trErr`, Clint 3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum TransmissionError {
-    /// A negative acknowledgment came back.
+    /// A negative acknowledgment arrived.
     #[error("the target had no receive buffer")]
     NoReceiveBuffer,
-    /// No acknowledgment came back a fixed time after the request: it was lost, or its check code
-    /// was wrong at the target.
+    /// No acknowledgment arrived within a fixed time after the request: it was lost, or its check
+    /// code was wrong at the target.
     #[error("no acknowledgment came back")]
     NoAcknowledgment,
 }
@@ -25,7 +25,7 @@ pub enum TransmissionError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Release {
-    /// As soon as the request is sent. To be sent again, it is fetched again.
+    /// As soon as the request is sent. A retransmission fetches the message again.
     Transmission,
     /// When the transmission is reported to the host.
     #[default]
@@ -58,7 +58,7 @@ pub enum SendState {
     Written,
     /// Posted to the adapter, in host memory only.
     Posted,
-    /// On its way to the adapter.
+    /// The copy to the adapter is in progress.
     Fetching,
     /// On the adapter, requesting a slot.
     Ready,
@@ -75,7 +75,7 @@ pub struct Completion<M> {
     pub buffer: BufferId,
     /// The message that was in it.
     pub message: M,
-    /// How it went.
+    /// The outcome of the transmission.
     pub outcome: Result<(), TransmissionError>,
 }
 
@@ -303,7 +303,7 @@ impl<M> SendSide<M> {
         self.slots[usize::from(buffer.0)].order
     }
 
-    /// Among the messages of one target the order of posting holds, whatever was sent again.
+    /// Messages for one target keep the order of posting, even after retransmissions.
     fn insert_ready(&mut self, buffer: BufferId, target: u16) {
         let target = usize::from(target);
         let own = self.order(buffer);
@@ -311,7 +311,8 @@ impl<M> SendSide<M> {
         self.ready[target].insert(place, buffer);
     }
 
-    /// To the front of the register, but behind what was posted earlier for the same target.
+    /// To the front of the register, but after messages that were posted earlier for the same
+    /// target.
     fn post_again(&mut self, request: SendRequest) {
         let own = self.order(request.buffer);
         let earlier =
@@ -335,7 +336,7 @@ impl<M> SendSide<M> {
                 Ok(slot)
             }
             found => {
-                // A buffer that does not exist is held by nobody, as a free one.
+                // A buffer that does not exist is treated like a free one.
                 let state = found.map_or(SendState::Free, |slot| slot.state);
                 Err(StepError { buffer, step, state, expected })
             }
@@ -430,8 +431,8 @@ mod tests {
         assert_eq!(side, before);
     }
 
-    /// Clint 3.1: in order, a target that blocks fills the adapter; with a per-target maximum it
-    /// cannot, and the message behind it is presented to the scheduler.
+    /// Clint 3.1: with fetching in order, a blocked target fills the adapter; with a maximum per
+    /// target it cannot, and the next message is presented to the scheduler.
     #[test]
     fn a_per_target_limit_avoids_head_of_line_blocking() {
         for (prefetch, requests, blocked) in [

@@ -175,8 +175,8 @@ impl Dcqcn {
         self.by_bytes = 0;
     }
 
-    /// What the timers have done up to `now`. They do not depend on each other: alpha decides how
-    /// far the next notification lowers the rate.
+    /// Applies the timers up to `now`. They do not depend on each other: alpha determines by how
+    /// much the next notification lowers the rate.
     #[inline]
     fn advance(&mut self, now: Time) {
         if self.was_notified && (now >= self.alpha_due || now >= self.increase_due) {
@@ -299,7 +299,7 @@ mod tests {
         own.sent(us(11), 1);
         about(own.current, 30.0 * GBIT);
         assert_eq!((own.by_bytes, own.by_time, own.bytes_left), (1, 0, 10_000_000));
-        // A second notification, so that there is room above: 30 Gbit/s is the target.
+        // A second notification, so that the rate is below its target: 30 Gbit/s.
         own.notified(us(12));
         own.sent(us(13), 20_000_000);
         // One round of fast recovery, one of additive increase.

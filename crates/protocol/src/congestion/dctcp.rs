@@ -34,7 +34,7 @@ pub struct Dctcp {
     threshold: f64,
     alpha: f64,
     gain: f64,
-    /// What was acknowledged in the present window of data, and how much of it was marked.
+    /// The bytes acknowledged in the present window of data, and how many of them were marked.
     acknowledged: u64,
     marked: u64,
     /// When everything before this byte is acknowledged, the present window of data ends.
@@ -66,13 +66,13 @@ impl Dctcp {
         self.line
     }
 
-    /// How many bytes may be under way.
+    /// How many bytes may be in flight.
     #[inline]
     pub fn window(&self) -> f64 {
         self.window
     }
 
-    /// An acknowledgment has come.
+    /// An acknowledgment has arrived.
     pub fn acknowledged(&mut self, heard: &Acknowledged) {
         self.acknowledged += heard.bytes;
         if heard.is_marked {
@@ -84,7 +84,7 @@ impl Dctcp {
         if heard.is_marked {
             if heard.up_to > self.cut_to {
                 self.cut_to = heard.next;
-                // Equation 2, with alpha as it was estimated last.
+                // Equation 2, with the latest estimate of alpha.
                 self.shrink(self.window * (1.0 - self.alpha / 2.0));
             }
         } else if heard.up_to > self.cut_to {

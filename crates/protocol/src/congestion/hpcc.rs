@@ -54,10 +54,10 @@ impl HpccSettings {
     }
 }
 
-/// What a link said of itself when a packet left by it.
+/// The state of a link as it wrote it into a packet that left by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkState {
-    /// Which one it is.
+    /// The identity of the link.
     pub link: u32,
     /// Its rate: B.
     pub rate: Rate,
@@ -65,7 +65,7 @@ pub struct LinkState {
     pub time: Time,
     /// How many bytes it had sent: `txBytes`.
     pub sent: u64,
-    /// How many bytes waited for it: qlen.
+    /// How many bytes were queued for it: qlen.
     pub queue: u32,
 }
 
@@ -80,7 +80,7 @@ impl LinkState {
     };
 }
 
-/// Links of a way that are looked at; those behind them are not.
+/// The number of links of a route that count; later ones are ignored.
 const MOST_LINKS: usize = 8;
 
 /// The sender of one flow. Windows are in bytes.
@@ -130,13 +130,13 @@ impl Hpcc {
         self.line * (self.window / self.most)
     }
 
-    /// How many bytes may be under way.
+    /// How many bytes may be in flight.
     #[inline]
     pub fn window(&self) -> f64 {
         self.window
     }
 
-    /// An acknowledgment has come, with what the links said to the packet that it answers.
+    /// An acknowledgment has arrived, with the link states recorded by the acknowledged packet.
     pub fn acknowledged(&mut self, heard: &Acknowledged, links: &[LinkState]) {
         let is_known = self.measure(links);
         for (own, link) in self.links.iter_mut().zip(links) {
@@ -152,7 +152,7 @@ impl Hpcc {
         }
     }
 
-    /// `MeasureInflight`. Returns whether any link was seen before, as it was not if the way is new.
+    /// `MeasureInflight`. Returns whether any link was seen before, which is not so on a new route.
     fn measure(&mut self, links: &[LinkState]) -> bool {
         let mut most: Option<(f64, Span)> = None;
         for (before, link) in self.links.iter().zip(links) {

@@ -18,10 +18,10 @@ use super::Line;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IndexGrowth {
-    /// With the index, as the fabric manager of Omni-Path has it.
+    /// Linearly with the index, as in the fabric manager of Omni-Path.
     #[default]
     Linear,
-    /// With its square, as a study at Lawrence Livermore has it (`perryh/ib-cc-tools-llnl`), which calls it the
+    /// With its square, as in a study at Lawrence Livermore (`perryh/ib-cc-tools-llnl`), which calls it the
     /// default of Mellanox: 7 us at an index of 95, 12.5 at 127.
     Quadratic,
 }
@@ -33,7 +33,7 @@ pub enum IndexGrowth {
 pub struct InfinibandSettings {
     /// By how much a notification raises the index: `CCTI_Increase`, 5.
     pub index_increase: PositiveCount,
-    /// The highest index: `CCTI_Limit`, 127; 65535 at the most.
+    /// The highest index: `CCTI_Limit`, 127; at most 65535.
     pub index_limit: PositiveCount,
     /// The lowest index: `CCTI_Min`, 0.
     pub index_least: u16,
@@ -91,7 +91,7 @@ const FINEST_SHIFT: u32 = 3;
 pub struct Infiniband {
     /// The rate of the link, in bits per second.
     line: f64,
-    /// That of the flow.
+    /// The settings of the flow.
     rate: f64,
     /// The multiplier at the highest index, and what a multiplier counts: parts of the span of a packet.
     most: u64,
@@ -102,7 +102,7 @@ pub struct Infiniband {
     increase: u32,
     growth: IndexGrowth,
     timer: Span,
-    /// When the index falls next, while it is above the least.
+    /// When the index falls next, while it is above the minimum.
     due: Time,
 }
 
@@ -164,8 +164,8 @@ impl Infiniband {
         self.look_up();
     }
 
-    /// The rate that the table has for the index: behind each packet a delay of this many parts of
-    /// its span.
+    /// The rate for the index: after each packet a delay of this many parts of its transmission
+    /// time, from the table.
     fn look_up(&mut self) {
         let (index, limit) = (u64::from(self.index), u64::from(self.limit));
         let multiplier = match self.growth {
@@ -193,7 +193,7 @@ mod tests {
         Time::ZERO + Span((us * 1e6) as u64)
     }
 
-    /// The rate with this many eighths of a packet behind each packet.
+    /// The rate with a delay of this many eighths of a packet after each packet.
     fn behind(eighths: f64) -> f64 {
         100e9 / (1.0 + eighths / 8.0)
     }

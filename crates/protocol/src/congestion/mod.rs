@@ -1,10 +1,10 @@
 //! End-to-end congestion control: how fast a sender may send a flow, given what the network and the
-//! target report of congestion.
+//! target report about congestion.
 //!
-//! A machine is told what was sent, acknowledged, marked or lost, and when. It says at what rate the
-//! flow may be sent and how many of its bytes may be under way. It has no timer: what a
-//! timer would have done up to an instant is done when the machine is told of that instant, before
-//! anything else, so that a flow costs no event for its timers.
+//! The caller reports what was sent, acknowledged, marked or lost, and when. The machine returns the
+//! rate of the flow and how many of its bytes may be in flight. It has no timer: whenever it is called,
+//! it first applies what a timer would have done up to that instant, so that a flow costs no event
+//! for its timers.
 
 mod dcqcn;
 mod dctcp;
@@ -28,7 +28,7 @@ pub use rccc::{Demand, Grant, Pacer, Rccc, RcccSettings};
 pub use share::Share;
 pub use swift::{Swift, SwiftSettings};
 
-/// What decides how fast a flow is sent.
+/// The congestion control of flows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CongestionControlSettings {
@@ -72,7 +72,7 @@ impl CongestionControlSettings {
         }
     }
 
-    /// Whether it hears of congestion by marks, which switches have to make.
+    /// Whether it reacts to marks, which switches have to make.
     pub const fn needs_marks(&self) -> bool {
         match self {
             CongestionControlSettings::Dcqcn(_)
@@ -85,12 +85,12 @@ impl CongestionControlSettings {
         }
     }
 
-    /// Whether packets of flows can be marked: RCCC does without, but spraying hears of them.
+    /// Whether packets of flows can be marked: RCCC ignores marks, but spraying uses them.
     pub const fn hears_marks(&self) -> bool {
         self.needs_marks() || matches!(self, CongestionControlSettings::Rccc(_))
     }
 
-    /// What the targets of flows grant credits by, if they do.
+    /// The settings by which targets grant credits to flows, if they do.
     pub const fn credits(&self) -> Option<&RcccSettings> {
         match self {
             CongestionControlSettings::Rccc(own) => Some(own),
@@ -98,13 +98,13 @@ impl CongestionControlSettings {
         }
     }
 
-    /// Whether it hears what links say of themselves, which switches have to write into packets.
+    /// Whether it reads link states, which switches have to write into packets.
     pub const fn needs_telemetry(&self) -> bool {
         matches!(self, CongestionControlSettings::Hpcc(_))
     }
 
-    /// At what intervals the target of a flow notifies its sender at the most while marked packets
-    /// come, or of each one if that is no time; `None` if marks travel in acknowledgments.
+    /// The least interval between notifications from the target of a flow while marked packets
+    /// arrive; zero to notify of each one, `None` if marks travel in acknowledgments.
     pub const fn notification_interval(&self) -> Option<Span> {
         match self {
             CongestionControlSettings::Dcqcn(own) => Some(own.notification_interval),
@@ -117,7 +117,7 @@ impl CongestionControlSettings {
         }
     }
 
-    /// What is wrong with the settings, if anything is: key, value, and what is accepted.
+    /// The first invalid setting, if there is one: key, value, and what is accepted.
     pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
         match self {
             CongestionControlSettings::Dcqcn(own) => own.check(),
@@ -131,14 +131,14 @@ impl CongestionControlSettings {
     }
 }
 
-/// What a flow is sent over, as its congestion control must know it.
+/// The line over which a flow is sent, as its congestion control must know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The rate of the host's link.
     pub rate: Rate,
     /// The size on the wire of a full packet.
     pub packet: Bytes,
-    /// What of it is payload.
+    /// The payload of a full packet.
     pub payload: Bytes,
 }
 
@@ -149,10 +149,10 @@ impl Line {
     }
 }
 
-/// What an acknowledgment says. Bytes are counted as they are on the wire.
+/// The content of an acknowledgment. Bytes are counted as they are on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// How many bytes it acknowledges that were not before.
+    /// How many bytes it acknowledges for the first time.
     pub bytes: u64,
     /// Whether the packet that it answers was marked on its way.
     pub is_marked: bool,
@@ -166,14 +166,14 @@ pub struct Acknowledged {
     pub next: u64,
 }
 
-/// How the loss of a packet is known.
+/// How the sender learned of the loss of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// A later packet came.
+    /// A later packet arrived.
     Gap,
-    /// A switch cut the packet, and its target said so.
+    /// A switch trimmed the packet, and its target reported it.
     Cut,
-    /// Nothing came for the time of the retransmission timer.
+    /// Nothing arrived within the time of the retransmission timer.
     Timeout,
 }
 
@@ -185,15 +185,15 @@ pub enum CongestionControl {
         /// In bits per second.
         rate: f64,
     },
-    /// By notifications.
+    /// By congestion notifications.
     Dcqcn(Dcqcn),
     /// By the share of marked bytes.
     Dctcp(Dctcp),
-    /// By what links say.
+    /// By the link states that switches write into packets.
     Hpcc(Box<Hpcc>),
     /// By an index into a table of delays.
     Infiniband(Infiniband),
-    /// By delay, marks and packets that were cut.
+    /// By delay, marks and trimmed packets.
     Nscc(Box<Nscc>),
     /// By credits of the target.
     Rccc(Rccc),
@@ -201,17 +201,17 @@ pub enum CongestionControl {
     Swift(Swift),
 }
 
-/// What a flow has sent when a packet of it is known to be lost.
+/// What a flow has sent when a loss becomes known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
     /// The first byte of the flow that was never sent.
     pub next: u64,
-    /// Bytes that are under way.
+    /// Bytes in flight.
     pub under_way: u64,
 }
 
 impl CongestionControl {
-    /// That of a flow that begins at `now`.
+    /// The state of a flow that begins at `now`.
     pub fn new(settings: Option<&CongestionControlSettings>, line: Line, now: Time) -> Self {
         match settings {
             None => CongestionControl::LineRate { rate: line.bits_per_second() },
@@ -254,7 +254,7 @@ impl CongestionControl {
         }
     }
 
-    /// How many bytes of the flow may be under way. One packet may be in any case.
+    /// How many bytes of the flow may be in flight. One packet is always allowed.
     #[inline]
     pub fn window(&self) -> f64 {
         match self {
@@ -269,7 +269,7 @@ impl CongestionControl {
         }
     }
 
-    /// Whether its target lets another packet of the flow start, as far as it is asked.
+    /// Whether the flow has credit for another packet, if it needs any.
     #[inline]
     pub fn has_credit(&self) -> bool {
         match self {
@@ -278,8 +278,8 @@ impl CongestionControl {
         }
     }
 
-    /// Up to where the header of a packet asks the target for credits while this many bytes wait to
-    /// be sent; 0 without credits.
+    /// Up to where the header of a packet requests credits from the target while this many bytes
+    /// wait to be sent; 0 without credits.
     pub fn pull_target(&self, waiting: u64) -> u32 {
         match self {
             CongestionControl::Rccc(own) => own.pull_target(waiting),
@@ -304,7 +304,8 @@ impl CongestionControl {
         }
     }
 
-    /// An acknowledgment has come, with what the links said to the packet that it answers, if they did.
+    /// An acknowledgment has arrived, with the link states recorded by the acknowledged packet, if
+    /// there are any.
     #[inline]
     pub fn acknowledged(&mut self, now: Time, heard: &Acknowledged, links: &[LinkState]) {
         match self {
@@ -319,7 +320,7 @@ impl CongestionControl {
         }
     }
 
-    /// A congestion notification has come.
+    /// A congestion notification has arrived.
     #[inline]
     pub fn notified(&mut self, now: Time) {
         match self {

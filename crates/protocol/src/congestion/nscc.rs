@@ -1,6 +1,6 @@
 //! NSCC, the congestion control at the initiator of Ultra Ethernet (UET specification 1.0, section 3.6.13), as
-//! the authors' simulator has it (uet-htsim, `uec.cpp`): a window by the delay of acknowledgments, their
-//! marks, and packets that switches cut.
+//! in the authors' simulator (uet-htsim, `uec.cpp`): a window that follows the delay of acknowledgments, their
+//! marks, and packets that switches trim.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ fn quick_gate() -> Share {
 }
 
 impl NsccSettings {
-    /// The constants of the simulator over ways of a round trip without load.
+    /// The constants of the simulator, for routes with this round trip without load.
     pub fn new(base_round_trip: Span) -> NsccSettings {
         NsccSettings {
             base_round_trip,
@@ -94,11 +94,12 @@ const FAST: f64 = 0.25;
 const PROPORTIONAL: f64 = 4.0;
 const FAIR: f64 = 5.0;
 const PERIOD: f64 = 0.15;
-/// After so many packets the increases that were added up reach the window: `_adjust_bytes_threshold`.
+/// After this many packets the accumulated increases are applied to the window:
+/// `_adjust_bytes_threshold`.
 const ADJUSTED_AFTER: f64 = 8.0;
 /// The smallest share that one decrease leaves of a window.
 const LEAST_LEFT: f64 = 0.5;
-/// A delay above this many targets starts quick adaptation: `_qa_threshold`.
+/// A delay above this many times the target starts quick adaptation: `_qa_threshold`.
 const QUICK: f64 = 4.0;
 
 /// The initiator of one flow. Sizes are in bytes, times in picoseconds.
@@ -111,7 +112,7 @@ pub struct Nscc {
     gain: f64,
     gate: f64,
     target: f64,
-    /// That of the network, and of the flow.
+    /// The parameters of the network, and of the flow.
     round_trip: f64,
     base: f64,
     /// `scaling_factor_a` and `scaling_factor_b`.
@@ -120,7 +121,7 @@ pub struct Nscc {
     window: f64,
     most: f64,
     mean_delay: f64,
-    /// What increases have added up to, in bytes times bytes of the window.
+    /// Accumulated increases, in bytes times bytes of the window.
     increase: f64,
     since_adjusted: f64,
     adjusted: Time,
@@ -128,8 +129,8 @@ pub struct Nscc {
     /// Bytes at a small delay in a row, and whether the window grows fast.
     fast: f64,
     is_fast: bool,
-    /// Quick adaptation: what came since its period began, when that ends, and whether a packet was cut;
-    /// bytes that were under way when it acted, and that came since.
+    /// Quick adaptation: the bytes received since its period began, when that ends, and whether a packet
+    /// was trimmed; the bytes that were in flight when it last acted, and those received since.
     achieved: f64,
     ends: Option<Time>,
     was_cut: bool,
@@ -137,12 +138,12 @@ pub struct Nscc {
     ignored: f64,
 }
 
-/// What an acknowledgment or a loss says of the network.
+/// What an acknowledgment or a loss indicates about the network.
 #[derive(Clone, Copy, Debug)]
 struct Signal {
     is_marked: bool,
     is_loss: bool,
-    /// How long queues have held the packet up, in picoseconds.
+    /// How long queues have delayed the packet, in picoseconds.
     delay: f64,
 }
 
@@ -181,19 +182,19 @@ impl Nscc {
         }
     }
 
-    /// Packets of a window are sent one behind the other.
+    /// The packets of a window are sent back to back.
     #[inline]
     pub fn rate(&self) -> f64 {
         self.line
     }
 
-    /// How many bytes may be under way.
+    /// How many bytes may be in flight.
     #[inline]
     pub fn window(&self) -> f64 {
         self.window
     }
 
-    /// An acknowledgment has come.
+    /// An acknowledgment has arrived.
     pub fn acknowledged(&mut self, now: Time, heard: &Acknowledged) {
         let (bytes, is_marked) = (heard.bytes as f64, heard.is_marked);
         let delay = self.measure(heard.delay.0 as f64, is_marked);
@@ -208,7 +209,7 @@ impl Nscc {
             (false, true) => self.increase += FAIR * self.payload * self.by_size * bytes,
             (false, false) => self.increase_below_target(bytes, delay),
             (true, true) => self.decrease(now),
-            // A mark without delay says that another way is better.
+            // A mark without delay means that another route is better.
             (true, false) => {}
         }
         self.bound();
@@ -224,10 +225,10 @@ impl Nscc {
         self.bound();
     }
 
-    /// A switch cut a packet, or its loss became known, while this many bytes are in flight.
+    /// A switch trimmed a packet, or its loss became known, while this many bytes are in flight.
     pub fn lost(&mut self, now: Time, under_way: u64) {
         self.ignored += self.packet;
-        // So much delay is taken to be where packets are cut.
+        // The delay that is assumed where packets are trimmed.
         self.note_delay(self.round_trip, true);
         self.was_cut = true;
         let cut = Signal { is_marked: true, is_loss: true, delay: 0.0 };
@@ -237,7 +238,8 @@ impl Nscc {
         }
     }
 
-    /// The timer has expired: all that is under way counts as lost, which is taken off the window.
+    /// The timer has expired: everything in flight counts as lost, and is subtracted from the
+    /// window.
     pub fn timed_out(&mut self) {
         self.window = self.packet;
     }
@@ -253,14 +255,14 @@ impl Nscc {
     }
 
     fn note_delay(&mut self, delay: f64, is_marked: bool) {
-        // A long delay without a mark is stale: the queue behind it has drained since.
+        // A long delay without a mark is stale: the queue has drained since.
         let is_old = !is_marked && delay > self.target;
         let heard = if is_old { self.base * 0.25 } else { delay };
         self.mean_delay += self.gain * (heard - self.mean_delay);
     }
 
-    /// Once a round trip, after a loss or a very long delay: the window becomes what came in it. Returns
-    /// whether that was done, or is being waited for.
+    /// Once per round trip, after a loss or a very long delay: the window becomes the bytes received in
+    /// it. Returns whether that was done, or is pending.
     fn adapt_quickly(&mut self, now: Time, signal: Signal, under_way: f64) -> bool {
         let mut has_acted = false;
         if self.ignored < self.ignore && signal.is_marked {
@@ -418,7 +420,7 @@ mod tests {
         about(own.window, before - 1_000.0);
         own.lost(us(32), 40_000);
         about(own.window, 2_000.0);
-        // What was under way then says nothing of the new window.
+        // What was in flight then says nothing about the new window.
         own.lost(us(33), 39_000);
         own.acknowledged(us(33), &heard(60, true));
         about(own.window, 2_000.0);

@@ -1,9 +1,9 @@
-//! RCCC, the congestion control at the target of Ultra Ethernet, as the authors' simulator has it (uet-htsim,
-//! `uec.cpp`): a flow is sent by credits that its target grants, and all flows to a host share what its link
-//! carries. Before the first answer a flow is sent without, up to a window.
+//! RCCC, the congestion control at the target of Ultra Ethernet, as in the authors' simulator (uet-htsim,
+//! `uec.cpp`): a flow sends on credits that its target grants, and all flows to a host share the rate of its
+//! link. Before the first answer a flow is sent without, up to a window.
 //!
-//! The header of each packet says up to where its initiator asks for credits, and a grant up to where they
-//! are given, both counted from the beginning of the flow, so that the next one makes up for one that was lost.
+//! The header of each packet says up to where its initiator asks for credits, and a grant up to where they are
+//! given, both counted from the beginning of the flow, so that the next one makes up for one that was lost.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ fn pace() -> Share {
 }
 
 impl RcccSettings {
-    /// The constants of the simulator over ways of a round trip without load.
+    /// The constants of the simulator, for routes with this round trip without load.
     pub fn new(base_round_trip: Span) -> RcccSettings {
         RcccSettings { base_round_trip, pace: pace(), per_grant: None }
     }
@@ -57,18 +57,18 @@ impl RcccSettings {
     }
 }
 
-/// What credits are counted in, in bytes: `UEC_PULL_QUANTUM`.
+/// The unit of credits in bytes: `UEC_PULL_QUANTUM`.
 const QUANTUM: u64 = 256;
 /// The most that one grant may allow, in bytes.
 const MOST_GRANT: u64 = 1_000_000_000;
 /// The window by the bandwidth-delay product of the link.
 const WINDOW: f64 = 1.5;
-/// How many packets' payload a grant allows if nothing else is said: `_mtus_per_pull`.
+/// The payload of how many packets a grant allows by default: `_mtus_per_pull`.
 const PACKETS: u64 = 4;
 /// For how many quanta a pacer rests after a grant that allowed nothing new.
 const EMPTY: u32 = 4;
 
-/// How far one number of credits is behind another. They are counted modulo 2^32, as headers would.
+/// The distance from one credit number to another. They are counted modulo 2^32, as in headers.
 fn behind(from: u32, to: u32) -> u32 {
     let distance = to.wrapping_sub(from);
     if distance < 1 << 31 { distance } else { 0 }
@@ -81,11 +81,11 @@ pub struct Rccc {
     packet: i64,
     /// The window.
     most: i64,
-    /// What may be sent; the last packet may take more than was left.
+    /// The credit; the last packet may exceed it.
     credit: i64,
-    /// Up to where credits came.
+    /// The number up to which credits were received.
     granted: u32,
-    /// Whether nothing was heard yet.
+    /// Whether nothing has been received from the target yet.
     is_first_window: bool,
 }
 
@@ -100,7 +100,7 @@ impl Rccc {
         Rccc { line, packet, most, credit: most, granted: 0, is_first_window: true }
     }
 
-    /// What credits allow is sent one behind the other.
+    /// Packets with credit are sent back to back.
     #[inline]
     pub fn rate(&self) -> f64 {
         self.line
@@ -124,7 +124,7 @@ impl Rccc {
         }
     }
 
-    /// A grant has come.
+    /// A grant has arrived.
     pub fn granted(&mut self, up_to: u32) {
         self.heard();
         let more = behind(self.granted, up_to);
@@ -134,12 +134,12 @@ impl Rccc {
         }
     }
 
-    /// Up to where credits are asked for while this many bytes wait to be sent, again or for the
-    /// first time.
+    /// The credit number to request while this many bytes wait to be sent, again or for the first
+    /// time.
     pub fn pull_target(&self, waiting: u64) -> u32 {
         let waiting = waiting.min(self.most as u64) as i64;
         let mut wanted = waiting - self.credit;
-        // Flows that go on behind the first window have credits when it ends.
+        // Flows that continue after the first window have credits when it ends.
         if self.is_first_window && waiting > 0 {
             wanted = wanted.max(self.packet);
         }
@@ -148,26 +148,26 @@ impl Rccc {
     }
 }
 
-/// What the target of one flow keeps of its credits.
+/// The target's state of the credits of one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Up to where the initiator asked for them, and up to where it was given them.
+    /// The numbers up to which the initiator requested credits, and up to which they were granted.
     asked: u32,
     granted: u32,
     grants: u32,
-    /// Whether it stands in the queue of the pacer.
+    /// Whether it is in the queue of the pacer.
     is_waiting: bool,
 }
 
 impl Demand {
-    /// A packet has come. Returns whether the flow is to join the queue of the pacer.
+    /// A packet has arrived. Returns whether the flow must join the queue of the pacer.
     pub fn ask(&mut self, pull_target: u32) -> bool {
         self.asked = self.asked.wrapping_add(behind(self.asked, pull_target));
         self.left() > 0 && self.join()
     }
 
-    /// The header of a packet has come that was cut. It has to be sent again, which its initiator did not know
-    /// when it asked. Returns whether the flow is to join the queue of the pacer.
+    /// The header of a trimmed packet has arrived. The packet has to be retransmitted, which its initiator
+    /// did not know when it requested credits. Returns whether the flow must join the queue of the pacer.
     pub fn ask_again(&mut self, pull_target: u32, packet: Bytes) -> bool {
         let joins = self.ask(pull_target);
         if self.left() > 0 {
@@ -177,8 +177,8 @@ impl Demand {
         self.join()
     }
 
-    /// The initiator waits for credits in vain. It is told what it was given, even if that is all. Returns
-    /// whether the flow is to join the queue of the pacer.
+    /// The initiator has received no credits for some time. It is sent what it was granted again. Returns
+    /// whether the flow must join the queue of the pacer.
     pub fn ask_in_vain(&mut self, pull_target: u32) -> bool {
         self.ask(pull_target) || self.join()
     }
@@ -192,14 +192,14 @@ impl Demand {
         !std::mem::replace(&mut self.is_waiting, true)
     }
 
-    /// What is asked for and not given.
+    /// Credits that are requested and not granted.
     fn left(&self) -> u32 {
         behind(self.granted, self.asked)
     }
 }
 
-/// What gives out the credits of the flows to one host: in turn to those that ask, no faster than its link
-/// carries what they allow.
+/// The pacer grants credits to the flows to one host, in round-robin order among those that request them,
+/// and no faster than the host's link carries what they allow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pacer {
     /// The flows that ask.
@@ -220,7 +220,7 @@ pub struct Grant {
 }
 
 impl Pacer {
-    /// That of a host.
+    /// The pacer of a host.
     pub fn new(settings: &RcccSettings, line: Line) -> Pacer {
         let bytes_per_ps = line.bits_per_second() / 8e12;
         let per_grant = settings.per_grant.map_or(PACKETS * line.payload.0, |own| own.0);
@@ -242,12 +242,13 @@ impl Pacer {
         self.is_resting = false;
     }
 
-    /// The flow whose turn it is, unless the pacer rests: it is to be granted credits, or forgotten.
+    /// The flow whose turn it is, unless the pacer pauses: the caller must grant it credits, or drop
+    /// it from the queue.
     pub fn turn(&mut self) -> Option<u32> {
         if self.is_resting { None } else { self.waiting.pop_front() }
     }
 
-    /// Grants credits to the flow whose turn it is, which stands at the end of the queue if it asks for more.
+    /// Grants credits to the next flow in turn, which goes to the end of the queue if it requests more.
     pub fn grant(&mut self, flow: u32, demand: &mut Demand) -> Grant {
         let more = demand.left().min(self.per_grant);
         demand.granted = demand.granted.wrapping_add(more);
@@ -295,7 +296,7 @@ mod tests {
         own.granted(16);
         own.heard();
         assert_eq!(own.credit, 4_096);
-        // The last packet may take more than there is, which the next credits pay for.
+        // The last packet may exceed the credit; later credits make up for it.
         let mut own = Rccc::new(&settings(), LINE);
         for _ in 0..55 {
             own.sent(4_096);
@@ -339,7 +340,7 @@ mod tests {
         assert_eq!(own.credit, 192 * 256);
         own.granted(10_000);
         assert_eq!(own.credit, 225_000);
-        // Numbers go on behind 2^32.
+        // Numbers wrap at 2^32.
         own.granted = u32::MAX - 1;
         own.credit = 0;
         own.granted(2);
@@ -377,7 +378,7 @@ mod tests {
         assert_eq!(pacer.grant(0, &mut own).up_to, 16);
         assert!(own.ask_again(20, Bytes(4_096)));
         assert_eq!(pacer.grant(0, &mut own).up_to, 20);
-        // That grant is lost: 4 quanta of rest for telling it again.
+        // That grant is lost: 4 quanta of rest for repeating it.
         assert!(own.ask_in_vain(18));
         assert_eq!(pacer.grant(0, &mut own), Grant { up_to: 20, rest: Span(82_744) });
         assert!(own.ask_in_vain(30));

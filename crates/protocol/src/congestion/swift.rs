@@ -190,7 +190,7 @@ impl Swift {
         (self.packet * 8.0 / seconds).min(self.line)
     }
 
-    /// How many bytes may be under way.
+    /// How many bytes may be in flight.
     #[inline]
     pub fn window(&self) -> f64 {
         self.window * self.packet
@@ -204,7 +204,7 @@ impl Swift {
         self.base_target + f64::from(hops) * self.per_hop + scaled
     }
 
-    /// An acknowledgment has come.
+    /// An acknowledgment has arrived.
     pub fn acknowledged(&mut self, now: Time, heard: &Acknowledged) {
         self.timeouts = 0;
         self.delay = (heard.delay.0 as f64).max(1.0);

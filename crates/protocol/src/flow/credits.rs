@@ -8,12 +8,12 @@ pub struct Credits {
 }
 
 impl Credits {
-    /// As many as the buffer at the far end holds cells.
+    /// One for each cell that the buffer at the far end can hold.
     pub const fn new(all: u32) -> Credits {
         Credits { left: all, all }
     }
 
-    /// Spends one for a cell that is sent. `false` if there is none: nothing may be sent.
+    /// Spends a credit for a cell that is sent. `false` if there is none: nothing may be sent.
     #[inline]
     pub fn spend(&mut self) -> bool {
         let may_send = self.left > 0;
@@ -21,7 +21,7 @@ impl Credits {
         may_send
     }
 
-    /// One came back. `false` if none was spent: the far end has made one up.
+    /// A credit has returned. `false` if none was spent: the far end has made one up.
     #[inline]
     pub fn restore(&mut self) -> bool {
         let was_spent = self.left < self.all;

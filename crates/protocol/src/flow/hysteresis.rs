@@ -1,15 +1,15 @@
 //! A level with hysteresis: it becomes high at one mark and low again at another.
 
-/// Where a level becomes high, and where it becomes low again.
+/// The thresholds at which a level becomes high, and low again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// It is high as soon as it has reached this many.
+    /// The level becomes high when it reaches this many.
     pub high: u32,
-    /// It is low again as soon as it has fallen to this many; less than `high`.
+    /// The level becomes low again when it falls to this many; less than `high`.
     pub low: u32,
 }
 
-/// What a change of a level means.
+/// A change of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crossing {
     /// It was low and is high.
@@ -18,7 +18,7 @@ pub enum Crossing {
     Low,
 }
 
-/// How many cells something holds, and whether that is too many.
+/// A number of cells, and whether it is too high.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hysteresis {
     held: u32,
@@ -92,7 +92,7 @@ mod tests {
     }
 
     proptest! {
-        /// Reports alternate, so that whoever counts them is never wrong by more than one.
+        /// Reports alternate, so that a counter of them is never wrong by more than one.
         #[test]
         fn reports_alternate(
             steps in prop::collection::vec(any::<bool>(), 0..200), high in 1_u32..9, low in 0_u32..9,

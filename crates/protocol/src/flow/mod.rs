@@ -1,8 +1,8 @@
 //! Flow control: what protects a buffer from overflow.
 //!
-//! Each kind is a pair of machines, one where cells are held and one where they come from. A machine
-//! is told what happened and returns what the other one has to hear; how that travels, and how long
-//! it takes, is decided elsewhere.
+//! Each kind is a pair of state machines, one at the buffer and one at the sender. The caller
+//! reports what happened, and the machine returns the signal for the other one; how that travels,
+//! and how long it takes, is decided elsewhere.
 
 mod credits;
 mod hysteresis;

@@ -39,7 +39,7 @@ pub struct QuenchSettings {
     pub link: StopGoSettings,
 }
 
-/// What a switch tells the source of a connection.
+/// A signal of a switch to the source of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quenching {
     /// Stop.
@@ -69,7 +69,7 @@ impl QuenchSettings {
 }
 
 impl QuenchMonitor {
-    /// A cell joined the queue. `is_crowded` tells whether port or memory are congested.
+    /// A cell joined the queue. `is_crowded` says whether the port or the memory is congested.
     #[inline]
     pub fn enter(&mut self, marks: Marks, is_crowded: bool) -> Option<Quenching> {
         let high = if is_crowded { marks.low + 1 } else { marks.high };
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(queue.leave(MARKS), Some(Quenching::Unquench));
     }
 
-    /// Two congested switches on one way: the source opens when both have lifted their quench.
+    /// Two congested switches on one route: the source resumes when both have lifted their quench.
     #[test]
     fn quenches_of_several_switches_are_counted() {
         let mut source = QuenchedSource::default();

@@ -21,7 +21,7 @@ pub struct BulkAcknowledgment {
     pub initiator: Port,
     /// The sequence number of the request.
     pub sequence: Sequence,
-    /// What became of the request.
+    /// The outcome of the request.
     pub report: TransmissionReport,
 }
 
@@ -32,7 +32,7 @@ pub struct QuickAcknowledgment {
     pub initiator: Port,
     /// The sequence number of the request.
     pub sequence: Sequence,
-    /// What became of the request.
+    /// The outcome of the request.
     pub report: TransmissionReport,
 }
 

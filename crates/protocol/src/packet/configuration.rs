@@ -7,7 +7,7 @@ use super::{DecodeError, check};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PortSet(pub u16);
 
-/// `cfg`: what a node tells the arbiter, as an initiator and as a target (Clint 3.3).
+/// `cfg`: what a node sends to the arbiter, as an initiator and as a target (Clint 3.3).
 ///
 /// Of its 19 bytes the paper accounts for ten: header, the three vectors and the check code. The
 /// other nine are kept reserved here: sent as zero, not read.
@@ -15,7 +15,7 @@ pub struct PortSet(pub u16);
 pub struct Configuration {
     /// The node's identifier once a grant has assigned it.
     pub node: Option<Port>,
-    /// The slot that is asked for.
+    /// The slot that is requested.
     pub slot: Sequence,
     /// The targets for which the initiator has a full send buffer.
     pub requests: PortSet,

@@ -6,8 +6,8 @@ use weft_units::Bytes;
 
 use super::{DecodeError, FieldError};
 
-/// The six packet types of Table 1 (Clint 3.2). The codes leave out 0 and 15, so that a line that
-/// is stuck at either level is no packet.
+/// The six packet types of Table 1 (Clint 3.2). The codes 0 and 15 are not used, so that a line
+/// that is stuck at either level does not look like a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum PacketType {

@@ -25,9 +25,9 @@ pub struct HandlerIndex(pub u16);
 /// arguments of 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Message {
-    /// Who sent it.
+    /// The sender.
     pub initiator: EndpointName,
-    /// Who it is for.
+    /// The target.
     pub target: EndpointName,
     /// The handler to call at the target.
     pub handler: HandlerIndex,

@@ -1,15 +1,16 @@
-//! How the packets of a flow reach its target all and in order though some are lost: what both ends
-//! keep of a flow, and what the target answers.
+//! Reliable, ordered delivery of the packets of a flow: the state of a flow at both ends, and the
+//! answers of the target.
 //!
 //! A flow is a sequence of packets, numbered from 0. The target answers each packet with an
-//! acknowledgment, which says up to where everything has come. With *go-back-N*, as in RoCE NICs
-//! (Guo et al., "RDMA over Commodity Ethernet at Scale", SIGCOMM 2016, section 4.1), it keeps
-//! nothing that comes behind a gap, and says so once; the sender then sends everything again from
+//! acknowledgment, which says up to which packet everything has arrived. With *go-back-N*, as in
+//! RoCE NICs (Guo et al., "RDMA over Commodity Ethernet at Scale", SIGCOMM 2016, section 4.1), it
+//! discards packets after a gap, and says so once; the sender then sends everything again from
 //! there. With *selective repeat*, as in IRN (Mittal et al., "Revisiting Network Support for RDMA",
-//! SIGCOMM 2018, section 3.1), it keeps what comes and names it, and the sender sends again what is
-//! missing below that. Where switches cut packets instead of dropping them, the target refuses what
-//! was cut, and the sender sends that again at once (Handley et al., "Re-architecting datacenter
-//! networks and stacks for low latency and high performance", SIGCOMM 2017, section 3.2).
+//! SIGCOMM 2018, section 3.1), it keeps every packet and acknowledges it by number, and the sender
+//! retransmits what is missing below. Where switches trim packets instead of dropping them, the
+//! target refuses a trimmed packet, and the sender retransmits it at once (Handley et al.,
+//! "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM
+//! 2017, section 3.2).
 
 mod notifier;
 mod receiver;
@@ -43,10 +44,10 @@ impl LossRecovery {
     }
 }
 
-/// Which packets from a number on are there, a bit for each.
+/// The packets received from a number on, a bit for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Bits {
-    /// The number that the first bit stands for, a multiple of 64.
+    /// The number of the first bit, a multiple of 64.
     first: u32,
     words: std::collections::VecDeque<u64>,
 }
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A way that loses and reorders: packets and answers under way, taken out by number.
+    /// A route that loses and reorders: packets and answers in flight, removed by number.
     fn carry(reliability: LossRecovery, threshold: u32, count: u32, fates: &[(u8, u8)]) {
         let trims = reliability == LossRecovery::SelectiveRepeat;
         let mut sender = Sender::new(reliability, count, threshold);

@@ -2,16 +2,16 @@
 
 use weft_units::{Span, Time};
 
-/// The target of a flow, as far as it notifies the sender of congestion: it answers a marked packet
+/// The target of a flow as the source of congestion notifications: it answers a marked packet
 /// unless it has answered one within an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notifier {
-    /// From when on it may notify.
+    /// When it may notify next.
     ready: Time,
 }
 
 impl Notifier {
-    /// A marked packet has come. Returns whether to notify the sender.
+    /// A marked packet has arrived. Returns whether to notify the sender.
     #[inline]
     pub fn marked(&mut self, now: Time, interval: Span) -> bool {
         let may = now >= self.ready;

@@ -2,46 +2,46 @@
 
 use super::{Bits, LossRecovery};
 
-/// What the target of one flow keeps of it.
+/// The state of one flow at its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receiver {
     reliability: LossRecovery,
     count: u32,
-    /// Everything before this number has come.
+    /// Everything before this number has arrived.
     expected: u32,
-    /// What has come behind it.
+    /// The packets received after it.
     kept: Bits,
-    /// The highest number that has come, and one.
+    /// One more than the highest number that has arrived.
     seen: u32,
     /// Whether the present gap has been answered.
     has_refused: bool,
 }
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Everything before this number has come.
+    /// Everything before this number has arrived.
     pub expected: u32,
     /// The packet that it answers.
     pub number: u32,
-    /// Which of the 32 packets before that one have come, as far as it says: bit 0 is the one right
-    /// before it.
+    /// Which of the 32 packets before that one have arrived, as far as the target knows: bit 0 is
+    /// the one right before it.
     pub before: u32,
-    /// That packet was not kept. Go-back-N: it came behind a gap. Selective repeat: a switch had cut its
-    /// payload off.
+    /// That packet was discarded. Go-back-N: it came after a gap. Selective repeat: a switch had trimmed
+    /// its payload.
     pub is_refusal: bool,
 }
 
-/// What becomes of a packet that has come.
+/// The fate of a packet that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Whether it is kept, and was not there before.
+    /// Whether it is new and was kept.
     pub is_new: bool,
-    /// Whether a packet with a higher number has come before it.
+    /// Whether a packet with a higher number has arrived before it.
     pub is_late: bool,
-    /// How many packets are now in order that were not.
+    /// How many packets are in order now that were not before.
     pub in_order: u32,
-    /// What the sender is told, if anything.
+    /// The answer to the sender, if there is one.
     pub answer: Option<Answer>,
 }
 
@@ -52,7 +52,7 @@ impl Receiver {
         Receiver { reliability, count, expected: 0, kept, seen: 0, has_refused }
     }
 
-    /// A packet has come.
+    /// A packet has arrived.
     pub fn arrive(&mut self, number: u32) -> Arrival {
         let is_late = number + 1 < self.seen;
         self.seen = self.seen.max(number + 1);
@@ -71,7 +71,7 @@ impl Receiver {
             self.has_refused = false;
         }
         let is_refusal = is_behind_a_gap && self.reliability == LossRecovery::GoBackN;
-        // A gap is refused once: the sender goes back as often as it is told to.
+        // A gap is refused once: the sender goes back at every refusal.
         let is_silent = is_refusal && std::mem::replace(&mut self.has_refused, true);
         let answer = Answer { expected: self.expected, number, before: 0, is_refusal };
         Arrival {
@@ -82,8 +82,8 @@ impl Receiver {
         }
     }
 
-    /// The header of a packet has come, whose payload a switch had cut off. Returns what the sender is told:
-    /// a refusal, or that the packet has come already.
+    /// The header of a packet has arrived, whose payload a switch had trimmed. Returns the answer: a
+    /// refusal, or that the packet has already arrived.
     pub fn arrive_cut(&self, number: u32) -> Answer {
         let is_refusal = number >= self.expected && !self.kept.has(number);
         Answer { expected: self.expected, number, before: 0, is_refusal }
@@ -98,12 +98,12 @@ impl Receiver {
         })
     }
 
-    /// Whether everything has come up to the highest packet that has.
+    /// Whether there is no gap below the highest packet that has arrived.
     pub fn is_in_order(&self) -> bool {
         self.expected >= self.seen
     }
 
-    /// Whether everything has come.
+    /// Whether everything has arrived.
     pub fn is_complete(&self) -> bool {
         self.expected == self.count
     }

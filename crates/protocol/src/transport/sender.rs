@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Answer, Bits, LossRecovery};
 
-/// What the sender of one flow keeps of it.
+/// The state of one flow at its sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
     reliability: LossRecovery,
@@ -15,29 +15,31 @@ pub struct Sender {
     next: u32,
     /// The first packet that has never been sent.
     fresh: u32,
-    /// Selective repeat: which packets behind `acknowledged` are known to have come, how many, and
-    /// the highest of them and one.
+    /// Selective repeat: which packets after `acknowledged` are known to have arrived, how many,
+    /// and one more than the highest of them.
     come: Bits,
     come_count: u32,
     highest: u32,
-    /// A packet is missing when one this many numbers higher has come.
+    /// A packet counts as lost when one whose number is higher by this many has arrived.
     threshold: u32,
-    /// While what is missing is sent again: the next packet that is looked at.
+    /// During a retransmission of missing packets: the next packet to check.
     again: Option<u32>,
-    /// What is missing below it has been sent again. A packet that is lost twice waits for the timer.
+    /// Everything missing below it has been retransmitted. A packet that is lost twice waits for the
+    /// timer.
     again_to: u32,
-    /// Packets that are to be sent again, and so not under way.
+    /// Packets that must be retransmitted, and so are not in flight.
     missing: u32,
-    /// Those of them that the target has refused, from low to high. They go first.
+    /// Those of them that the target has refused, in ascending order. They go first.
     refused: VecDeque<u32>,
-    /// All that it ever refused, whether they were sent again or not: no gap tells more of them.
+    /// All packets that it ever refused, whether they were retransmitted or not: gaps do not mark
+    /// these as lost again.
     named: Bits,
 }
 
-/// What an answer tells its sender.
+/// What an answer means to its sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// How many packets are known to have come that were not.
+    /// How many packets are newly known to have arrived.
     pub packets: u32,
     /// Whether it reveals a loss that the sender did not know of.
     pub is_loss: bool,
@@ -65,7 +67,7 @@ impl Sender {
         }
     }
 
-    /// The packet that is to be sent next, if one is.
+    /// The next packet to send, if there is one.
     #[inline]
     pub fn next(&self) -> Option<u32> {
         let missing = self.refused.front().copied().or(self.again);
@@ -88,18 +90,18 @@ impl Sender {
         is_first
     }
 
-    /// How many packets are under way, as far as is known.
+    /// How many packets are in flight, as far as is known.
     #[inline]
     pub fn outstanding(&self) -> u32 {
         self.next - self.acknowledged - self.come_count - self.missing
     }
 
-    /// How many packets are to be sent, again or for the first time.
+    /// How many packets must be sent, again or for the first time.
     pub fn waiting(&self) -> u32 {
         self.count - self.next + self.missing
     }
 
-    /// Whether the last packet is to be sent after all others, and not as one that is missing.
+    /// Whether the last packet is still to be sent for the first time.
     pub fn has_last_to_send(&self) -> bool {
         self.next < self.count
     }
@@ -120,7 +122,7 @@ impl Sender {
         self.acknowledged == self.count
     }
 
-    /// An answer has come.
+    /// An answer has arrived.
     pub fn hear(&mut self, answer: &Answer) -> Heard {
         match self.reliability {
             LossRecovery::GoBackN => self.hear_all_or_nothing(answer),
@@ -132,7 +134,7 @@ impl Sender {
     fn hear_all_or_nothing(&mut self, answer: &Answer) -> Heard {
         let packets = answer.expected.saturating_sub(self.acknowledged);
         self.acknowledged += packets;
-        // What is acknowledged need not be sent again.
+        // Acknowledged packets need not be retransmitted.
         self.next = self.next.max(self.acknowledged);
         let is_loss = answer.is_refusal
             && answer.expected == self.acknowledged
@@ -167,7 +169,7 @@ impl Sender {
         Heard { packets, is_loss: self.find_missing() }
     }
 
-    /// Notes that a packet has come. Returns 1 if that was not known.
+    /// Records that a packet has arrived. Returns 1 if that was not known.
     fn note(&mut self, number: u32) -> u32 {
         let is_new = number >= self.acknowledged && self.come.set(number);
         if is_new {
@@ -178,8 +180,8 @@ impl Sender {
         is_new.into()
     }
 
-    /// The target has a packet's header alone: the packet is sent again before all others, unless it is
-    /// to be sent again already or has come meanwhile.
+    /// The target has received only a packet's header: the packet is retransmitted before all others,
+    /// unless it is already due for retransmission or has arrived meanwhile.
     fn hear_refusal(&mut self, number: u32) -> Heard {
         let is_known = number < self.acknowledged || self.come.has(number);
         let is_missing = self.again.is_some_and(|again| (again..self.again_to).contains(&number));
@@ -194,7 +196,7 @@ impl Sender {
         Heard { packets: 0, is_loss: true }
     }
 
-    /// A packet that was to be sent again is not missing any more.
+    /// A packet that was to be retransmitted is no longer missing.
     fn strike(&mut self, number: u32) {
         if self.named.has(number) {
             if let Ok(place) = self.refused.binary_search(&number) {
@@ -213,8 +215,8 @@ impl Sender {
         }
     }
 
-    /// Looks for packets far enough below the highest that has come. Returns whether one is missing
-    /// that was not known to be.
+    /// Checks the packets far enough below the highest that has arrived. Returns whether one is
+    /// newly known to be missing.
     fn find_missing(&mut self) -> bool {
         let to = self.highest.saturating_sub(self.threshold).min(self.next);
         let from = self.again_to.max(self.acknowledged);
@@ -243,8 +245,8 @@ impl Sender {
         self.again = Some(number).filter(|number| *number < self.again_to);
     }
 
-    /// The timer of the oldest packet has expired: everything that is not known to have come is sent
-    /// again. Returns whether anything was under way.
+    /// The timer of the oldest packet has expired: everything that is not known to have arrived is
+    /// retransmitted. Returns whether anything was in flight.
     pub fn timed_out(&mut self) -> bool {
         let is_loss = self.next > self.acknowledged;
         match self.reliability {
@@ -340,7 +342,7 @@ mod tests {
         assert_eq!(own.hear(&answer(0, 5, false)), Heard { packets: 1, is_loss: true });
         assert_eq!((own.outstanding(), send(&mut own, 4)), (2, vec![0, 2, 4, 6]));
         assert_eq!(own.hear(&answer(0, 1, true)), Heard { packets: 0, is_loss: true }, "cut again");
-        // It came by another way.
+        // It came by another route.
         assert_eq!(own.hear(&answer(2, 1, false)), Heard { packets: 2, is_loss: false });
         assert_eq!((own.outstanding(), own.next()), (4, Some(7)));
         assert_eq!(own.hear(&answer(2, 0, true)), Heard::default(), "0 has come");

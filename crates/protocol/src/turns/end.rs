@@ -1,14 +1,14 @@
-//! One end of a link: when it speaks, how much, and what it allows the other end.
+//! One end of a link: when it sends, how much, and how much it allows the other end.
 
 use super::frame::{Kind, Preamble};
 use super::{CHANNELS, SymbolWidth};
 
-/// What both ends of a link agree on.
+/// The parameters on which both ends of a link agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rules {
     /// The symbols, which bound the credits.
     pub width: SymbolWidth,
-    /// The most packets in one frame; [`SymbolWidth::most_credit`] at the most.
+    /// The most packets in one frame; at most [`SymbolWidth::most_credit`].
     pub most: u16,
     /// How many packets a frame has.
     pub burst: Burst,
@@ -38,7 +38,7 @@ pub enum Holding {
     WhileAllowed,
 }
 
-/// A packet came for which the receive FIFO has no room: the other end broke the rules.
+/// A packet arrived for which the receive FIFO has no room: the other end broke the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the receive FIFO of channel {channel} is full: expected no packet beyond its credit")]
 pub struct Overrun {
@@ -46,8 +46,8 @@ pub struct Overrun {
     pub channel: usize,
 }
 
-/// One end of a link. The FIFOs themselves stand outside; the end counts what it may send and what
-/// it has room for.
+/// One end of a link. The FIFOs are elsewhere; the end counts what it may send and what it has room
+/// for.
 ///
 /// ```text
 /// own turn:    begin -> [may_send -> sent]* -> may_hold? -> the turn of the other end
@@ -58,7 +58,7 @@ pub struct End {
     rules: Rules,
     /// Free places of each receive FIFO, in packets.
     room: [u16; CHANNELS],
-    /// How many packets the other end has allowed and not been sent.
+    /// How many packets the other end has allowed and that have not been sent.
     credit: [u16; CHANNELS],
     /// The channel that comes first when both have packets.
     first: usize,
@@ -68,14 +68,14 @@ pub struct End {
 
 impl End {
     /// An end with empty receive FIFOs of this many packets each. It may send nothing before it has
-    /// heard the other end.
+    /// received a preamble.
     pub fn new(rules: Rules, capacity: u16) -> End {
         let (room, credit) = ([capacity; CHANNELS], [0; CHANNELS]);
         End { rules, room, credit, first: 0, frame: None }
     }
 
-    /// The turn begins, with this many packets in each send FIFO: how the frame begins. Credits are
-    /// what is free now; nothing arrives before the other end has heard them.
+    /// The turn begins, with this many packets in each send FIFO: returns how the frame begins.
+    /// Credits are what is free now; nothing arrives before the other end has received them.
     pub fn begin(&mut self, waiting: [u16; CHANNELS]) -> Preamble {
         let most = self.rules.width.most_credit();
         let credits = self.room.map(|room| room.min(most));
@@ -105,7 +105,7 @@ impl End {
     }
 
     /// The frame is over, with this many packets in each send FIFO: whether the end sends another
-    /// one at once instead of handing the link over.
+    /// one at once instead of handing over the link.
     pub fn may_hold(&mut self, waiting: [u16; CHANNELS]) -> bool {
         self.frame = None;
         self.rules.holding == Holding::WhileAllowed
@@ -142,12 +142,13 @@ impl End {
         self.credit[channel]
     }
 
-    /// What a preamble announced now would say.
+    /// The content of a preamble sent now.
     pub fn credits(&self) -> [u16; CHANNELS] {
         self.room.map(|room| room.min(self.rules.width.most_credit()))
     }
 
-    /// Whether a turn that begins now, with this many packets in each send FIFO, would carry some.
+    /// Whether a turn that begins now, with this many packets in each send FIFO, would have
+    /// packets.
     pub fn wants(&self, waiting: [u16; CHANNELS]) -> bool {
         (0..CHANNELS).any(|channel| self.can_begin(channel, waiting))
     }

@@ -16,7 +16,7 @@ pub enum SymbolWidth {
     EightBits,
 }
 
-/// What a frame carries.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Nothing but credits; it hands the link back.
@@ -90,7 +90,7 @@ impl SymbolWidth {
     }
 }
 
-/// The bit of the third symbol that tells a frame with packets.
+/// The bit of the third symbol that marks a frame with packets.
 const DATA: u8 = 0b1000;
 
 impl Kind {

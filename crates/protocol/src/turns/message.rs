@@ -10,7 +10,7 @@ const FIRST: usize = PACKET - ROUTING;
 const COUNTER: usize = 2;
 /// Payload in the second packet.
 const SECOND: usize = PACKET - COUNTER;
-/// The bit of the first byte that tells a message of several packets.
+/// The bit of the first byte that marks a message of several packets.
 const SEVERAL: u8 = 0x80;
 
 /// The longest payload of one message in bytes: 65535 packets.
@@ -29,7 +29,7 @@ pub const fn packets_of(payload: u64) -> u64 {
     }
 }
 
-/// What a message asks of the switches on its way.
+/// What a message requests from the switches on its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// To one host.
@@ -45,11 +45,11 @@ pub enum Operation {
 /// The routing information of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageHeader {
-    /// What it asks of the switches.
+    /// What it requests from the switches.
     pub operation: Operation,
     /// The host, or the hosts, that it is for.
     pub target: u16,
-    /// The host that it comes from.
+    /// The initiator.
     pub initiator: u16,
 }
 
@@ -125,7 +125,7 @@ impl MessageHeader {
         Ok((header, payload))
     }
 
-    /// What the first packets tell: the header, and of how many packets the message consists. This
+    /// The content of the first packets: the header, and the number of packets of the message. This
     /// is all that a switch reads (Maestro 3.3, message analyzer).
     ///
     /// # Errors

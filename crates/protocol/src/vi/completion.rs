@@ -1,4 +1,4 @@
-//! Completions: each descriptor comes back once, and one queue may tell of many endpoints.
+//! Completions: each descriptor returns once, and one queue may serve many endpoints.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,20 @@ use super::Fault;
 /// Which of the two queues of an endpoint a descriptor was posted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkQueueKind {
-    /// What is sent.
+    /// The send queue.
     Send,
-    /// What is received.
+    /// The receive queue.
     Receive,
 }
 
-/// A descriptor that comes back to the program.
+/// A descriptor that returns to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Completion<T> {
-    /// What the program put into the descriptor to know it again.
+    /// The program's name for the descriptor.
     pub cookie: T,
     /// The queue that it was posted to.
     pub queue: WorkQueueKind,
-    /// Whether it was carried out.
+    /// Whether the operation succeeded.
     pub result: Result<(), Fault>,
 }
 

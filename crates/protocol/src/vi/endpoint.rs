@@ -7,10 +7,10 @@ use super::memory::{ProtectionTag, Registry};
 use super::{Fault, Operation, Reliability};
 use crate::ring::Doorbell;
 
-/// What a program asks its adapter to do.
+/// The request of a program to its adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Descriptor<T> {
-    /// By which the program knows it again.
+    /// The program's name for it.
     pub cookie: T,
     /// In the send queue, what to do; in the receive queue it is [`Operation::Send`].
     pub operation: Operation,
@@ -18,21 +18,21 @@ pub struct Descriptor<T> {
     pub length: u64,
 }
 
-/// A message as it goes out.
+/// An outgoing message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Transfer {
     /// Its number on the connection, from 0.
     pub sequence: u64,
-    /// What it is for.
+    /// Its operation.
     pub operation: Operation,
     /// Its bytes.
     pub length: u64,
 }
 
-/// A message as it comes in.
+/// An incoming message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Arrival {
-    /// What was sent.
+    /// The message that was sent.
     pub transfer: Transfer,
     /// Whether its check code is right.
     pub is_intact: bool,
@@ -41,15 +41,15 @@ pub struct Arrival {
 /// Whether an endpoint has a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndpointState {
-    /// It has none. Receive descriptors may be posted already.
+    /// No connection. Receive descriptors may be posted already.
     Idle,
-    /// It has one, to the endpoint with this number.
+    /// Connected to the endpoint with this number.
     Connected(u32),
-    /// It had one, and a fault broke it.
+    /// Disconnected by a fault.
     Broken(Fault),
 }
 
-/// What the initiator is to hear of a message.
+/// What the initiator learns about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
     /// Nothing.
@@ -60,22 +60,22 @@ pub enum Reply {
     Break(Fault),
 }
 
-/// What became of a message at its target.
+/// The outcome of a message at its target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome<T> {
     /// It filled a receive descriptor.
     Received(Completion<T>),
-    /// It was written to where it said, and the program is not told.
+    /// It was written to the address that it names, and the program is not notified.
     Written,
-    /// It is gone, and the connection goes on.
+    /// It is lost, and the connection continues.
     Dropped(Fault),
-    /// It broke the connection; all receive descriptors come back.
+    /// It broke the connection; all receive descriptors return.
     Broken(Fault, Vec<Completion<T>>),
     /// There is no connection that it belongs to.
     Ignored,
 }
 
-/// What a message brings about at its target.
+/// The effects of a message at its target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reception<T> {
     /// There.
@@ -123,10 +123,10 @@ pub struct Endpoint<T> {
     state: EndpointState,
     sends: WorkQueue<T>,
     receives: WorkQueue<T>,
-    /// The number of the next message, and of the next one to come.
+    /// The number of the next message to send, and of the next one to receive.
     next: u64,
     expected: u64,
-    /// How many of the descriptors at hand have left and wait for a word of the target.
+    /// How many of the current descriptors have left and wait for a reply of the target.
     unanswered: usize,
 }
 
@@ -164,7 +164,7 @@ impl<T: Copy> WorkQueue<T> {
         Some(descriptor)
     }
 
-    /// All descriptors come back; the oldest of them may have met with `first`.
+    /// Returns all descriptors; `first` is the fault of the oldest.
     fn flush(
         &mut self,
         queue: WorkQueueKind,
@@ -206,12 +206,12 @@ impl<T: Copy> Endpoint<T> {
         self.state
     }
 
-    /// What its connection promises.
+    /// The reliability of its connection.
     pub fn reliability(&self) -> Reliability {
         self.reliability
     }
 
-    /// Descriptors that have been posted and have not come back: of the send queue and the other.
+    /// Descriptors that have been posted and not returned: of the send queue and the receive queue.
     pub fn outstanding(&self) -> (usize, usize) {
         (self.sends.len(), self.receives.len())
     }
@@ -236,7 +236,7 @@ impl<T: Copy> Endpoint<T> {
         }
     }
 
-    /// Ends the connection, broken or not: all descriptors come back, and the endpoint is as new.
+    /// Ends the connection, broken or not: all descriptors return, and the endpoint is as new.
     pub fn disconnect(&mut self) -> Vec<Completion<T>> {
         let completions = self.flush(None);
         self.state = EndpointState::Idle;
@@ -285,7 +285,7 @@ impl<T: Copy> Endpoint<T> {
     }
 
     /// The last byte of the oldest message that was fetched has left. Returns its completion, unless
-    /// the target has to be heard first.
+    /// that needs a reply of the target first.
     pub fn transmitted(&mut self) -> Option<Completion<T>> {
         if self.reliability == Reliability::ReliableReception {
             self.unanswered = (self.unanswered + 1).min(self.sends.at_hand.len());
@@ -306,8 +306,8 @@ impl<T: Copy> Endpoint<T> {
         Some(Completion { cookie, queue: WorkQueueKind::Send, result: Ok(()) })
     }
 
-    /// The target says, or the adapter finds, that the connection is broken: all descriptors come
-    /// back, the oldest that is unanswered with the reason. A second time it is ignored.
+    /// The target reports, or the adapter detects, that the connection is broken: all descriptors
+    /// return, the oldest unanswered one with the reason. Later reports are ignored.
     pub fn break_off(&mut self, fault: Fault) -> Vec<Completion<T>> {
         if !matches!(self.state, EndpointState::Connected(_)) {
             return Vec::new();
@@ -329,7 +329,7 @@ impl<T: Copy> Endpoint<T> {
         if !matches!(self.state, EndpointState::Connected(_)) {
             return ignored;
         }
-        // What is damaged cannot be told apart, so that its number is not believed.
+        // A damaged message cannot be identified, so its number is ignored.
         if arrival.is_intact && arrival.transfer.sequence < self.expected {
             return ignored;
         }
@@ -411,7 +411,7 @@ mod tests {
         Descriptor { cookie, operation: Operation::Send, length }
     }
 
-    /// Posts, fetches and hands over a message; what is complete at the sender before it arrives.
+    /// Posts, fetches and submits a message; what is complete at the sender before it arrives.
     fn pass(
         from: &mut Endpoint<char>,
         to: &mut Endpoint<char>,

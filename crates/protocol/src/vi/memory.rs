@@ -15,7 +15,7 @@ pub struct MemoryHandle(pub u32);
 /// Bytes that a program has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
-    /// Whose endpoints may name it.
+    /// The tag of the endpoints that may name it.
     pub tag: ProtectionTag,
     /// The first byte.
     pub address: u64,

@@ -44,16 +44,16 @@ pub enum Reliability {
     ReliableReception,
 }
 
-/// What a descriptor asks for.
+/// The operation of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// The message goes where the oldest receive descriptor of the target says.
     Send,
     /// The message goes to an address in the memory of the target.
     RdmaWrite {
-        /// Where to.
+        /// The address at the target.
         to: RemoteAddress,
-        /// Whether the target is told by the completion of a receive descriptor.
+        /// Whether the completion of a receive descriptor notifies the target.
         immediate: bool,
     },
 }
@@ -67,7 +67,7 @@ pub enum Fault {
     /// The receive descriptor has less room.
     #[error("a message of {length} bytes came for a receive descriptor of {room}")]
     TooLong {
-        /// Bytes that came.
+        /// Bytes received.
         length: u64,
         /// Bytes that the descriptor has room for.
         room: u64,
@@ -75,15 +75,15 @@ pub enum Fault {
     /// Memory of another protection tag.
     #[error("memory with protection tag {} was named by an endpoint with tag {}", .memory.0, .endpoint.0)]
     WrongTag {
-        /// That of the memory.
+        /// The tag of the memory.
         memory: ProtectionTag,
-        /// That of the endpoint.
+        /// The tag of the endpoint.
         endpoint: ProtectionTag,
     },
     /// No memory is registered under the handle.
     #[error("no memory is registered under handle {}", .0.0)]
     NotRegistered(MemoryHandle),
-    /// Bytes outside of the region that the handle stands for.
+    /// Bytes outside the region of the handle.
     #[error("{length} bytes at address {address} lie outside of the region of handle {}", .handle.0)]
     OutOfRegion {
         /// The handle.
@@ -104,7 +104,7 @@ pub enum Fault {
     Lost {
         /// The number that was due.
         expected: u64,
-        /// The number that came.
+        /// The number received.
         found: u64,
     },
     /// The completion queue of the host has no entry left.

@@ -21,7 +21,7 @@ struct World {
     receives: u8,
     fetched: u8,
     transmitted: u8,
-    /// What came back: how many sends carried out and not, and the same of receives.
+    /// Returned descriptors: how many sends completed and failed, and the same for receives.
     sent: (u8, u8),
     received: (u8, u8),
     /// The messages that the target has.

@@ -1,9 +1,9 @@
 //! Sweeps of the paths, and a barrier made of them (Additional MEMORY CHANNEL Network Features).
 //!
-//! A packet with the acknowledge attribute passes every queue on its path behind all that was sent
-//! before; its acknowledgment tells that all of that has arrived. A node at the barrier sweeps its
-//! paths to all others, so that what it wrote is there, and then announces itself by a broadcast
-//! with local copy. It goes on when its own copy shows the announcements of all.
+//! A packet with the acknowledge attribute passes every queue on its path after everything that was
+//! sent before; its acknowledgment confirms that all of that has arrived. A node at the barrier
+//! sweeps its paths to all others, so that what it wrote is there, and then announces itself by a
+//! broadcast with local copy. It goes on when its own copy shows the announcements of all.
 
 use super::{Node, members};
 
@@ -57,7 +57,7 @@ impl Barrier {
         Barrier { own, on_line, number: 1, sweep: None, entered: false, announced: vec![0; 64] }
     }
 
-    /// Those who are waited for, as a set.
+    /// The nodes that are waited for, as a set.
     pub const fn on_line(&self) -> u64 {
         self.on_line
     }
@@ -88,8 +88,8 @@ impl Barrier {
         self.passes()
     }
 
-    /// A node has left the cluster: nobody waits for it. May be both an acknowledgment and the last
-    /// announcement that was missing.
+    /// A node has left the cluster: the barrier no longer waits for it. This may stand for both an
+    /// acknowledgment and the last missing announcement.
     pub fn remove(&mut self, node: Node) -> Option<BarrierAction> {
         self.on_line &= !node.bit();
         self.acknowledge(node).or_else(|| self.passes())

@@ -22,7 +22,7 @@ pub struct ClockBound {
     pub shortest: Span,
     /// The longest one.
     pub longest: Span,
-    /// The time of the interrupt service routine at the most.
+    /// The longest time of the interrupt service routine.
     pub service: Span,
 }
 

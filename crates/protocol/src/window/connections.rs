@@ -1,5 +1,5 @@
-//! Which page a store goes through whose program names its targets and no address: the first one in
-//! the window that its node maps outgoing to exactly these, and that its targets take it from.
+//! Which page a store uses if its program names targets and no address: the first page in the
+//! window that its node maps outgoing to exactly these targets, and that they map incoming.
 
 use super::{Cluster, Node, Reach, ReceivePage};
 use super::{NetworkPage, TransmitPage};
@@ -9,14 +9,14 @@ use super::{NetworkPage, TransmitPage};
 pub enum Use {
     /// Data.
     Store,
-    /// To be acknowledged behind all that came before on its path.
+    /// To be acknowledged after everything that came before on its path.
     Sweep,
     /// To be taken only without a pending error.
     Conditional,
 }
 
-/// The pages of a cluster, by who stores, for whom, and what for. They are looked up with every
-/// store: a number of a table, and no search.
+/// The pages of a cluster, by sender, target and use. They are looked up with every store, in a
+/// table and without a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connections {
     nodes: usize,
@@ -25,8 +25,8 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// The pages of a cluster as they are mapped, of which those that are not enabled for
-    /// transmission are left out.
+    /// The pages of a cluster as they are mapped, except those that are not enabled for
+    /// transmission.
     pub fn of(cluster: &Cluster) -> Connections {
         let nodes = cluster.nodes();
         let empty = vec![None; nodes * nodes];
@@ -38,8 +38,8 @@ impl Connections {
         all
     }
 
-    /// The page through which `from` stores to these targets, a bit each; its own copy does not
-    /// matter. Several targets are those of a broadcast, or some of them.
+    /// The page through which `from` stores to these targets, a bit each, with or without its own
+    /// copy. Several targets must be those of a broadcast, or some of them.
     #[inline]
     pub fn page(&self, from: Node, targets: u64, what: Use) -> Option<NetworkPage> {
         let others = targets & !from.bit();

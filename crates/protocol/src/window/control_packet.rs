@@ -23,7 +23,7 @@ pub struct ControlPacket {
     pub destination: Node,
     /// How many packets the sending side takes now: 0 is stop.
     pub free: u8,
-    /// The sending side discards what comes, until it is recovered.
+    /// The sending side discards what arrives, until it is recovered.
     pub in_error: bool,
     /// Link frequency and width that the sending side can do, see [`super::LinkMode`].
     pub configuration: u8,

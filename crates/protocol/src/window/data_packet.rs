@@ -21,7 +21,7 @@ use super::{Node, PacketError, ReedSolomon};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Payload(Vec<u8>);
 
-/// What a packet does at its target.
+/// The effect of a packet at its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CommandKind {
     /// Writes its payload; the receive table may make a read request or a conditional write of it.
@@ -35,13 +35,13 @@ pub enum CommandKind {
 /// The command field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Command {
-    /// What the packet does.
+    /// The effect of the packet.
     pub kind: CommandKind,
-    /// It is for all nodes; the destination field is of no account.
+    /// It is for all nodes; the destination field is ignored.
     pub broadcast: bool,
     /// A copy comes back to the sender.
     pub local_copy: bool,
-    /// It sweeps its path: acknowledged when all before it have arrived.
+    /// It sweeps its path: acknowledged when everything before it has arrived.
     pub sweep: bool,
     /// It is acknowledged.
     pub acknowledge: bool,
@@ -56,11 +56,11 @@ pub struct DataPacket {
     pub destination: Node,
     /// The sender.
     pub sender: Node,
-    /// What it does.
+    /// Its effect.
     pub command: Command,
     /// The network address that the payload begins at.
     pub address: u32,
-    /// What is written.
+    /// The data.
     pub payload: Payload,
 }
 

@@ -41,7 +41,7 @@ pub enum MapError {
         /// How large the window is.
         window: Bytes,
     },
-    /// An access to a page that the node has not mapped so.
+    /// An access to a page that the node has not mapped for it.
     #[error("page {} is not mapped {direction} on node {node}", page.0)]
     NotMapped {
         /// The page.
@@ -171,7 +171,7 @@ pub enum PacketError {
     /// A packet cannot have this size.
     #[error("{size} bytes: accepted is {accepted}")]
     Size {
-        /// The bytes that came.
+        /// The bytes received.
         size: usize,
         /// The sizes that there are.
         accepted: &'static str,

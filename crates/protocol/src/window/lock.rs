@@ -5,8 +5,8 @@
 //! writing its word. When its bid arrives in its own copy and no other word is set, it was the
 //! first, and has the lock. Otherwise it takes its bid back, backs off and tries again.
 //!
-//! Why at most one wins: of two bids that stand, one comes second in the one order of writes, and
-//! its bidder sees the first when its own arrives. This needs rule 2, and under errors rule 3.
+//! At most one bidder wins: of two bids, one comes second in the common order of writes, and its
+//! bidder sees the first bid when its own arrives. This needs rule 2, and under errors rule 3.
 
 use super::Node;
 
@@ -54,7 +54,7 @@ enum State {
 }
 
 impl Lock {
-    /// A lock that nobody has.
+    /// A free lock.
     pub const fn new(own: Node) -> Lock {
         Lock { own, words: 0, state: State::Idle }
     }
@@ -81,7 +81,7 @@ impl Lock {
         })
     }
 
-    /// Gives the lock back; nothing to do unless the node has it.
+    /// Releases the lock; does nothing unless the node has it.
     pub fn release(&mut self) -> Option<LockAction> {
         self.is_held().then(|| {
             self.state = State::Releasing;

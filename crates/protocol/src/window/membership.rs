@@ -18,7 +18,7 @@ pub enum Change {
     Removed(Node),
 }
 
-/// When a node was heard last.
+/// When each node was last heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The node.
@@ -59,7 +59,7 @@ impl Membership {
         self.apply(change).then_some(change)
     }
 
-    /// The next node whose time runs out: who, and when, unless it is heard before.
+    /// The next node whose time-out expires, and when, unless it is heard before.
     pub fn next_time_out(&self) -> Option<Member> {
         let member = |node: Node| Some(Member { node, heard: self.heard[node.index()]? });
         members(self.on_line).filter_map(member).min_by_key(|member| member.heard)

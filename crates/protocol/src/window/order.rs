@@ -33,28 +33,28 @@ pub enum OrderError {
         got.number, got.sender, shown(*expected)
     )]
     Sender {
-        /// Who received.
+        /// The target.
         target: Node,
-        /// What came.
+        /// The packet that was received.
         got: PacketName,
-        /// What had to come, if anything was on the way.
+        /// The packet that should have been received, if any was in flight.
         expected: Option<u64>,
     },
     /// Rule 2.
     #[error("no one order of packets agrees with what all targets received: {}", names(cycle))]
     Several {
-        /// Packets of which each was received before the next somewhere, and the last before the
-        /// first.
+        /// Packets, each of which was received before the next one at some target, and the last
+        /// before the first.
         cycle: Vec<PacketName>,
     },
 }
 
-/// What was sent and received so far, as far as it is still open.
+/// Packets sent and received so far that are not settled everywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct OrderChecker {
     nodes: usize,
     sent: Vec<u64>,
-    /// By sender and target: numbers on the way, in order.
+    /// By sender and target: numbers in flight, in order.
     paths: Vec<VecDeque<u64>>,
     /// By target: packets with several targets that have not settled.
     open: Vec<VecDeque<PacketName>>,
@@ -148,7 +148,7 @@ impl OrderChecker {
         members(left).for_each(|other| self.settle(other));
     }
 
-    /// Looks for one order of everything received that is still open.
+    /// Looks for one order of all received packets that are not settled.
     ///
     /// # Errors
     /// [`OrderError::Several`] if there is none.

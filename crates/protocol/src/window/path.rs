@@ -1,4 +1,4 @@
-//! What becomes of packets on a path when one of them is damaged (MEMORY CHANNEL Ordering Rules).
+//! The fate of packets on a path when one of them is damaged (MEMORY CHANNEL Ordering Rules).
 //!
 //! Hardware discards everything behind the damaged packet, so that no target takes a packet while
 //! it misses an older one of the path. Pages marked enabled-under-error go on, for the traffic with
@@ -19,7 +19,7 @@ pub enum PathState {
     Failed,
 }
 
-/// What becomes of a packet that came.
+/// The fate of a packet that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// It is taken.

@@ -1,6 +1,6 @@
 //! Two networks of the same kind, one active and one standing by (Additional MEMORY CHANNEL Network
-//! Features). After a nonrecoverable error software switches over, and sends again what had not
-//! been acknowledged; the target drops what it has already, so that a program sees nothing of it.
+//! Features). After a nonrecoverable error software switches over, and retransmits what had not
+//! been acknowledged; the target drops duplicates, so that a program sees nothing of it.
 
 use std::collections::VecDeque;
 
@@ -45,8 +45,8 @@ impl Rails {
         }
     }
 
-    /// A nonrecoverable error on a network. Returns what is to be sent again, in order, on the one
-    /// that is active now; nothing if the error was not on the active one, or both have failed.
+    /// A nonrecoverable error on a network. Returns what must be retransmitted, in order, on the
+    /// one that is active now; nothing if the error was not on the active one, or both have failed.
     pub fn fail(&mut self, rail: Rail) -> Vec<u64> {
         if self.failed.is_some() || rail != self.active {
             self.failed = self.failed.or(Some(rail));
@@ -63,7 +63,8 @@ impl Rails {
         self.unacknowledged.iter().copied().collect()
     }
 
-    /// A message arrives. Returns whether it is new: what came over both networks counts once.
+    /// A message arrives. Returns whether it is new: a message that arrives over both networks
+    /// counts once.
     pub fn receive(&mut self, number: u64) -> bool {
         let is_new = number == self.expected;
         self.expected += u64::from(is_new);

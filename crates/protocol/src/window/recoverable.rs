@@ -1,13 +1,14 @@
-//! Messages that a receiver uses only when they are known to be whole (MEMORY CHANNEL 2 Enhanced
+//! Messages that a receiver uses only when they are known to be complete (MEMORY CHANNEL 2 Enhanced
 //! Software Support).
 //!
 //! Generation 1 needs a round trip: the message, an acknowledgment that all of it arrived, and then
-//! a word that declares it valid. The receiver may use it after three ways. With a conditional
-//! write the receiver uses it after one way, and a single acknowledgment tells the sender.
+//! a word that declares it valid. The receiver may use it after three one-way latencies. With a
+//! conditional write the receiver uses it after one, and a single acknowledgment notifies the
+//! sender.
 //!
 //! How a conditional write works is not described. Interpretation: a target takes it only while the
 //! path has no pending error, so that what it takes is complete and in order; the acknowledgment
-//! tells whether it did, and what was not taken is sent again after recovery.
+//! says whether it did, and a message that was not taken is sent again after recovery.
 
 /// What a sender does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum RecoverableAction {
     Done(u32),
 }
 
-/// What a sender is told.
+/// What a sender learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// All of it arrived.
@@ -52,10 +53,10 @@ pub struct Conditional {
 }
 
 impl RoundTrip {
-    /// How many ways lie between the message and its use by the receiver.
+    /// How many one-way latencies lie between the message and its use by the receiver.
     pub const WAYS: u32 = 3;
 
-    /// Sends a message; nothing to do while another one is under way.
+    /// Sends a message; does nothing while another one is in progress.
     pub fn send(&mut self) -> Option<RecoverableAction> {
         (self.state == State::Idle).then(|| {
             self.state = State::Sent;
@@ -63,7 +64,7 @@ impl RoundTrip {
         })
     }
 
-    /// The sweep behind what was sent last is answered, or its path failed and was recovered.
+    /// The sweep after the last message is answered, or its path failed and was recovered.
     pub fn hear(&mut self, outcome: Outcome) -> Option<RecoverableAction> {
         let (state, action) = match (self.state, outcome) {
             (State::Idle, _) => return None,
@@ -86,10 +87,10 @@ impl RoundTrip {
 }
 
 impl Conditional {
-    /// How many ways lie between the message and its use by the receiver.
+    /// How many one-way latencies lie between the message and its use by the receiver.
     pub const WAYS: u32 = 1;
 
-    /// Sends a message; nothing to do while another one is under way.
+    /// Sends a message; does nothing while another one is in progress.
     pub fn send(&mut self) -> Option<RecoverableAction> {
         (!self.sent).then(|| {
             self.sent = true;

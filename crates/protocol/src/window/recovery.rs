@@ -1,4 +1,4 @@
-//! What software sends again after an error, and in which order.
+//! What software retransmits after an error, and in which order.
 //!
 //! The cluster software asks all nodes over the marked pages what they have received, and then has
 //! lost packets sent again one after another. The order matters: a target that missed two
@@ -19,7 +19,7 @@ pub struct Survey {
     pub received: Vec<Vec<PacketName>>,
 }
 
-/// A packet that is sent again.
+/// A packet to be retransmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retransmission {
     /// Which.
