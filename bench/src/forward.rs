@@ -1,4 +1,4 @@
-//! A collective of bulk transfers with whole periods left out, and without.
+//! A collective of bulk transfers, with and without fast-forward.
 
 use serde_json::{Value, json};
 use weft_kernel::Halt;

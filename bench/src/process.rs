@@ -55,7 +55,7 @@ pub fn compare_threads(file: &Path, turns: u32) -> Result<Value, String> {
     }))
 }
 
-/// The processor time that a line tells of.
+/// The processor time in a line of output.
 fn cpu(line: &Value) -> f64 {
     let of = |name: &str| line[name].as_f64().unwrap_or_default();
     of("packets") / of("packets_per_cpu_s")

@@ -19,7 +19,7 @@ const RANKS: u16 = 16;
 struct Endless {
     script: Vec<u8>,
     rank: u16,
-    /// What is read now, and how far.
+    /// The file that is being read, and the position in it.
     piece: Vec<u8>,
     place: usize,
 }

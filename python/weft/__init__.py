@@ -73,7 +73,7 @@ __all__ = [
 ]
 
 
-# What a run does without, and the module that it is loaded from when it is first asked for.
+# Names that a plain run does not need, and the modules from which they are loaded on first use.
 _ELSEWHERE = {
     **dict.fromkeys(("WeftError", "__version__"), "weft._core"),
     "ComparisonError": "weft.across.workloads",

@@ -203,7 +203,7 @@ class Node:
         try:
             return self._handle.call(name, *arguments)
         finally:
-            # What a handler raised meanwhile.
+            # The exception of a handler.
             if (why := self._raised) is not None:
                 self._raised = None
                 raise why

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# What a cable may have of its own, and how it is written.
+# The settings that a cable may have, and how each is written.
 _WRITTEN = {
     "rate": 'a text with its unit, such as "400 Gbit/s"',
     "length": 'a text with its unit, such as "3 m"',

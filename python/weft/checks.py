@@ -75,7 +75,7 @@ class Check:
 
     @property
     def is_claimed(self) -> bool:
-        """Whether a band is claimed for it, so that it is within or outside, if it is decided."""
+        """Whether a band is claimed for it: once decided, it is within or outside the band."""
         return self.verdict in {"within", "outside", "undecided"}
 
     @property
@@ -85,14 +85,14 @@ class Check:
 
     @property
     def entry(self) -> tuple[str, str, object]:
-        """What tells one printed number or statement from another: rows that share it are one."""
+        """The identity of a printed number or statement: rows that share it count as one."""
         given = self.published if self.kind in PRINTED else self.statement or self.label
         kind = NUMBER if self.kind in PRINTED else self.kind
         return kind, f"{self.system} {self.section}", given
 
     @property
     def place(self) -> str:
-        """Where in the study it stands, with the reading of the document where there is one."""
+        """Its place in the study, with the reading of the document if there is one."""
         return f"{self.at} ({self.preset})" if self.at and self.preset else self.at or self.preset
 
     @property

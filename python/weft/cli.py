@@ -560,7 +560,7 @@ def _carry_out(
     given: dict[str, Any],
     kind: str = "",
 ) -> None:
-    """Do what `sweep` and `saturation` do once it is clear what is asked."""
+    """Do what `sweep` and `saturation` do once their request is read."""
     from weft.sweep import STORE, Study, Where, carry_out  # noqa: PLC0415
 
     as_json = given["as_json"]

@@ -1,4 +1,4 @@
-"""Several results as one: their rows in one table each, told apart by a column `result`."""
+"""Several results as one: one table of each kind, with a column `result`."""
 
 from __future__ import annotations
 

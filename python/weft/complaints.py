@@ -1,4 +1,4 @@
-"""What a command says of wrong input, and how it ends then."""
+"""The messages of commands about wrong input, and their exit status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft.topology import TopologyError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What the system says of a place for which it was opened, but which takes no more.
+# The errors of an output that was opened but accepts no more data.
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -34,7 +34,7 @@ def complaints(as_json: bool) -> Iterator[None]:
     except FolderError as error:
         _complain(str(error), {"message": str(error)}, as_json)
     except OSError as error:
-        # What is written to files says to which.
+        # Messages about writing to files name the file.
         printing = error.filename is None and error.errno in _FULL
         told = f"standard output cannot be written: {error.strerror}" if printing else str(error)
         if printing:

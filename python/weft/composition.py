@@ -71,7 +71,7 @@ class _Frame:
         return cls(hosts, width, tuple((first + i * _PITCH, n) for i, n in enumerate(numbers)))
 
     def lines(self, facts: list[str], letter: float) -> list[str]:
-        """Set facts out on lines that are as wide as the picture; a fact goes on a line whole."""
+        """Distribute facts over lines as wide as the picture, without breaking a fact."""
         most = int((self.width - 2 * _MARGIN) / letter)
         found: list[str] = []
         for fact in facts:
@@ -179,7 +179,7 @@ def _kind(channel: dict[str, Any]) -> str:
 
 
 def _said(channel: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return what stands on a switch: what it is, and the facts about it."""
+    """Return the text on a switch: its kind, and facts about it."""
     switch, control = channel.get("switch") or {}, channel.get("control") or {}
     kind = _kind(channel)
     in_band = control.get("kind") == "request_acknowledge"
@@ -188,7 +188,7 @@ def _said(channel: dict[str, Any]) -> tuple[str, list[str]]:
         graph.fact(channel),
         _scheduler(channel),
         _fact(switch, "contention", "{} on contention"),
-        # Where acknowledgments travel another way, none of them meets a request here.
+        # If acknowledgments travel out of band, none of them meets a request here.
         _fact(switch if in_band else {}, "acknowledgments", "acknowledgments {}"),
         _fact(switch, "writers", "{} writers at once"),
         _fact(switch, "latency", "latency {}"),
@@ -311,7 +311,7 @@ def _scheduler(channel: dict[str, Any]) -> str:
 
 def _fact(part: dict[str, Any], key: str, words: str) -> str:
     value = part.get(key)
-    # What is unlimited limits nothing, so a picture need not say it.
+    # A picture need not show an unlimited value, which limits nothing.
     return words.format(plain(str(value))) if value not in {None, "", "unlimited", "0 ns"} else ""
 
 

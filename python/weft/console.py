@@ -127,7 +127,7 @@ def print_points(result: Result) -> None:
         # The words above a column may break, the numbers in it may not.
         column.min_width = max((len(str(cell)) for cell in column.cells), default=0)
     console = _console()
-    # What is noted says how the table is to be read, so it comes first.
+    # The notes say how to read the table, so they come first.
     for note in notes(result):
         console.print(f"Note: {_plain(note)}", style="dim")
     console.print(f"[bold]{_plain(result.title)}[/]")

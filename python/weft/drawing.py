@@ -36,7 +36,7 @@ class Drawer:
             return
         is_stopped = kind is not None and issubclass(kind, KeyboardInterrupt)
         if is_stopped:
-            # The draft that is left is removed by whoever uses the folder next.
+            # The next run that uses the folder removes the draft.
             for child in multiprocessing.active_children():
                 child.terminate()
         self._pool.shutdown(cancel_futures=is_stopped)

@@ -19,13 +19,13 @@ VEGA_LITE = "6.4"
 
 
 def renderer() -> ModuleType:
-    """Import what draws, and give it the standard input that it looks at, if there is none."""
+    """Import the drawing library, which needs a standard input; give it one if there is none."""
     import vl_convert  # noqa: PLC0415 (80 MB of it)
 
     try:
         os.fstat(0)
     except OSError:
-        # It gets the lowest number that is free, which is that of the standard input.
+        # It gets the lowest free number, which is that of the standard input.
         os.open(os.devnull, os.O_RDONLY)
     return vl_convert
 

@@ -39,7 +39,7 @@ __all__ = ["FolderError", "FolderWarning", "draw", "of_what_is_whole", "provenan
 
 
 class FolderWarning(UserWarning):
-    """A results folder of which a part is damaged or missing; what is whole was read."""
+    """A results folder of which a part is damaged or missing; the rest was read."""
 
 
 def save(
@@ -50,7 +50,7 @@ def save(
     pictures: bool = True,
     progress: _seam.Progress | None = None,
 ) -> list[str]:
-    """Write a whole results folder; return what is to be known of files that were in the way."""
+    """Write a whole results folder; return remarks about files that were in the way."""
     with claim(folder) as place:
         write(result, place, command)
         if pictures:
@@ -60,7 +60,7 @@ def save(
 
 def write(result: Result, place: Place, command: str) -> None:
     """Write everything that needs no picture, in the place of the results that were there."""
-    # What took long to find out is not lost by an impatient Ctrl-C.
+    # An impatient Ctrl-C must not lose results that took long to compute.
     with uninterrupted():
         place.put(lambda draft: _fill(result, draft, command))
 

@@ -1,4 +1,4 @@
-"""What a person hands over to be run: a file, a shipped name, or a composition as a dict."""
+"""What can be run: a file, a shipped name, or a composition as a dict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Given: TypeAlias = str | PathLike[str] | Mapping[str, object]
 with the tables and keys that a file would have."""
 
 NAME = "composition"
-"""What messages, results and reports call a composition that stands in no file."""
+"""The name of a composition without a file in messages, results and reports."""
 
 _ACCEPTED = (
     "a text, a finite number, true or false, a list of values, or a dict of them by name; leave a "
@@ -36,7 +36,7 @@ def asked_for(given: Given) -> Asked:
 
 
 def name_of(asked: Asked) -> str:
-    """Return what is asked for as one text, for a person."""
+    """Return a request as one text, for a person."""
     return asked if isinstance(asked, str) else asked[0]
 
 
@@ -68,7 +68,7 @@ def _table(table: Mapping[Any, object], path: str) -> dict[str, Any]:
 
 
 def _joined(path: str, name: str) -> str:
-    """Return a dotted key; a name that a dot would make ambiguous stands in quotes."""
+    """Return a dotted key; a name with a dot in it is quoted."""
     is_bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
     own = name if is_bare else json.dumps(name, ensure_ascii=False)
     return f"{path}.{own}" if path else own

@@ -49,7 +49,7 @@ def plate(middle: float, y: float, lines: list[str], half: float) -> list[str]:
 
 
 def is_drawn(channel: dict[str, Any]) -> bool:
-    """Tell whether a channel has switches and cables that can be told apart."""
+    """Tell whether the switches and cables of a channel can be drawn one by one."""
     return bool((channel.get("fabric") or {}).get("switches"))
 
 
@@ -108,7 +108,7 @@ def _row(
         places = [*numbers[: most - 2], None, numbers[-1]]
     pitch = (width - _MARGIN) / len(places)
     box = min(pitch - min(6, pitch / 4), _WIDEST)
-    # Names stand on all switches of a tier, or on none.
+    # All switches of a tier have names in the picture, or none has.
     longest = max(len(fabric["switches"][number]["name"]) for number in numbers)
     is_named = _SMALL * longest < box
     style = "number" if _LETTER * longest < box else "small"

@@ -1,4 +1,4 @@
-"""What an ELF program says about itself that decides whether a preload library can carry it."""
+"""Facts about an ELF program that decide whether a preload library can accelerate it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CALLS = {
     328: "pwritev2",
     425: "io_uring_setup",
 }
-# One whose number is put into the register elsewhere.
+# A call whose number is put into the register elsewhere.
 UNKNOWN_CALL = "of a number that is told elsewhere"
 _SYSCALL = re.compile(rb"\x0f\x05")
 # How a number gets into the register shortly before, with no call, return or jump in between:
@@ -59,7 +59,7 @@ _ARGUMENT = re.compile(
     re.DOTALL,
 )
 _GOES_ON = re.compile(rb"[\xc3\x5d\x89]|\x48[\x83\x85\x89]")
-# What of a program moves a connection back, by the C functions that it uses.
+# Why a program would move connections back, by the C functions that it uses.
 TRIGGERS = {
     "runs other programs; a connection that they inherit goes back to the kernel": (
         "execve execv execvp execvpe execl execlp execle fexecve execveat posix_spawn posix_spawnp "
@@ -85,7 +85,7 @@ TRIGGERS = {
 # The mark that the Go linker leaves in every program.
 _GO = b"\xff Go buildinf:"
 
-# These are what the library stands before, or what runs before it.
+# The library interposes these, or they run before it.
 _BELOW = re.compile(r"^(lib(c|pthread|weft_live|uring)[.-]|ld-)")
 
 

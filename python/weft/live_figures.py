@@ -1,4 +1,4 @@
-"""What the preload library has done in the programs that run, which it counts in a file of each."""
+"""The counters of the preload library in running programs, each of which has a file for them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class FiguresError(Exception):
 
 @dataclass(frozen=True)
 class Process:
-    """What the library has done in one process and those that it forked."""
+    """The counters of the library in one process and those that it forked."""
 
     pid: int
     program: str
@@ -96,7 +96,7 @@ class Process:
 
     @property
     def interrupts_saved(self) -> int:
-        """Messages that woke nobody, since the receiver was awake."""
+        """Messages that woke no thread, since the receiver was awake."""
         return max(0, self.counts["messages_sent"] - self.interrupts)
 
     @property
@@ -124,7 +124,7 @@ def processes() -> Iterator[Process]:
                 seen.add(inode)
             process = _look(folder, file)
         except OSError:
-            # It has ended, or belongs to somebody else.
+            # It has ended, or belongs to another user.
             continue
         if process is not None:
             yield process

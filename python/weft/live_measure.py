@@ -28,12 +28,12 @@ UNITS = {LATENCY: "us", THROUGHPUT: "GB/s"}
 SIZES = (64, 256, 1024, 4096, 16_384, 65_536, 262_144)
 TURNS = 5
 
-# Of a measurement: starting the process, and a stream's way to full speed.
+# Overhead of a measurement: starting the process, and a stream until it reaches full speed.
 _START_S = 0.06
 _STREAM = 1.5
 # In less a stream between two ends that wake slowly has not come to its speed.
 _SHORTEST_S = 0.05
-# So much of the time that is left is spent measuring; the rest is for what cannot be foreseen.
+# The share of the remaining time that is spent measuring; the rest is a reserve.
 _SPENT = 2 / (1 + _STREAM)
 
 # The indices of the enums in exchange.rs.

@@ -48,7 +48,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of a size, in the unit of the measurement."""
+    """The prediction of the model for a size, in the unit of the measurement."""
 
     quantity: str
     size_bytes: int

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from os import PathLike
 
-# What `crates/messages/src/window/c.rs` takes.
+# The argument of `crates/messages/src/window/c.rs`.
 _OTHERS = 1 << 63
 _TAKES, _WRITES = 1, 2
 _MOST_NODES = 32

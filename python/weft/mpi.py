@@ -38,7 +38,7 @@ _LONGEST_DIRECTORY = 71
 RECORD = "WEFT_MESSAGES_RECORD"
 # The table of what messages cost on another interconnect (crates/protocol/src/emulation.rs).
 AS = "WEFT_MESSAGES_AS"
-# What starts the processes of a program.
+# The launchers of a program.
 LAUNCHERS = ("mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi")
 _PACKAGES = "Debian's packages are openmpi-bin and libfabric1"
 
@@ -218,7 +218,7 @@ def _next(record: Path) -> str:
 
 
 def _look(command: tuple[str, ...]) -> tuple[Path, bool, OpenMpi]:
-    """Look for what a run needs: the provider, whether there is a launcher, the MPI."""
+    """Find what a run needs: the provider, a launcher, the MPI."""
     path = provider()
     check_settings()
     is_launched = Path(command[0]).name in LAUNCHERS
@@ -232,7 +232,7 @@ def _run(command: tuple[str, ...], more: Mapping[str, str]) -> int:
     if DIRECTORY in os.environ:
         own = environment(path, Path(os.environ[DIRECTORY]), is_launched)
         return _call(command, {**own, **more})
-    # Whatever becomes of the processes, nothing is left of how they met.
+    # Whatever happens to the processes, the rendezvous directory is removed.
     with tempfile.TemporaryDirectory(prefix="weft-mpi-", ignore_cleanup_errors=True) as it:
         if not _is_directory(it):
             takes = SETTINGS[DIRECTORY][1]

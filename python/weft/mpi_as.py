@@ -39,7 +39,7 @@ class System:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a message of one length costs, in nanoseconds (crates/protocol/src/emulation.rs)."""
+    """The costs of a message of one length, in nanoseconds (crates/protocol/src/emulation.rs)."""
 
     length: int
     busy_ns: int
@@ -96,7 +96,7 @@ def _first_send(ran: ProgramResult) -> float:
 
 
 def _trace(length: int, turns: int, stream: int) -> str:
-    """Write a ping-pong of two ranks, and behind it a stream from the first to the second."""
+    """Write a ping-pong of two ranks, followed by a stream from the first to the second."""
     there, back = f"{length}b to 1 tag 0", f"{length}b from 1 tag 0"
     one = [f"send {there}", f"recv {back}"] * turns + [f"send {there}"] * stream
     swapped = {"send": "recv", "recv": "send"}

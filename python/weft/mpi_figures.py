@@ -1,4 +1,4 @@
-"""What the provider has carried in the programs that run, which it counts in a file of each."""
+"""The counters of the provider in running programs, each of which has a file for them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _FORMAT = struct.Struct(f"={1 + len(COUNTS)}Q")
 # The file of an endpoint's figures, as `/proc` names it.
 _FIGURES = "/memfd:weft-messages ("
 
-# Where launchers say which rank a process has: Open MPI's, and what others have taken over.
+# Variables in which launchers give a process its rank: Open MPI's, and those of others.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What one endpoint of a process has carried."""
+    """The counters of one endpoint of a process."""
 
     pid: int
     program: str

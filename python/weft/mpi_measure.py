@@ -80,7 +80,7 @@ class StoppedError(MeasureError):
 
 @dataclass(frozen=True)
 class Host:
-    """What a message between two ranks costs: a latency, and a time a byte, in nanoseconds."""
+    """The cost of a message between two ranks: a latency, and a time per byte, in nanoseconds."""
 
     latency_ns: float
     ns_per_byte: float
@@ -97,7 +97,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the composition says of a program, over all turns: times in milliseconds."""
+    """The prediction of the composition for a program, over all turns, in milliseconds."""
 
     name: str
     messages: int

@@ -45,13 +45,13 @@ class _Rank:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a trace holds."""
+    """The contents of a trace."""
 
     ranks: int
     messages: int
     size: int
     computing_ns: int
-    # Messages that nobody had received when the program ended, which a trace cannot have.
+    # Messages not received when the program ended, which a trace cannot contain.
     dropped: int
     # From the last rank's first message to the last message of all, by the clock of the host.
     measured_ns: int | None = None
@@ -128,7 +128,7 @@ class _Writer:
         self._labels = 0
         # The operations that must be over before the next begins.
         self._before: list[str] = []
-        # What must be over before each receive that is posted begins.
+        # What must have ended before each posted receive begins.
         self._posted: dict[str, list[str]] = {}
         self._held: dict[str, str] = {}
         self.messages = self.size = self.computing_ns = 0
@@ -144,7 +144,7 @@ class _Writer:
     def write(self) -> None:
         """Write them."""
         for words in _events(self._rank):
-            # What went before the first message is the start of the program, with that of MPI.
+            # The time before the first message is the start of the program and of MPI.
             if words[0] == "c" and (self._labels or self._posted):
                 self.computing_ns += int(words[1])
                 self._before = [self._operation(f"calc {words[1]}", self._before)]
@@ -168,7 +168,7 @@ class _Writer:
         size, context, is_held = int(words[3]), words[4], words[5] == "1"
         what = f"send {size}b to {key.target} tag {self._matching.tag(key)}"
         label = self._operation(what, self._before)
-        # Whoever sends a long message goes on, and asks later whether its memory is free.
+        # The sender of a long message continues, and asks later whether its memory is free.
         if is_held:
             self._held[context] = label
         else:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
-# Where an error's number and text go, at the end of the arguments of a function that opens.
+# The last arguments of a function that opens: where it stores an error's number and text.
 MADE = (ctypes.POINTER(c_int), c_char_p, c_size_t)
 
 Calls = dict[str, tuple["Sequence[type]", type | None]]

@@ -1,4 +1,4 @@
-"""What the command line sets in place of a file: keys with a value, and axes with values."""
+"""Settings of the command line that replace those of a file: keys and axes with values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a study will take, told before it begins: pilots of a few of its runs, cut short."""
+"""An estimate of how long a study will take, from the beginnings of a few of its runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.progress import duration
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-# What is over sooner needs no announcement.
+# A shorter study needs no announcement.
 _SHORT_S = 2.0
 
 # Runs that are tried of a study, which differ in load and size: one between, the first, the last.
@@ -66,7 +66,7 @@ def of_study(
     options: Mapping[str, Any],
     pilots: int = _TRIED,
 ) -> Estimate | None:
-    """Estimate what is left to do of a study by so many pilots; None where none can be made."""
+    """Estimate the rest of a study by this many pilots; None if none can be made."""
     given = {key: value for key, value in options.items() if value is not None}
     campaign = _seam.campaign(name, preset, overrides, given)
     pending, _, _ = campaign.pending()

@@ -35,7 +35,7 @@ _DRAFT = "draft"
 # How often a folder is looked for anew that another run removes at that moment.
 _TRIES = 100
 
-# What a file system says that knows no locks.
+# The errors of a file system without locks.
 _LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
 
@@ -52,7 +52,7 @@ class Place:
 
     @property
     def holds_results(self) -> bool:
-        """Whether earlier results are there, whole."""
+        """Whether complete earlier results exist."""
         return (self.folder / MANIFEST).exists()
 
     def put(self, fill: Callable[[Path], None], *, adding: bool = False) -> None:
@@ -101,14 +101,14 @@ class Place:
             _remove(draft)
 
     def _finish(self, draft: Path) -> None:
-        """Move a complete draft into its place; begun again, it goes on where it was."""
+        """Move a complete draft into its place; a second call continues an interrupted one."""
         new, old = manifest.read_all(draft), _owned(self.folder)
         names = _files(draft)
         manifests = [name for name in names if name.rsplit("/", 1)[-1] == MANIFEST]
         files = [name for name in names if name not in manifests]
         for name in [*files, *manifests]:
             self._make_room(name)
-        # What refuses a file is to do so before the first is moved.
+        # A file that is refused must be refused before the first one is moved.
         for folder in {(self.folder / name).parent for name in {*names, *(old.keys() - new)}}:
             _check_writable(folder, draft)
         for name in files:
@@ -174,7 +174,7 @@ def claim(folder: Path, *, of_results: bool = False) -> Iterator[Place]:
     finally:
         hidden = folder / _HIDDEN
         with suppress(OSError):
-            # A complete draft that could not be put in its place is for whoever comes next.
+            # The next run puts a complete draft in its place that could not be moved now.
             if not _is_complete(_draft_of(folder)):
                 _remove(_draft_of(folder))
             (hidden / _LOCK).unlink(missing_ok=True)

@@ -85,7 +85,7 @@ class Operation:
 
 
 Program: TypeAlias = Generator[Operation, Message, Any]
-"""What a program's generator function returns."""
+"""The type of a program's generator function."""
 
 
 class Node:
@@ -209,7 +209,7 @@ class ProgramResult:
     time_us: float
     """When the last rank ended."""
     values: dict[int, Any]
-    """What the program of each rank returned."""
+    """The return value of each rank's program."""
     ranks: pd.DataFrame = field(repr=False)
     """A row for each rank: host, end_us, computing_us, sending_us, waiting_us, idle_us; also
     queued_us if processors are limited."""

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 STOPPED = 130
 
-# Where no line can be drawn anew, a log gets one this often.
+# The interval of lines in a log, where a line cannot be redrawn.
 _LINE_S = 30.0
 
-# Nobody needs to be told about what is over before they have read it.
+# A run that ends this soon needs no progress line.
 _QUIET_S = 2.0
 
 
@@ -54,7 +54,7 @@ def duration(seconds: float) -> str:
 
 
 class Count:
-    """Counts what is done towards a total for a progress callback that is told of each."""
+    """Counts finished items towards a total, and calls a progress callback for each."""
 
     def __init__(self, total: int, label: str, progress: _seam.Progress | None) -> None:
         self._total = total

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Where Open MPI, and MPICH with its kin, say how many ranks there are, and which this is.
+# Variables in which Open MPI, and MPICH and its relatives, give the number of ranks and this rank.
 _SIZES = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK"))
 
 # A rank that has waited so long sleeps between two looks, so that one that has nothing to do leaves
@@ -54,7 +54,7 @@ class Memory:
 
 
 def started() -> tuple[int, int]:
-    """Return which of how many ranks whoever started this process says that it is."""
+    """Return the rank and the number of ranks that the launcher gave this process."""
     for size, rank in _SIZES:
         count, number = os.environ.get(size, ""), os.environ.get(rank, "")
         if count.isdecimal() and number.isdecimal():
@@ -88,7 +88,7 @@ def joined(asked: dict[str, int | None]) -> Iterator[Ranks | None]:
     except RanksError as error:
         if rank == 0:
             raise
-        # What rank 0 finds as well it says by then, and mpirun ends the others.
+        # Rank 0 finds the same error and reports it by then, and mpirun ends the other ranks.
         time.sleep(_AFTER_RANK_0_S)
         print(f"rank {rank} on {platform.node()}: {error}", file=sys.stderr, flush=True)
         sys.exit(INPUT_ERROR)
@@ -133,7 +133,7 @@ def connect() -> Ranks | None:
 
 
 class Ranks:
-    """The ranks of a run, as the core asks of whoever connects them."""
+    """The connection of the ranks of a run, with the interface that the core expects."""
 
     def __init__(self, mpi: Any, rank: int) -> None:
         import numpy as np  # noqa: PLC0415 (a run without ranks needs none so early)
@@ -175,8 +175,8 @@ class Ranks:
                 time.sleep(min(waited * _SLEEP_SHARE, _LONGEST_SLEEP_S))
 
     def follow(self) -> None:
-        """Simulate what rank 0 asks for, until it asks for no more."""
-        # mpirun tells all ranks that a run is to end; rank 0 has the others end it together.
+        """Simulate what rank 0 requests, until it dismisses this rank."""
+        # mpirun signals all ranks to end a run; rank 0 makes the others end it together.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         try:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROVENANCE = "provenance.json"
 
-# What each entry of `meta` has to be, where it is there at all.
+# The type of each entry of `meta`, if it exists.
 _META: dict[str, str] = {
     **dict.fromkeys(("title", "section", "note", "finding", "system", "system_title", "preset",
                      "spec_toml", "spec_hash", "version", "regime", "name", "document"), "a text"),
@@ -93,7 +93,7 @@ class Reading:
 
     @cached_property
     def contents(self) -> dict[str, Any]:
-        """What `result.json` says; empty if it cannot be read."""
+        """The contents of `result.json`; empty if it cannot be read."""
         return self._json(RESULT)
 
     @cached_property
@@ -247,7 +247,7 @@ class Reading:
         try:
             size = path.stat().st_size
         except OSError:
-            # Whoever reads it says so.
+            # The reader of the file reports that.
             return ""
         if entry is None or entry.holds(path):
             return ""
@@ -262,7 +262,7 @@ class Reading:
 
 
 def holds_results(root: Path) -> bool:
-    """Whether there is anything that results could be read from."""
+    """Whether there is any file from which results could be read."""
     return (root / RESULT).exists() or any((root / "tables").glob("*.*"))
 
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from weft.system import System
 
-# What any value may carry beside itself; told once, at the top of the page.
+# Keys that any value may have beside it; explained once, at the top of the page.
 _ORIGINS = {"stated", "derived", "calibrated", "predicts"}
 
-# What stands in place of a default beside the parts that a choice is made among.
+# Shown instead of a default beside the parts of a choice.
 _CHOICE = "one of these"
 
-# Places of a part that are told one by one.
+# The places of a part are listed one by one up to this many.
 _MOST_PLACES = 4
 
 # Characters of a key beyond which parts are taken to hold themselves.
@@ -147,7 +147,7 @@ def system_page(system: System) -> str:
 
 
 def _places(schema: _Schema) -> dict[str, list[str]]:
-    """Return every place in a file where a definition may stand, in the order of a file."""
+    """Return every place in a file where a definition may be used, in the order of a file."""
     found: dict[str, list[str]] = {}
 
     def look(node: Any, place: str) -> None:
@@ -200,7 +200,7 @@ def _rows_of_table(table: _Schema, prefix: str, meaning: str, choice: str = "") 
 
 
 def _bare(described: _Schema) -> _Schema:
-    """Leave out the other way to write a value: the table that carries its origin."""
+    """Drop the alternative form of a value: the table with its origin."""
     for branch in described.get("anyOf", []):
         if "value" not in branch.get("properties", {}) and branch.get("type") != "null":
             return _bare(branch)

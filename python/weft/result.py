@@ -1,4 +1,4 @@
-"""What a run returns: tables, what they mean, and the figures, folder and page made from them."""
+"""The result of a run: tables, their meanings, and the figures, folder and page made from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Describe = Callable[[str, dict[str, list[str]]], "tuple[System | str, dict[str, 
 
 @dataclass(frozen=True)
 class Column:
-    """What a column of a table holds."""
+    """A column of a table."""
 
     table: str
     name: str
@@ -79,7 +79,7 @@ class Result:
 
     @property
     def title(self) -> str:
-        """What was run, in words."""
+        """A description of what was run."""
         title = str(self.meta.get("title") or self.meta.get("system") or "Weft")
         name = self.meta.get("name")
         # A file without a title of its own has that of the system beneath it.
@@ -118,7 +118,7 @@ class Result:
 
     @property
     def budget(self) -> pd.DataFrame:
-        """Where the time went: mean microseconds per stage of each point and channel."""
+        """The latency budget: mean microseconds per stage of each point and channel."""
         return self._table("budget")
 
     @property

@@ -1,4 +1,4 @@
-"""What the commands do with a result once it is there: on disk first, then printed, then drawn."""
+"""How commands treat a result: they write it to disk first, then print it, then draw it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # How often a chunk is sent before its failure is taken for its own fault.
 _TRIES = 4
 
-# Chunks under way at once for each worker: enough that none waits for the next.
+# Chunks in progress at once for each worker: enough that none waits for the next.
 _AHEAD = 3
 
 # Chunks for each worker in a round, so that the last ones end at about the same time; and the

@@ -1,4 +1,4 @@
-"""What comes before the numbers: which latency answers, who waits for whom, notes."""
+"""What comes before the numbers: the latency that is shown, what waits for what, notes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILED = "failed"
 # Verdicts on points in which something stands still: they have no latency.
 STANDING = (STUCK, PARTLY_STUCK)
 
-# Points that are stuck beyond which only their number is told.
+# With more stuck points than this, only their number is shown.
 _MOST = 3
 
 
@@ -29,7 +29,7 @@ class Points(Protocol):
     """The columns of a table by name: a DataFrame, or a mapping."""
 
     def __contains__(self, name: object, /) -> bool:
-        """Tell whether there is such a column."""
+        """Tell whether the column exists."""
 
     def __getitem__(self, name: Any, /) -> Iterable[Any]:
         """Return the values of a column."""
@@ -52,7 +52,7 @@ def _says_something(points: Points, name: str) -> bool:
 
 
 def why_stuck(result: Result) -> list[str]:
-    """Say in a sentence for each point that is stuck who waits for whom, or who has no way left."""
+    """Say for each stuck point what waits for what, or which flows have no route left."""
     points, runs = _rows(result, "points"), _rows(result, "replications")
     stuck = [row for row in points if row.get("verdict") in {*STANDING, UNREACHABLE}]
     if not any("waiting_for" in row for row in runs):
@@ -112,5 +112,5 @@ def _where(row: dict[str, Any], axes: Sequence[str]) -> str:
 
 
 def notes(result: Result) -> list[str]:
-    """Return what is to be known of what was run, one sentence each."""
+    """Return notes about what was run, one sentence each."""
     return [str(note) for note in result.meta.get("notes") or []]

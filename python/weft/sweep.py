@@ -25,7 +25,7 @@ STORE = "out/store"
 
 @dataclass(frozen=True)
 class Study:
-    """What is run: a file, a name or a composition, and everything that differs from it."""
+    """What is run: a file, a name or a composition, and everything that overrides it."""
 
     asked: Asked
     preset: str | None
@@ -35,7 +35,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Where:
-    """Who makes the runs: threads of this process, or an executor, or Dask by its address."""
+    """What makes the runs: threads of this process, an executor, or Dask by its address."""
 
     workers: int | None = None
     executor: Executor | str | None = None

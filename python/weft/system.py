@@ -66,7 +66,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class System:
-    """What `weft.show` returns; `composition` is plain data (hosts and a list of channels)."""
+    """The result of `weft.show`; `composition` is plain data (hosts and a list of channels)."""
 
     name: str
     title: str

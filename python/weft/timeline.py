@@ -119,7 +119,7 @@ def _way(row: Row) -> tuple[float, float]:
 
 
 def _message(number: int, row: Row, track: tuple[int, int]) -> Iterator[Event]:
-    """Yield a message on its way and its arrival, which the viewer joins by an arrow."""
+    """Yield a message in flight and its arrival, which the viewer joins by an arrow."""
     initiator, target = int(row["initiator"]), int(row["target"])
     size = {"size (bytes)": int(row["size_bytes"])}
     joined = {"bind_id": hex(number)}
@@ -154,7 +154,7 @@ def _transmissions(tables: Mapping[str, pd.DataFrame]) -> Iterator[Event]:
 
 
 def _end(row: Row) -> tuple[int, int, str]:
-    """Say whose transmission it is, in the order of the tracks: host, and which way."""
+    """Return the track of a transmission, in the order of the tracks: host, and direction."""
     if not _is_missing(row["initiator"]):
         return 0, int(row["initiator"]), "from"
     if not _is_missing(row["target"]):
@@ -180,7 +180,7 @@ def _samples(tables: Mapping[str, pd.DataFrame]) -> Iterator[Event]:
                 continue
             link = row.get("link")
             of = "" if link is None or _is_missing(link) else f" of link {int(link)}"
-            # What comes before the time says where a row belongs, not what was seen.
+            # The columns before the time say to which track a row belongs.
             seen = list(row).index("time_us") + 1
             for name, value in list(row.items())[seen:]:
                 if name != "link" and not _is_missing(value):
@@ -227,7 +227,7 @@ def _named(process: int, name: str, order: int) -> Iterator[Event]:
 
 
 def _track(process: int, track: int, name: str) -> Iterator[Event]:
-    """Name a track; those of a process stand in the order of their numbers."""
+    """Name a track; the tracks of a process are in the order of their numbers."""
     for event, args in (
         ("thread_name", {"name": name}),
         ("thread_sort_index", {"sort_index": track}),

@@ -41,7 +41,7 @@ _OF_TIER = {
 
 
 class TopologyError(ValueError):
-    """A topology file that cannot be read: its name, the line, what stands there, what may."""
+    """A topology file that cannot be read: its name, the line, its text, and what is accepted."""
 
 
 def read_topology(path: str | os.PathLike[str]) -> Graph:
@@ -109,7 +109,7 @@ def _only_channel(path: str | os.PathLike[str], shown: Mapping[str, Any]) -> str
 
 @dataclass
 class _Lines:
-    """The words of a file, line by line, and how what is wrong with them is told."""
+    """The words of a file, line by line, and errors about them."""
 
     path: Path
     rows: list[tuple[int, list[str]]] = field(init=False)
@@ -195,7 +195,7 @@ def _hpcc(lines: _Lines) -> Graph:
 
 @dataclass
 class _Tier:
-    """What a file says of the switches of a tier, and of their cables downwards."""
+    """A tier in a file: its switches, and their cables downwards."""
 
     line: int
     said: dict[str, float] = field(default_factory=dict)
@@ -261,7 +261,7 @@ def _tree(lines: _Lines, head: Mapping[str, int], tiers: list[_Tier]) -> Graph:
               tiers[0].rate, tiers[0].delay)
         for host in range(nodes)
     ]  # fmt: skip
-    # Those of the last tier are one group, those below it stand in pods.
+    # The switches of the last tier are one group, those below it are divided into pods.
     groups = [pods] * (len(tiers) - 1) + [1]
     for level, (low, high) in enumerate(pairwise(tiers)):
         up = counts[level] * low.whole("Radix_Up")

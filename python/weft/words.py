@@ -88,7 +88,7 @@ _STATISTICS = {
 
 _OF_AMOUNTS = {"Shortest": "Least", "Longest": "Greatest"}
 
-# What is measured of the flows of a group, whose name stands before it.
+# Endings of columns about the flows of a group, after its name.
 _OF_FLOWS = {
     "_completion": "completion time",
     "_acknowledged": "time until acknowledged",
@@ -96,7 +96,7 @@ _OF_FLOWS = {
     "_slowdown": "slowdown",
 }
 
-# Last words of times that nobody calls latencies.
+# Last words of times that are not called latencies.
 _TIMES = ("wait", "trip", "interval", "wrong", "service", "synchronisation")
 
 # Settings of a group of streams whose last word alone says too little.
@@ -113,7 +113,7 @@ def plain(name: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Read the column names in a sentence aloud; their units stand beside the numbers."""
+    """Replace the column names in a sentence by words; units are beside the numbers."""
     return " ".join(_aloud(word) for word in text.split()).replace(" x ", " × ")
 
 

@@ -60,7 +60,7 @@ pub struct Calendar {
     slot: u64,
     /// The block after that of the open slot: the last one that is near.
     reached: u64,
-    /// A slot is two to the power of this many picoseconds wide.
+    /// The width of a slot is two to the power of this, in picoseconds.
     shift: u32,
     near: Ring<RING>,
     far: Vec<Ring<FAR>>,
@@ -88,14 +88,14 @@ struct Slot {
 #[derive(Clone, Debug, Default)]
 struct Chunks {
     events: Vec<[u128; CHUNK]>,
-    /// The chunk behind each in its slot, or in the stack of free ones.
+    /// The next chunk in its slot, or in the stack of free ones.
     next: Vec<u32>,
     free: u32,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// The key of no event: there is no place with the largest number.
+/// The key of no event: no place has the largest number.
 const NOTHING: u128 = u128::MAX;
 
 #[inline]
@@ -151,7 +151,7 @@ impl Calendar {
         }
     }
 
-    // Neither of these two is inlined, so that the short way through `push` saves no registers.
+    // Neither of these two is inlined, so that the fast path of `push` need not save registers.
 
     /// Inserts an event into the open slot. Most are due soon, so that few events precede them; moving
     /// those forward is cheaper than a heap.
@@ -256,7 +256,7 @@ impl Calendar {
         }
     }
 
-    /// Goes on to a slot: there are no events before it. Its block and the next one are near.
+    /// Advances to a slot before which there are no events. Its block and the next one are near.
     fn enter(&mut self, number: u64) {
         self.slot = number;
         let reached = (number >> NEAR_DIGIT) + 1;
@@ -368,9 +368,9 @@ struct Places {
 /// Sixty-four places one after another.
 #[derive(Clone, Copy, Debug)]
 struct Word {
-    /// Which of them have an event.
+    /// The places with an event.
     occupied: u64,
-    /// What its item is.
+    /// The item of each.
     items: [u32; 64],
 }
 
@@ -414,7 +414,7 @@ impl Places {
         true
     }
 
-    /// Notes what happens at a place, unless something does already or it would take room for more
+    /// Records the event of a place, unless it has one already or that would take room for more
     /// than this many words; returns whether it did.
     #[inline(always)]
     fn note(&mut self, place: u32, item: u32, most: usize) -> bool {
@@ -485,7 +485,7 @@ impl<const SLOTS: usize> Ring<SLOTS> {
         })
     }
 
-    /// The first slot with events behind `place`, where the first one is behind the last.
+    /// The first slot with events after `place`, cyclically.
     #[inline]
     fn next_after(&self, place: usize) -> Option<usize> {
         let first = place / 64;
@@ -499,7 +499,7 @@ impl<const SLOTS: usize> Ring<SLOTS> {
         Some(64 * word + bits.trailing_zeros() as usize)
     }
 
-    /// The first slot with events behind `place`. There are none before it.
+    /// The first slot with events after `place`. There are none before it.
     #[inline]
     fn first_after(&self, place: usize) -> Option<usize> {
         let mut word = place / 64;

@@ -19,7 +19,7 @@ impl<E: Copy> DelayLine<E> {
         DelayLine { events: VecDeque::new(), next: Time::NEVER, last: Time::ZERO }
     }
 
-    /// Puts an event behind all others. Refuses one that is earlier than the one before it.
+    /// Appends an event. Refuses one that is earlier than the last one.
     #[inline]
     #[must_use = "an event that is refused must go elsewhere"]
     pub fn push(&mut self, time: Time, event: E) -> bool {

@@ -61,7 +61,8 @@ impl Halt {
         None
     }
 
-    /// The same of a run that has just taken all steps from `before` to `steps`, which may be several.
+    /// Like [`check`](Self::check), for a run that has just taken all steps from `before` to `steps`,
+    /// which may be several.
     #[inline]
     pub fn check_since(&self, before: u64, steps: u64) -> Option<Stopped> {
         let is_due = before >> 12 != steps >> 12;

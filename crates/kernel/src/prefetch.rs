@@ -12,7 +12,7 @@ pub fn prefetch<T>(all: &[T], index: usize) {
     }
 }
 
-/// The same for all cache lines of a value.
+/// Like the above, for all cache lines of a value.
 #[inline]
 pub fn prefetch_whole<T>(one: &T) {
     let first = (&raw const *one).cast::<u8>();

@@ -101,8 +101,8 @@ impl<E: Copy> Queue<E> {
         self.len() == 0
     }
 
-    /// Sorts an event into the front, behind those of its own time. Not inlined, like `refill`,
-    /// so that the short way through `push` and `pop` saves no registers.
+    /// Sorts an event into the front, behind those of its own time. Not inlined, like `refill`, so
+    /// that the fast paths of `push` and `pop` need not save registers.
     #[inline(never)]
     fn push_front(&mut self, due: Due<E>) {
         if self.head >= FRONT_LIMIT && 2 * self.head >= self.front.len() {

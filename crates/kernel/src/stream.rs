@@ -18,8 +18,8 @@ pub struct Stream {
     generator: ChaCha8Rng,
 }
 
-/// Where a [`Stream`] stands, in 32 bytes; the stream itself has ten times as many, most of them drawn in
-/// advance.
+/// The position of a [`Stream`], in 32 bytes; the stream itself has ten times as many, most of them
+/// numbers drawn in advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     seed: u64,
@@ -44,7 +44,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// The stream that stands there.
+    /// The stream at this position.
     pub fn at(Position { seed, purpose, owner, words }: Position) -> Stream {
         let mut key = [0_u8; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -57,7 +57,7 @@ impl Stream {
         Stream { generator }
     }
 
-    /// Where it stands.
+    /// Its position.
     pub fn position(&self) -> Position {
         let key = self.generator.get_seed();
         let word = |from: usize| {

@@ -2,7 +2,7 @@
 
 use weft_units::Time;
 
-/// This many timers, or winners of groups, stand together.
+/// The size of a group of timers, or of winners of groups.
 const GROUP: usize = 4;
 
 /// A fixed number of timers, each set to one time or to none.
@@ -18,7 +18,7 @@ pub struct Timers {
     /// the groups of `times`, from `first` on.
     winners: Vec<Winner>,
     first: usize,
-    /// The timer that was taken last, if what stands above it does not know that it has stopped.
+    /// The timer that was taken last, if the groups above do not know yet that it has stopped.
     taken: Option<usize>,
 }
 
@@ -32,7 +32,7 @@ struct Winner {
 impl Winner {
     #[inline]
     fn or(self, other: Winner) -> Winner {
-        // Without a branch, since nobody can predict it.
+        // Without a branch, which would be unpredictable.
         let is_other = other.time < self.time;
         Winner {
             time: if is_other { other.time } else { self.time },

@@ -1,6 +1,6 @@
 //! The hierarchical timing wheel under the event queue.
 
-/// Binary digits of a time that one level tells apart; a level's occupied slots fit one word.
+/// Binary digits of a time that one level distinguishes; a level's occupied slots fit one word.
 const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT) as usize;
@@ -18,7 +18,7 @@ pub(crate) struct Due<E> {
     pub event: E,
 }
 
-/// What [`Wheel::take_earliest`] took.
+/// The result of [`Wheel::take_earliest`].
 pub(crate) enum Taken {
     /// Every event up to and including this time.
     UpTo(u64),
@@ -70,7 +70,7 @@ struct Chunks<E> {
 #[derive(Clone, Copy, Debug)]
 struct Chunk<E> {
     events: [Due<E>; CHUNK],
-    /// The chunk behind it in the slot, or in the stack of free ones.
+    /// The next chunk in the slot, or in the stack of free ones.
     next: u32,
 }
 
@@ -96,7 +96,7 @@ impl<E: Copy> Chunks<E> {
         (self.all.len() - 1) as u32
     }
 
-    /// Gives a chunk back and returns the one behind it.
+    /// Frees a chunk and returns the next one.
     #[inline]
     fn release(&mut self, place: u32) -> u32 {
         let free = self.free;
@@ -190,7 +190,7 @@ impl<E: Copy> Wheel<E> {
         near
     }
 
-    /// Puts an event behind those in the slot of its time on `level`.
+    /// Appends an event to the slot of its time on `level`.
     #[inline]
     fn add(&mut self, level: usize, due: Due<E>) {
         let place = (due.time >> (level as u32 * DIGIT)) as usize % SLOTS;

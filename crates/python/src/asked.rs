@@ -1,4 +1,4 @@
-//! What a person asks for: a file or a shipped name, or a composition as values.
+//! A request: a file or a shipped name, or a composition as values.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use weft_lab::Request;
 pub enum Asked {
     /// A file, or something shipped.
     Named(String),
-    /// A composition that stands in no file.
+    /// A composition without a file.
     Values(String, String),
 }
 

@@ -12,13 +12,13 @@ use weft_lab::{Campaign, Failure, Job, Key, Progress, Task};
 use crate::asked::Asked;
 use crate::{error, outcome, parse_options};
 
-/// A study of which the runs are handed out and taken back.
+/// A study whose runs are sent to other processes and collected.
 #[pyclass(name = "Campaign", module = "weft._core", frozen)]
 pub struct PyCampaign(Mutex<Option<State>>);
 
 struct State {
     campaign: Campaign,
-    /// What was pending when it was last asked for.
+    /// The runs that were pending at the last request.
     tasks: Vec<Task>,
 }
 
@@ -92,7 +92,7 @@ impl PyCampaign {
         })
     }
 
-    /// The tables of what is there. The campaign is over then.
+    /// The tables of the runs that exist. Ends the campaign.
     fn outcome<'py>(&self, py: Python<'py>, stopped: bool) -> PyResult<Bound<'py, PyDict>> {
         let state = self.lock().take().ok_or_else(over)?;
         let outcome = py.detach(|| state.campaign.outcome(stopped)).map_err(error::raise)?;

@@ -42,7 +42,7 @@ pub fn reproduction<'py>(
     Ok(result)
 }
 
-/// Tells Python how far a run is. The run goes on unless the callback returns `False` or raises;
+/// Tells Python how far a run is. The run continues unless the callback returns `False` or raises;
 /// what it raised is kept for the caller.
 pub fn observe(
     progress: Option<&Py<PyAny>>,

@@ -202,20 +202,21 @@ impl Machine {
         Ok(self.done.drain(..).map(OpId::index).collect())
     }
 
-    /// Goes on to the next instant, or leaves out periods before it; raises who waits for whom if there is none.
+    /// Goes on to the next instant, or skips periods before it; raises a description of what waits for what if
+    /// there is no next instant.
     fn step(&mut self) -> PyResult<()> {
         self.inner.fast_forward(u64::MAX);
         if self.inner.step() { Ok(()) } else { Err(self.raise(self.inner.deadlock())) }
     }
 
-    /// Where the time went, given when each rank ended.
+    /// The account of the ranks' time, given when each rank ended.
     fn tables<'py>(&self, py: Python<'py>, ends: Vec<u64>) -> PyResult<Bound<'py, PyDict>> {
         let ends: Vec<Time> = ends.into_iter().map(Time).collect();
         outcome::tables(py, &tables(&self.inner, ends))
     }
 }
 
-/// Where the time of ranks went that ended then, and what was left out because it repeats itself.
+/// The account of the ranks' time, given when each ended, and what fast-forward skipped.
 fn tables(
     machine: &program::Machine<ProgramChannel>,
     ends: Vec<Time>,

@@ -70,7 +70,7 @@ impl Exchange for Connected {
     }
 }
 
-/// What every other rank does, until rank 0 dismisses it.
+/// The work of every other rank, until rank 0 dismisses it.
 #[pyfunction]
 pub fn follow(by: &Bound<'_, PyAny>) -> PyResult<()> {
     let exchange = connected(by)?;

@@ -120,7 +120,7 @@ bounded_number!(Fraction, "fraction", 1.0, 0.1, "1");
 bounded_number!(Load, "load", 2.0, 0.5, "fraction of the link's bandwidth");
 bounded_number!(Factor, "factor", 1024.0, 1.0, "1");
 
-/// How many there are of something that cannot be absent: a bare whole number from 1.
+/// A count of things of which there is at least one: a bare whole number from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PositiveCount(NonZeroU32);
 
@@ -156,7 +156,7 @@ pub enum Limit {
     /// No bound.
     #[default]
     Unlimited,
-    /// At most this many.
+    /// A bound.
     AtMost(PositiveCount),
 }
 

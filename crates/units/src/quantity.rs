@@ -127,7 +127,7 @@ impl Rate {
         Span(if ps > u64::MAX as u128 { u64::MAX } else { ps as u64 })
     }
 
-    /// So much of the rate, to the millionth: of less than a millionth that.
+    /// This fraction of the rate, to the millionth; at least a millionth.
     pub fn share(self, share: Fraction) -> Rate {
         const WHOLE: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
         let millionths = (share.get() * WHOLE.get() as f64).round() as u64;

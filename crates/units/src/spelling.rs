@@ -2,7 +2,7 @@
 
 use crate::text::Unit;
 
-/// Endings and whole names that stand for others, longest first: what is written, what it means.
+/// Suffixes and whole names that stand for others, longest first: the spelling, and its meaning.
 const SPELLINGS: &[(&str, &str)] = &[
     ("bytes per second", "B/s"),
     ("bits per second", "bit/s"),

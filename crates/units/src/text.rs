@@ -9,7 +9,7 @@ use crate::{Bytes, Rate, Span, Time};
 /// Why a text is not the quantity that it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// A number stands alone where a quantity with a unit is read.
+    /// A number without a unit, where a quantity with a unit is read.
     #[error("write the unit, for example \"{number} {unit}\"")]
     MissingUnit {
         /// The number as it was written.
@@ -17,7 +17,7 @@ pub enum QuantityError {
         /// The unit that such a quantity most often has.
         unit: &'static str,
     },
-    /// The text behind the number is no unit of this quantity.
+    /// The text after the number is no unit of this quantity.
     #[error("unknown unit `{unit}`; use {accepted}{}", did_you_mean(meant.as_deref()))]
     UnknownUnit {
         /// The unit as it was written.
@@ -78,7 +78,7 @@ pub(crate) const fn alias(name: &'static str, steps: u128) -> Unit {
     Unit { name, steps, alias: true }
 }
 
-/// What the text form of a kind of quantity needs to know. Units stand from small to large.
+/// The text form of a kind of quantity. Units are ordered from small to large.
 pub(crate) struct Scale {
     /// The kind in words, as errors say it.
     pub kind: &'static str,
@@ -95,7 +95,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// The unit called `name`, behind a number.
+    /// The unit called `name`, after a number.
     fn unit(&self, number: Decimal, name: &str) -> Result<Unit, QuantityError> {
         self.units.iter().copied().find(|unit| unit.name == name).ok_or_else(|| {
             let meant = meant(name, self.units).map(|ours| format!("{number} {ours}"));
@@ -223,7 +223,7 @@ pub(crate) trait Written: Sized {
     }
 }
 
-/// Reads a [`Written`] quantity; a bare number gets told that its unit is missing.
+/// Reads a [`Written`] quantity; a bare number is refused with a hint at the missing unit.
 pub(crate) struct TextVisitor<T>(pub std::marker::PhantomData<T>);
 
 impl<T: Written> TextVisitor<T> {
@@ -495,7 +495,7 @@ impl Written for Rate {
             .rev()
             .filter(|unit| unit.steps * per <= bits || unit.steps == 1)
             .find_map(|unit| {
-                // More than twelve places are no more readable than the ratio itself.
+                // More than twelve decimals are no more readable than the ratio itself.
                 let number = Decimal::of_ratio(bits, per * unit.steps, 12)?;
                 Some(format!("{number} {}", unit.name))
             })

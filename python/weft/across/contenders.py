@@ -18,11 +18,11 @@ SHIPPED = ("clint", "maestro", "clan", "scilan", "memory-channel-2")
 """The systems of the five documents."""
 
 OF_TODAY = ("roce", "infiniband", "ultra-ethernet", "slingshot")
-"""Systems whose documents are of today: at rates of today they stand as they are."""
+"""Systems with current documents: at the rates of today they are compared unchanged."""
 
 PUBLISHED, TODAY = "published", "today"
 RATES = {PUBLISHED: (PUBLISHED,), TODAY: (TODAY,), "both": (PUBLISHED, TODAY)}
-"""What may be asked for, and the rates that it stands for."""
+"""The options for `rates`, and the rates that they stand for."""
 
 COMPARE = "compare"
 """The preset of what a system needs to be one among others."""
@@ -45,7 +45,7 @@ class Contender:
         return "+".join(present) or None
 
     def runs_at(self, rates: str) -> bool:
-        """Whether its file says what it would be at these rates."""
+        """Whether its file has a preset for these rates."""
         return rates == PUBLISHED or TODAY in self.offers or self.name in OF_TODAY
 
     def described(self, presets: str | None) -> System:

@@ -109,7 +109,7 @@ def compare(  # noqa: PLR0913 (each is an own choice of the caller)
 
 
 def carry_out(asked: Asked, progress: Progress | None) -> Result:
-    """Do what `compare` does, with what is asked as a value."""
+    """Do what `compare` does, with the request as a value."""
     workloads, text = read(asked.programs)
     workloads = chosen(workloads, asked.workloads)
     found = contenders(asked.systems)
@@ -127,7 +127,7 @@ def carry_out(asked: Asked, progress: Progress | None) -> Result:
 
 
 def _task(one: Contender, rates: str, workload: Workload, asked: Asked) -> Task | None:
-    """Return what is to be run, if the system has hosts enough for any of it."""
+    """Return the programs that the system has enough hosts to run; None if there are none."""
     steps = workload.steps(one.hosts, quick=asked.quick)
     if not steps[workload.along]:
         return None
@@ -299,7 +299,7 @@ def _together(raws: list[tuple[Task, RawResult]], name: str) -> pd.DataFrame:
 
     parts, before = [], 0.0
     for task, raw in raws:
-        # A table of which no row was noted is not there.
+        # A table without rows does not exist.
         table = pd.DataFrame(dict(raw["tables"].get(name, {})))
         numbers = pd.DataFrame(dict(raw["tables"]["points"])).get("point")
         if len(table):

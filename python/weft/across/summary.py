@@ -93,7 +93,7 @@ def _mean(pairs: list[tuple[float, float]]) -> Mean | None:
     if ratio is None:
         return None
     alike = len(pairs) > 1 and len(set(pairs)) == 1
-    # What is alike has no spread, whatever the rounding of its mean leaves.
+    # Equal values have no spread, whatever the rounding of their mean leaves.
     return Mean(ratio[0], 0.0) if alike else Mean(*ratio)
 
 
@@ -136,7 +136,7 @@ def shown_spread(half_width: object) -> str:
 
 
 def spread_explained(table: pd.DataFrame, seeds: int) -> str:
-    """Say what stands behind ±, and what it means that it does not stand there."""
+    """Explain what follows ±, and what it means if there is none."""
     halves = table.filter(regex="_half_width$").to_numpy(dtype=float)
     statistical, known = int((halves > 0).sum()), int((halves >= 0).sum())
     if not known:
@@ -156,7 +156,7 @@ def best_of(table: pd.DataFrame, workloads: Sequence[Workload]) -> dict[tuple[st
             for rates, rows in table.groupby("rates", sort=False):
                 values = rows[column.name].dropna()
                 pick = values.min() if column.best == "least" else values.max()
-                # What most reach is nobody's lead.
+                # A value that most systems reach is not marked as the best.
                 if 0 < (values.map(shown) == shown(float(pick))).sum() <= len(values) / 2:
                     best[str(rates), column.name] = shown(float(pick))
     return best

@@ -1,4 +1,4 @@
-"""What is run on every system: programs, the values that they are run with, what is shown."""
+"""The programs run on every system, the values of their settings, and the columns shown."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Workload:
     in_hardware: str = ""
 
     def steps(self, hosts: int, *, quick: bool) -> dict[str, list[Any]]:
-        """Return the lists for a system of so many hosts; empty lists if it has too few."""
+        """Return the lists for a system of this many hosts; empty lists if it has too few."""
         count = len(self.sweep[self.along])
         ranks = self.sweep.get("program.ranks", [0] * count)
         few = hosts < self.least_hosts

@@ -94,7 +94,7 @@ def _defaults(result: Result) -> list[Request]:
     swept = [
         str(name) for name in points if str(name).endswith(".load") and points[name].nunique() > 1
     ]
-    # A run is traced for its few packets, each of which can be seen by itself.
+    # Traced runs have few packets, each of which can be seen.
     traced = not result.tables.get("trace", points.head(0)).empty
     superseded = ("histogram",) if traced else ()
     none = points.head(0)

@@ -66,7 +66,7 @@ def labels_of(result: Result) -> list[str]:
 
 
 def grouped(budget: pd.DataFrame) -> pd.DataFrame:
-    """Add to the stages of a budget to which part of the way they belong."""
+    """Add to the stages of a budget the part of the path to which they belong."""
     parts: list[str] = []
     for _, rows in budget.groupby(["system", "rates", "point", "channel"], sort=False):
         inside = [stage in _NETWORK for stage in rows["stage"]]
@@ -90,7 +90,7 @@ def budget_of(result: Result, workload: Workload) -> pd.DataFrame:
 
 
 def where_the_time_goes(result: Result, workloads: list[Workload]) -> list[Figure]:
-    """Draw a bar a system, at each of the rates, divided into the parts of the way."""
+    """Draw one bar per system at each of the rates, divided into the parts of the path."""
     drawn: list[Figure] = []
     for workload in workloads:
         if workload.budget_at is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import count
 
-# A single number tells nothing of a logarithmic axis, and two do not tell that it is one.
+# One number does not define a logarithmic axis, and two do not show that it is one.
 _LEAST = 3
 _MOST = 8
 

@@ -10,7 +10,7 @@ LONG = 36
 """Letters on a line of a bar's name."""
 
 TIME = {"field": "mean_us", "type": "quantitative", "stack": "zero"}
-"""The length of a part, in microseconds, behind those before it."""
+"""The length of a part, in microseconds, after the parts before it."""
 
 
 def divided(

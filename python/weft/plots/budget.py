@@ -30,7 +30,7 @@ _BARS = 12
 
 
 def along_time(result: Result, request: Request) -> Figure | None:
-    """Draw one bar a point, the stages behind each other as they are in time."""
+    """Draw one bar per point, with the stages in the order of time."""
     figure = budget(result, request)
     if figure is None:
         return None

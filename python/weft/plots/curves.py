@@ -136,13 +136,13 @@ def _measured(
 
 
 def _quantiles(y: str) -> tuple[str, str]:
-    """Name the quantiles that tell more of a point: those of the latency that is drawn."""
+    """Name the quantiles for the tooltip of a point: those of the latency that is drawn."""
     latency = "one_way" if y.startswith("one_way_") else "queueing"
     return f"{latency}_p50_us", f"{latency}_p99_us"
 
 
 def _first_seen_in(frame: pd.DataFrame) -> Callable[[pd.Series[Any]], pd.Series[int]]:
-    """Return a sort key that follows the order in which values stand in the table."""
+    """Return a sort key that follows the order of values in the table."""
 
     def rank(column: pd.Series[Any]) -> pd.Series[int]:
         order = {value: i for i, value in enumerate(dict.fromkeys(frame[str(column.name)]))}

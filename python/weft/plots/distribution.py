@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from weft.result import Result
 
 _CURVES = 6
-# Steps of a curve; more would not be told apart at this size.
+# Steps of a curve; more could not be distinguished at this size.
 _STEPS = 200
 # How far below the longest latency the axis begins.
 _DECADES = 3000.0
 _ROUNDING = 1e-12
-# The axis of shares goes down to here at least: below it stands the last of the marked quantiles.
+# The axis of shares goes down at least to here: the last marked quantile is below it.
 _FLOOR = 1e-3
 
 
@@ -127,7 +127,7 @@ def _begun_together(tails: list[pd.DataFrame]) -> pd.DataFrame:
         before = tail.loc[tail["latency"] <= begin, "share"]
         after = tail.loc[tail["latency"] > begin]
         chosen = after.iloc[spread(range(len(after)), _STEPS)]
-        # A curve that ends before stands as a line at the edge.
+        # A curve that ends before the edge is drawn as a line at the edge.
         first = 1.0 if before.empty or after.empty else before.iloc[-1]
         shares = [first, *(chosen["share"] if len(after) else [0.0])]
         places = [begin, *(chosen["latency"] if len(after) else [begin])]

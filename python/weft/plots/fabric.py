@@ -28,7 +28,7 @@ def fabric(result: Result, request: Request) -> Figure | None:
         return None
     times = spread(sorted(samples["time_us"].unique())[1:], _STEPS)
     shown = samples[samples["time_us"].isin(times)]
-    # What is nearly idle is not drawn; the page carries each row that is.
+    # Nearly idle cables are not drawn, since the page contains each drawn row.
     shown = shown[(shown["link_load"] >= _IDLE) | (shown["waiting"] > 0)]
     drawn = shown.rename(columns={"link_load": "load"})
     drawn["step"] = drawn["time_us"].map({time: number for number, time in enumerate(times)})
@@ -93,7 +93,7 @@ def port_occupancy(result: Result, request: Request) -> Figure | None:
     most = samples.groupby(keys)["waiting"].max().sort_values(ascending=False, kind="stable")
     chosen = most.groupby("panel").head(_PORTS).reset_index()[keys]
     times = pd.DataFrame({"time_us": sorted(samples["time_us"].unique())})
-    # What is not in the table had no cells.
+    # Cables that are not in the table had no cells.
     grid = chosen.merge(times, how="cross")
     drawn = grid.merge(samples, on=[*keys, "time_us"], how="left").fillna({"waiting": 0})
     drawn = drawn.merge(links[[*keys, "name"]], on=keys)

@@ -72,7 +72,7 @@ def _levels(curves: Mapping[str, Mapping[Any, float]], near: float) -> dict[str,
 
 
 def _coincide(one: Mapping[Any, float], other: Mapping[Any, float], near: float) -> bool:
-    """Whether two neighbouring points of two curves lie on each other, or the only one of them."""
+    """Whether two neighbouring points of two curves coincide, or their only point does."""
     shared = [abs(one[x] - other[x]) <= near for x in one if x in other]
     if len(shared) < 2:
         return any(shared)

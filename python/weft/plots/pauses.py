@@ -1,4 +1,4 @@
-"""Who pauses whom: the ports that had to stop, drawn as a tree from where the congestion began."""
+"""Pauses between switches and hosts, drawn as a tree from where the congestion began."""
 
 from __future__ import annotations
 

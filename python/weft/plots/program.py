@@ -34,7 +34,7 @@ def program_shares(result: Result, request: Request) -> Figure | None:
     rows = rows_of(result.points, request)
     if TIME not in rows or rows[TIME].isna().all():
         return None
-    # What a program measured stands with each of its channels, and not with others.
+    # The measurements of a program are in the rows of its channels only.
     rows = rows[rows[TIME].notna()].drop_duplicates("point").reset_index(drop=True)
     x = request.x or _swept(result) or "point"
     if x not in rows:

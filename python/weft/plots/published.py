@@ -18,7 +18,7 @@ _ROW = 19
 # An error beyond this is drawn at the edge with its number beside it, so that one of +400 %
 # does not flatten the others.
 _EDGE = 0.4
-# A label that is longer stands in two lines.
+# Longer labels are broken into two lines.
 _LONG = 52
 
 _KINDS = {
@@ -65,7 +65,7 @@ def _rows(checks: list[Check], result: Result) -> list[dict[str, Any]]:
         for name in experiments
     ]
     for count, (experiment, title) in enumerate(zip(experiments, titles, strict=True)):
-        # Labels are told apart by their text; what cannot be seen tells equal ones apart.
+        # The chart identifies labels by their text; invisible characters make equal ones differ.
         apart = "\u200b" * count
         part = f" ({experiment.rsplit('-', 1)[-1]})" if titles.count(title) > 1 else ""
         rows.append({"label": in_lines(title + part, _LONG) + apart, "head": True, "verdict": ""})

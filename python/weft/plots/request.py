@@ -1,4 +1,4 @@
-"""What a figure is asked to show, and the rows that it is drawn from."""
+"""The request for a figure, and the rows from which it is drawn."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _rows(result: Result, request: Request) -> pd.DataFrame:
     if rows.empty:
         return rows
     rows = with_points(rows, result)
-    # Of a sweep that the picture does not tell apart, the last point stands for all.
+    # If the picture does not distinguish the points of a sweep, it shows the last one.
     axis = request.series if request.series in rows else None
     last = rows.groupby(axis)["point"].transform("max") if axis else rows["point"].max()
     rows = rows[rows["point"] == last].copy()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def page(result: Result, count: Count | None = None) -> str:
-    """Return the whole page; `count` is told of each figure that is drawn."""
+    """Return the whole page; calls `count` for each figure that is drawn."""
     gallery = _Gallery(count)
     if "across" in result.meta:
         return _document(result.title, across_sections(result, gallery.place), gallery)

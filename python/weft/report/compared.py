@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.result import Result
     from weft.system import System
 
-# What is put side by side: the column, and the one with its half width.
+# The columns shown side by side, each with the column of its half width.
 _SHOWN = {
     "accepted_load": "accepted_load_half_width",
     "{latency}_mean_us": "{latency}_half_width_us",
@@ -73,7 +73,7 @@ def _numbers(result: Result) -> dict[str, Any]:
     groups = list(points.groupby(axes, sort=False, dropna=False)) if axes else [((), points)]
     rows = []
     for at, group in groups if shown and not points.empty else ():
-        # A row a result and not a column: as many results as there are fit on a page.
+        # One row per result, not one column, so that any number of results fits on a page.
         place = [f"{value:g}" if isinstance(value, float) else str(value) for value in at]
         for one in result.meta["compared"]:
             own = group[group[RESULT] == one]

@@ -1,4 +1,4 @@
-"""The page in front of several reproductions: a line a system, with the way to its report."""
+"""The index page of several reproductions: one line per system, with a link to its report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INDEX = "index.html"
 
 @dataclass(frozen=True)
 class Entry:
-    """What the index says of a reproduction; nothing else of it is kept in memory."""
+    """The index entry of a reproduction; nothing else of it is kept in memory."""
 
     folder: Path
     title: str

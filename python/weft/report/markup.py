@@ -43,7 +43,7 @@ class Head:
         return self.text
 
 
-# A number and the unit behind it, which stay on one line.
+# A number and the unit after it, which stay on one line.
 _QUANTITY = re.compile(
     r"(?<=\d) (?=(?:%|[pnµum]?s|[kMGT]?i?B|[kMG]?B/s|[kMG]?bit/s|bit/|m|dB|packets?|slots?|of link)"
     r"(?!\w))"
@@ -109,7 +109,7 @@ def measured(check: Check, *, spread: bool = False) -> str:
 
 
 def marked(text: str) -> Markup:
-    """Escape prose of a file, in which names of code stand between backticks."""
+    """Escape prose of a file, in which names of code are between backticks."""
     return together(Markup(_CODE.sub(r"<code>\1</code>", str(escape(text)))))
 
 

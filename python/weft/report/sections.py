@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Place = Callable[[list[Figure]], Markup]
 
-# What a parameter table leaves out: it stands in the title, or is not about the system.
+# Keys that a parameter table omits: they are in the title, or not about the system.
 _UNSHOWN = ("system.title", "system.document", "experiment.", "figure", "published", "run.",
             "beside")  # fmt: skip
 
@@ -122,7 +122,7 @@ def _reduced(run: Result) -> str:
 
 
 def _is_arithmetic(run: Result) -> bool:
-    """Whether all that an experiment holds against the document follows without a run."""
+    """Whether everything that an experiment compares with the document follows without a run."""
     published = run.meta.get("published") or []
     return bool(published) and all(
         str(entry.get("quantity")).startswith("derived.") for entry in published
@@ -130,7 +130,7 @@ def _is_arithmetic(run: Result) -> bool:
 
 
 def _pictures(run: Result) -> dict[_Picture, str]:
-    """Return the distinct pictures of a run's variants, each with the names that it stands for."""
+    """Return the distinct pictures of a run's variants, each with the variants that it shows."""
     busy = set(run.points["channel"]) if "channel" in run.points else set()
     systems = run.variants or (
         {str(run.meta.get("preset") or run.title): run.system}
@@ -259,7 +259,7 @@ def _differences(result: Result) -> list[tuple[str, int, dict[str, list[dict[str
 
 
 def specification_section(result: Result) -> Section | None:
-    """Give the resolved files, which run again as they stand."""
+    """Give the resolved files, which can be run again unchanged."""
     texts = {
         run.title: str(run.meta["spec_toml"])
         for run in (result, *result.runs.values())
@@ -336,7 +336,7 @@ def _derived_rows(run: Result) -> list[list[str]]:
     ]
 
 
-# What a reader should know of a number that no run predicts.
+# Shown with a number that no run predicts.
 _CAVEATS = {
     CLOSED_FORM: "Follows from parameters, without a run.",
     CALIBRATED: "A parameter was calibrated by it.",
@@ -396,6 +396,6 @@ def _title_of(result: Result, name: str) -> str:
 
 
 def _short(title: str) -> str:
-    """Keep the part of a title that tells it from its neighbours: "Table 2"."""
+    """Keep the part of a title that distinguishes it from its neighbours: "Table 2"."""
     head = title.split(":", maxsplit=1)[0]
     return head.split(", ", 1)[-1] if ", " in head else head

@@ -48,7 +48,7 @@ _TILES = {
     ),
 }
 
-# Verdicts that are named even where there is none of them: their absence is the news.
+# Verdicts that are named even if their count is zero, since that is the news.
 _ALWAYS_SHOWN = ("within", "outside")
 
 
