@@ -44,7 +44,7 @@ pub enum Driver {
     Engine(Box<Engine>),
     /// Event by event, a scheduled channel with the one that carries its signalling, for messages.
     Coupled(Box<Coupled>),
-    /// One of two such channels, both of which carry messages.
+    /// One of two such channels, if both carry messages.
     Half(Box<Half>),
     /// Hosts in front of a channel, event by event.
     Hosted(Box<HostedChannel>),
@@ -143,8 +143,8 @@ impl Driver {
         })
     }
 
-    /// The part of a rank of it, if it may be divided among them and that is worth it, or why not. Sources are
-    /// built of the hosts of that part alone.
+    /// The part of this rank, if the channel may be divided among ranks and that is worthwhile, or why not.
+    /// Builds the sources of the hosts of that part only.
     pub(crate) fn of_rank(
         settings: &ChannelSettings,
         workload: &WorkloadSettings,

@@ -35,7 +35,7 @@ impl Rows {
         Rows { systems: systems.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// Adds what an experiment says of its system.
+    /// Adds the rows of an experiment.
     pub fn add(&mut self, system: &str, outcome: &Outcome) {
         let Some(place) = self.systems.iter().position(|name| name == system) else { return };
         let own = outcome.plan.points.first().map(|point| point.spec.beside.as_slice());

@@ -39,7 +39,7 @@ pub struct Spec {
     pub system: SystemSettings,
     /// Its independent networks, by name.
     pub channel: BTreeMap<String, ChannelSettings>,
-    /// What this file sets out to show.
+    /// The purpose of this file.
     #[serde(default)]
     pub experiment: ExperimentSettings,
     /// The traffic of each channel, by the name of the channel. A channel without an entry carries
@@ -147,7 +147,7 @@ pub struct ChannelSettings {
     pub payload: Bytes,
     /// The cable between an adapter and the switch.
     pub link: LinkSettings,
-    /// The two ends of every cable send by turns, in frames of 16-byte packets that also carry
+    /// The two ends of every cable take turns to send, in frames of 16-byte packets that also carry
     /// credits (Maestro 3.2). Without it both directions are independent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<TurnSettings>,
@@ -248,9 +248,9 @@ pub enum SwitchSettings {
     OutputBuffered(OutputBufferedSettings),
     /// A cell switch with queues at its inputs and a scheduler, in slots of one cell.
     InputQueued(InputQueuedSettings),
-    /// A switch with unlimited queues at its outputs, driven by events.
+    /// A switch with queues at its outputs, unlimited or not.
     OutputQueued(OutputQueuedSettings),
-    /// A cell switch with one memory of limited size, driven by events.
+    /// A cell switch with one memory of limited size.
     SharedMemory(SharedMemorySettings),
     /// A packet switch with a memory in bytes that all ports share, and traffic classes.
     SharedBuffer(SharedBufferSettings),

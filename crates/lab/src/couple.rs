@@ -27,7 +27,7 @@ use crate::error::Error;
 pub(crate) use pipeline::pipeline;
 use shared_link::Pair;
 
-/// The largest number of hosts that the packets of the signalling have room for (Clint 3.3).
+/// The largest number of hosts for which signalling packets have room (Clint 3.3).
 const MAX_HOSTS: u16 = 16;
 
 impl ChannelSettings {
@@ -120,7 +120,7 @@ impl ChannelSettings {
     }
 }
 
-/// Channels that act together carry packets, and no messages of hosts.
+/// Channels that act together carry packets, not messages of hosts.
 fn refuse_messages(spec: &Spec, name: &str, settings: &ChannelSettings) -> Result<(), Error> {
     let workload = spec.workload.get(name);
     let sized = workload.is_some_and(|workload| workload.message.is_some());

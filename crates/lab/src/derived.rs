@@ -120,7 +120,7 @@ fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
     let round = full + timing.preamble + timing.turn_around * 2 + propagation * 2;
     let bytes = settings.message(Bytes(0)) * packets;
     let least = timing.decided() + timing.preamble + timing.packet + propagation;
-    // Nothing is said of a cable that takes no time.
+    // A cable without delay has no derived values.
     let cable = |times: u32| match (propagation, times) {
         (Span::ZERO, _) => String::new(),
         (_, 1) => format!(" + {propagation} cable"),

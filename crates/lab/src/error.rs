@@ -25,7 +25,7 @@ pub enum Error {
          that ends in .toml{}", did_you_mean(.close)
     )]
     UnknownName {
-        /// What was asked for.
+        /// The request.
         name: String,
         /// The names that are close to it.
         close: Vec<String>,
@@ -37,13 +37,13 @@ pub enum Error {
         path: String,
         /// Files in it that could be run.
         files: Vec<String>,
-        /// How many there are besides.
+        /// How many more there are.
         more: usize,
     },
     /// No interconnect of that name is shipped.
     #[error("there is no shipped system `{name}`; accepted: {accepted}{}", did_you_mean(.close))]
     UnknownSystem {
-        /// What was asked for.
+        /// The request.
         name: String,
         /// What there is.
         accepted: String,
@@ -55,7 +55,7 @@ pub enum Error {
     Unreadable {
         /// The file.
         path: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// Files that name each other as base.
@@ -75,12 +75,12 @@ pub enum Error {
     UnknownVariant {
         /// The axis.
         axis: String,
-        /// What was asked for.
+        /// The request.
         value: String,
         /// What there is.
         names: Vec<String>,
     },
-    /// A composition that no traffic is given.
+    /// A composition without traffic.
     #[error(
         "nothing is sent: there is no [workload.CHANNEL] and no [program], so there is nothing to \
          run; the channels are {}. To see a system, show it; to run one, run an experiment on it", .channels.join(", ")
@@ -89,7 +89,7 @@ pub enum Error {
         /// The channels that a workload could be given to.
         channels: Vec<String>,
     },
-    /// A study that is larger than anybody means.
+    /// A study so large that it must be a mistake.
     #[error("the sweeps and variants multiply to more than {most} points; sweep fewer values")]
     TooManyPoints {
         /// The bound.
@@ -102,7 +102,7 @@ pub enum Error {
         key: String,
         /// Its value.
         value: String,
-        /// What would be right.
+        /// What would be accepted.
         accepted: String,
     },
     /// A scheduler that cannot be built.
@@ -144,7 +144,7 @@ pub enum Error {
     Store {
         /// The folder.
         path: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// A program that did not finish.
@@ -322,7 +322,7 @@ fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The names close enough to be listed.
+/// The similar names to be listed.
 const MOST_CLOSE: usize = 5;
 
 /// The names that are near enough to `name` for a typo, the nearest first, then names that contain
@@ -359,7 +359,7 @@ fn runnable(files: &[String], more: usize) -> String {
     }
 }
 
-/// What the operating system says, without its number for it.
+/// The error of the operating system, without its number.
 fn in_words(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()

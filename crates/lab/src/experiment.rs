@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::{Fraction, PositiveCount, Span};
 
-/// How the name of a quantity begins that follows without a run.
+/// The prefix of quantities that follow without a run.
 pub(crate) const DERIVED: &str = "derived.";
 
-/// What an experiment sets out to show.
+/// The purpose of an experiment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentSettings {

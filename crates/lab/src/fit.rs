@@ -47,7 +47,7 @@ fn heard(spec: &Spec) -> Cow<'_, Spec> {
     Cow::Owned(spec)
 }
 
-/// Traffic is for a channel that there is.
+/// Traffic needs a channel that exists.
 fn check_workloads(tree: &Tree, spec: &Spec) -> Result<(), SpecError> {
     match spec.workload.keys().find(|name| !spec.channel.contains_key(*name)) {
         Some(name) => {
@@ -59,7 +59,7 @@ fn check_workloads(tree: &Tree, spec: &Spec) -> Result<(), SpecError> {
     }
 }
 
-/// Some part of a run is measured.
+/// A part of the run must be measured.
 fn check_run(tree: &Tree, spec: &Spec) -> Result<(), SpecError> {
     let length = spec.run.length;
     match spec.run.regime {

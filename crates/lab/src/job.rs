@@ -1,4 +1,4 @@
-//! What a run is a function of, and the key that it is stored under.
+//! The inputs of a run, and the key under which it is stored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ pub const CODE: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("WEFT_SOURCE
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// The [`CODE`] of whoever asks for the run.
+    /// The [`CODE`] of the requester.
     pub code: String,
     /// The resolved point, without what does not change its runs.
     pub spec: Spec,
@@ -58,7 +58,7 @@ pub fn identity(spec: &Spec) -> Result<String, Error> {
     Ok(text)
 }
 
-/// The point without what is said about it and how often it is run.
+/// The point without its descriptions and the number of its runs.
 fn essence(mut spec: Spec) -> Spec {
     spec.system.title.clear();
     spec.system.document.clear();

@@ -1,4 +1,5 @@
-//! What the schema knows of a key: what it means, what stands in its table, where else it belongs.
+//! What the schema knows about a key: its meaning, the keys of its table, and where else it
+//! belongs.
 
 use serde_json::Value;
 
@@ -51,7 +52,7 @@ fn homes(schema: &Value, tree: &Tree, around: &[String], name: &str, kind: Kind)
         let table = at(schema, path).and_then(|at| table(schema, at));
         table.and_then(|table| table.get("properties")?.get(name)).is_some()
     };
-    // A key that its table knows has a wrong value and the right place.
+    // A key that its table knows has a wrong value, not a wrong place.
     if knows(around) {
         return Vec::new();
     }

@@ -1,5 +1,5 @@
-//! What a reader of a result should know of what was run, and no type can refuse because it may be
-//! meant.
+//! What a reader of a result should know about the run, and that no type can refuse because it may
+//! be intended.
 
 use weft_fabric::fabric::FabricSettings;
 
@@ -24,7 +24,7 @@ pub fn notes(plan: &Plan) -> Vec<String> {
     notes
 }
 
-/// Traffic that the file itself does not mention: it runs, too.
+/// Inherited traffic, which the file itself does not mention.
 fn inherited(plan: &Plan) -> Option<String> {
     let spec = &plan.points.first()?.spec;
     let is_heard = |name: &String| match spec.workload.get(name) {

@@ -1,4 +1,4 @@
-//! The send buffers of a host on a globally scheduled channel: what it asks for and what it sends.
+//! The send buffers of a host on a globally scheduled channel: what it requests and what it sends.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::{AdapterSettings, PacketQueue, Release};
 /// A packet of the bulk channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BulkPacket {
-    /// The host that it is for.
+    /// The target.
     pub target: u16,
     /// Its sequence number within the pair.
     pub sequence: u64,
@@ -47,7 +47,7 @@ impl BulkSender {
         }
     }
 
-    /// Takes a packet over from the host.
+    /// Accepts a packet from the host.
     pub fn offer(&mut self, now: Time, target: u16) {
         self.queue.push(target, now);
         self.fill(now);
@@ -89,7 +89,7 @@ impl BulkSender {
         self.ready.iter().flatten()
     }
 
-    /// Whether a packet handed over now would have a send buffer at once.
+    /// Whether a packet submitted now would have a send buffer at once.
     pub fn has_space(&self) -> bool {
         self.free != Some(0) && self.queue.is_empty()
     }

@@ -74,7 +74,7 @@ impl Initiator {
         }
     }
 
-    /// Whether a source that fills what is free can hand over another packet.
+    /// Whether a source that fills free buffers can submit another packet.
     #[inline]
     pub fn has_space(&self) -> bool {
         self.queue.is_empty() && self.window.has_space()
@@ -114,7 +114,7 @@ impl Initiator {
         Some(self.throttle.as_ref().map_or(free, |throttle| free.max(throttle.ready_at())))
     }
 
-    /// Notes that the link must be served again at `at`. Returns whether no earlier time was noted.
+    /// Schedules the link for `at`. Returns whether no earlier time was scheduled.
     #[inline]
     pub fn arm(&mut self, at: Time) -> bool {
         let earlier = at < self.wake;

@@ -87,7 +87,7 @@ impl<T> PacketQueue<T> {
         taken
     }
 
-    /// Tells that a packet for `target` has left its send buffer.
+    /// Records that a packet for `target` has left its send buffer.
     #[inline]
     pub fn left_buffer(&mut self, target: u16) {
         if let Waiting::PerTarget(queues) = &mut self.order {

@@ -45,8 +45,8 @@ impl SendBuffers {
         SendBuffers { buffered: vec![VecDeque::new(); ports], limited }
     }
 
-    /// Takes a packet over from the workload. Returns the target that is newly requested through
-    /// that, if one is.
+    /// Accepts a packet from the workload. Returns the target that becomes requested by it, if one
+    /// does.
     #[inline]
     pub fn accept(&mut self, demand: Demand) -> Option<usize> {
         let Some(limited) = &mut self.limited else {

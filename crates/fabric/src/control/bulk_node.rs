@@ -12,7 +12,7 @@ pub struct BulkNode {
     pub bulk_enable: PortSet,
     /// The initiators from which this node accepts quick requests.
     pub quick_enable: PortSet,
-    /// The slot that is in its course.
+    /// The current slot.
     slot: u64,
 }
 
@@ -45,13 +45,13 @@ pub enum GrantError {
     Slot {
         /// The slot in the grant.
         found: SlotNumber,
-        /// The slot that is in its course.
+        /// The current slot.
         slot: u64,
     },
 }
 
 impl BulkNode {
-    /// A node without identifier that accepts everybody.
+    /// A node without identifier that accepts all initiators.
     pub fn new() -> BulkNode {
         let (bulk_enable, quick_enable) = (PortSet::ALL, PortSet::ALL);
         BulkNode { identifier: None, bulk_enable, quick_enable, slot: 0 }
@@ -62,7 +62,7 @@ impl BulkNode {
         self.identifier
     }
 
-    /// The slot that is in its course.
+    /// The current slot.
     pub fn slot(&self) -> u64 {
         self.slot
     }

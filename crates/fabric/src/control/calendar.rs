@@ -1,4 +1,5 @@
-//! Times of a slot that links are kept clear for the packets of a global schedule (Clint 3.3).
+//! The times in a slot at which links are kept clear for the packets of a global schedule (Clint
+//! 3.3).
 
 use weft_units::{Span, Time};
 

@@ -24,7 +24,7 @@ pub enum Alignment {
     RoundTrips,
 }
 
-/// The cable of each host in time.
+/// The delay of each host's cable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distances {
     /// Propagation delay in one direction, by host.
@@ -79,7 +79,7 @@ impl Distances {
         }
     }
 
-    /// From an adapter to an adapter on cables.
+    /// The delay of the cables from one adapter to another.
     pub fn wire(&self, from: usize, to: usize) -> Span {
         self.ways[from] + self.ways[to]
     }

@@ -30,8 +30,8 @@ use crate::scheduler::{
 pub struct GlobalScheduleSettings {
     /// The algorithm that turns requests into grants.
     pub scheduler: SchedulerSettings,
-    /// Whether what the scheduler leaves over is granted without request. An option that the paper
-    /// names and does not describe.
+    /// Whether unmatched initiators and targets are granted without request. An option that the
+    /// paper names and does not describe.
     #[serde(default)]
     pub speculation: Speculation,
 }
@@ -52,14 +52,14 @@ pub struct NodeConfiguration {
 /// node gets one at the same time, which keeps the nodes in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantNotice {
-    /// The switch port that the notice leaves from: the node's identifier (Clint 3.3).
+    /// The switch port from which the grant leaves: the node's identifier (Clint 3.3).
     pub node: usize,
     /// The slot in which the transfer takes place.
     pub slot: u64,
     /// The granted target.
     pub target: Option<usize>,
-    /// Whether the target was granted without a request. Not a field of the packet: the node finds
-    /// out by looking whether it has something to send.
+    /// Whether the target was granted without a request. Not a field of the packet: the node
+    /// notices it if it has nothing to send.
     pub speculative: bool,
 }
 
@@ -104,7 +104,7 @@ pub struct GlobalSchedule {
     acknowledging: Transfers,
 }
 
-/// The connections of one slot and what went over them.
+/// The connections of one slot and what was sent over them.
 #[derive(Clone, Debug)]
 struct Transfers {
     matching: Matching,
@@ -115,10 +115,8 @@ struct Transfers {
 }
 
 impl GlobalScheduleSettings {
-    /// The pipeline in its first state: nothing requested, everybody enabled, slot zero.
-    ///
-    /// # Errors
-    /// [`SchedulerError`] for a number of ports that the scheduler is not made for.
+    /// The pipeline in its initial state: nothing requested, all initiators enabled, slot zero.  #
+    /// Errors [`SchedulerError`] for a number of ports that the scheduler does not support.
     pub fn build(&self, ports: usize) -> Result<GlobalSchedule, SchedulerError> {
         Ok(GlobalSchedule {
             speculation: self.speculation,
@@ -142,12 +140,12 @@ impl GlobalSchedule {
         self.ports
     }
 
-    /// The slot that is in its course: how often the pipeline has advanced.
+    /// The current slot: how often the pipeline has advanced.
     pub fn slot(&self) -> u64 {
         self.slot
     }
 
-    // Arbitration stage: what initiators ask for and targets accept.
+    // Arbitration stage: what initiators request and targets accept.
 
     /// Begins an arbitration cycle in which each node's requests arrive anew. A node whose
     /// configuration does not arrive requests nothing; what it accepts stays as it was.
@@ -166,7 +164,7 @@ impl GlobalSchedule {
         self.set_bulk_enable(node, configuration.bulk_enable);
     }
 
-    /// An initiator asks for a target, or no longer does.
+    /// An initiator requests a target, or no longer does.
     #[inline]
     pub fn set_request(&mut self, initiator: usize, target: usize, is_asked: bool) {
         if is_asked {
@@ -177,8 +175,8 @@ impl GlobalSchedule {
         self.admit(initiator, target);
     }
 
-    /// A target accepts bulk requests from these initiators only. One that is left out is
-    /// disabled, for example because it is suspected to malfunction (Clint 3.3).
+    /// A target accepts bulk requests from these initiators only. Any other one is disabled, for
+    /// example because it is suspected to malfunction (Clint 3.3).
     pub fn set_bulk_enable(&mut self, target: usize, initiators: u64) {
         let ports = self.ports;
         let changed = self.bulk_enable[target] ^ initiators;
@@ -193,7 +191,7 @@ impl GlobalSchedule {
         self.bulk_enable[target] >> initiator & 1 == 1
     }
 
-    /// The requests that the scheduler sees: asked for and accepted.
+    /// The requests that the scheduler sees: requested and accepted.
     pub fn requests(&self) -> &Requests {
         &self.admitted
     }
@@ -276,7 +274,7 @@ impl GlobalSchedule {
         paths
     }
 
-    /// The initiator that an acknowledgment from `target` goes to in this slot.
+    /// The initiator to which an acknowledgment from `target` goes in this slot.
     pub fn acknowledgment_path(&self, target: usize) -> Option<usize> {
         self.acknowledging.matching.initiator_of(target)
     }

@@ -1,4 +1,4 @@
-//! Control: who may send, when, and how an initiator learns what became of a packet.
+//! Control: which hosts may send when, and how an initiator learns what became of a packet.
 
 mod bulk_node;
 mod calendar;

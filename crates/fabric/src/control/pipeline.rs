@@ -25,7 +25,7 @@ use super::{
     Signalling, Transfer,
 };
 
-/// A global schedule with what its nodes and its arbiter know.
+/// A global schedule with the state of its nodes and its arbiter.
 #[derive(Debug)]
 pub struct Pipeline {
     timing: PipelineTiming,
@@ -82,8 +82,8 @@ impl Pipeline {
         }
     }
 
-    /// A host says what it asks for and accepts. Returns the packet that carries it, unless the arbiter
-    /// knows it at once.
+    /// A host announces what it requests and accepts. Returns the packet that carries it, unless the
+    /// arbiter knows it at once.
     pub fn configure(&mut self, host: u16, said: NodeConfiguration) -> Option<ScheduledPacket> {
         match &mut self.signalling {
             Some(signalling) => Some(signalling.configure(host, said)),
@@ -107,7 +107,7 @@ impl Pipeline {
         }
     }
 
-    /// The packet that tells a host of its grant, if one does.
+    /// The packet that carries a host's grant, if signalling travels as packets.
     pub fn grant(&mut self, host: u16) -> Option<ScheduledPacket> {
         let notice = self.schedule.grant(host.into());
         self.signalling.as_mut()?.grant(host, &notice)
@@ -122,7 +122,7 @@ impl Pipeline {
         self.signalling.as_mut()?.acknowledge(id, transfer)
     }
 
-    /// A packet of the signalling has arrived, damaged or whole. Returns what follows from it.
+    /// A signalling packet has arrived, damaged or whole. Returns its effect.
     pub fn hear(&mut self, token: u32, damaged: bool) -> Option<Heard> {
         let heard = self.signalling.as_mut()?.hear(token, damaged)?;
         match heard {
@@ -176,7 +176,7 @@ impl Pipeline {
         }
     }
 
-    /// From the adapter of one host to that of another on cables.
+    /// The delay of the cables from one host's adapter to another's.
     pub fn wire(&self, from: u16, to: u16) -> Span {
         let of = |distances: &Distances| distances.wire(from.into(), to.into());
         self.distances.as_ref().map_or(self.timing.wire, of)

@@ -15,7 +15,7 @@ pub struct PipelineTiming {
     pub lead: Span,
     /// How long a packet occupies a link.
     pub packet: Span,
-    /// From an adapter to an adapter on cables.
+    /// The delay of the cables from one adapter to another.
     pub wire: Span,
     /// From an input of the switch to an output.
     pub switch: Span,

@@ -30,9 +30,9 @@ pub enum OnError {
 /// What happens to a packet whose transfer failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// The adapter sends it again.
+    /// The adapter retransmits it.
     Retry,
-    /// The error is reported to the host, which hands the packet over once more.
+    /// The error is reported to the host, which submits the packet again.
     Resubmit,
     /// The error is reported to the host, which gives the packet up.
     GiveUp,

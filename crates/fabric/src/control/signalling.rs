@@ -62,7 +62,7 @@ pub enum Said {
     Configuration {
         /// The node that sends it.
         host: u16,
-        /// The cycle whose arbitration it is for.
+        /// The cycle of the arbitration.
         cycle: u64,
         /// The configuration.
         packet: Configuration,
@@ -88,7 +88,7 @@ pub enum Said {
 /// The effect of a signalling packet that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// The arbiter knows what a node asks for and accepts.
+    /// The arbiter knows what a node requests and accepts.
     Configuration {
         /// The node.
         host: u16,
@@ -155,7 +155,7 @@ impl Signalling {
         self.is_open = false;
     }
 
-    /// The packet by which a node says what it asks for and accepts.
+    /// The packet in which a node announces what it requests and accepts.
     pub fn configure(&mut self, host: u16, configuration: NodeConfiguration) -> ScheduledPacket {
         let NodeConfiguration { requests, bulk_enable, quick_enable } = configuration;
         let node = &mut self.nodes[usize::from(host)];

@@ -25,7 +25,7 @@ pub struct SlotTiming {
     lead: Span,
 }
 
-/// Why slots of these settings cannot be.
+/// Why slots with these settings are impossible.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SlotTimingError {
     /// The receiver needs the whole slot.
@@ -34,7 +34,7 @@ pub enum SlotTimingError {
         /// The setting.
         relock: Fraction,
     },
-    /// A slot would not last at all.
+    /// A slot would have no length.
     #[error("gap = 0: a slot for a packet of no length lasts no time; accepted is 1 ps or more")]
     Empty,
 }

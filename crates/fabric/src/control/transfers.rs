@@ -35,7 +35,7 @@ pub struct Transfer {
     /// The oldest packet of the pair that the initiator has not settled.
     base: u64,
     damaged: bool,
-    /// The initiator knows what became of it, or sends it again whatever became of it.
+    /// The initiator knows its outcome, or retransmits it whatever the outcome.
     is_settled: bool,
 }
 
@@ -127,8 +127,8 @@ impl Transfers {
         id
     }
 
-    /// The last byte of a packet is at its target, which takes it if it is the next one of its pair
-    /// and `take` has a receive buffer for it.
+    /// The last byte of a packet has reached its target, which accepts it if it is the next one of
+    /// its pair and `take` has a receive buffer for it.
     pub fn arrive(&mut self, id: Id<Transfer>, take: impl FnOnce(&Transfer) -> bool) -> Taken {
         let transfer = &mut self.all[id];
         let Transfer { initiator, packet, base, damaged, .. } = *transfer;
@@ -155,8 +155,8 @@ impl Transfers {
         taken
     }
 
-    /// The initiator learns the outcome of a transfer: by an answer, which says what the target saw,
-    /// or by silence. Returns what follows, unless the outcome made no difference any more.
+    /// The initiator learns the outcome of a transfer: from an answer, which says how the target
+    /// received it, or from silence. Returns what follows, unless the outcome no longer matters.
     pub fn settle(&mut self, id: Id<Transfer>, answer: Option<Reception>) -> Option<Settled> {
         let Transfer { initiator, packet, is_settled, .. } = self.all[id];
         if is_settled {

@@ -62,7 +62,7 @@ impl Routes {
         virtual_channels: u8,
         holds: impl Fn(u32) -> bool,
     ) -> Option<Vec<CircleBuffer>> {
-        // No packet changes its plane.
+        // Packets do not change planes.
         let next_hops = match self.next_hops() {
             NextHops::Planes(one, _) => one,
             next_hops => next_hops,
@@ -89,7 +89,7 @@ impl Routes {
 /// The buffers between which packets may move at a switch.
 #[derive(Debug)]
 struct Junction {
-    /// The buffers that they may go on to: from one place in the list to another.
+    /// The buffers to which they may go: a range in the list.
     outs: (u32, u32),
     /// Where the bits of the source buffers begin.
     ins: u32,
@@ -390,7 +390,7 @@ impl<'a> Search<'a> {
         Some(number)
     }
 
-    /// Notes what packets do that take a given route from an end of a host on.
+    /// Records the dependencies of packets that take a listed route from an end of a host.
     fn follow(&mut self, from: u32, to: u32, ports: &[u32]) {
         let mut switch = self.home(from);
         let mut came_by = None;
@@ -494,7 +494,7 @@ enum Mark {
     New,
     /// On the path that is being explored.
     Open,
-    /// No circle passes it.
+    /// It is on no cycle.
     Done,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// A wiring or a route that cannot be.
+/// An impossible wiring or route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key} = {value}: accepted is {accepted}")]
 pub struct FabricError {

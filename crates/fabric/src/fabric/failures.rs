@@ -65,7 +65,7 @@ pub struct Failures {
     pub cables: Vec<CableFailure>,
     /// From a failure until routes avoid the cable, and as long from its return until they use it.
     pub detection: Span,
-    /// Whether ports hold what they have.
+    /// Whether ports hold their packets.
     pub holds: bool,
 }
 
@@ -89,7 +89,7 @@ const CABLES: &str = "failures.cables";
 const LEAST: f64 = 1e-6;
 
 impl FailureSettings {
-    /// The same for the cables of `wiring`; `None` if nothing becomes of any.
+    /// The changes of the cables of `wiring`; `None` if there are none.
     pub fn build(&self, wiring: &Wiring) -> Result<Option<Failures>, FabricError> {
         let mut cables = Vec::with_capacity(self.cables.len());
         for own in &self.cables {
@@ -147,7 +147,7 @@ impl Failures {
 }
 
 impl CableFailure {
-    /// Whether nothing is left of the rate.
+    /// Whether the cable fails.
     pub fn is_failed(&self) -> bool {
         self.rate.get() == 0.0
     }
@@ -237,7 +237,7 @@ impl std::fmt::Display for FailingCable {
     }
 }
 
-/// The port or the switch that an end names, or what would be one.
+/// The port or the switch that an end names, or what would be accepted.
 fn place(text: &str, wiring: &Wiring) -> Result<Place, String> {
     if let Some(switch) = wiring.switch_named(text) {
         return Ok(Place::Switch(switch));
@@ -271,7 +271,7 @@ fn far_end(wiring: &Wiring, port: u32) -> Option<u32> {
     }
 }
 
-/// A cable in prose.
+/// A cable in words.
 fn name(wiring: &Wiring, ends: [u32; 2]) -> String {
     let [one, other] = ends.map(|port| match port.checked_sub(wiring.ports()) {
         Some(end) => wiring.end_name(end),

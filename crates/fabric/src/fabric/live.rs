@@ -107,8 +107,8 @@ impl Routes {
         self.set_planes(live.planes());
     }
 
-    /// The routes that packets may take while any of these is all that is left, or nothing has failed, if
-    /// some of them are no routes of the fabric as a whole.
+    /// The routes that packets may take in any of these states of failure, or without any, if some of
+    /// them are no routes of the whole fabric.
     pub fn with_all(&self, wiring: &Wiring, live: &[LiveNextHops]) -> Option<Routes> {
         if !wiring.next_hops().is_table() {
             return None;
@@ -125,7 +125,7 @@ impl Routes {
     }
 }
 
-/// The choices that are left, and which switches do not reach which others with hosts.
+/// The remaining choices, and which switches do not reach which others with hosts.
 fn left(wiring: &Wiring, is_failed: &[bool]) -> (NextHops, Vec<(u32, u32)>) {
     let before = wiring.next_hops();
     let searched = || NextHops::searched(wiring, ShortestPaths::of(wiring, is_failed));
@@ -161,7 +161,7 @@ struct Reach {
 }
 
 impl Reach {
-    /// Walks from the switch of an end backwards along the choices that packets to it have.
+    /// Walks backwards from the switch of an end along the choices of packets to it.
     fn look(&mut self, wiring: &Wiring, next_hops: &NextHops, is_failed: &[bool], end: u32) {
         let (home, host) = (wiring.switch_of(wiring.host_port(end)), end % wiring.hosts());
         if std::mem::replace(&mut self.of, home) == home {

@@ -41,10 +41,10 @@ pub use table::{Cable, End, TableSettings, TableSwitch};
 pub use torus::{Extent, TorusSettings};
 pub use tree::{FatTreeSettings, KAryTreeSettings, LeafSpineSettings, Tiers};
 
-/// Ports of one switch beyond which a number in a file is taken for a mistake.
+/// More ports of one switch than this are taken for a mistake in the file.
 const MOST_PORTS_OF_A_SWITCH: u32 = 1 << 16;
 
-/// Ports of all switches together beyond which a number in a file is taken for a mistake.
+/// More ports of all switches together than this are taken for a mistake in the file.
 const MOST_PORTS: u64 = 1 << 22;
 
 pub use wiring::{Peer, Wiring};

@@ -28,7 +28,7 @@ pub(super) enum NextHops {
     Rails(Rails),
     /// The next hops of one plane with this many switches, the same in every plane.
     Planes(Box<NextHops>, u32),
-    /// The ports that lead on in planes that are no longer equal.
+    /// The next hops in planes that are no longer equal.
     Unlike(Box<UnlikePlanes>),
 }
 
@@ -66,7 +66,7 @@ pub(super) struct ShortestPaths {
     switches: usize,
 }
 
-/// The ports that lead on in each of several planes.
+/// The next hops in each of several planes.
 #[derive(Clone, Debug)]
 pub(super) struct UnlikePlanes {
     paths: ShortestPaths,
@@ -82,7 +82,7 @@ impl Choice {
         Choice { first: port, count: 1 }
     }
 
-    /// The place that `rank` selects among these.
+    /// The position that `rank` selects among these.
     #[inline]
     fn place(self, rank: impl FnOnce(u32) -> u32) -> u32 {
         match self.count {

@@ -17,7 +17,7 @@ use super::error::FabricError;
 use super::next_hops::{Choice, NextHops};
 use super::wiring::Wiring;
 
-/// Switches of all dimensions together beyond which a number in a file is taken for a mistake.
+/// More switches in all than this are taken for a mistake in the file.
 pub(super) const MOST_SWITCHES: u64 = 1 << 15;
 
 /// Settings of a torus or a mesh. The name of a switch is its position in all dimensions: `3.0`.

@@ -1,4 +1,4 @@
-//! Switches with their ports, and what is plugged into each.
+//! Switches, their ports, and what is connected to each.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ pub enum Peer {
 #[derive(Clone, Debug)]
 pub struct Wiring {
     names: Vec<String>,
-    /// The number that the first port and the first host have in prose.
+    /// The number of the first port and the first host in messages.
     counted_from: u32,
     /// The index of the first port of each switch, followed by the number of all ports.
     first: Vec<u32>,
@@ -39,7 +39,7 @@ pub struct Wiring {
     next_hops: NextHops,
     /// How cables differ from the `link` of the channel; the first kind does not.
     cables: Vec<CableSettings>,
-    /// The place of each of them in the list.
+    /// The position of each of them in the list.
     known: HashMap<CableSettings, u32>,
     /// The kind of the cable in each port; if empty, all are of the first kind.
     cable_of: Vec<u32>,
@@ -79,14 +79,14 @@ impl Wiring {
         self.next_hops = next_hops;
     }
 
-    /// Plugs a cable between two ports, each given as switch and number of the port.
+    /// Connects two ports by a cable, each given as switch and number of the port.
     pub(super) fn connect(&mut self, one: (u32, u32), other: (u32, u32)) {
         let (one, other) = (self.port(one.0, one.1), self.port(other.0, other.1));
         self.peers[one as usize] = Peer::Port(other);
         self.peers[other as usize] = Peer::Port(one);
     }
 
-    /// Plugs the cable of a host into a port; hosts that are not there leave it unused.
+    /// Connects a host to a port; hosts that do not exist leave it unused.
     pub(super) fn attach(&mut self, host: u32, port: (u32, u32)) {
         let port = self.port(port.0, port.1);
         if let Some(place) = self.ends.get_mut(host as usize) {
@@ -231,7 +231,7 @@ impl Wiring {
         self.next_hops.virtual_channels()
     }
 
-    /// The switch of a name.
+    /// The switch with a name.
     pub fn switch_named(&self, name: &str) -> Option<u32> {
         self.names.iter().position(|own| own == name).map(|index| index as u32)
     }
@@ -241,12 +241,12 @@ impl Wiring {
         &self.names[switch as usize]
     }
 
-    /// A switch in prose.
+    /// A switch in words.
     pub fn switch_name(&self, switch: u32) -> String {
         format!("switch {}", self.names[switch as usize])
     }
 
-    /// A port in prose.
+    /// A port in words.
     pub fn port_name(&self, port: u32) -> String {
         let switch = self.switch_of(port);
         let number = port - self.first[switch as usize] + self.counted_from;
@@ -279,7 +279,7 @@ impl Wiring {
         tiers
     }
 
-    /// The number of a host in prose.
+    /// The number of a host in messages.
     pub fn host_name(&self, host: impl Into<u32>) -> String {
         let number = host.into() + self.counted_from;
         if self.counted_from == 0 { format!("host {number}") } else { format!("node {number}") }

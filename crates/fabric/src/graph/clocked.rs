@@ -225,7 +225,7 @@ impl Graph {
         self.clocked.iter_mut().for_each(InputQueued::report_every_credit);
     }
 
-    /// A credit is back at a port. Returns what there is to do.
+    /// A credit has returned to a port. Returns what must be looked at.
     pub fn credit(&mut self, now: Time, port: u32, channel: u8) -> Wakes {
         if !self.flow.restore(port, channel) {
             return Wakes::Nobody;
@@ -233,7 +233,7 @@ impl Graph {
         self.with_clocked(port, |own, output| own.regain_credit(now, output, channel))
     }
 
-    /// The far end stops a port, or lets it continue. Returns what there is to do.
+    /// The far end stops a port, or lets it continue. Returns what must be looked at.
     pub fn stop(&mut self, now: Time, port: u32, stops: bool) -> Wakes {
         if !self.is_clocked(port) {
             self.stop_gate(port, stops);

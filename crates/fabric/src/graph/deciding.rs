@@ -1,6 +1,6 @@
-//! Switches that decide at the end of an instant on all that reached an output in it: crossbars
-//! without buffers and outputs with buffers. And ports that carry packets of two sizes, requests and
-//! acknowledgments.
+//! Switches that decide at the end of an instant on everything that reached an output in it:
+//! crossbars without buffers and outputs with buffers. Also ports that carry packets of two sizes,
+//! requests and acknowledgments.
 
 use weft_kernel::Stream;
 use weft_units::{Span, Time};
@@ -103,8 +103,8 @@ impl Graph {
         }
     }
 
-    /// All that reached an output in this instant is known. Returns when to ask again, if that is
-    /// known.
+    /// Everything that reached an output in this instant is known. Returns when to decide again, if
+    /// that is known.
     pub fn decide(
         &mut self,
         now: Time,
@@ -133,7 +133,7 @@ impl Graph {
         }
     }
 
-    /// Other bytes are inserted into a packet before it is whole at its output.
+    /// Other bytes are inserted into a packet before it is complete at its output.
     pub fn stretch(&mut self, output: u32, packet: u32, by: Span) {
         if let Some((Deciding::Crossbar { switch, .. }, number)) = self.deciding_at(output) {
             switch.stretch(number, packet, by);

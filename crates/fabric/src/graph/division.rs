@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::{Graph, Kind, PortUse};
 use crate::switch::InputQueued;
 
-/// What keeps the parts of a graph from running side by side.
+/// What keeps the parts of a graph from running in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Together {
     /// There are shared memories, whose packets belong to connections of the whole.
     Memories,
-    /// There are switches that decide on all that reaches an output in an instant.
+    /// There are switches that decide on everything that reaches an output in an instant.
     Deciding,
 }
 
@@ -18,10 +18,10 @@ pub enum Together {
 const ELSEWHERE: u32 = u32::MAX;
 
 impl Graph {
-    /// Whether parts of the graph may run side by side.
+    /// Whether parts of the graph may run in parallel.
     ///
     /// # Errors
-    /// What belongs to the whole.
+    /// What is shared by the whole graph.
     pub fn may_be_divided(&self) -> Result<(), Together> {
         if self.has_memories() {
             return Err(Together::Memories);
@@ -76,7 +76,7 @@ impl Graph {
         let (first, owners) = (self.first_port(switch), &self.owners);
         let ports = (first..).take_while(|port| owners.get(*port as usize) == Some(&switch));
         for port in ports.filter(comes_from_elsewhere) {
-            // A credit counts at once where the sender is in the same part only.
+            // A credit may count at once only if the sender is in the same part.
             if let Some(own) = taken.clocked(switch) {
                 own.report_credits_of(port - first);
             }

@@ -14,7 +14,7 @@ pub(super) struct Flow {
     channels: u32,
     /// How many virtual channels a packet uses on its route.
     virtual_channels: u8,
-    /// [`FREE`] where the far end counts none; nothing without any buffer of limited size.
+    /// [`FREE`] if the far end counts no credits; empty without any buffer of limited size.
     credits: Arc<[AtomicU32]>,
     /// Which ports lead to a buffer of limited size.
     limited: Arc<[bool]>,
@@ -45,7 +45,7 @@ impl Flow {
         }
     }
 
-    /// Nothing has a limit.
+    /// No flow control, without limits.
     pub fn none() -> Flow {
         let (credits, limited) = (Arc::default(), Arc::default());
         let reaction = Span::ZERO;
@@ -92,7 +92,7 @@ impl Flow {
         self.credits[self.place(port, channel)].load(Ordering::Relaxed) > 0
     }
 
-    /// A packet is sent. Returns whether that was the last credit.
+    /// Spends a credit for a packet. Returns whether it was the last one.
     #[inline]
     pub fn spend(&self, port: u32, channel: u8) -> bool {
         let credits = &self.credits[self.place(port, channel)];
@@ -105,7 +105,7 @@ impl Flow {
         before == 1
     }
 
-    /// A credit is back. Returns whether there was none.
+    /// Returns a credit. Returns whether there was none.
     #[inline]
     pub fn restore(&self, port: u32, channel: u8) -> bool {
         let credits = &self.credits[self.place(port, channel)];

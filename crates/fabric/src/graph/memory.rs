@@ -66,7 +66,7 @@ impl Graph {
         self.gates[port as usize].is_stopped()
     }
 
-    /// A packet, which takes `span`, starts at a port that is free; it spends a credit.
+    /// Starts a packet, which takes `span`, at a free port; spends a credit.
     #[inline]
     pub fn start(&mut self, now: Time, port: u32, (span, channel): (Span, u8)) -> Departure {
         self.flow.spend(port, channel);
@@ -76,7 +76,7 @@ impl Graph {
         Departure { start: now, arrival: now + link.propagation + whole, place }
     }
 
-    /// A port that is free sends something for `span`.
+    /// A free port sends for `span`.
     #[inline]
     pub fn occupy(&mut self, now: Time, port: u32, span: Span) {
         self.ports[port as usize].start(now, span, self.window);

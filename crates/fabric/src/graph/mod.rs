@@ -175,8 +175,8 @@ struct Link {
     /// How long a packet occupies the link, and how long an acknowledgment does.
     span: Span,
     short: Span,
-    /// From the first byte at its near end to what counts as arrival: the first byte at a switch,
-    /// which cuts through, the last one at a host.
+    /// From the first byte at its near end to the arrival: of the first byte at a switch, which
+    /// cuts through, of the last one at a host.
     arrival: Span,
     propagation: Span,
 }
@@ -436,7 +436,7 @@ impl Graph {
         (self.flow.channels(), self.flow.virtual_channels())
     }
 
-    /// A host hands a packet to a port of its own, which is no gate.
+    /// A host sends a packet by a port of its own, which is no gate.
     #[inline]
     pub fn send(&mut self, now: Time, end: u32) -> Departure {
         self.depart(now, self.host_port(end))

@@ -1,4 +1,4 @@
-//! Counts what ports do in periods that repeat, without simulating these.
+//! Accounts for the use of ports in periods that repeat, without simulating these.
 
 use weft_units::{Span, Time};
 
@@ -23,8 +23,8 @@ impl PortUse {
 }
 
 impl Graph {
-    /// Whether no packet waits for room anywhere, nor is dropped: all queues are at outputs and without a
-    /// limit.
+    /// Whether packets never wait for room and are never dropped: all queues are at outputs and
+    /// unlimited.
     pub fn is_without_limits(&self) -> bool {
         !self.has_limits && self.kinds.iter().all(|kind| matches!(kind, Kind::Plain))
     }
@@ -57,7 +57,7 @@ impl Graph {
         self.ports[port as usize].go_on(Span::ZERO, self.span(port) * packets);
     }
 
-    /// All ports go on as they have since `before`, `times` times more, each time a `period` later.
+    /// Repeats what all ports have done since `before`, `times` times, each time a `period` later.
     pub fn repeat(&self, before: &[PortUse], period: Span, times: u64) {
         for (port, before) in self.ports.iter().zip(before) {
             if port.free() != before.free {

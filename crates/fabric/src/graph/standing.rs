@@ -23,7 +23,7 @@ pub struct PortState {
 }
 
 impl PortState {
-    /// Whether nothing is known of it but that nothing waits.
+    /// Whether nothing waits there.
     pub fn is_empty(&self) -> bool {
         *self == PortState::default()
     }

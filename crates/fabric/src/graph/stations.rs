@@ -73,7 +73,7 @@ pub struct TurnCable {
 pub enum CableEvent {
     /// An end began a frame.
     Began {
-        /// The end that speaks, 0 or 1.
+        /// The end that sends, 0 or 1.
         side: usize,
         /// From the end of its frame before, unless the link slept since or the end kept the link.
         waited: Option<Span>,
@@ -116,7 +116,7 @@ impl TurnCable {
             TurnEvent::Moved { side, channel, last } => {
                 self.packets += 1;
                 if last {
-                    // An end that keeps the link begins its next frame at this very time.
+                    // An end that keeps the link begins its next frame now.
                     self.released[side] = Some(now).filter(|_| self.link.holder() != side);
                 }
                 CableEvent::Moved { side, channel, opens: self.packets == 1, ends: last }

@@ -60,7 +60,7 @@ impl Flag {
         }
     }
 
-    /// Returns whether somebody slept, who is interrupted.
+    /// Returns whether a sleeping program is interrupted.
     pub fn stimulate(&self) -> bool {
         match self {
             Flag::Sleepers(flag) => flag.stimulate().includes(Sleep::InKernel),

@@ -24,7 +24,7 @@ impl<J: Copy + PartialEq> Processors<J> {
         Processors { count, hosts: Vec::new() }
     }
 
-    /// A computation is wanted on a host. Returns whether it begins; otherwise it waits.
+    /// Requests a computation on a host. Returns whether it begins; otherwise it waits.
     pub fn begin(&mut self, host: u16, job: J, span: Span) -> bool {
         let place = usize::from(host);
         while self.hosts.len() <= place {
@@ -40,7 +40,7 @@ impl<J: Copy + PartialEq> Processors<J> {
         begins
     }
 
-    /// A computation on a host is over. Returns the one that has its processor now.
+    /// A computation on a host has ended. Returns the one that gets its processor.
     pub fn end(&mut self, host: u16) -> Option<(J, Span)> {
         let own = self.hosts.get_mut(usize::from(host))?;
         let next = own.queue.pop_front();

@@ -58,7 +58,7 @@ pub struct PostedSettings {
     pub until: Option<String>,
 }
 
-/// Why no host can be built.
+/// Why a host cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key} is {value}: accepted is {accepted}")]
 pub struct HostError {
@@ -71,8 +71,8 @@ pub struct HostError {
 }
 
 impl HostSettings {
-    /// Whether a program is busy for some time with every message that it sends, be it with the
-    /// channel alone.
+    /// Whether every message that it sends keeps a program busy for some time, even if only with
+    /// the channel.
     pub fn takes_time_to_send(&self) -> bool {
         let takes_time = |name: &String| {
             self.stage.get(name).is_some_and(|stage| stage.fixed > Span::ZERO && stage.from.0 == 0)

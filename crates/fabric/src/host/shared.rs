@@ -35,7 +35,7 @@ pub struct SharedWindowSettings {
 #[derive(Debug)]
 pub struct SharedBuffer {
     ring: SharedRing,
-    /// On which transmitters sleep, by host.
+    /// The flags on which transmitters sleep, by host.
     room: Vec<Flag>,
 }
 
@@ -139,7 +139,7 @@ impl Sharing {
     }
 }
 
-/// The side that reads.
+/// The reading side.
 #[derive(Debug)]
 pub(super) struct SharedReceiver {
     pub buffer: Arc<SharedBuffer>,

@@ -87,7 +87,7 @@ impl StageSettings {
         size >= self.from && self.below.is_none_or(|below| size < below)
     }
 
-    /// Whether what passes depends on whether the program sleeps.
+    /// Whether it depends on whether the program sleeps.
     pub fn looks_at_program(&self) -> bool {
         self.when != When::Always
     }

@@ -71,7 +71,7 @@ impl Station {
         }
     }
 
-    /// Whether bytes of a message go on at once.
+    /// Whether bytes of a message move on at once.
     pub fn lets_pass(&self, size: Bytes) -> bool {
         self.settings.in_passing && self.settings.is_for(size)
     }
@@ -84,7 +84,7 @@ impl Station {
         self.settings.in_passing
     }
 
-    /// Writes down what the message at the front found the program doing.
+    /// Records the state in which the message at the front found the program.
     pub fn note(&mut self, met: Option<Meeting>) {
         if let Some(front) = self.ready.front_mut() {
             front.met = met;

@@ -44,7 +44,7 @@ pub struct WindowSettings {
 #[derive(Debug)]
 pub struct Connection {
     pointers: RingPointers,
-    /// On which the transmitter sleeps.
+    /// The flag on which the transmitter sleeps.
     room: Flag,
 }
 
@@ -61,11 +61,11 @@ pub(super) struct Transmitter {
     pub peer: u16,
     way: Way,
     asleep: bool,
-    /// Looks at the read pointer that have not been paid for.
+    /// Reads of the read pointer whose cost has not been charged.
     looks: u64,
 }
 
-/// Whether a transmitter has the buffer for itself.
+/// Whether a transmitter has a buffer of its own.
 #[derive(Debug)]
 enum Way {
     Alone(Arc<Connection>, Writer),

@@ -47,9 +47,9 @@ pub enum Output {
     Delivered(u32),
     /// There is room again for the sleeping program of this host.
     Room(u16),
-    /// The program wishes to have the turn in the buffer of this host.
+    /// The program requests the lock of a host's buffer.
     Turn(u16),
-    /// The turn of this host in the buffer of the own one has ended.
+    /// The other host has released the lock of this host's buffer.
     TurnEnded(u16),
 }
 
@@ -109,7 +109,7 @@ struct Window {
     capacity: Capacity,
     transmitters: Vec<Transmitter>,
     receivers: Receivers,
-    /// Hosts in whose buffers the program wishes to have the turn.
+    /// Hosts whose buffers the program wants to lock.
     wishes: Vec<u16>,
 }
 
@@ -168,7 +168,7 @@ impl Host {
         }
     }
 
-    /// Notes the residence in stages only from an instant on.
+    /// Records the time in stages only from an instant on.
     pub fn record_from(&mut self, from: Time) {
         self.from = from;
     }
@@ -211,7 +211,7 @@ impl Host {
         self.sharing(peer).is_some_and(Sharing::try_turn)
     }
 
-    /// The program knows where to write in the buffer of another host, in which it has the turn.
+    /// The program knows where to write in the buffer of another host, which it has locked.
     pub fn begin_turn(&mut self, now: Time, peer: u16, out: &mut Vec<Output>) {
         if let Some(own) = self.sharing(peer) {
             own.begin();
@@ -219,7 +219,7 @@ impl Host {
         self.start(now, out);
     }
 
-    /// The last store of its turn has reached the other host.
+    /// The store that unlocks has reached the other host.
     pub fn turn_ended(&mut self, now: Time, peer: u16, out: &mut Vec<Output>) {
         if let Some(own) = self.sharing(peer) {
             own.let_go();
@@ -271,8 +271,9 @@ impl Host {
         self.start(now, out);
     }
 
-    /// A unit is stored again, from the stage on that writes into the buffer of the target. Where the buffer is
-    /// shared it goes before what waits there, which may be the next message, for the turn that ends with this unit.
+    /// A unit is stored again, from the stage on that writes into the buffer of the target. If the buffer is shared,
+    /// the unit goes before what waits there, which may be the next message that waits for the lock which this unit
+    /// holds.
     pub fn store_again(&mut self, now: Time, piece: Piece, out: &mut Vec<Output>) {
         let fill = self.window.as_ref().map_or(0, |window| window.fill);
         match self.window.as_ref().map(|window| &window.receivers) {
@@ -540,7 +541,7 @@ impl Host {
         }
     }
 
-    /// With the last store of a message its sender lets go of a buffer that others share.
+    /// With the last store of a message its sender unlocks a buffer that others share.
     fn end_turn(&mut self, unit: &Piece, out: &mut Vec<Output>) {
         let receivers = self.window.as_ref().map(|window| &window.receivers);
         if let (Some(Receivers::Shared(own)), Some(peer), true) = (receivers, unit.peer, unit.last)

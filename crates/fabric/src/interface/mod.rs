@@ -1,4 +1,4 @@
-//! Interfaces: what stands between a host's memory and the wire.
+//! Interfaces: the parts between a host's memory and the wire.
 
 mod bus;
 mod byte_fifo;

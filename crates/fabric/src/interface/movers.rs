@@ -13,7 +13,7 @@ use weft_units::{Bytes, Rate, Span, Time};
 
 use super::{PioBy, TransferBus, TransferPath, TransferSettings};
 
-/// What a mover does.
+/// The movers of a host and channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     /// From the memory of the host into that of the adapter.
@@ -90,7 +90,7 @@ struct Way {
     set_up: Span,
 }
 
-/// Takes what is shared from `now` on, or as soon as it is free, and returns until when.
+/// Occupies a shared resource from `now` on, or as soon as it is free, and returns until when.
 fn take(free: &mut Time, now: Time, span: Span) -> Time {
     *free = (*free).max(now) + span;
     *free
@@ -142,7 +142,8 @@ impl<M: Copy> Movers<M> {
         self.of(channel, what).busy
     }
 
-    /// The message that a mover has in hand or takes next, and whether no packet of it is moved yet.
+    /// The message that a mover is working on or takes next, and whether no packet of it has been
+    /// moved yet.
     pub fn next(&self, channel: usize, what: Move) -> Option<(Cargo<M>, bool)> {
         let mover = self.of(channel, what);
         mover.queue.front().map(|cargo| (*cargo, mover.moved == 0))

@@ -51,7 +51,7 @@ pub struct NicSettings {
 pub struct NicCounters {
     /// Writes of the host into registers of the adapter.
     pub host_writes: u64,
-    /// Looks of the host at a valid bit.
+    /// Reads of a valid bit by the host.
     pub polls: u64,
     /// Copies that the adapter made.
     pub copies: u64,
@@ -141,7 +141,7 @@ impl<M> Nic<M> {
         write.min(copy)
     }
 
-    /// Lets everything happen that is due by `now`, in order of time.
+    /// Processes everything that is due by `now`, in order of time.
     pub fn advance(&mut self, now: Time) {
         loop {
             let time = self.next_time();
@@ -212,7 +212,7 @@ impl<M> Nic<M> {
         Ok(())
     }
 
-    /// The adapter sends a message again by itself.
+    /// The adapter retransmits a message by itself.
     ///
     /// # Errors
     /// [`StepError`] unless the buffer is sent and not reported.
@@ -225,7 +225,7 @@ impl<M> Nic<M> {
         Ok(())
     }
 
-    /// The host looks at `now` for a completion (step 7). Returns what it finds and when it knows;
+    /// The host polls for a completion at `now` (step 7). Returns what it finds and when it knows;
     /// until then it is occupied.
     pub fn poll_completion(&mut self, now: Time) -> (Time, Option<Completion<M>>) {
         self.advance(now);
@@ -233,7 +233,7 @@ impl<M> Nic<M> {
         (done, self.send.poll())
     }
 
-    /// A request packet is here (step 1 of receiving).
+    /// A request packet has arrived (step 1 of receiving).
     ///
     /// # Errors
     /// The message itself if no receive buffer is available: a negative acknowledgment.
@@ -246,8 +246,8 @@ impl<M> Nic<M> {
         taken
     }
 
-    /// The host looks at `now` for a message (step 5 of receiving). Returns what it finds and when
-    /// it knows; it gives the buffer back when it is done with it.
+    /// The host polls for a message at `now` (step 5 of receiving). Returns what it finds and when
+    /// it knows; it returns the buffer when it is done with it.
     pub fn poll_message(&mut self, now: Time) -> (Time, Option<(BufferId, &M)>) {
         self.advance(now);
         let done = self.occupy_host_for_poll(now);

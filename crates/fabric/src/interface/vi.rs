@@ -23,7 +23,7 @@ pub struct ViHost<S, R> {
     /// Whether the caller knows when to fetch the next one.
     is_due: bool,
     completions: CompletionQueue<R>,
-    /// What the program deals with.
+    /// The entry that the program is processing.
     at_work: Option<R>,
     /// The most entries of the completion queue that were in use.
     most_completions: usize,
@@ -86,7 +86,7 @@ impl<S, R: Copy> ViHost<S, R> {
         Ok(())
     }
 
-    /// The program takes the next entry, if it has dealt with the one before. Returns it, and how
+    /// The program takes the next entry, if it has processed the previous one. Returns it, and how
     /// long the program is busy with it.
     pub fn begin(&mut self) -> Option<(R, Span)> {
         if self.at_work.is_some() {
@@ -96,7 +96,7 @@ impl<S, R: Copy> ViHost<S, R> {
         self.at_work.map(|entry| (entry, self.program))
     }
 
-    /// The program has dealt with an entry, and may post its descriptor again.
+    /// The program has processed an entry, and may post its descriptor again.
     pub fn end(&mut self) -> Option<R> {
         self.at_work.take()
     }

@@ -44,12 +44,12 @@ pub(super) fn switch_that(
     all.find(|(_, own)| is_so(own)).map(|(key, own)| (key, own.name()))
 }
 
-/// Whether an initiator learns what became of its packets, and sends again what was lost.
+/// Whether an initiator learns what became of its packets, and retransmits lost ones.
 pub(super) fn is_told(settings: &ChannelSettings) -> bool {
     settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged)
 }
 
-/// Whether acknowledgments travel that are not as long as other packets.
+/// Whether acknowledgments travel as packets of another length.
 pub(super) fn has_two_sizes(settings: &ChannelSettings) -> bool {
     matches!(&settings.control, Some(ControlSettings::RequestAcknowledge(control))
         if control.acknowledgment != settings.packet)
@@ -143,7 +143,7 @@ fn check_release(settings: &ChannelSettings, in_slots: bool, name: &str) -> Resu
             "transmission",
             "acknowledgment, since a packet that may be sent again keeps its send buffer",
         ),
-        // In slots it is known when an acknowledgment would be back.
+        // In slots it is known when an acknowledgment would arrive.
         (Some(Release::Acknowledgment), false) if !in_slots => (
             "acknowledgment",
             "transmission, since with control = unacknowledged nothing tells of an arrival",

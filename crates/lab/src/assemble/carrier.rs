@@ -1,4 +1,4 @@
-//! Any channel, whatever drives it: static dispatch by the one closed choice.
+//! Any channel with any driver: static dispatch over the one closed choice.
 
 use std::num::NonZeroUsize;
 
@@ -14,7 +14,7 @@ use crate::drive::hub::Course;
 use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
 
-/// The same call on whichever driver it is.
+/// Makes the same call on any driver.
 macro_rules! on_each {
     ($driver:expr, $channel:ident => $call:expr) => {
         match $driver {

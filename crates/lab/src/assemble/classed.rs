@@ -191,7 +191,7 @@ pub(crate) fn refuse_classes_of_messages(
     }
 }
 
-/// The traffic beside the first.
+/// The additional traffic.
 fn traffic(
     settings: &ChannelSettings,
     workload: &WorkloadSettings,
@@ -303,7 +303,7 @@ fn refuse_what_does_not_fit(
     Ok(())
 }
 
-/// Messages go over what loses nothing.
+/// Messages need a channel that loses nothing.
 fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
     let loses = |own: &&Listed<'_>| !own.classes[usize::from(class)].loses_nothing();
     let Some(own) = listed.iter().flatten().find(loses) else { return Ok(()) };
@@ -317,7 +317,7 @@ fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
     )
 }
 
-/// The memory of a switch, if it can hold what has to have room.
+/// The memory of a switch, if it can hold everything that needs room.
 fn memory(
     settings: &ChannelSettings,
     (wiring, links): (&Wiring, &[LinkSettings]),
@@ -327,7 +327,7 @@ fn memory(
     let Listed { own, classes, place } = listed;
     refuse_credit_for_no_packet(settings, listed)?;
     let ports = wiring.ports_of(switch);
-    // A frame speaks of all classes, and is heeded when the slowest of them has to be.
+    // A pause frame concerns all classes, and takes effect when the slowest of them must obey.
     let responses = classes.iter().filter_map(|own| own.pfc.as_ref()).map(|pfc| pfc.response);
     let response = responses.max().unwrap_or(Span::ZERO);
     let mut kept = Vec::with_capacity(ports as usize * classes.len());
@@ -415,7 +415,7 @@ fn refuse_a_circle(
     refuse(name, "deadlock", &value, accepted)
 }
 
-/// Nothing is limited but by pauses.
+/// Nothing but pauses limits packets.
 pub(super) fn no_flow_control() -> FlowControl {
     FlowControl { channels: 1, has_credits: false, stop_go: None, quench: None }
 }

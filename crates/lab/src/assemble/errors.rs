@@ -5,8 +5,8 @@ use super::{Site, refuse};
 use crate::composition::ChannelSettings;
 use crate::error::Error;
 
-/// Refuses listed damage that no packet could meet. Only a schedule, or a switch that takes packets at the edges of
-/// its clock from hosts that wait for them, counts slots.
+/// Refuses listed errors that could affect no packet. Slots are counted only by a schedule, or by a switch with a
+/// clock whose hosts wait for its slots.
 pub(crate) fn check(
     settings: &ChannelSettings,
     has_slots: bool,

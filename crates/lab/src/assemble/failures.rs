@@ -11,12 +11,12 @@ use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::CableParts;
 use crate::error::Error;
 
-/// Only where packets wait at the ports that send them may a cable change.
+/// A cable may change only if packets wait at the ports that send them.
 const ACCEPTED: &str = "it where switches share a buffer (switch.shared_buffer), alone or beside \
                         output_queued: elsewhere it is known when a packet leaves as soon as it comes, or \
                         at a slot, and nothing tells of what is lost";
 
-/// Refuses cables that fail where no part reads of it.
+/// Refuses failing cables on channels without a part that reads the setting.
 pub(crate) fn refuse_elsewhere(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     let mut switches = settings.switches.values().chain([&settings.switch]);
     let shares = switches.any(|own| matches!(own, SwitchSettings::SharedBuffer(_)));
@@ -93,7 +93,7 @@ fn refuse_routes_without_a_choice(
     refuse(name, key, value, accepted)
 }
 
-/// The routes that packets may take at any time, if some of them are none before a cable fails.
+/// The routes that packets may take at any time, if some of them exist only after a failure.
 pub(super) fn all_routes(
     parts: Option<&CableParts>,
     (wiring, routes): (&Wiring, &Routes),

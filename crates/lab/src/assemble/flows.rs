@@ -1,4 +1,4 @@
-//! Hosts that send flows: what their adapters need, and what the switches have to do for them.
+//! Hosts that send flows: what their adapters need, and what flows require of switches.
 
 use weft_fabric::adapter::TransportParts;
 use weft_fabric::fabric::{ConnectionRoutes, Routes, RoutesSettings, Wiring};
@@ -22,7 +22,7 @@ fn sends(workload: Option<&WorkloadSettings>) -> bool {
     workload.is_none_or(WorkloadSettings::has_flows)
 }
 
-/// Whether messages of programs go by a transport, which sends again what is lost.
+/// Whether messages of programs use a transport, which retransmits lost packets.
 pub(super) fn carries_messages(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -30,14 +30,14 @@ pub(super) fn carries_messages(
     workload.is_none() && settings.adapter.transport.is_some()
 }
 
-/// Whether switches write into packets what they know.
+/// Whether switches write their state into packets.
 pub(super) fn needs_telemetry(settings: &ChannelSettings) -> bool {
     let transport = settings.adapter.transport.as_ref();
     let control = transport.and_then(|own| own.congestion_control.as_ref());
     control.is_some_and(CongestionControlSettings::needs_telemetry)
 }
 
-/// The highest traffic class of a flow, or of what hosts say of flows; `None` without flows.
+/// The highest traffic class of a flow, or of its acknowledgments; `None` without flows.
 pub(super) fn highest_class(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -155,7 +155,7 @@ fn refuse_two_sprays(settings: &ChannelSettings, name: &str) -> Result<(), Error
     }
 }
 
-/// Go-back-N does not ask for what was cut off a packet.
+/// Go-back-N cannot request the payload of a trimmed packet.
 fn refuse_trimming(kinds: &[Kind<'_>], name: &str) -> Result<(), Error> {
     let classes = kinds.iter().filter_map(|kind| match kind {
         Kind::Buffer(own) => Some(&own.classes),

@@ -103,7 +103,7 @@ pub(super) fn connections(
     })
 }
 
-/// Only endpoints read what descriptors ask for, and whose memory it is.
+/// Only endpoints read the operation and the memory tag of descriptors.
 fn refuse_what_needs_endpoints(
     workload: Option<&WorkloadSettings>,
     name: &str,
@@ -176,7 +176,7 @@ pub(super) fn channels_fit(
     refuse(name, key, &buffer.to_string(), &accepted)
 }
 
-/// Buffers of a circle that are named one by one.
+/// How many buffers of a cycle a message names.
 const MOST_NAMED: usize = 12;
 
 /// No buffers of the switches that `holds` names can wait for each other in a circle, unless the file
@@ -212,7 +212,7 @@ pub(super) fn refuse_a_circle(
     refuse(name, "deadlock", &value, &accepted)
 }
 
-/// The cables of a circle in prose.
+/// The cables of a cycle in words.
 pub(super) fn name_circle(
     wiring: &Wiring,
     virtual_channels: u8,
@@ -293,7 +293,7 @@ pub(super) fn refuse_what_switches_do_not_read(
     }
 }
 
-/// The kind of switch whose hosts are none with adapters, and what they are.
+/// The kind of switch whose hosts have no adapters, and what they have instead.
 pub(super) fn hosts_without_adapters(
     settings: &ChannelSettings,
 ) -> Option<(&'static str, &'static str)> {
@@ -338,7 +338,7 @@ fn refuse_adapters(
     if adapter.throttle.is_some() {
         return refuse("adapter.throttle", "given", &format!("no throttle {place}"));
     }
-    // Endpoints find damage, and the level of their reliability says what becomes of it.
+    // Endpoints detect damage, and their reliability level determines the consequence.
     let is_found = settings.endpoints.is_some();
     let fault = settings.faults().first().filter(|fault| *fault != "errors" || !is_found);
     let given = fault.or(settings.recovery.map(|_| "recovery"));

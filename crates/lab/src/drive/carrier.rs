@@ -20,7 +20,7 @@ pub struct Ticket(pub u64);
 /// The targets of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// One host, another one than the initiator.
+    /// One host, not the initiator.
     Host(u16),
     /// Several hosts below 64, a bit each, without the initiator and not none. A channel that
     /// cannot multicast sends a copy to each, in ascending order.
@@ -126,7 +126,7 @@ pub trait Carrier {
     /// Processes everything due by `now` and appends its notices, in order of time.
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>);
 
-    /// Whether the channel itself keeps a barrier of its hosts.
+    /// Whether the channel itself provides a barrier of its hosts.
     fn keeps_barrier(&self) -> bool {
         false
     }
@@ -243,7 +243,7 @@ impl Notice {
         self
     }
 
-    /// The message that it is about.
+    /// The message that the notice concerns.
     pub fn ticket(self) -> Ticket {
         match self {
             Notice::Sent { ticket, .. }

@@ -14,7 +14,7 @@ use super::trace::{TraceEntry, of_passages};
 
 /// A channel that runs: with its own traffic, or moved by the messages of a [`Carrier`].
 pub trait Channel: Carrier {
-    /// Lets its own traffic run up to and including `until`, or until `halt` stops it; to be called
+    /// Runs its own traffic up to and including `until`, or until `halt` stops it; must be called
     /// once. Returns why it stopped early, if it did.
     fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped>;
 
@@ -71,7 +71,7 @@ pub trait Channel: Carrier {
         None
     }
 
-    /// The ordering rule that was broken, on a channel that has such rules and looks.
+    /// The ordering rule that was broken, on a channel that checks such rules.
     fn broken_order(&self) -> Option<String> {
         None
     }

@@ -43,7 +43,7 @@ pub struct HostPath<C> {
     hosts: Vec<Host>,
     /// How many stages the send path has.
     sends: usize,
-    /// From a release to the program that slept for room working again.
+    /// From a release until the program that slept for lack of room is working again.
     wake: Span,
     /// The word of the flags on which transmitters sleep.
     flag: FlagSettings,
@@ -80,7 +80,7 @@ enum Due {
     Wake(u16, u16),
     /// A connection goes on.
     SetUp(Step),
-    /// The turn in a buffer that many share.
+    /// The lock of a shared buffer.
     Turn(TurnStep),
 }
 
@@ -99,7 +99,7 @@ struct Held {
     /// How much of it the channel has reported, and whether its program waits for the rest.
     told: u64,
     sent_waits: bool,
-    /// Targets that have neither got nor lost it.
+    /// Targets that have neither received nor lost it.
     missing: u32,
     /// For a barrier: the number of hosts. It is then not a message.
     barrier: Option<u16>,
@@ -161,7 +161,7 @@ impl<C: Carrier> HostPath<C> {
         })
     }
 
-    /// Notes what messages spend only from an instant on.
+    /// Records the times of messages only from an instant on.
     pub fn record_from(&mut self, from: Time) {
         self.from = from;
         self.hosts.iter_mut().for_each(|host| host.record_from(from));
@@ -240,7 +240,7 @@ impl<C: Carrier> HostPath<C> {
             None => self.carrier.offer(now, Message { from, to, size: bytes, ticket }),
             Some(hosts) => {
                 self.carrier.barrier(now, from, hosts, ticket);
-                // Nothing of it stays in the host while the others are awaited.
+                // None of it stays in the host while the other packets are awaited.
                 self.make_room(now, from);
             }
         }
@@ -326,7 +326,7 @@ impl<C: Carrier> HostPath<C> {
             (None, false) => notices.push(Notice::Delivered { time, ticket, to }),
             (None, true) => notices.push(Notice::Lost { time, ticket, to }),
             (Some(said), false) => self.heard(time, (from, to), said, notices),
-            // Libraries do not go on before what they say is whole.
+            // Libraries do not continue before their message has arrived completely.
             (Some(said), true) => self.say(time, (from, to), said, notices),
         }
     }
@@ -343,7 +343,7 @@ impl<C: Carrier> HostPath<C> {
         self.settle(now, held.from, notices);
     }
 
-    /// Acts on what a host has put out, until nothing follows from it any more.
+    /// Processes what has left a host, until nothing more follows.
     fn settle(&mut self, now: Time, host: u16, notices: &mut Vec<Notice>) {
         self.put_out(host);
         while let Some((host, output)) = self.todo.pop_front() {

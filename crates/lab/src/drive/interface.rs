@@ -61,7 +61,7 @@ pub struct InterfaceSettings {
 pub struct Letter {
     /// The host that sends it.
     pub from: u16,
-    /// The host that it is for.
+    /// The target.
     pub to: u16,
     /// When a program submitted it.
     pub generated: Time,
@@ -224,7 +224,7 @@ impl Interface {
         debug_assert!(legal.is_ok(), "{legal:?}");
     }
 
-    /// The adapter is to send a message again.
+    /// The adapter must retransmit a message.
     pub fn retry(&mut self, now: Time, buffer: BufferId) {
         let legal = self.nic.retry(now, buffer);
         debug_assert!(legal.is_ok(), "{legal:?}");
@@ -297,7 +297,7 @@ impl Interface {
         self.waiting.is_empty() && self.nic.send_side().count(SendState::Free) > 0
     }
 
-    /// Adds what this interface did until `now`.
+    /// Adds the counts of this interface until `now`.
     pub fn count(&self, now: Time, sum: &mut InterfaceCounters) {
         let (nic, own) = (self.nic.counters(), self.messages.counters());
         sum.nic.host_writes += nic.host_writes;

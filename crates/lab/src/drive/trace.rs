@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weft_fabric::measure::Passage;
 use weft_units::Time;
 
-/// The types of packets that are noted.
+/// The recorded types of packets.
 const KINDS: [&str; 10] =
     ["breq", "back", "qreq", "qack", "cfg", "gnt", "frame", "null", "packet", "message"];
 
@@ -26,7 +26,7 @@ pub struct TraceEntry {
     pub sequence: u64,
     /// The host that sends it; `None` for the switch.
     pub initiator: Option<u32>,
-    /// The host that it is for; `None` for the switch.
+    /// The target; `None` for the switch.
     pub target: Option<u32>,
     /// The slot of the pipeline that it belongs to, on a channel with slots.
     pub slot: Option<u64>,

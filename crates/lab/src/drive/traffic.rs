@@ -7,8 +7,8 @@ use weft_units::{Bytes, Time};
 
 use super::carrier::{Carrier, Departure, Destination, Message, Notice, RemoteAccess, Ticket};
 
-/// A channel of messages with its traffic. A greedy source hands its next message over as soon as
-/// the one before is sent, as a program does that calls `send` in a loop.
+/// A channel of messages with its traffic. A greedy source submits its next message as soon as the
+/// previous one is sent, as a program does that calls `send` in a loop.
 #[derive(Debug)]
 pub struct Traffic<C> {
     carrier: C,
@@ -38,7 +38,7 @@ struct Journey {
     /// observed.
     barrier: bool,
     sent: bool,
-    /// Targets that have neither got nor lost it.
+    /// Targets that have neither received nor lost it.
     missing: u32,
 }
 
@@ -184,7 +184,7 @@ impl<C: Carrier> Traffic<C> {
         self.post(now, message, None);
     }
 
-    /// A message begins, from a source or under the ticket of somebody else.
+    /// A message begins, from a source or under the ticket of another submitter.
     fn post(&mut self, now: Time, message: Message, ticket: Option<Ticket>) {
         let Message { from, to, size, .. } = message;
         let missing = to.hosts().count() as u32;
@@ -285,7 +285,7 @@ impl<C: Carrier> Traffic<C> {
         ticket
     }
 
-    /// Tells a source what it asks for, and looks when it goes on.
+    /// Gives a source its feedback, and asks when it continues.
     fn wake(&mut self, now: Time, host: u16, tell: impl FnOnce(&mut Source)) {
         let Some(source) = self.sources.get_mut(usize::from(host)) else { return };
         if source.feedback() == Feedback::None {

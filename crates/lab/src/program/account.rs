@@ -16,7 +16,7 @@ pub enum Activity {
     Queued,
 }
 
-/// One stretch of a rank's time.
+/// One interval of a rank's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
     /// The rank.
@@ -34,7 +34,7 @@ pub struct Interval {
 pub struct Passage {
     /// The rank that sent it.
     pub from: u16,
-    /// The rank that it was for.
+    /// The target rank.
     pub to: u16,
     /// When it was submitted.
     pub offered: Time,
@@ -48,7 +48,7 @@ pub struct Passage {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Account {
     ranks: Vec<Spent>,
-    /// Every stretch of time, in order of its end, and every message, if they were asked for.
+    /// Every interval, in order of its end, and every message, if they were requested.
     picture: Option<(Vec<Interval>, Vec<Passage>)>,
 }
 
@@ -110,12 +110,12 @@ impl Account {
         &self.ranks
     }
 
-    /// Every stretch of time, if it was asked for.
+    /// Every interval, if they were requested.
     pub fn intervals(&self) -> &[Interval] {
         self.picture.as_ref().map_or(&[], |(intervals, _)| intervals)
     }
 
-    /// Every message, if it was asked for.
+    /// Every message, if they were requested.
     pub fn passages(&self) -> &[Passage] {
         self.picture.as_ref().map_or(&[], |(_, passages)| passages)
     }

@@ -55,7 +55,7 @@ pub enum ProgramError {
         /// The target.
         other: u16,
     },
-    /// A message between ranks on one host, where nothing says what its memory costs.
+    /// A message between ranks on one host, without a cost of its memory.
     #[error(
         "ranks on host {host} send to each other; accepted: system.memory, with the latency and \
          the rate of a copy"

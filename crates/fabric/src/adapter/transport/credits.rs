@@ -1,10 +1,10 @@
-//! Credits that the targets of flows grant: who asks, and when what is granted leaves.
+//! Credits that the targets of flows grant: which flows request them, and when grants leave.
 
 use weft_units::{Bytes, Span, Time};
 
 use super::{Arrived, Content, Outgoing, PACE, Segment, Transports, Wake};
 
-/// How a target learns that its initiator asks for credits.
+/// How a target learns that its initiator requests credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// By a packet of the flow.
@@ -16,7 +16,7 @@ pub(super) enum Asked {
 }
 
 impl Transports {
-    /// The initiator of a flow asks for credits up to a number. Returns the grant that leaves at once.
+    /// The initiator of a flow requests credits up to a number. Returns the grant that leaves at once.
     pub(super) fn ask(
         &mut self,
         now: Time,
@@ -43,7 +43,7 @@ impl Transports {
         self.grant(now, host)
     }
 
-    /// The pacer of a host has rested.
+    /// The pause of a host's pacer has ended.
     pub(super) fn pace(&mut self, now: Time, host: u32) -> Option<Outgoing> {
         self.pacers.get_mut(host as usize)?.wake();
         self.grant(now, host)
@@ -88,7 +88,7 @@ impl Transports {
         Some(Outgoing { to, ..self.control_packet(&segment, content, now) })
     }
 
-    /// An initiator has asked for credits in vain.
+    /// An initiator has requested credits without success.
     pub(super) fn hear_request(&mut self, now: Time, of: &Segment, pull_target: u32) -> Arrived {
         let said = match self.targets[of.flow as usize] {
             Some(_) => self.ask(now, of.flow, pull_target, Asked::InVain),

@@ -72,7 +72,7 @@ impl Initiator {
         self.control.has_credit() && (outstanding == 0 || after <= window)
     }
 
-    /// From the start of a packet to the next at the rate of now.
+    /// The interval from the start of a packet to the next at the present rate.
     #[inline]
     pub fn gap(&mut self, now: Time, size: Bytes) -> Span {
         let rate = self.control.rate(now);

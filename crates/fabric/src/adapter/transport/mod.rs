@@ -60,7 +60,8 @@ pub struct TransportParts {
     pub key: u64,
 }
 
-/// The reason of a wake, in its last two bits; the flow is in the others, or the host whose pacer has rested.
+/// The reason for a wake-up, in the last two bits; the other bits are the flow, or the host whose pacer has
+/// paused.
 const BEGINS: u32 = 0;
 const MAY_SEND: u32 = 1;
 const TIMER: u32 = 2;
@@ -182,7 +183,7 @@ impl Transports {
         Bytes((self.flow(flow).size.0 - before).min(self.payload))
     }
 
-    /// The size of a packet on the wire by what it carries.
+    /// The size of a packet on the wire, given its payload.
     #[inline]
     pub fn size(&self, payload: Bytes) -> Bytes {
         Bytes(payload.0 + self.overhead)
@@ -194,13 +195,13 @@ impl Transports {
         !self.wakes.is_empty()
     }
 
-    /// The instants at which hosts want to be woken, since they were taken last.
+    /// The wake-ups that were requested since the last call.
     #[inline]
     pub fn take_wakes(&mut self) -> std::vec::Drain<'_, Wake> {
         self.wakes.drain(..)
     }
 
-    /// A host is woken. Returns the flow that begins, if one does, and what the host says, if anything.
+    /// Wakes a host. Returns the flow that begins, if one does, and what the host sends, if anything.
     pub fn wake(&mut self, now: Time, item: u32) -> Woken {
         let flow = item >> 2;
         match item & 3 {

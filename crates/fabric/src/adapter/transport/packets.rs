@@ -3,7 +3,7 @@
 use weft_protocol::transport::Answer;
 use weft_units::{Bytes, Time};
 
-/// What a congestion control allows a flow.
+/// What its congestion control allows a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allowed {
     /// Bits per second.
@@ -34,7 +34,7 @@ pub enum Content {
         number: u32,
         /// Whether its sender waits for an acknowledgment.
         asks: bool,
-        /// Up to where its sender asks for credits; 0 without credits.
+        /// The number up to which its sender requests credits; 0 without credits.
         pull_target: u32,
     },
     /// An acknowledgment.
@@ -53,14 +53,14 @@ pub enum Content {
         /// The number up to which they are granted.
         up_to: u32,
     },
-    /// An initiator waits for credits in vain.
+    /// A request for credits, after waiting for them.
     Request {
         /// The number up to which it requests them.
         pull_target: u32,
     },
 }
 
-/// A packet that is sent.
+/// A packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     /// Its content.

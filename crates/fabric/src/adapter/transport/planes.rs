@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Transports;
 use crate::fabric::LivePlanes;
 
-/// Spreads what differs in a few bits over the upper ones.
+/// Spreads differences in a few bits over the upper bits.
 const SPREAD: u64 = 0xd6e8_feb8_6659_fd93;
 
 impl Transports {

@@ -98,7 +98,7 @@ impl Transports {
         true
     }
 
-    /// The initiator of a flow knows that all of it is with its target.
+    /// The initiator of a flow knows that its target has all of it.
     pub(super) fn close(&mut self, flow: u32) {
         let (ends, packets) = (self.ends(flow), u64::from(self.packets(flow)));
         let Some(own) = self.initiators[flow as usize].take() else { return };
@@ -111,7 +111,7 @@ impl Transports {
         }
     }
 
-    /// All of a flow is with its target.
+    /// The target has all of a flow.
     pub(super) fn complete(&mut self, flow: u32) {
         let Some(own) = self.targets[flow as usize].take() else { return };
         if let Some(kept) = &mut self.kept {

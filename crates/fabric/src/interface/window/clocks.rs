@@ -18,7 +18,7 @@ pub struct Clocks {
     nodes: Vec<Local>,
     random: Stream,
     bound: ClockBound,
-    /// The latency of pulses as it was, and the widest disagreement of two nodes and with the hub.
+    /// The observed latency of pulses, and the widest disagreement of two nodes and with the hub.
     shortest: Span,
     longest: Span,
     apart: Span,
@@ -28,7 +28,7 @@ pub struct Clocks {
 
 #[derive(Clone, Debug)]
 struct Local {
-    /// What it shows at the beginning, and by how much it is fast.
+    /// Its initial time, and by how much it is fast.
     start: u64,
     drift: f64,
     clock: GlobalClock,
@@ -95,7 +95,8 @@ impl Clocks {
         own.clock.pulse(own.sent, own.show(now));
     }
 
-    /// Notes how far the nodes are apart, just before the next pulse: drift has done its worst.
+    /// Records how far the clocks of the nodes are apart, just before the next pulse, when drift is
+    /// largest.
     pub fn compare(&mut self, now: Time) {
         let read = |node: &Local| node.clock.read(node.show(now));
         let times: Vec<Time> = self.nodes.iter().filter_map(read).collect();

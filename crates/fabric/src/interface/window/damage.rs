@@ -18,7 +18,7 @@ pub enum Leg {
     ToTarget(u16),
 }
 
-/// What is damaged: a packet as its bytes are made.
+/// A packet whose bytes are built and damaged.
 #[derive(Clone, Copy, Debug)]
 pub struct Damageable {
     /// Its initiator.
@@ -29,7 +29,7 @@ pub struct Damageable {
     pub size: Bytes,
     /// Its place among the packets of its initiator.
     pub number: u64,
-    /// Whether several targets have not got it.
+    /// Whether several targets have not received it.
     pub is_broadcast: bool,
 }
 

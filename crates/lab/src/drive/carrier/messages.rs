@@ -22,7 +22,7 @@ impl MessageId {
         self.0
     }
 
-    /// The message of a number.
+    /// The message with a number.
     pub fn of(number: u32) -> MessageId {
         MessageId(number)
     }
@@ -203,7 +203,7 @@ impl Messages {
         self.notices.push(Notice::Sent { time: now, ticket });
     }
 
-    /// A packet of a message is at its target, whatever its place in the order.
+    /// A packet of a message has reached its target, in any order.
     pub fn arrive(&mut self, now: Time, id: MessageId) {
         let held = &mut self.held[id.place()];
         held.missing -= 1;
@@ -213,7 +213,7 @@ impl Messages {
         }
     }
 
-    /// The next `count` packets of a pair are at their target.
+    /// The next `count` packets of a pair have reached their target.
     pub fn arrive_next(&mut self, now: Time, from: u16, to: u16, count: u32) {
         for _ in 0..count {
             let oldest = self.lane(from, to).oldest;
@@ -250,7 +250,7 @@ impl Messages {
         None
     }
 
-    /// A packet of a message is given up, whatever its place in the order.
+    /// A packet of a message is given up, in any order.
     pub fn give_up(&mut self, now: Time, id: MessageId) {
         self.held[id.place()].lost = true;
         self.arrive(now, id);
@@ -283,7 +283,7 @@ impl Messages {
         }
     }
 
-    /// Tells of something else that happens now.
+    /// Appends another notice for now.
     pub fn tell(&mut self, notice: Notice) {
         self.notices.push(notice);
     }
@@ -350,7 +350,7 @@ impl Messages {
         self.held[id.place()].ticket
     }
 
-    /// Whether all that was taken over has been sent, and delivered or given up.
+    /// Whether all accepted messages have been sent, and delivered or given up.
     pub fn is_empty(&self) -> bool {
         self.held.len() == self.free.len()
     }

@@ -40,7 +40,7 @@ const MOST_THREADS: NonZeroUsize = NonZeroUsize::new(32).unwrap();
 /// With fewer events in a window, synchronising the threads costs more than it saves.
 const LEAST_EVENTS: u64 = 4_000;
 
-/// Why a run has one thread, or one rank.
+/// Why a run uses one thread, or one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Alone {
     /// Only packets of one size between hosts without adapters cross between parts so far.
@@ -59,7 +59,7 @@ pub enum Alone {
     /// Packets belong to connections, which share the memories of switches.
     #[error("connections share the memories of switches, which more threads or ranks do not take")]
     Memories,
-    /// Switches decide on all that reaches an output in an instant.
+    /// Switches decide on everything that reaches an output in an instant.
     #[error(
         "switches choose among packets of one instant, which more threads or ranks do not take"
     )]

@@ -46,7 +46,7 @@ pub(super) struct Crossing {
 }
 
 impl Leaving {
-    /// Nothing leaves any more.
+    /// Nothing else leaves.
     pub fn clear(&mut self) {
         self.packets.clear();
         self.spent.clear();
@@ -63,7 +63,7 @@ impl Border {
 }
 
 impl Engine {
-    /// A packet, or what the far end of a cable says, leaves for a place that is in another part or in this
+    /// A packet, or a signal from the far end of a cable, leaves for a place in another part or in this
     /// one.
     #[inline(never)]
     pub(super) fn forward_to_part(&mut self, event: Event) {
@@ -122,7 +122,7 @@ impl Engine {
         self.parts.earliest().unwrap_or(Time::NEVER)
     }
 
-    /// All that happens in a part up to an instant.
+    /// Processes all events of a part up to an instant.
     pub(super) fn run_part(&mut self, last: Time) {
         loop {
             if self.classed.is_some() && self.parts.first().open(last) {

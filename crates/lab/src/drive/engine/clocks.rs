@@ -4,7 +4,7 @@
 use weft_fabric::graph::Graph;
 use weft_units::{Span, Time};
 
-/// The edges that a clock looks ahead, a bit each. A switch that takes part later has an event of
+/// How many edges a clock looks ahead, a bit each. A switch that takes part later has an event of
 /// its own.
 const AHEAD: u64 = 64;
 

@@ -78,7 +78,7 @@ impl Feed {
         if is_last {
             host.messages.pop_front();
         }
-        // The last one has what is left, of a message of nothing nothing.
+        // The last packet has the rest, which is nothing for an empty message.
         let part = match is_last && size > Bytes(0) {
             true => Bytes((size.0 - 1) % self.payload.0 + 1),
             false => self.payload.min(size),

@@ -87,7 +87,7 @@ impl Engine {
                     self.start(now, id);
                 }
                 self.travel(now, &departure, id);
-                // The next one waits for this one, or for somebody else.
+                // The next one waits for this one, or for something else.
                 if self.graph.has_waiting(port) {
                     self.try_gate(now, port);
                 }
@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// A switch is to take part at an edge.
+    /// A switch must take part at an edge.
     #[inline]
     pub(super) fn attend(&mut self, now: Time, switch: u32, edge: Time) {
         match self.clocks.attend(now, switch, edge) {

@@ -157,7 +157,7 @@ pub struct Engine {
     is_cut_off: bool,
     /// The effects of an edge; empty between two events.
     outbox: Outbox,
-    /// Ports in prose, where packets may wait for each other.
+    /// Ports in words, if packets may wait for each other.
     names: Option<Arc<Wiring>>,
     /// The first buffer that was written while it was full.
     overrun: Option<Overrun>,
@@ -174,9 +174,9 @@ pub struct Engine {
     beside: Option<Box<Beside>>,
     /// The part of this rank, if the graph is divided among ranks.
     ranks: Option<Box<Ranks>>,
-    /// Nodes of a ring, where hosts are some.
+    /// The nodes of a ring, if hosts form one.
     ring: Option<Box<Ring>>,
-    /// Links with turns, where cables are some.
+    /// Links with turns, if cables are such links.
     turns: Option<Box<Turns>>,
 }
 

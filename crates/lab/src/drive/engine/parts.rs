@@ -23,7 +23,7 @@ pub(super) struct Parts {
     is_one: bool,
     /// The part of each place; empty if there is only one.
     part_of: Vec<u32>,
-    /// From something that happens in one part to what it causes in another, at least.
+    /// The least delay from an event in one part to its effect in another.
     apart: Span,
     spacing: Span,
     /// The delay from an event to those that it causes, if nothing else waits.
@@ -39,8 +39,8 @@ pub(super) struct Parts {
 impl Parts {
     /// The whole graph as one part.
     pub fn one(graph: &Graph, has_adapters: bool) -> Parts {
-        // At half of what it carries each directed port has an event for every two packets, and
-        // each host one more, with which it hands a packet over.
+        // At half of its capacity each directed port has an event for every two packets, and each
+        // host one more for each packet that it submits.
         let ports = u64::from(graph.switch_ports()) + 2 * u64::from(graph.ends());
         let span = (0..graph.ends()).map(|host| graph.span(graph.host_port(host))).min();
         let spacing = Span(span.map_or(1, |span| 2 * span.0 / ports.max(1)).max(1));

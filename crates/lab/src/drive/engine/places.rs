@@ -16,7 +16,7 @@ pub(super) struct Places {
     /// A packet that arrived by a port of a switch is in the queue of its output, which is a gate, or
     /// in a shared memory.
     pub enters: u32,
-    /// All that reached an output of a deciding switch in this instant is known.
+    /// Everything that reached an output of a deciding switch in this instant is known.
     pub decides: u32,
     /// A port of a switch or a host receives a signal from the far end of its cable.
     pub signals: u32,
@@ -24,7 +24,7 @@ pub(super) struct Places {
     pub edges: u32,
     /// A signal to the source of a connection is at a port of a switch, or at the source.
     pub told: u32,
-    /// A host with connections or an adapter does something by itself.
+    /// An event that a host with connections or an adapter scheduled for itself.
     pub acts: u32,
     /// A host submits a packet.
     pub generates: u32,

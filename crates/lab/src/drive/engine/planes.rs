@@ -52,7 +52,7 @@ impl Engine {
         }
     }
 
-    /// The end that is first in turn.
+    /// The next end in turn.
     pub(super) fn next_end(&self, host: u32) -> u32 {
         let turn = self.plane_turns.0.get(host as usize).copied().unwrap_or_default();
         turn * self.graph.hosts() + host
@@ -68,7 +68,7 @@ impl Engine {
         plane.unwrap_or(own) * hosts + host
     }
 
-    /// Has a host send what it may by all of its ports, from the one on that is first in turn.
+    /// Lets a host send by all of its ports, beginning with the next one in turn.
     #[inline]
     pub(super) fn send_from(&mut self, now: Time, host: u32) {
         match self.graph.planes() {

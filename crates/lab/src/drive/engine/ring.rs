@@ -43,7 +43,7 @@ pub struct RingCounters {
     pub damaged: u64,
     /// Requests for which the target had no buffer.
     pub refused: u64,
-    /// Requests that were not repeated any more.
+    /// Requests that were given up.
     pub given_up: u64,
 }
 

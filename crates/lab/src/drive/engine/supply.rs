@@ -67,8 +67,7 @@ impl Supply {
         }
     }
 
-    /// The sources by the part that each host is in, of which there are `count`; what is left has none. `None`
-    /// for messages.
+    /// The sources by the part of each host, for `count` parts; nothing is left here. `None` for messages.
     pub fn divide(&mut self, of_hosts: &[u32], count: u32) -> Option<Vec<Supply>> {
         let Supply::Sources(sources) = self else { return None };
         let mut parts: Vec<Vec<Source>> = (0..count).map(|_| Vec::new()).collect();

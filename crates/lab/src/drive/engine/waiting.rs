@@ -6,7 +6,7 @@ use weft_fabric::graph::PortState;
 
 use super::Engine;
 
-/// Switches of a circle that are named one by one.
+/// How many switches of a cycle a message names.
 const MOST_NAMED: usize = 16;
 
 impl Engine {

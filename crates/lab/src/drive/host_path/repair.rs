@@ -102,7 +102,7 @@ impl Repairs {
         self.open.iter_mut().find(is_whole)
     }
 
-    /// The oldest end of a lane that need not wait any more.
+    /// The oldest end of a pair that need no longer wait.
     fn next_end(&mut self, lane: Lane) -> Option<End> {
         if self.waits(lane) {
             return None;
@@ -169,7 +169,8 @@ impl<C: Carrier> HostPath<C> {
         self.go_on(now, number, notices);
     }
 
-    /// Units of a message that are known as a whole, and not whole at the target, are stored again.
+    /// Units of a message that are complete at the sender and incomplete at the target are stored
+    /// again.
     fn store_again(&mut self, now: Time, number: u32, told: u64, notices: &mut Vec<Notice>) {
         let Held { from, to, .. } = *self.messages.get(number);
         while let Some(repair) = self.repairs.as_mut().and_then(|own| own.complete(number, told)) {

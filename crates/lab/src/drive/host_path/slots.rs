@@ -1,6 +1,6 @@
-//! A slab: values by index, whose indices are used again.
+//! A slab: values by index, whose indices are reused.
 
-/// Values by index. An index that is removed is used again.
+/// Values by index. A freed index is reused.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     values: Vec<T>,

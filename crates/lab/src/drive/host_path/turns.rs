@@ -1,4 +1,4 @@
-//! Buffers of hosts: one for each connection, or one that all who send share, who then have it in turn.
+//! Buffers of hosts: one for each connection, or one that all transmitters share and lock in turn.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::drive::carrier::{Carrier, Notice};
 /// How long transmitters waited for the lock of shared receive buffers, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnCounters {
-    /// Turns that began: messages that were written into such a buffer.
+    /// Locks taken: messages that were written into such a buffer.
     pub turns: u64,
     /// Attempts that found another one writing.
     pub locked_out: u64,
@@ -68,7 +68,7 @@ impl<C: Carrier> HostPath<C> {
         self.turns.as_ref().map(|turns| turns.counters)
     }
 
-    /// Sees to it that a host has a buffer of another one to write to, if it needs one.
+    /// Ensures that a host has a buffer of another one to write to, if it needs one.
     pub(super) fn connect(&mut self, from: u16, to: u16) {
         if !self.hosts[usize::from(from)].lacks_connection(to) {
             return;
@@ -86,7 +86,7 @@ impl<C: Carrier> HostPath<C> {
         }
     }
 
-    /// A host begins to try to have the turn in the buffer of another one.
+    /// A host begins to try to lock the buffer of another one.
     pub(super) fn wish_turn(&mut self, now: Time, from: u16, to: u16) {
         self.read(now, Step { from, to, since: now, what: Reads::Lock });
     }

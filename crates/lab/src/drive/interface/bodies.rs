@@ -121,8 +121,8 @@ impl CallOutcome {
 }
 
 impl Bodies {
-    /// The names of handlers by index, and what each host is to say, in the order in which it hands its
-    /// messages over.
+    /// The names of handlers by index, and the contents of each host's messages, in the order in which
+    /// it submits them.
     pub fn new(names: Vec<String>, listed: Vec<VecDeque<Text>>) -> Bodies {
         let hosts = listed.len();
         Bodies {

@@ -21,7 +21,7 @@ pub(super) struct Flight {
     pub kind: PacketKind,
     /// The rest of it was dropped in the switch.
     pub killed: bool,
-    /// A bit of it arrives wrong.
+    /// A bit of it is wrong on arrival.
     pub damaged: bool,
     /// For an acknowledgment: the target had no receive buffer.
     pub refused: bool,

@@ -74,8 +74,8 @@ impl Engine {
         Some(bodies.report(endpoints.collect()))
     }
 
-    /// A program hands a message over to the interface of its host, or its list does. Returns whether it
-    /// may pass.
+    /// A program, or a list, submits a message to the interface of its host. Returns whether it is
+    /// allowed.
     pub(super) fn submit_letter(&mut self, now: Time, host: u16, target: u16) -> bool {
         if let Some(bodies) = &mut self.adapters.bodies {
             let text = bodies.next_listed(host);
@@ -106,7 +106,7 @@ impl Engine {
         admitted
     }
 
-    /// Hands over what the handlers of a host have answered. Returns whether that was anything.
+    /// Submits the answers of a host's handlers. Returns whether there were any.
     fn send_answers(&mut self, now: Time, host: u16) -> bool {
         let Some(quick) = &mut self.adapters.hosts[usize::from(host)].interface else {
             return false;

@@ -91,12 +91,12 @@ pub(super) struct Adapters {
     flights: Vec<Flight>,
     outcomes: Outcomes,
     counters: ControlCounters,
-    /// Kept to be used again.
+    /// Reused to avoid allocation.
     effects: Vec<Effect<u32>>,
     /// The last departure to each host: when, and of which packet.
     departures: Vec<Option<(Time, u32)>>,
-    /// Every decision waits for the end of its picosecond, where arrivals are not known from
-    /// departures: unless all hosts are as far from one switch, and that holds nothing back.
+    /// Every decision waits for the end of its picosecond, unless departures determine arrivals:
+    /// all hosts are at the same distance from one switch, and nothing holds packets back.
     decides_together: bool,
     /// Whether there is one switch, so that packets have no choice of route.
     has_one_way: bool,
@@ -117,8 +117,8 @@ pub(super) struct Adapters {
     /// The contents of messages; absent if they have none.
     bodies: Option<Box<Bodies>>,
     packet: Bytes,
-    /// Hosts at which a request may start when all that happens in an instant has happened, and in
-    /// which one.
+    /// Hosts at which a request may start when all events of an instant have been processed, and
+    /// that instant.
     settling: Vec<u32>,
     settles_at: Time,
 }
@@ -275,7 +275,7 @@ impl Engine {
         if self.adapters.settling.is_empty() { next } else { next.min(self.adapters.settles_at) }
     }
 
-    /// All that happens in this instant has happened.
+    /// All events of this instant have been processed.
     fn settle_all(&mut self) {
         // Mostly there is one.
         if let [host] = self.adapters.settling[..] {
@@ -331,7 +331,7 @@ impl Engine {
         }
     }
 
-    /// Something that a host does by itself.
+    /// Processes an event that a host scheduled for itself.
     fn act_of_adapter(&mut self, now: Time, (host, item): (u32, u32)) {
         let (act, number) = (item >> acts::DIGITS, item & ((1 << acts::DIGITS) - 1));
         if self.is_in_pipeline() {
@@ -362,7 +362,7 @@ impl Engine {
         self.schedule(time, self.places.acts + host, act << acts::DIGITS | number);
     }
 
-    /// Hands over a packet that no source generates, to a host with an adapter.
+    /// Submits a packet that no source generates, to a host with an adapter.
     pub fn offer_packet(&mut self, now: Time, host: u16, target: u16) {
         if self.take_over(now, host, target) {
             self.serve_interface(now, host.into());

@@ -71,7 +71,7 @@ impl Engine {
         self.answer(now, id, refused);
     }
 
-    /// The initiator is to learn what became of a request that has arrived.
+    /// The initiator must learn what became of a request that has arrived.
     fn answer(&mut self, now: Time, id: u32, refused: bool) {
         let Flight { from, to, slot, .. } = self.adapters.flights[id as usize];
         match &self.adapters.control {
@@ -151,8 +151,8 @@ impl Engine {
         quick.interface.arrive(now, Letter { from, to, generated, sequence: sequence.into() })
     }
 
-    /// A wrong check code: the target stays silent, since what it reads may not be what was sent
-    /// (Clint 3.3). The timer of the initiator does the rest.
+    /// A wrong check code: the target stays silent, since its content may be wrong (Clint 3.3). The
+    /// timer of the initiator does the rest.
     fn receive_damaged(&mut self, now: Time, id: u32) {
         match self.adapters.flights[id as usize].kind {
             PacketKind::Request => self.observations.drop(Drop::Corrupted, now),

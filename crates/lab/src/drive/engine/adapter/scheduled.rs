@@ -48,8 +48,8 @@ impl Engine {
         self.adapters.scheduled.calendar = Some(calendar);
     }
 
-    /// Targets say from now on whose requests the switch is to forward to them; every initiator's
-    /// until they do.
+    /// From now on targets announce from which initiators the switch forwards requests to them;
+    /// until they do, from all.
     pub(in crate::drive::engine) fn let_targets_disable(&mut self) {
         self.adapters.scheduled.accepted = vec![u64::MAX; self.adapters.hosts.len()];
     }
@@ -71,7 +71,7 @@ impl Engine {
         self.adapters.scheduled.links = Some(links);
     }
 
-    /// Exchanges the links that both channels share with the other one.
+    /// Passes the shared links to the other channel, or takes them back.
     pub(in crate::drive::engine) fn exchange_links(&mut self, other: &mut Engine) {
         std::mem::swap(&mut self.adapters.scheduled.links, &mut other.adapters.scheduled.links);
     }

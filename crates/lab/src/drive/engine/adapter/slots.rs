@@ -42,7 +42,7 @@ pub(super) struct Slots {
     pub matching: Matching,
     /// The parts of send buffers.
     pub adapter: AdapterSettings,
-    /// Every slot is one of events, also where none is needed.
+    /// Every slot uses events, even if none is needed.
     pub by_events: bool,
     /// What was waiting and what was in flight at the end of a run without events.
     pub left: Option<(u64, u64)>,
@@ -54,7 +54,7 @@ pub(super) struct Slots {
     edge: u64,
     /// Whether an event is scheduled at a future edge.
     is_armed: bool,
-    /// Kept to be used again: what each host asks for at an edge.
+    /// Reused to avoid allocation: the requests of each host at an edge.
     rows: Vec<u64>,
 }
 
@@ -121,15 +121,15 @@ impl Slots {
 }
 
 impl Engine {
-    /// Has every slot be one of events from the beginning, also on a channel that needs none. Changes
-    /// no result, which a test shows.
+    /// Makes every slot use events from the beginning, even on a channel that needs none. Does not
+    /// change results, which a test checks.
     pub fn keep_to_events(&mut self) {
         if let Some(slots) = &mut self.adapters.slots {
             slots.by_events = true;
         }
     }
 
-    /// A host may have something to be sent in a slot.
+    /// A host may have a packet to send in a slot.
     #[inline(never)]
     pub(super) fn ask_for_slot(&mut self, now: Time, host: u32) {
         let Some(slots) = &mut self.adapters.slots else { return };
@@ -169,7 +169,7 @@ impl Engine {
         (0..self.graph.hosts()).for_each(|host| self.ask_for_slot(now, host));
     }
 
-    /// The targets that a host asks for at an edge, one bit each.
+    /// The targets that a host requests at an edge, one bit each.
     fn requests(&self, now: Time, host: u32, slots: &Slots) -> u64 {
         let initiator = &self.adapters.hosts[host as usize].initiator;
         let promised = |target: u16| slots.promised[slots.pair(host, target)] as usize;

@@ -92,7 +92,7 @@ impl Engine {
         self.shared_links().is_none_or(|links| links.has_room(now, to, span))
     }
 
-    /// All arrivals of this picosecond at an output are known.
+    /// All arrivals at an output in this picosecond are known.
     pub(in crate::drive::engine) fn decide(&mut self, now: Time, output: u32) {
         let mut effects = std::mem::take(&mut self.adapters.effects);
         if let Some(time) = self.graph.decide(now, output, &mut effects) {
@@ -209,7 +209,7 @@ impl Engine {
         self.packets.remove(id);
     }
 
-    /// A transmission is lost. The host goes on sending it to its end all the same.
+    /// A transmission is lost. The host sends the rest of it nevertheless.
     fn dropped(&mut self, now: Time, id: u32, loss: Loss) {
         let flight = self.adapters.flights[id as usize];
         let Flight { from: host, to, kind, sequence, start, span, .. } = flight;

@@ -11,7 +11,7 @@ use super::host::Flight;
 use super::{Engine, acts};
 
 impl Engine {
-    /// Lets the acknowledgments of a host start that can, and sees to it that requests do.
+    /// Starts the acknowledgments of a host that can start, and schedules its requests.
     pub(in crate::drive::engine) fn transmit(&mut self, now: Time, host: u32) {
         self.adapters.hosts[host as usize].initiator.feed(now);
         self.ask_source(now, host);
@@ -80,8 +80,8 @@ impl Engine {
         }
     }
 
-    /// All that happens to a host in this picosecond has happened: the request whose turn it is
-    /// starts, if the link is still free for one.
+    /// All events of a host in this picosecond have been processed: the next request starts, if the
+    /// link is still free.
     #[inline(never)]
     pub(super) fn settle(&mut self, now: Time, host: u32) {
         let state = &mut self.adapters.hosts[host as usize];

@@ -88,7 +88,7 @@ impl Coupled {
         true
     }
 
-    /// Gives the links that both channels share to the one that has them not.
+    /// Passes the shared links to the channel that does not have them.
     #[inline]
     fn lend_links(&mut self) {
         if self.shares_links {

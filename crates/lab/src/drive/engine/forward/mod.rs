@@ -37,12 +37,12 @@ pub struct FastForward {
     /// How many parts of a state were found equal to those of a period before, the largest number at
     /// a jump: future events with their packets, ports, and messages that wait at hosts.
     pub compared: u64,
-    /// Why no period could be left out, if something forbids it.
+    /// Why no period could be skipped, if something prevents it.
     pub forbidden: Option<String>,
 }
 
 impl FastForward {
-    /// Nothing was left out, because of this.
+    /// Nothing was skipped, for this reason.
     pub fn forbidden(why: &str) -> FastForward {
         FastForward { forbidden: Some(why.to_owned()), ..FastForward::default() }
     }
@@ -53,7 +53,7 @@ impl FastForward {
 pub struct Jump {
     /// How many instants with events were skipped.
     pub steps: u64,
-    /// The present after it.
+    /// The present after the jump.
     pub until: Time,
 }
 
@@ -66,7 +66,7 @@ pub struct Horizon {
     pub steps: u64,
 }
 
-/// Looks for periods, and leaves them out.
+/// Searches for periods, and skips them.
 #[derive(Debug)]
 pub(super) struct Forward {
     report: FastForward,
@@ -89,7 +89,7 @@ struct Search {
     wait: u32,
     /// States taken until it becomes larger.
     taken: u32,
-    /// The state that is waited for, and for how many looks more of how many.
+    /// The reference state, for how many more states it is kept, and of how many.
     kept: Option<Box<State>>,
     patience: u32,
     looks: u32,
@@ -274,7 +274,7 @@ impl Engine {
         None
     }
 
-    /// Leaves out periods like the one between two states.
+    /// Skips periods like the one between two states.
     fn jump(
         &mut self,
         own: &mut Forward,

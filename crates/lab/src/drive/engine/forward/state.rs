@@ -1,4 +1,4 @@
-//! All that decides what a channel without limits does next, relative to the present.
+//! The state that determines the future of a channel without limits, relative to the present.
 
 use weft_fabric::fabric::RouteState;
 use weft_fabric::graph::{PortUse, Spent};
@@ -16,7 +16,7 @@ pub(super) struct State {
     pub at: Time,
     /// In the order in which they happen.
     events: Vec<Due>,
-    /// The numbers of the packets of these events, which decide nothing.
+    /// The packet numbers of these events, which have no influence.
     pub packets: Vec<u32>,
     pub ports: Vec<PortUse>,
     /// By host, the plane that it considers first.
@@ -47,7 +47,7 @@ enum Item {
     Number(u32),
 }
 
-/// All that is known of a packet.
+/// All fields of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UnderWay {
     to: u32,
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// Whether the same follows as has followed from an earlier state, as long as messages have packets.
+    /// Whether the future is the same as from an earlier state, as long as messages have packets.
     pub fn is_again(&self, before: &State) -> bool {
         let period = self.period(before);
         let mut ports = self.ports.iter().zip(&before.ports);

@@ -33,7 +33,7 @@ impl Bank {
         Bank { space, stored: 0, turn, free: Time::ZERO }
     }
 
-    /// A packet more. Returns whether there was room for it.
+    /// Adds a packet. Returns whether there was room for it.
     pub fn store(&mut self) -> bool {
         self.stored += 1;
         self.stored <= self.space

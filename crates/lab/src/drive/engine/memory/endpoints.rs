@@ -41,7 +41,7 @@ pub(super) struct Faults(pub Vec<Errors>);
 /// What the adapter does with a complete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taking {
-    /// The bus takes it, with a descriptor.
+    /// The message goes over the bus, with a descriptor.
     WithDescriptor,
     /// It writes the message to the address that the message names.
     Write,
@@ -59,7 +59,7 @@ impl Faults {
 }
 
 impl EndpointPair {
-    /// Whether the connection is whole as far as the initiator knows.
+    /// Whether the connection is intact as far as the initiator knows.
     pub fn is_open(&self) -> bool {
         matches!(self.initiator.state(), EndpointState::Connected(_))
     }
@@ -90,7 +90,7 @@ impl EndpointPair {
         }
     }
 
-    /// Counts what the program of the initiator gets back.
+    /// Counts the descriptors returned to the program of the initiator.
     pub fn come_back(&mut self, completions: &[Completion<MessageId>]) {
         let sends = completions.iter().filter(|own| own.queue == WorkQueueKind::Send);
         for completion in sends {
@@ -274,7 +274,7 @@ impl Engine {
         self.deliver_message(now, message, watch);
     }
 
-    /// The program has dealt with a message, and posts its descriptor again.
+    /// The program has processed a message, and posts its descriptor again.
     pub(super) fn worked(&mut self, host: u32) {
         let Some((connection, _)) = self.memories.hosts[host as usize].end() else { return };
         if self.memories.endpoints.receive_descriptors != Limit::Unlimited {

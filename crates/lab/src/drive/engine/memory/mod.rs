@@ -107,7 +107,7 @@ pub(super) struct Memories {
     hosts: Vec<ViHost<u32, Received>>,
     /// Messages of each host that are fetched and cannot be sent yet.
     fetched: Vec<VecDeque<u32>>,
-    /// The memory of each host that RDMA writes may go to.
+    /// The memory of each host to which RDMA writes may go.
     registries: Vec<Registry>,
     faults: Faults,
     streams: Vec<StreamState>,
@@ -120,7 +120,7 @@ pub(super) struct Memories {
     report: NetworkReport,
 }
 
-/// Messages that are not over.
+/// Messages that have not ended.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldMessages {
     /// Packets of which nothing has been sent.
@@ -182,7 +182,7 @@ struct Cell {
 pub(super) mod acts {
     /// The completion of a message is in the memory of its target.
     pub const COMPLETE: u32 = 0;
-    /// The program of a host has dealt with a message.
+    /// The program of a host has processed a message.
     pub const PROGRAM: u32 = 1;
     /// The host has taken a message whose last packet waited in its adapter, on a virtual channel.
     pub const TAKE: u32 = 2;
@@ -308,7 +308,7 @@ impl Memories {
                 && self.sample.is_none())
     }
 
-    /// The messages that are not over.
+    /// The messages that have not ended.
     pub fn held(&self) -> HeldMessages {
         let all = (self.messages.len() - self.free.len()) as u64;
         HeldMessages { unsent: self.unsent, under_way: all - self.unsent }

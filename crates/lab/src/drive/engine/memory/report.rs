@@ -44,7 +44,7 @@ pub struct NetworkReport {
 pub struct StreamRow {
     /// Its group.
     pub group: String,
-    /// The hosts in prose.
+    /// The hosts in words.
     pub from: String,
     /// The target.
     pub to: String,
@@ -60,7 +60,8 @@ pub struct StreamRow {
     pub interval_mean_us: Option<f64>,
     /// Their standard deviation.
     pub interval_deviation_us: Option<f64>,
-    /// Mean time from handing a message over to its arrival at the program; none without messages.
+    /// Mean time from the submission of a message to its arrival at the program; none without
+    /// messages.
     pub one_way_mean_us: Option<f64>,
     /// The longest one.
     pub one_way_most_us: Option<f64>,
@@ -87,7 +88,7 @@ pub struct PortRow {
     pub name: String,
     /// The switch, or host, at its beginning.
     pub from: String,
-    /// And that at its end.
+    /// The switch, or host, at its end.
     pub to: String,
     /// How many cables its beginning is away from the nearest host.
     pub from_tier: u32,

@@ -135,7 +135,7 @@ impl StreamState {
         Bytes(self.messages * self.stream.size.0)
     }
 
-    /// Mean time from handing a message over to its arrival, in microseconds.
+    /// Mean time from the submission of a message to its arrival, in microseconds.
     pub fn one_way_mean_us(&self) -> Option<f64> {
         (self.messages > 0).then(|| self.latencies as f64 / self.messages as f64 * 1e-6)
     }

@@ -72,7 +72,7 @@ impl Host {
 }
 
 impl Turns {
-    /// Whether the switches themselves keep a barrier of hosts.
+    /// Whether the switches themselves provide a barrier of hosts.
     pub fn keeps_barrier(&self) -> bool {
         self.switches.iter().all(|switch| switch.rules.barrier.is_some())
     }
@@ -131,7 +131,7 @@ impl Step<'_> {
         self.queue(message);
     }
 
-    /// Takes a message over from above. What the switches cannot copy the adapter does.
+    /// Accepts a message from the layer above. If the switches cannot copy it, the adapter does.
     fn take_over(&mut self, message: Message) {
         if let Some(feed) = self.supply.messages() {
             feed.messages.post(message, |_, _, _| {});
@@ -178,7 +178,7 @@ impl Step<'_> {
         self.insert(way, packet, carried)
     }
 
-    /// Gives a message a number.
+    /// Assigns a number to a message.
     pub(super) fn insert(&mut self, way: Forwarding, packet: Packet, carried: Carried) -> u32 {
         let id = self.packets.insert(way, packet);
         match self.own.messages.get_mut(id as usize) {

@@ -19,7 +19,7 @@ impl Step<'_> {
         self.go(MoverId { host, channel, what });
     }
 
-    /// Lets a mover go on if it can: with one packet.
+    /// Lets a mover continue with one packet, if it can.
     pub(super) fn go(&mut self, mover: MoverId) {
         let MoverId { host, channel, what } = mover;
         if what == Move::Load || what == Move::Store {

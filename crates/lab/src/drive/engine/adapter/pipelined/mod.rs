@@ -29,7 +29,7 @@ use outlet::Outlet;
 /// The parts of a schedule that itself tells hosts what became of their packets.
 #[derive(Debug)]
 pub struct PipelineParts {
-    /// The schedule, and what nodes and arbiter say to each other.
+    /// The schedule, and the signalling between nodes and arbiter.
     pub pipeline: Pipeline,
     /// When a send buffer is free again.
     pub release: Release,
@@ -47,7 +47,7 @@ pub struct ScheduleCounters {
     pub reported_errors: u64,
     /// Packets that arrived although they had arrived before.
     pub duplicates: u64,
-    /// Grants that no packet was there for.
+    /// Grants without a packet to send.
     pub unused_grants: u64,
     /// Configurations that arrived too late for their cycle, or damaged.
     pub lost_configurations: u64,
@@ -57,7 +57,7 @@ pub struct ScheduleCounters {
     pub lost_acknowledgments: u64,
 }
 
-/// The schedule of a channel, and what its hosts hold for it.
+/// The schedule of a channel, and the state of its hosts.
 #[derive(Debug)]
 pub(super) struct Pipelined {
     pipeline: Pipeline,
@@ -133,7 +133,7 @@ impl Engine {
         self.schedule(Time::ZERO, self.places.samples, cycle::SAMPLE);
     }
 
-    /// Something happens in a cycle.
+    /// Processes an event of a cycle.
     #[inline(never)]
     pub(super) fn happen_in_cycle(&mut self, now: Time, item: u32) {
         match item {
@@ -145,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// The requests of a cycle are sampled: every node says what it asks for.
+    /// The requests of a cycle are sampled: every node announces its requests.
     fn sample_requests(&mut self, now: Time) {
         let Some(own) = &mut self.adapters.pipelined else { return };
         let number = own.cycles;

@@ -63,7 +63,7 @@ impl Engine {
         self.ask_source_of_outlet(now, host);
     }
 
-    /// Hands over what the handlers of a host have answered. Returns whether that was anything.
+    /// Submits the answers of a host's handlers. Returns whether there were any.
     fn send_answers_of_outlet(&mut self, now: Time, host: u32) -> bool {
         let Adapters { pipelined: Some(own), bodies: Some(bodies), .. } = &mut self.adapters else {
             return false;

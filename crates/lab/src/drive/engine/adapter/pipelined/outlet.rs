@@ -27,7 +27,7 @@ pub(super) struct InterfaceOutlet {
     sent: Vec<Sent>,
 }
 
-/// A packet that has been sent and is not done with.
+/// A packet that has been sent and is not settled.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     packet: BulkPacket,
@@ -41,7 +41,7 @@ impl Outlet {
         Outlet::Interface(Box::new(InterfaceOutlet { interface, host, numbers, sent }))
     }
 
-    /// Takes a packet over. Returns whether it may pass; it may not between virtual networks.
+    /// Accepts a packet. Returns whether it is allowed; it is not between virtual networks.
     pub fn offer(&mut self, now: Time, target: u16) -> bool {
         match self {
             Outlet::Buffers(sender) => {
@@ -74,7 +74,7 @@ impl Outlet {
         }
     }
 
-    /// A packet is done with, by this outcome.
+    /// A packet is settled, with this outcome.
     pub fn finish(
         &mut self,
         now: Time,
