@@ -382,7 +382,7 @@ fn what_does_not_fit_together_is_refused() {
     );
     assert_eq!(
         refusal("[stage.copy]"),
-        "host.stage.copy is in neither way: accepted is a stage that is named in `send` or \
+        "host.stage.copy is in neither path: accepted is a stage that is named in `send` or \
          `receive`"
     );
     assert_eq!(
@@ -404,7 +404,7 @@ fn what_does_not_fit_together_is_refused() {
     );
     assert_eq!(
         refusal("receive = [\"copy\"]\nposted = { packets = 2, until = \"copy\" }\n[stage.copy]"),
-        "host.posted.until is copy: accepted is a stage of the receive way in packets: "
+        "host.posted.until is copy: accepted is a stage of the receive path in packets: "
     );
     assert_eq!(
         refusal("sockets = { request = \"64 B\", lock = \"0 ns\", map = \"0 ns\", backlog = 1 }"),

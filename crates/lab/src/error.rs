@@ -120,7 +120,7 @@ pub enum Error {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// A point that cannot be sent to another process, or a run that came back damaged.
-    #[error("a run cannot be handed over: {problem}")]
+    #[error("a run cannot be sent to another process: {problem}")]
     Job {
         /// What is wrong with it.
         problem: String,

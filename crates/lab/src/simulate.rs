@@ -525,7 +525,7 @@ fn name_standing(hosts: &[usize]) -> String {
     }
     let noun = if hosts.len() == 1 { "host" } else { "hosts" };
     format!(
-        "no packet of {noun} {} arrived in the second half of the run, though some are under way",
+        "no packet of {noun} {} arrived in the second half of the run, though some are in flight",
         names.join(", ")
     )
 }

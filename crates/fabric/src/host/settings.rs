@@ -110,7 +110,7 @@ impl HostSettings {
             return Ok(());
         }
         let all: Vec<&str> = self.receive.iter().filter(of_packets).map(String::as_str).collect();
-        let accepted = format!("a stage of the receive way in packets: {}", all.join(", "));
+        let accepted = format!("a stage of the receive path in packets: {}", all.join(", "));
         Err(refuse("posted.until".into(), until, accepted))
     }
 
@@ -139,7 +139,7 @@ impl HostSettings {
             return Ok(());
         }
         let known = all.next().map_or("none is there", String::as_str);
-        let accepted = format!("a stage of the send way in passing, in chunks: {known}");
+        let accepted = format!("a stage of the send path in passing, in chunks: {known}");
         Err(refuse("resend".into(), check, accepted))
     }
 
@@ -162,11 +162,11 @@ impl HostSettings {
             self.stage.get(*name).is_some_and(|stage| !stage.uses.is_empty() && !stage.in_passing)
         };
         if !self.send.iter().filter(one_at_a_time).any(|name| name == fill) {
-            let accepted = "a stage of the send way that uses a resource, not in passing";
+            let accepted = "a stage of the send path that uses a resource, not in passing";
             return Err(refuse("window.fill".into(), fill, accepted.into()));
         }
         if !self.receive.contains(release) {
-            let accepted = format!("one of the receive way: {}", self.receive.join(", "));
+            let accepted = format!("one of the receive path: {}", self.receive.join(", "));
             return Err(refuse("window.release".into(), release, accepted));
         }
         self.check_shared()?;
@@ -237,7 +237,7 @@ impl HostSettings {
         match self.stage.keys().find(unused) {
             Some(name) => {
                 let accepted = "a stage that is named in `send` or `receive`".into();
-                Err(refuse(format!("stage.{name}"), "in neither way", accepted))
+                Err(refuse(format!("stage.{name}"), "in neither path", accepted))
             }
             None => Ok(()),
         }
@@ -272,7 +272,7 @@ impl HostSettings {
             return Err(refuse(key("below"), &below.to_string(), accepted));
         }
         if stage.looks_at_program() && self.send.iter().any(|other| other == name) {
-            let accepted = "always on the send way".into();
+            let accepted = "always on the send path".into();
             return Err(refuse(key("when"), "about the target's program", accepted));
         }
         if stage.looks_at_program() && stage.unit == Unit::Packet {

@@ -311,8 +311,8 @@ fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
         "shared_buffer.classes",
         &format!("{class} without pfc or credits"),
         &format!(
-            "pfc or credits in class {class} where packets are those of messages, or a transport (adapter.transport): of \
-             what a switch drops nobody sends anything again"
+            "pfc or credits in class {class} where packets are those of messages, or a transport (adapter.transport): \
+             nothing else retransmits what a switch drops"
         ),
     )
 }

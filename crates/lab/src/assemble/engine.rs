@@ -182,9 +182,8 @@ fn kind<'a>(
     match switch {
         SwitchSettings::OutputQueued(own) => {
             if let Some(reason) = loses_nothing.filter(|_| own.buffers != Limit::Unlimited) {
-                let accepted = format!(
-                    "unlimited {reason}: of what a switch drops nobody sends anything again"
-                );
+                let accepted =
+                    format!("unlimited {reason}: nothing retransmits what a switch drops");
                 place.refuse("output_queued.buffers", &own.buffers.to_string(), &accepted)?;
             }
             Ok(Kind::Output(own))

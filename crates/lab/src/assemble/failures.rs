@@ -61,7 +61,7 @@ pub(super) fn parts(
     }
     if asks.loses_nothing {
         let accepted = "cables that run at a fraction of their rate where packets are those of messages, or \
-                        a transport (adapter.transport): of what is lost on a cable nobody sends anything again";
+                        a transport (adapter.transport): nothing else retransmits what a cable loses";
         refuse(site.name, "failures.cables", "a cable that fails", accepted)?;
     }
     refuse_routes_without_a_choice(settings, routes, site.name)?;

@@ -31,7 +31,7 @@ pub(super) fn build(
 ) -> Result<Driver, Error> {
     refuse_what_turns_do_not_read(settings, site)?;
     let Some(transfer) = settings.transfer.clone() else {
-        let accepted = "the way between memory and FIFOs, needed where links have turns";
+        let accepted = "the path between memory and FIFOs, required if links have turns";
         return refuse_as(site.name, "transfer", ABSENT, accepted);
     };
     if transfer.manager.is_some_and(|manager| manager.page == Bytes(0)) {

@@ -43,7 +43,7 @@ fn host_limits(name: &str, host: &HostSettings, all: &mut Vec<Derived>) {
                 name: format!("{name}.{way}.{resource}_traversals"),
                 unit: "",
                 value: f64::from(times),
-                arithmetic: format!("crossings of {resource} by the stages of the {way} way"),
+                arithmetic: format!("crossings of {resource} by the stages of the {way} path"),
             });
         }
     }

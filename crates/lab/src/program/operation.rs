@@ -142,7 +142,7 @@ impl Op {
             Doing::Confirm { target } => {
                 format!("rank {rank} waits until rank {target} has what it writes")
             }
-            Doing::Departure => format!("rank {rank} waits until it is told that a rank is gone"),
+            Doing::Departure => format!("rank {rank} waits until it learns that a rank is gone"),
             Doing::Read { target } => {
                 format!("rank {rank} waits for what it reads in the memory of rank {target}")
             }

@@ -179,7 +179,7 @@ fn what_forbids_it_is_said() {
     let star = |program: &str| format!("[system]\ntitle = 'periods'\nhosts = 2\n{STAR}{program}\n");
     let traffic = "[workload.c]\nload = 0.1\n[run]\nlength = '1 ms'\nfast_forward = true";
     for (text, why) in [
-        (text(drawn, program), "routes that draw the way of each packet at random"),
+        (text(drawn, program), "routes that choose at random for each packet"),
         (text("", traffic), "traffic of sources"),
         (
             text(

@@ -209,7 +209,7 @@ impl Engine {
         } else if self.memories.is_on || !self.graph.is_without_limits() {
             Some("switches with schedulers or with buffers of limited size")
         } else if draws {
-            Some("routes that draw the way of each packet at random")
+            Some("routes that choose at random for each packet")
         } else if !self.parts.is_one() {
             Some("a graph that is divided")
         } else if self.observations.notes_passages() {
