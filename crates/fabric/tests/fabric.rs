@@ -144,7 +144,7 @@ fn every_way_arrives_and_visits_no_switch_twice() {
     }
 }
 
-/// What is plugged into each port of a switch.
+/// What is connected to each port of a switch.
 fn ends(wiring: &Wiring, switch: &str) -> Vec<String> {
     let switch = wiring.switch_named(switch).expect(switch);
     let end = |number| match wiring.peer(wiring.port(switch, number)) {

@@ -16,7 +16,7 @@ fn wiring(leaf_spine: &str) -> Wiring {
     fabric(leaf_spine).wiring(8_u32, Rate::from_ratio(1, 1000)).unwrap()
 }
 
-/// What is plugged into each port of a switch.
+/// What is connected to each port of a switch.
 fn ends(wiring: &Wiring, switch: &str) -> Vec<String> {
     let switch = wiring.switch_named(switch).unwrap();
     let end = |number| match wiring.peer(wiring.port(switch, number)) {
@@ -47,8 +47,8 @@ fn hosts_of_equal_place_in_their_servers_meet_at_a_leaf() {
     assert_eq!(hops(&wiring, 0, [2, 1, 4, 5]), [1, 3, 3, 3]);
 }
 
-/// The same servers with a switch in each: what stays in a server passes that alone, and what changes the
-/// rail does so there. The rails have spines of their own.
+/// The same servers with a switch in each: packets within a server pass only that switch, and packets
+/// that change the rail do so there. The rails have spines of their own.
 #[test]
 fn rails_meet_in_servers_that_have_a_switch() {
     let in_server = "spines = 1, rails = 2, in_server = { rate = '4 Gbit/s' }";

@@ -153,7 +153,7 @@ fn the_same_seed_gives_the_same_schedule() {
     });
 }
 
-/// What the other requests do to keep a standing one waiting.
+/// How the other requests try to starve a permanent one.
 #[derive(Clone, Copy, Debug)]
 enum Adversary {
     /// Anything.

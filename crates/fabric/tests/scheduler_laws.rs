@@ -27,7 +27,7 @@ struct Switch {
     random: Stream,
 }
 
-/// What was measured.
+/// The measurements.
 struct Measured {
     /// Mean wait in slots.
     wait: f64,

@@ -1,5 +1,5 @@
-//! Studies that are kept, ended early, begun again, extended, and handed to others: what comes out
-//! is what one uninterrupted study on one thread gives.
+//! Studies that are stored, interrupted, resumed, extended, and run by others have the same results
+//! as one uninterrupted study on one thread.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail the test")]
 #![allow(missing_docs, reason = "a test's items speak for themselves")]
@@ -201,7 +201,7 @@ fn a_study_goes_on_to_the_same_tables_whatever_its_runs_noted() {
     }
 }
 
-/// What another machine does with a job that it was sent as text.
+/// Runs a job as another machine would, from its text.
 fn elsewhere(sent: &str) -> (String, Vec<u8>) {
     let job: Job = serde_json::from_str(sent).expect("a job");
     let (key, run) = job.carry_out(&Halt::new()).expect("a job for this code");
@@ -351,7 +351,7 @@ fn a_search_without_a_load_to_vary_is_refused() {
     );
 }
 
-/// Switches of the first buffer are heard too late, and overflow.
+/// With the first buffer size the stops take effect too late, and buffers overflow.
 const OVERRUN: &str = r#"
 [system]
 title = "Switches that are heard late"

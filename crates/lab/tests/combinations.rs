@@ -13,16 +13,16 @@ use weft_lab::{ChannelRun, Error, Halt, Plan, Request, schema, simulate};
 
 /// A part, by the name of its kind in the schema, with the keys of the channel that it brings.
 struct Part {
-    /// What the page calls it.
+    /// Its name on the page.
     name: &'static str,
     /// The keys below the channel, and their values.
     keys: &'static [(&'static str, &'static str)],
 }
 
-/// Parts of which a channel has one.
+/// Alternatives, one of which a channel has.
 struct Axis {
     title: &'static str,
-    /// The choice in the schema whose kinds all stand here, and keys that are such a choice.
+    /// The choice in the schema whose kinds must all be listed here, and the key of that choice.
     kinds: Option<(&'static str, &'static str)>,
     parts: &'static [Part],
 }
@@ -127,7 +127,7 @@ const SWITCHES: Axis = Axis {
     ],
 };
 
-/// What stands beside the switch.
+/// The parts beside the switch.
 const AXES: &[Axis] = &[
     Axis {
         title: "Flow control of links",
@@ -242,7 +242,7 @@ const AXES: &[Axis] = &[
     },
 ];
 
-/// A channel of a switch with some parts, of which later ones stand in place of what the switch brings.
+/// A channel with a switch and some parts; keys of later parts replace those of the switch.
 fn text(switch: &Part, parts: &[&Part]) -> String {
     let mut keys: BTreeMap<&str, &str> =
         [("packet", "'125 B'"), ("payload", "'12 B'"), ("adapter.send_buffers", "8")].into();
@@ -380,7 +380,7 @@ fn check(text: &str, run: &ChannelRun) -> Result<(), String> {
     Ok(())
 }
 
-/// What was found of a switch: how many combinations run, and what each part and each pair of parts is refused with.
+/// The results for a switch: how many combinations run, and the refusals of each part and each pair of parts.
 struct Found {
     runs: usize,
     refused: usize,

@@ -97,7 +97,7 @@ fn regenerated(document: &str) -> String {
     text
 }
 
-/// Holds the tables of a document with at least so many files against what comes out.
+/// Compares the tables of a document with at least this many files with what the files give.
 fn check(name: &str, least: usize) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
     let document = fs::read_to_string(&path).expect("the document is there");

@@ -1,13 +1,13 @@
-//! What the documents publish comes out: as a first look runs it, no number and no statement is outside
-//! of its band, and as many come out as ever did. Clint, of which a first look takes a minute, is held
-//! by the tables of its page and by `adapters::saturation`.
+//! Published values are reproduced: in a first look, no number and no statement is outside of its band,
+//! and as many are reproduced as before. Clint, of which a first look takes a minute, is held by the
+//! tables of its page and by `adapters::saturation`.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail the test")]
 
 use weft_lab::{Options, Table, reproduce};
 
-/// What a document gives: numbers that a run predicts, numbers that follow without a run, numbers that
-/// calibrated a parameter, and statements.
+/// The contents of a document: numbers that a run predicts, numbers that follow without a run, numbers
+/// that calibrated a parameter, and statements.
 const KINDS: [&str; 4] = ["number", "closed form", "calibrated", "statement"];
 
 /// Reproduces a system and returns of each kind how many came out and how many are known to be missed,
@@ -25,7 +25,7 @@ fn found(system: &str) -> [(usize, usize); 4] {
     KINDS.map(|kind| (of(kind, "within"), of(kind, "missed")))
 }
 
-/// The rows of a verdict, in words, without those in which a number stands again.
+/// The rows of a verdict, in words, without repetitions of a number.
 fn rows(checks: &Table, verdict: &str) -> Vec<String> {
     let text = |row: usize, column: &str| {
         checks.get(row, column).map_or_else(String::new, |cell| cell.to_string())

@@ -123,7 +123,7 @@ fn a_target_without_a_buffer_refuses_and_is_asked_again() {
     assert_eq!(run.observations.dropped(Drop::NoReceiveBuffer), 2);
 }
 
-/// Two requests in 5 us and no more.
+/// At most two requests in 5 us.
 #[test]
 fn a_throttle_spaces_requests_in_a_fabric() {
     let throttle = "adapter.throttle = { requests = 2, per = '5 us' }";
@@ -320,8 +320,8 @@ fn pairs_keep_their_order_in_a_fabric_where_it_is_promised() {
     }
 }
 
-/// What was once only around one switch, in a fat tree and in a dragonfly: everything arrives, over
-/// switches that drop as over switches that hold back.
+/// Features that once needed a single switch, in a fat tree and in a dragonfly: everything arrives,
+/// over switches that drop as over switches that hold packets back.
 #[test]
 fn adapters_go_with_every_switch_in_every_fabric() {
     let whole = ACKNOWLEDGED.replace("25 B", "125 B").replace("5 us", "60 us");

@@ -10,7 +10,7 @@ use weft_units::{Bytes, Span, Time};
 
 use crate::adapters::cycle_counts::quick;
 
-/// A channel that sends packets of the schedule and requests when it is told to.
+/// A channel that sends packets of the schedule and requests on demand.
 struct Bench(Engine);
 
 impl Bench {

@@ -1,4 +1,4 @@
-//! The settings of the parts as they stand in a composition file.
+//! The settings of the parts as they are written in a composition file.
 
 use serde::Deserialize;
 use weft_fabric::adapter::{AdapterSettings, Feed, Insertion, Release};

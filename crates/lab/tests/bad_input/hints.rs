@@ -1,5 +1,5 @@
-//! What a refusal says beyond what is wrong: the keys that a table takes, the table that a key belongs
-//! to, the names that are close. And what a run says that was not asked for.
+//! The hints of a refusal: the keys that a table takes, the table to which a key belongs, similar
+//! names. And notes of a run that were not requested.
 
 use std::fs;
 use std::path::Path;

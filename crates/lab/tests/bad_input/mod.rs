@@ -1,5 +1,4 @@
-//! What is refused, through the interface that people use, on the system that is shipped: the
-//! exact messages.
+//! Refusals, through the interface that people use, on shipped systems: the exact messages.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail the test")]
 #![allow(missing_docs, reason = "a test's items speak for themselves")]
@@ -305,8 +304,8 @@ fn an_axis_is_narrowed_to_values_that_it_has() {
         .assert_eq(&error.to_string());
 }
 
-/// What a label names is what runs: nothing laid over a variant, a preset or a swept part may put
-/// another part in its place.
+/// The part that a label names is the one that runs: nothing laid over a variant, a preset or a
+/// swept part may replace it.
 #[test]
 fn a_labelled_part_is_not_replaced_by_another() {
     let study = "base = 'clan'\n[run]\nlength = '100 us'\n[workload.fabric]\nload = 0.1\n\

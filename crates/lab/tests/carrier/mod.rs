@@ -1,5 +1,5 @@
-//! What every channel promises to whatever stands above it: each driver that carries messages is
-//! in the list of [`channels`].
+//! The contract of every channel with the layer above it: each driver that carries messages is in
+//! the list of [`channels`].
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -45,7 +45,7 @@ fn carry(driver: &mut Driver, offers: &[Offer]) -> Vec<Notice> {
     }
 }
 
-/// What the channel observes of the same packets if sources hand them over.
+/// The channel's observations of the same packets if sources submit them.
 fn by_sources(channel: &Channel, offers: &[Offer], until: Time) -> Observations {
     let packets = offers.iter().flat_map(|(time, from, to, size)| {
         let packet = format!("{{ time = '{time} ps', from = {from}, to = {to} }}");
@@ -58,7 +58,8 @@ fn by_sources(channel: &Channel, offers: &[Offer], until: Time) -> Observations 
     driver.into_observations()
 }
 
-/// What the channel observes of the packets of messages, and of the same handed over by sources.
+/// The channel's observations of the packets of messages, and of the same packets submitted by
+/// sources.
 fn both_ways(channel: &Channel, offers: &[Offer]) -> [Observations; 2] {
     let mut driver = channel.build("");
     let notices = carry(&mut driver, offers);
@@ -127,7 +128,7 @@ proptest! {
         for channel in channels().into_iter().filter(|channel| !channel.draws_ways) {
             let mut offers = offers.clone();
             if channel.is_window {
-                // What a source hands over at once is one write.
+                // A submission of a source is one write.
                 offers.iter_mut().for_each(|offer| offer.3 = 100);
             }
             let [own, other] = both_ways(&channel, &offers);

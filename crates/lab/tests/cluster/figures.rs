@@ -48,7 +48,7 @@ fn figure_4_five_packets_through_the_bulk_pipeline() {
     .assert_eq(&by_slot(&trace(&runs), 1..6, true));
 }
 
-/// What a person gets: a row for each transmission of every channel.
+/// The table that a person gets: a row for each transmission of every channel.
 #[test]
 fn a_study_returns_the_trace_as_a_table() {
     let request = Request::new("clint-figure-4", None, &[]);

@@ -42,7 +42,7 @@ fn report(run: &ChannelRun) -> &HandlerReport {
     run.handlers.as_ref().unwrap()
 }
 
-/// What the only endpoint of a host holds.
+/// The memory of the only endpoint of a host.
 fn memory(run: &ChannelRun, host: u16) -> &[u32] {
     let mut of_host = report(run).endpoints.iter().filter(|own| own.host == host);
     let own = of_host.next().unwrap();
@@ -274,7 +274,7 @@ fn what_cannot_be_said_is_refused_with_what_can() {
     }
 }
 
-/// Where there is no interface nobody reads what a message says.
+/// Without an interface nothing reads the content of a message.
 #[test]
 fn handlers_need_an_interface() {
     let list = "workload.quick.source.list=[{ time = '1 us', from = 1, to = 0, handler = 'keep' }]";

@@ -134,7 +134,7 @@ fn blocking_at_the_head_is_seen_where_it_arises() {
     assert_eq!(blocked(2, 1, "'fifo'"), [28_329_474, 26_949_474]);
     // All three are in host memory; the adapter holds the first two until the first is done with.
     assert_eq!(blocked(4, 2, "'fifo'"), [0, 28_329_474]);
-    // The second message for host 1 is skipped, and waits behind one of its own target only.
+    // The second message for host 1 is skipped, and waits only for one to its own target.
     assert_eq!(blocked(4, 2, "{ per_target = { limit = 1 } }"), [0, 0]);
 }
 
@@ -198,8 +198,8 @@ fn a_different_order_of_fetches_blocks_fewer_messages() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Small pools, costly buses and damaged packets: what comes is delivered, given up by rule or
-    /// held (the run itself is refused otherwise), and no pool is ever over-full.
+    /// Small pools, costly buses and damaged packets: every packet is delivered, given up by a rule
+    /// or held (the run itself is refused otherwise), and no pool is ever over-full.
     #[test]
     fn interfaces_lose_nothing(
         pools in prop::array::uniform3(1..6_u16),

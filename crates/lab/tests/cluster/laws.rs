@@ -223,7 +223,7 @@ fn a_disabled_initiator_sends_nothing_any_more() {
         let of_host = bulk.trace.iter().filter(|entry| entry.initiator == Some(host));
         of_host.map(|entry| entry.time.0).max().unwrap()
     };
-    // What was asked for before is granted still: one slot and the lead later at the most.
+    // Earlier requests are still granted: at most one slot and the lead later.
     assert!(last(2) < 202_000_000, "{}", last(2));
     assert!(last(1) > 350_000_000);
     assert!(channel(&runs, "quick").observations.dropped(Drop::Disabled) > 0);

@@ -28,7 +28,7 @@ fn packets_of_a_host_go_before_its_flows_of_the_same_class() {
                     [workload.c.beside.y]\nsource.list = [{ time = '1 us', from = 2, to = 1 }, { time = '1 us', \
                     from = 2, to = 3 }]";
     let run = Channel { workload, ..Channel::default() }.run();
-    // Those of the list are handed over behind the first of the flow.
+    // The packets of the list are submitted after the first of the flow.
     assert_eq!(completions(&run), [(Span(480_000 + 160_000), Span(480_000))]);
 }
 

@@ -1,4 +1,4 @@
-//! What a collective takes over the fabrics of today.
+//! The duration of a collective over the fabrics of today.
 
 use super::roce::{of, outcome};
 

@@ -101,7 +101,7 @@ fn ports_that_hold_send_when_the_cable_is_back() {
     let run = one_packet(failures, "cut_through");
     assert_eq!(completions(&run)[0].0, Span(4_400_000));
     assert_eq!((lost(&run), count(&run, "timeouts")), (0, 0.0));
-    // What is on the cable is lost all the same.
+    // Packets on the cable are lost nevertheless.
     let failures = "ports = 'hold', cables = [{ from = 'host 2', at = '1 ns', until = '2 ns' }, \
                     { from = 'host 2', at = '1089 ns', until = '5 us' }]";
     assert_eq!(completions(&one_packet(failures, "store_and_forward"))[0].0, Span(1_000_480_000));
@@ -144,7 +144,8 @@ fn routes_avoid_a_cable_once_its_failure_is_known() {
         uses += u32::from(is_used);
         let again = Span(1_000_000_000 + whole.0);
         assert_eq!(completions(&run)[0].0, if is_used { again } else { whole }, "{cable}");
-        // Nobody knows of it before the packet is sent again, and so again after two milliseconds.
+        // The failure is not known before the packet is retransmitted, and so it is retransmitted
+        // again after two milliseconds.
         let never = with_leaves(&format!(
             "{{ detection = '1 s', cables = [{{ {cable}, at = '0 ns', until = '1002 us' }}] }}"
         ));

@@ -1,4 +1,4 @@
-//! What the shipped InfiniBand system and its experiment say, at a size that a test can run.
+//! The results of the shipped InfiniBand system and its experiment, at a size that a test can run.
 
 use super::roce::{of, outcome};
 

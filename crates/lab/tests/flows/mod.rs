@@ -92,7 +92,7 @@ fn refusal(text: &str) -> String {
     simulate(&plan.points[0].spec, 1, &Halt::new()).expect_err(text).to_string()
 }
 
-/// What was counted of flows.
+/// The counters of flows.
 fn count(run: &ChannelRun, name: &str) -> f64 {
     let report = run.flows.as_ref().expect("flows");
     report.counts.iter().find(|own| own.0 == name).expect(name).1

@@ -140,7 +140,7 @@ fn any_division_shows_the_same_flows() {
                 true => "limit.bytes = '6 kB', trim = { header = '64 B', class = 1 }, ",
                 false => "",
             };
-            // So little memory that some packets are lost.
+            // A memory so small that some packets are lost.
             let text = format!(
                 "fabric.leaf_spine = {{ hosts_per_leaf = 4, leaves = 3, spines = 2 }}\n\
                  routes.{routes}\n\

@@ -11,7 +11,7 @@ use super::{Channel, completions, count, ends_the_same_with_every_flow, refusal,
 const SPRAYED: &str = "reliability = 'selective_repeat'\nreordering = 64\nspraying.values = 16";
 const KEPT: &str = "reliability = 'selective_repeat'\nreordering = 64";
 
-/// A flow of so many packets of 80 ns in a star, from host 2 to host 1 from 1 us on.
+/// A flow of this many packets of 80 ns in a star, from host 2 to host 1, starting at 1 us.
 fn flow(planes: u32, packets: u32, transport: &str, failures: &str) -> ChannelRun {
     let fabric = format!("planes = {planes}\nfailures = {{ {failures} }}");
     let workload =
@@ -48,7 +48,7 @@ fn a_sprayed_flow_takes_the_planes_that_are_left() {
         let run = flow(4, 240, SPRAYED, &failures);
         assert_eq!(lost(&run), 0, "{failed}");
         assert_eq!(by_plane(&run, 2), [80, 80, 0, 80], "{failed}");
-        // 320 ns to the target and 80 packets behind each other; 60 with all planes.
+        // 320 ns to the target and 80 packets back to back; 60 with all planes.
         let expected = (Span(320_000 + 80 * 80_000), Span(320_000 + 60 * 80_000));
         assert_eq!(completions(&run), [expected], "{failed}");
     }

@@ -1,4 +1,4 @@
-//! What the shipped RoCE system and its experiments say, at a size that a test can run.
+//! The results of the shipped RoCE system and its experiments, at a size that a test can run.
 
 use weft_lab::{Options, Outcome, Request, run};
 

@@ -128,7 +128,7 @@ static SEEDS: LazyLock<Vec<Seed>> = LazyLock::new(|| {
         let plan = Plan::new(&request).unwrap_or_else(|error| panic!("{name}: {error}"));
         let (_, tree) = plan.first.resolve::<Spec>().expect(name);
         let keys = tree.leaves().into_iter().map(|leaf| (leaf.path, leaf.value_text));
-        // What a paper says and what is drawn does not change what is simulated.
+        // Published numbers and figures do not change what is simulated.
         let mut written = plan.written;
         for said in ["published", "figure", "beside"] {
             written.take(said);

@@ -442,7 +442,7 @@ fn programs_behind_hosts_use_the_barrier_of_the_channel() {
             own.unwrap().1
         };
         assert!(of("program_messages").abs() < 0.5, "{base}: messages stand in for the barrier");
-        // Adapters count their announcements; behind hosts there is nothing but messages.
+        // Adapters count their announcements; behind hosts there are only messages.
         let counted = stages.map(|_| runs[0].observations.generated);
         assert_eq!(counted.unwrap_or(0), 0, "{base}: a barrier is no message");
         of("program_barrier_mean_us")

@@ -119,8 +119,8 @@ fn what_does_not_fit_a_shared_buffer_is_refused() {
 }
 
 proptest! {
-    /// Whoever sends what to whom, and whichever packet is lost and stored again: every message is sent and
-    /// delivered once, those of a pair in order; every message had one turn.
+    /// Random senders, targets and lost packets: every message is sent and delivered once, those of a pair
+    /// in order, and every message had the lock once.
     #[test]
     fn everything_arrives_once_through_buffers_that_all_share(
         offers in prop::collection::vec((0u16..4, 1u16..4, 0u64..1500, 0u64..30_000_000), 1..40),

@@ -55,7 +55,7 @@ fn ranks_of_a_host_meet_before_the_barrier_of_hosts_and_part_behind_it() {
             ["min", "max"].map(|name| measured(&shared, &format!("program_barrier_{name}_us")));
         assert!((least - alone - 0.3).abs() < 1e-9, "{placement}: {least} {alone}");
         assert!((most - alone - 0.6).abs() < 1e-9, "{placement}: {most} {alone}");
-        // Two of three ranks on each host tell the first, and are told.
+        // Two of three ranks on each host notify the first, and are notified.
         assert_eq!(measured(&shared, "program_memory_messages"), 16.0);
     }
     let many = ["program.run.barrier={ rounds = 20, by = 'channel' }", "system.hosts=4"];
@@ -110,7 +110,7 @@ fn a_host_takes_all_its_ranks_with_it() {
         let told = Rc::clone(&told);
         crew.start(me.clone(), async move {
             if me.rank() == 4 {
-                // It dies with the lock.
+                // It dies while it holds the lock.
                 me.lock(0, 0).await;
                 me.compute(Span(1_000_000_000)).await;
             }
@@ -130,7 +130,8 @@ fn a_host_takes_all_its_ranks_with_it() {
     assert_eq!(*told.borrow(), expected);
 }
 
-/// The first ranks of the hosts that are left come for all; the dead host is not waited for.
+/// The first ranks of the remaining hosts arrive for all; the barrier does not wait for the dead
+/// host.
 #[test]
 fn a_barrier_outlives_a_host_of_several_ranks() {
     let cluster = "channel.memory.window.cluster={ heartbeat = '20 us', time_out = '60 us', \

@@ -1,4 +1,4 @@
-//! What is mapped arrives, and nothing else; what the attributes of a page do, and when.
+//! Stores to mapped pages arrive, and nothing else; what the attributes of a page do, and when.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -70,7 +70,7 @@ fn traffic_arrives_where_it_is_mapped_and_nowhere_else() {
     }
 }
 
-/// A greedy source whose stores nobody takes goes on, and its run ends.
+/// A greedy source whose stores no target accepts continues, and its run ends.
 #[test]
 fn a_source_that_is_always_ready_is_not_stuck_behind_what_is_not_mapped() {
     let pages = one_way();
@@ -177,7 +177,7 @@ fn acknowledgments_come_back_in_hand_worked_time() {
     }
 }
 
-/// MC-10: a program is told by the interrupt instead of polling.
+/// MC-10: an interrupt notifies a program instead of polling.
 #[test]
 fn an_interrupt_stands_in_the_place_of_the_poll() {
     let interrupt = "channel.memory.window.interrupt=7 us";
@@ -264,8 +264,8 @@ fn a_local_copy_comes_back_to_its_node() {
     assert!(filtered > 20.0);
 }
 
-/// A program's store from a node that maps nothing does not arrive; one that waits for a message is
-/// told what was lost.
+/// A store of a program on a node that maps nothing does not arrive; a program that waits for a
+/// message learns what was lost.
 #[test]
 fn a_store_of_a_program_does_not_arrive_from_a_node_that_maps_nothing() {
     let run = |from: u16, to: u16, waits: bool| {

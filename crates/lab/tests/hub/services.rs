@@ -36,12 +36,12 @@ pub fn crew(name: &str, preset: &str, overrides: &[&str]) -> Crew<Driver> {
     Crew::new(Machine::new(hosts as u16, channels, Policy::first(), true))
 }
 
-/// Four hosts of which one dies, with packets damaged now and then.
+/// Four hosts, one of which dies, with packets damaged now and then.
 fn mortal(name: &str, death: (u64, u16), errors: &str) -> Crew<Driver> {
     mortals(name, &[death], errors)
 }
 
-/// Four hosts of which some die, at so many microseconds.
+/// Four hosts, some of which die, at these times in microseconds.
 fn mortals(name: &str, deaths: &[(u64, u16)], errors: &str) -> Crew<Driver> {
     let dies = |(at, node): &(u64, u16)| format!("{{ at = '{at} us', what.dies = {node} }}");
     let events: Vec<String> = deaths.iter().map(dies).collect();
@@ -67,7 +67,7 @@ pub fn start<F: Future<Output = ()> + 'static>(crew: &mut Crew<Driver>, program:
     }
 }
 
-/// Runs all programs to their end, and no further than that: what is stuck is told, not waited for.
+/// Runs all programs to their end, but no further: a stuck program is reported, not waited for.
 fn finish(mut crew: Crew<Driver>) -> Result<Time, String> {
     let halt = Halt::new().with_step_limit(Some(3_000_000));
     let end = crew.run(&halt).map_err(|error| error.to_string())?;
@@ -161,8 +161,8 @@ fn a_conditional_write_to_a_page_without_the_attribute_is_refused() {
     assert_eq!(write("conditional_write = true"), Ok(()));
 }
 
-/// What was asked of a rank that is gone: the writer is told, before it is known and after; a read
-/// and a receive have no answer, and the program is told that it is stuck instead of running on.
+/// Requests to a rank that is gone: the writer is notified, before the loss is known and after; a
+/// read and a receive have no answer, and the program is reported stuck instead of running on.
 #[test]
 fn what_is_asked_of_a_rank_that_is_gone() {
     for (name, delay) in
@@ -419,7 +419,7 @@ fn departures_are_told_by_number() {
 #[test]
 fn a_program_that_is_stuck_after_a_death_is_told() {
     for name in ["memory-channel-1", "memory-channel-2"] {
-        // What the rank began is under way when it dies, or has not left it.
+        // What the rank began is in flight when it dies, or has not left it.
         for (at, last) in (0..5).flat_map(|last| [(17_500_000, last), (19_700_000, last)]) {
             let mut crew = mortal(name, (20, 2), "0");
             start(&mut crew, |me| async move {
@@ -478,7 +478,7 @@ fn an_operation_ends_wherever_its_target_dies() {
     }
 }
 
-/// Nobody comes to the first barrier before one is known to be gone.
+/// No rank reaches the first barrier before one is known to be gone.
 #[test]
 fn a_barrier_begins_without_those_who_are_gone() {
     for name in ["memory-channel-1", "memory-channel-2"] {
@@ -509,8 +509,8 @@ fn a_cable_keeps_neither_barrier_nor_order() {
     }
 }
 
-/// Nobody passes a barrier before all have come who are there, and all who are there pass all of
-/// them, whoever dies when.
+/// No rank passes a barrier before all ranks that are left have arrived, and all of them pass every
+/// barrier, whichever ranks die when.
 fn meet(name: &str, death: (u64, u16), errors: &str) -> Result<(), String> {
     const ROUNDS: u32 = 15;
     let mut crew = mortal(name, death, errors);
@@ -567,7 +567,7 @@ proptest! {
         }
     }
 
-    /// MC-18 and MC-21: the barrier of the channel waits for nobody who is gone.
+    /// MC-18 and MC-21: the barrier of the channel does not wait for hosts that are gone.
     #[test]
     fn the_barrier_of_the_channel_outlives_any_rank(
         name in prop::sample::select(vec!["memory-channel-1", "memory-channel-2"]),

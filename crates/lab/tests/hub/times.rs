@@ -37,8 +37,8 @@ fn one_write_through_a_direct_pair() {
     assert_eq!(latency(GENERATION_2, "virtual_hub", "256 B"), long);
 }
 
-/// What a packet spends before its first byte is at the hub, without its bus: store 330 ns, adapter
-/// 375, cable 50.
+/// The time until the first byte of a packet reaches the hub, without its bus: store 330 ns,
+/// adapter 375, cable 50.
 const TO_HUB: u64 = 330_000 + 375_000 + 50_000;
 /// What it spends from the grant to the program, without its length on link and bus: hub 450 ns, cable
 /// 50, adapter 375, memory 180, poll 400.
@@ -219,7 +219,7 @@ fn the_budget_adds_up() {
     }
 }
 
-/// The stages stand in the order of the way.
+/// The stages are in the order of the path.
 #[test]
 fn the_budget_follows_the_way_of_a_packet() {
     let set = ["workload.memory={ load = 0.6, arrivals = 'poisson' }", "run.length=300 us"];

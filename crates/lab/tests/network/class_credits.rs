@@ -47,7 +47,7 @@ fn nothing_is_lost_and_the_target_gets_all_that_its_link_carries() {
     }
 }
 
-/// What stands without credit in one class holds up no other.
+/// Packets that wait for credits in one class do not delay another class.
 #[test]
 fn a_class_without_credit_holds_up_no_other() {
     let hot = "load = 0.9\npattern.hot_spot = { target = 0, fraction = 1.0 }\n\

@@ -61,7 +61,8 @@ fn the_next_message_waits_for_what_the_level_calls_complete() {
         assert_eq!(seen.min(), Some(Span(1_830_000)), "{level}");
         let (completed, failed, dropped, delivered, fault) = fates(&run);
         assert_eq!((failed, dropped, fault.as_str()), (0, 0, ""), "{level}");
-        // What is complete and has not arrived is on its way: with an answer nothing is.
+        // A message that is complete and has not arrived is in flight: with an answer there is
+        // none.
         let on_its_way = completed.abs_diff(delivered);
         assert!(on_its_way <= if level == LEVELS[2] { 1 } else { 3 }, "{level}: {on_its_way}");
     }

@@ -1,4 +1,4 @@
-//! Queues of output-queued switches that hold so many packets, and drop what finds them full.
+//! Limited queues of output-queued switches, which drop packets that find them full.
 
 use weft_fabric::measure::{Drop, Latency};
 use weft_lab::ChannelRun;

@@ -93,8 +93,8 @@ fn a_star_has_two_directions_for_each_host() {
     }
 }
 
-/// One step along a ring of four under the shift by one: the way up is as busy as the hosts, the
-/// way down idle. At twice what a link carries all are busy without end, whatever waits behind.
+/// Each host of a ring of four sends to the next: the direction up is as busy as the hosts, the
+/// direction down idle. At twice what a link carries all are busy for ever, whatever waits behind.
 #[test]
 fn overload_is_no_more_than_all_of_the_time() {
     let workload = "load = 2.0\npattern.shift = 1";

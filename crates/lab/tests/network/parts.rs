@@ -396,8 +396,8 @@ fn most_credits_are_counted_at_once_where_buffers_are_large() {
     assert!(many > few + 2 * delivered as u64, "{few} events, {many} with those of credits");
 }
 
-/// Threads that the system refuses, as it does those with stacks larger than all memory, are missed by nobody:
-/// the others do their work, in the end the one that is there already.
+/// Threads that the system refuses, such as those with stacks larger than all memory, are not needed: the
+/// others do their work, in the end the only one.
 #[test]
 fn threads_that_are_refused_change_nothing() {
     let (table, hosts) = random_table(&[(0, 1, 4), (1, 2, 4), (2, 1, 40)], &[]);

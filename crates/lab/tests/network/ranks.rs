@@ -21,7 +21,7 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// Does something at each of so many ranks; what came of it at each.
+    /// Runs a function at each of this many ranks; returns the result of each.
     pub fn run<T: Send>(ranks: u32, work: impl Fn(Arc<dyn Exchange>) -> T + Sync) -> Vec<T> {
         let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..ranks).map(|_| Default::default()).collect();
         for from in 0..ranks as usize {
@@ -71,8 +71,8 @@ fn text(mut runs: Vec<ChannelRun>, are_clocked: bool) -> Vec<u8> {
     encode(&runs).expect("bytes")
 }
 
-/// What the first point of a request shows on so many ranks, even if they are slower, and what it says of why
-/// it had one.
+/// The results of the first point of a request on this many ranks, even if they are slower, and why it used
+/// one, if it did.
 fn shown(request: &Request, ranks: u32) -> (Vec<u8>, Vec<String>) {
     let plan = Plan::new(request).expect("a plan");
     let (spec, seed) = (&plan.points[0].spec, plan.points[0].spec.run.seed);
@@ -134,7 +134,7 @@ fn fabrics_show_the_same_on_any_number_of_ranks() {
     }
 }
 
-/// Those that ranks do not take say why, and rank 0 simulates them alone.
+/// Channels that ranks do not divide say why, and rank 0 simulates them alone.
 #[test]
 fn what_has_one_rank_says_why() {
     let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }\nroutes.per_packet = 'random'";

@@ -23,7 +23,8 @@ fn text(mut runs: Vec<ChannelRun>, are_clocked: bool) -> String {
     serde_json::to_string(&runs).expect("text")
 }
 
-/// What a request shows on so many threads, even if they are slower, and why it has one if it does.
+/// The results of a request on this many threads, even if they are slower, and why it used one, if
+/// it did.
 fn shown(request: &Request, count: usize) -> (Vec<String>, Vec<String>) {
     let plan = Plan::new(request).expect("a plan");
     let threads = threads(count).even_if_slower();
@@ -128,7 +129,7 @@ fn fabrics_with_traffic_classes_show_the_same_on_any_number_of_threads() {
     }
 }
 
-/// Those that several threads do not take say why, and show the same all the same.
+/// Channels that several threads do not divide say why, and show the same results.
 #[test]
 fn every_shipped_experiment_shows_the_same() {
     let mut spread = Vec::new();
@@ -189,7 +190,7 @@ fn what_has_one_thread_says_why() {
     }
 }
 
-/// Who asks for threads hears of it among the notes; nobody else does.
+/// If threads were requested, the notes mention them, and only then.
 #[test]
 fn windows_that_are_too_short_are_told() {
     let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }";

@@ -150,7 +150,7 @@ fn a_ring_needs_two_virtual_channels() {
     }
 }
 
-/// What came through before says nothing about a latency: the point has none, the run keeps its own.
+/// Earlier deliveries say nothing about a latency: the point has none, the run keeps its own.
 #[test]
 fn a_point_that_is_stuck_has_no_latency() {
     let ring = "fabric.torus.dimensions = [8]\ndeadlock = 'allowed'";

@@ -1,6 +1,5 @@
-//! What no interconnect can do, held against files and the columns that come of them: a link
-//! carries no more than its rate, a queue holds no more than its capacity, and no verdict
-//! contradicts its own tables.
+//! Physical limits, checked for files and their columns: a link carries no more than its rate, a
+//! queue holds no more than its capacity, and no verdict contradicts its own tables.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail the test")]
 
@@ -11,7 +10,7 @@ mod verdicts;
 
 use weft_lab::{Options, Outcome, Request, run};
 
-/// What comes of a file.
+/// The results of a file.
 fn written(text: &str) -> Outcome {
     run(&Request::of_text("my.toml", text), &Options::default(), &mut |_, _| true)
         .unwrap_or_else(|error| panic!("{text}\n{error}"))

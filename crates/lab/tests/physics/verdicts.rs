@@ -1,4 +1,4 @@
-//! No verdict stands that the counts of the same run contradict.
+//! No verdict contradicts the counts of the same run.
 
 use std::path::Path;
 

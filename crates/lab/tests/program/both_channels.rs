@@ -236,7 +236,7 @@ fn hosts_stand_before_both_channels() {
     assert_eq!(of(&both, "quick").observations.delivered, 3 * 4);
 }
 
-/// What is damaged on either is sent again, and every message comes.
+/// Damaged packets on either channel are retransmitted, and every message arrives.
 #[test]
 fn a_program_goes_on_over_channels_that_damage_packets() {
     let errors = |channel: &str| format!("[channel.{channel}.errors]\npacket_error_rate = 0.05\n");
@@ -262,7 +262,7 @@ fn programs_run_over_two_channels_of_one_link() {
         let program = sent_after(0, 2048).replace(BY_SIZE, route);
         let one = runs("shared_link", (2, ""), &program);
         assert_ps(measured(&one, "program_time_us"), transfer + 50_000 + 90_000);
-        // What the message was in may be used again when its last byte has left.
+        // The memory of a message may be reused when its last byte has left.
         let ranks = one.iter().find_map(|run| run.ranks.as_ref()).expect("the ranks");
         assert_eq!(ranks.ends[0].0, transfer);
     }

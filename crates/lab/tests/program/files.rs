@@ -113,7 +113,7 @@ fn every_program_of_the_library_runs_on_a_star_and_on_a_tree() {
     for program in programs {
         let [star, tree] = [STAR, TREE].map(|channel| {
             let runs = spec_of(&file(4, channel, program)).expect(program);
-            // Nobody waits for the last release of a lock.
+            // No rank waits for the last release of a lock.
             assert!(runs[0].backlog + runs[0].in_flight <= 1, "{program}");
             (measured(&runs, "program_messages"), measured(&runs, "program_time_us"))
         });
@@ -303,7 +303,7 @@ fn a_trace_is_looked_for_beside_the_file_that_names_it() {
     assert_eq!(times(&plan("base.toml", &[])), [0.005]);
     let swept = plan("over.toml", &[]);
     assert_eq!(times(&swept), [0.005, 0.008]);
-    // What is written down for later means the same from another folder.
+    // A stored request means the same in another folder.
     let written = swept.written.to_toml();
     let again = Plan::new(&Request::of_text("spec.toml", &written)).expect("a legal text");
     assert_eq!(times(&again), [0.005, 0.008]);
@@ -327,8 +327,8 @@ fn a_policy_without_a_rule_for_a_message_ends_the_run() {
     assert!(error.contains("no rule says which channel takes a message of 64 bytes"), "{error}");
 }
 
-/// What a person compares: every interconnect as it was and at rates of today, which make its
-/// messages faster and leave nothing on the way.
+/// A comparison: every interconnect as it was and at rates of today, which make its messages faster
+/// and leave nothing in flight.
 #[test]
 fn every_interconnect_runs_at_rates_of_today() {
     for system in weft_lab::systems().expect("the shipped systems") {

@@ -118,7 +118,7 @@ fn a_message_to_and_fro_in_exact_picoseconds() {
 
 #[test]
 fn a_dissemination_barrier_takes_a_message_and_a_way_for_each_round() {
-    // Five ranks: three rounds of one packet each, and nobody leaves before the last one came.
+    // Five ranks: three rounds of one packet each, and no rank leaves before the last one arrived.
     let mut crew = crew(5, STAR);
     let left: Log<Time> = Log::default();
     let end = run(&mut crew, |me| {

@@ -8,7 +8,7 @@ use crate::repository::files::{self, File, Finding, assert_none};
 
 const DRAWING: &str = "## Which way dependencies point";
 
-/// Crates that are not layers: they may use any layer below the extension module, and nobody may
+/// Crates that are not layers: they may use any layer below the extension module, and no crate may
 /// use them.
 const TOOLS: &[&str] = &["bench"];
 

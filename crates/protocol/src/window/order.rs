@@ -58,7 +58,8 @@ pub struct OrderChecker {
     paths: Vec<VecDeque<u64>>,
     /// By target: packets with several targets that have not settled.
     open: Vec<VecDeque<PacketName>>,
-    /// Targets of those packets, by sender: the numbers are consecutive enough for a map a sender.
+    /// Targets of those packets, by sender and number. The numbers of a sender are nearly
+    /// consecutive, so one map per sender is enough.
     targets: Vec<VecDeque<(u64, u64)>>,
 }
 
