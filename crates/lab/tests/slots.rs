@@ -237,7 +237,8 @@ fn long_pauses_change_nothing() {
     }
 }
 
-/// An hour has 3.6 billion empty slots, in which the scheduler takes turns: whoever asks for an end is heard in them.
+/// An hour has 3.6 billion empty slots, in which the scheduler still moves its priorities: a run can be interrupted
+/// in them.
 #[test]
 fn a_run_stops_in_a_pause() {
     let list = "source.list = [{ time = '500 ns', from = 0, to = 1 }, { time = '3600 s', from = 0, to = 1 }]";

@@ -1,4 +1,5 @@
-//! What is on its way when: every driver tells, so that every system has a space-time picture.
+//! Every driver records when each packet is in flight, so that every system has a space-time
+//! picture.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -16,7 +17,7 @@ fn passages(base: &str, more: &str) -> Vec<(&'static str, Option<u32>, Option<u3
     let delivered = run.observations.delivered as usize;
     let arrived = run.trace.iter().filter(|entry| entry.until <= run.until).count();
     if run.trace.iter().any(|entry| ["packet", "message"].contains(&entry.kind)) {
-        // What arrives within the last slot is not counted any more.
+        // Arrivals within the last slot are not counted any more.
         assert!(
             arrived.abs_diff(delivered) <= 16,
             "{base}: {arrived} arrived, {delivered} counted"

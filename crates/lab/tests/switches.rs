@@ -196,8 +196,8 @@ fn overload_is_accounted_for_and_shared() {
         let delivered = &run.observations.fairness.delivered()[1..];
         let (least, most) = (delivered.iter().min(), delivered.iter().max());
         let (least, most) = (least.expect("hosts"), most.expect("hosts"));
-        // What is dropped and sent again after a fixed time keeps its phase: whoever met a free
-        // output once meets it again. Only waiting in turn is fair.
+        // Retransmissions after a fixed time keep their phase: a host that found its output free
+        // once finds it free again. Only waiting in turn is fair.
         let drops = switch.contains("control");
         let fair = if drops { *least > 0 } else { *least * 10 > *most * 9 };
         assert!(fair, "{switch}: {delivered:?}");

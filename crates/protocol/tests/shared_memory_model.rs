@@ -296,7 +296,7 @@ impl Turned {
         }
     }
 
-    /// Ends the way and lets nobody ring any more.
+    /// Ends the detour and lets no doorbell begin any more.
     fn turn_back(&self, bell: &Notify) {
         self.detour.end(&self.pointers);
         self.wake(bell, false);

@@ -71,7 +71,7 @@ fn turn(own: &mut Side, peer: &mut Side, joining: u16) -> u16 {
     }
 }
 
-/// What the host of a side does before a turn: packets that it adds and takes, for each channel.
+/// The packets that the host of a side adds and takes before a turn, for each channel.
 type Host = [(u16, u16); CHANNELS];
 
 fn host(side: &mut Side, acts: Host) {

@@ -68,7 +68,8 @@ fn frame(numbers: &mut Numbers, width: SymbolWidth) -> Frame {
     Frame { preamble: Preamble { credits, kind }, packets }
 }
 
-/// What is read is what would have been sent as these very symbols; all else is refused.
+/// A reader accepts only symbols that a sender would have sent for the result, and refuses all
+/// others.
 #[test]
 fn frames_are_read_or_refused() {
     let (mut read, mut refused) = (0_u64, 0_u64);

@@ -25,7 +25,7 @@ struct Shared {
     places: [AtomicU64; PLACES],
     positions: [AtomicU64; NODES],
     workers: [AtomicU64; NODES],
-    /// Who wrote each record.
+    /// The writer of each record.
     cells: [UnsafeCell<u8>; PLACES],
     /// The memory of each node: who wrote, in order.
     memories: [UnsafeCell<Vec<u8>>; NODES],

@@ -8,7 +8,8 @@ fn refused(channel: &str) -> String {
     refusal(&file(4, channel, "load = 0.1", "1 ms"))
 }
 
-/// What adapters cannot do is refused with the reason, in a fabric as in a star.
+/// A file that asks adapters for what they cannot do is refused with the reason, in a fabric as in
+/// a star.
 #[test]
 fn what_adapters_cannot_do_is_refused() {
     let acknowledged = "control.request_acknowledge = { timeout = '9 us', outstanding = 4, \

@@ -218,7 +218,7 @@ fn classes_go_through_every_fabric_by_every_route() {
 }
 
 /// Five switches in a ring whose hosts all send to the next but one: inputs that pause each other in a
-/// circle stand still, and the run says who waits for whom.
+/// circle stand still, and the run reports which input waits for which.
 #[test]
 fn pauses_in_a_circle_are_found_during_a_run() {
     let pfc = "pfc = { threshold.static = { xoff = '1 kB', xon = '1 kB' } }";

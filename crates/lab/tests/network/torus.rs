@@ -106,8 +106,8 @@ fn a_torus_carries_uniform_traffic_up_to_its_bisection() {
 }
 
 /// Eight switches in a ring and packets that go three further: every buffer fills with packets for
-/// the next one. With one virtual channel the run ends stuck and says who waits for whom; with two
-/// nothing stands still.
+/// the next one. With one virtual channel the run ends stuck and reports which buffer waits for
+/// which; with two nothing stands still.
 #[test]
 fn a_ring_needs_two_virtual_channels() {
     let workload = "load = 0.9\npattern.shift = 3";

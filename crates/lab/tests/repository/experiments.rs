@@ -156,7 +156,8 @@ impl Seen {
     }
 }
 
-/// What is judged was printed, as a number that lies in its own band or as words.
+/// Everything that has a verdict was printed in the document, as a number that lies in its own band
+/// or as words.
 fn unsaid(entry: &Value) -> Vec<String> {
     let (value, band) = (entry["value"].as_f64(), &entry["band"]);
     let outside = |value: f64| {

@@ -87,7 +87,7 @@ fn check(architecture: &str, sources: &[File]) -> Vec<Finding> {
             continue;
         };
         for (line, other) in used(&code(&file.text), depth) {
-            // What is no module of the root is on no floor.
+            // Only modules of the root are on a floor.
             if other != own && floors.get(&other).is_some_and(|it| it <= floor) {
                 let message = format!("{own} uses {other}, which is not beneath it");
                 findings.push(file.finding(line, message));

@@ -98,8 +98,8 @@ fn a_message_without_bytes_by_hand() {
     assert!((all / latency - 1.0).abs() < 0.02, "{all}");
 }
 
-/// A message of 64 KiB in a buffer of 4 KiB gets through, although no more than that is ever under
-/// way (SC-43: nothing is lost, the sender waits).
+/// A message of 64 KiB in a buffer of 4 KiB gets through, although no more than that is ever in
+/// flight (SC-43: nothing is lost, the sender waits).
 #[test]
 fn a_message_larger_than_the_receiver_buffer_gets_through() {
     let chunk = "\"2 KiB\"";
@@ -199,7 +199,7 @@ fn what_a_connection_costs() {
         let by_hand = 2.0 + 2.0 * (bare("64 B") + 30.0) + bare("0 B");
         let measured = lone_message(&connected, "0 B", "");
         assert!((measured - by_hand).abs() < 1e-6, "{measured} and {by_hand}");
-        // Who accepts at 5 ms lets a message of 1 ms wait for it, and for what follows.
+        // A host that accepts at 5 ms makes a message of 1 ms wait, and the messages after it.
         let late = "[channel.sci.host]\nsockets.accept_from = '5 ms'";
         let waits = 4000.0 + 30.0 + bare("64 B") + 30.0 + bare("0 B");
         let measured = lone_message(&connected, "0 B", late);

@@ -1,4 +1,4 @@
-//! What the check of a sender finds has not arrived is stored again (SC-18, SC-42).
+//! A sender stores again the writes that its check finds missing (SC-18, SC-42).
 
 use proptest::prelude::*;
 use weft_fabric::measure::Latency;

@@ -1,4 +1,4 @@
-//! What is refused, with the exact message.
+//! Files that are refused, with the exact message.
 
 use expect_test::{Expect, expect};
 use weft_lab::spec::{SpecError, Tree};

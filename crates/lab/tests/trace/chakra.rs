@@ -391,7 +391,7 @@ fn a_file_that_is_cut_short_is_told_by_its_byte() {
     let error = chakra::read(&files, None, Roofline::default()).expect_err("half a node");
     let error = error.to_string();
     assert!(error.contains("chakra-cut.0.et: the trace cannot be read: at byte 8"), "{error}");
-    // What is no trace at all.
+    // Files that are not traces.
     std::fs::write(&path, b"num_ranks 2\n").expect("a folder of tests");
     let error = chakra::read(&files, None, Roofline::default()).expect_err("a GOAL text");
     assert!(error.to_string().contains("the metadata of a Chakra trace is accepted"), "{error}");

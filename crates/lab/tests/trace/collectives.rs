@@ -120,7 +120,8 @@ fn what_is_received_is_added_where_sums_are_asked_for() {
     }
 }
 
-/// Whose data each rank has at the end, a bit each, by following messages through the schedule.
+/// The ranks whose data each rank has at the end, one bit each: follows the messages through the
+/// schedule.
 fn knowledge(schedule: &Schedule) -> Vec<u32> {
     let ranks = schedule.ranks.len();
     let mut known: Vec<Vec<u32>> =

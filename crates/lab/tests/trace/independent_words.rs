@@ -14,7 +14,7 @@ fn refused(text: &str, ranks: u16) -> String {
     independent::read(text.as_bytes(), ranks, 1e9).expect_err(text).to_string()
 }
 
-/// What is sent, in order of ranks and lines.
+/// The messages that are sent, in order of ranks and lines.
 fn sent(schedule: &Schedule) -> Vec<u64> {
     let all = schedule.ranks.iter().flat_map(|script| script.operations());
     let size = |own: &weft_lab::trace::Operation| match own.action {

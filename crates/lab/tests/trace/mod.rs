@@ -43,7 +43,7 @@ fn goal(text: &str) -> Schedule {
     goal::read(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// So many messages, with so much payload in all.
+/// This many messages, with this much payload in total.
 fn messages(messages: u64, payload: u64) -> Sent {
     Sent { messages, payload: Bytes(payload) }
 }

@@ -13,8 +13,8 @@ const HOST: &str = "[channel.network.host]\nsend = ['call', 'copy']\nreceive = [
      [channel.network.host.stage.copy]\nrate = '100 MB/s'\nuses.processor = 0\n\
      [channel.network.host.stage.out]\nrate = '100 MB/s'\nuses.processor = 0\n";
 
-/// In step with the turns, a message of 100 bytes that its program hands over 2 us before it would be
-/// handed to the channel has all its times on the channel as without hosts, and 1 us more behind it.
+/// In step with the turns, a message of 100 bytes that its program submits 2 us before the channel
+/// gets it has all its times on the channel as without hosts, and 1 us more behind it.
 #[test]
 fn hosts_add_their_stages_to_the_times_of_the_channel() {
     let alone = run(&listed(100, &[(10_000, 0, 1)], ""), 1);

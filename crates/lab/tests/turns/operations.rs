@@ -1,4 +1,4 @@
-//! What a switch box does for all hosts at once: one transfer to several, and the barrier.
+//! Operations of a switch box for all hosts at once: one transfer to several, and the barrier.
 
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 use weft_lab::drive::engine::Engine;

@@ -12,7 +12,7 @@ use weft_units::{Bytes, Time};
 
 use super::spec;
 
-/// What is drawn for a channel, from a stream of its own.
+/// Random choices for a channel, from a stream of their own.
 struct Draw(Stream);
 
 impl Draw {

@@ -161,7 +161,7 @@ fn three_hundred_bytes_as_a_trace() {
     assert_eq!(one_way_ns(&run), 23_640);
 }
 
-/// What is measured does not depend on whether the null frames are shown.
+/// No measure depends on whether the null frames are shown.
 #[test]
 fn a_trace_changes_nothing() {
     let load = "[run]\nlength = '2 ms'\nregime = 'from_empty'\n[workload.network]\nload = 0.2\n";
