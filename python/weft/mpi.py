@@ -38,7 +38,19 @@ _LONGEST_DIRECTORY = 71
 RECORD = "WEFT_MESSAGES_RECORD"
 # The table of what messages cost on another interconnect (crates/protocol/src/emulation.rs).
 AS = "WEFT_MESSAGES_AS"
-# The launchers of a program.
+# What makes Open MPI choose the provider, for messages and for windows. Its own `rdma` comes before
+# windows in shared memory otherwise, and 4.1 crashes there in a compare and swap.
+CHOICES: Mapping[str, str] = {
+    "pml": "cm",
+    "mtl": "ofi",
+    "opal_common_ofi_provider_include": "weft",
+    "btl": "ofi,self",
+    "btl_ofi_provider_include": "weft",
+    "osc_rdma_priority": "90",
+}
+# Where Open MPI keeps windows in shared memory, which would else be in /dev/shm after a crash.
+BACKING = ("osc_sm_backing_directory", "osc_rdma_backing_directory")
+# What starts the processes of a program.
 LAUNCHERS = ("mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi")
 _PACKAGES = "Debian's packages are openmpi-bin and libfabric1"
 
@@ -143,10 +155,9 @@ def environment(path: Path, directory: Path, is_launched: bool) -> dict[str, str
     variables = {
         **os.environ,
         "FI_PROVIDER_PATH": ":".join(paths),
-        "OMPI_MCA_pml": "cm",
-        "OMPI_MCA_mtl": "ofi",
-        "OMPI_MCA_opal_common_ofi_provider_include": "weft",
         DIRECTORY: str(directory),
+        **{f"OMPI_MCA_{name}": value for name, value in CHOICES.items()},
+        **{f"OMPI_MCA_{name}": str(directory) for name in BACKING},
     }
     if not is_launched:
         variables.setdefault("WEFT_MESSAGES_ONE_HOST", "on")

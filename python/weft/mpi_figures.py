@@ -40,7 +40,7 @@ _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The counters of one endpoint of a process."""
+    """What a process has carried by its endpoints: Open MPI has one for messages, one for windows."""
 
     pid: int
     program: str
@@ -49,7 +49,7 @@ class Endpoint:
 
 
 def endpoints(proc: Path = Path("/proc")) -> Iterator[Endpoint]:
-    """Yield the endpoints of the processes that this user may look at, by rank."""
+    """Yield what the processes have carried that this user may look at, by rank."""
     found: list[Endpoint] = []
     for folder in proc.glob("[0-9]*"):
         # A process may end while it is looked at, or belong to somebody else.
@@ -59,15 +59,18 @@ def endpoints(proc: Path = Path("/proc")) -> Iterator[Endpoint]:
 
 
 def _of(folder: Path) -> Iterator[Endpoint]:
+    total: dict[str, int] = {}
     for entry in (folder / "fd").iterdir():
         with suppress(FileNotFoundError):
             if not str(entry.readlink()).startswith(_FIGURES):
                 continue
             with entry.open("rb") as file:
-                counts = read(file.read(_FORMAT.size))
-            if counts is not None:
-                program = (folder / "comm").read_text().strip()
-                yield Endpoint(int(folder.name), program, _rank(folder), counts)
+                counts = read(file.read(_FORMAT.size)) or {}
+            for name, count in counts.items():
+                total[name] = total.get(name, 0) + count
+    if total:
+        program = (folder / "comm").read_text().strip()
+        yield Endpoint(int(folder.name), program, _rank(folder), total)
 
 
 def read(words: bytes) -> dict[str, int] | None:

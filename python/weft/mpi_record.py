@@ -39,6 +39,7 @@ class _Rank:
     rank: int
     peers: dict[int, str] = field(default_factory=dict)
     is_whole: bool = False
+    has_events: bool = False
     # The clock at its first message and at its last, in nanoseconds.
     span: tuple[int, int] | None = None
 
@@ -71,6 +72,8 @@ def _open(path: Path) -> _Rank:
             rank.peers[int(words[1])] = words[2]
         elif words[0] == "t":
             rank.span = (int(words[1]), int(words[2]))
+        elif words[0] in {"s", "q", "r"}:
+            rank.has_events = True
     rank.is_whole = lines[-1] == "e"
     return rank
 
@@ -187,6 +190,19 @@ class _Writer:
         self._before.append(self._operation(what, posted))
 
 
+def _of_ranks(directory: Path) -> Iterator[_Rank]:
+    """Yield what each rank has written down.
+
+    Open MPI uses the provider for messages and for windows apart, and the latter have no events.
+    """
+    files: dict[int, list[_Rank]] = defaultdict(list)
+    for path in directory.iterdir():
+        rank = _open(path)
+        files[rank.rank].append(rank)
+    for own in files.values():
+        yield from [rank for rank in own if rank.has_events] or own[:1]
+
+
 def make(directory: Path, out: Path) -> Trace:
     """Make a trace of the files in a directory.
 
@@ -194,7 +210,7 @@ def make(directory: Path, out: Path) -> Trace:
         RecordError: If ranks are missing, or one ended before its program did.
 
     """
-    ranks = sorted((_open(path) for path in directory.iterdir()), key=lambda rank: rank.rank)
+    ranks = sorted(_of_ranks(directory), key=lambda rank: rank.rank)
     if not ranks:
         raise RecordError("nothing was written down: did the program call MPI_Init?")
     if [rank.rank for rank in ranks] != list(range(len(ranks))):

@@ -35,6 +35,7 @@ def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f'[ "$1" = --version ] && {OPEN_MPI} && exit\n'
         'echo "$FI_PROVIDER_PATH|$OMPI_MCA_pml|$OMPI_MCA_mtl"\n'
         'echo "$OMPI_MCA_opal_common_ofi_provider_include|$WEFT_MESSAGES_DIRECTORY|$*"\n'
+        'echo "$OMPI_MCA_btl|$OMPI_MCA_osc_sm_backing_directory"\n'
         "exit 7",
     )
     script(folder / "ompi_info", 'echo "mca:mtl:ofi:version:mca:2.1.0"')
@@ -58,10 +59,11 @@ def test_the_launcher_is_told_to_use_the_provider(
 ) -> None:
     assert mpi.run(("mpirun", "-n", "2", "./program")) == 7
     said = capfd.readouterr()
-    first, second = said.out.splitlines()
+    first, second, third = said.out.splitlines()
     assert first == f"{launcher.parents[1]}/providers|cm|ofi"
     include, directory, words = second.split("|")
     assert (include, words) == ("weft", "-n 2 ./program")
+    assert third == f"ofi,self|{directory}", "windows are over the provider, or beside its sockets"
     assert Path(directory).parent == Path(tempfile.gettempdir())
     assert Path(directory).name.startswith("weft-mpi-")
     assert not Path(directory).exists(), "it is removed with the run"
@@ -152,6 +154,17 @@ def test_the_ranks_that_run_are_read_in_order(
     assert table[1].split()[:4] == ["0", "41", "program", "1"]
     assert "1 (2 B)" in table[1]
     assert "8 polls, 9 sleeps" in table[1]
+
+
+def test_what_two_endpoints_of_a_rank_have_carried_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mpi_figures, "_FIGURES", f"{tmp_path}/memfd:weft-messages (")
+    rank(tmp_path, 40, 0, figures(*range(1, 13)))
+    (tmp_path / "40" / "fd" / "7").symlink_to(tmp_path / "memfd:weft-messages (deleted)")
+    found = list(mpi_figures.endpoints(tmp_path))
+    assert [it.rank for it in found] == [0]
+    assert found[0].counts == dict(zip(mpi_figures.COUNTS, range(2, 26, 2), strict=True))
 
 
 def test_figures_of_another_version_are_not_read() -> None:
@@ -256,6 +269,13 @@ def test_what_ranks_wrote_down_becomes_a_trace_that_runs(tmp_path: Path) -> None
     assert made == mpi_record.Trace(2, 3, 100_024, 180, 1)
     ran = run_trace(out, "clan")
     assert len(ran.messages) == 3
+
+
+def test_an_endpoint_for_windows_is_no_rank(tmp_path: Path) -> None:
+    windows = {"c": f"n {'75' * 32} 0\ne\n", "d": f"n {'76' * 32} 1\ne\n"}
+    out = tmp_path / "run.goal"
+    mpi_record.make(recorded(tmp_path / "records", RECORDS | windows), out)
+    assert out.read_text() == GOAL
 
 
 @pytest.mark.parametrize(
