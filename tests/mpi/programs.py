@@ -34,10 +34,18 @@ SOURCES = Path(__file__).parent
 # A run that takes so long hangs.
 LIMIT_S = 120
 HEADER = "/usr/include/rdma/fabric.h"
-# Debian's compiler wrapper comes with programs, what it compiles against with the development package.
+# Debian's compiler wrapper comes with programs, what it compiles against is in another package.
 COMPILER = ["mpicc", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"]
-PROVIDER_CHOICE = "opal_common_ofi_provider_include"
-WEFT = ("--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", PROVIDER_CHOICE, "weft")
+# As python/weft/mpi.py chooses.
+CHOICES = {
+    "pml": "cm",
+    "mtl": "ofi",
+    "opal_common_ofi_provider_include": "weft",
+    "btl": "ofi,self",
+    "btl_ofi_provider_include": "weft",
+    "osc_rdma_priority": "90",
+}
+WEFT = tuple(word for name, value in CHOICES.items() for word in ("--mca", name, value))
 SHARED = ("--mca", "pml", "ob1", "--mca", "btl", "vader,self")
 TCP = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self")
 
@@ -80,6 +88,8 @@ class Stage:
             **os.environ,
             "FI_PROVIDER_PATH": str(self.provider.parent),
             "WEFT_MESSAGES_DIRECTORY": str(self.directory),
+            "OMPI_MCA_osc_sm_backing_directory": str(self.directory),
+            "OMPI_MCA_osc_rdma_backing_directory": str(self.directory),
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -237,6 +247,19 @@ def without_direct_copies(stage: Stage, run: Callable[[Stage], str]) -> str:
         del stage.environment["WEFT_MESSAGES_FETCH"]
 
 
+def calls(ranks: int) -> Callable[[Stage], str]:
+    """Make the calls of OSU's benchmarks, whose messages the program checks."""
+
+    def run(stage: Stage) -> str:
+        program = stage.compile("calls", "mpicc", "-pthread")
+        said = stage.mpirun(ranks, WEFT, program).splitlines()
+        if said != ["point to point", "collectives", "windows"]:
+            raise FailedError(str(said))
+        return ", ".join(said)
+
+    return run
+
+
 def in_pieces(stage: Stage) -> str:
     return without_direct_copies(stage, exchange(3))
 
@@ -311,6 +334,13 @@ HPCC_INPUT = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt")
 
 
 def hpcc(stage: Stage) -> str:
+    said = run_hpcc(stage, WEFT)
+    checks = len(re.findall(r"PASSED", said))
+    return f"Success=1, {checks} residuals passed"
+
+
+def run_hpcc(stage: Stage, transport: tuple[str, ...]) -> str:
+    """Run it on two ranks; what it says."""
     folder = stage.folder / "hpcc"
     folder.mkdir(exist_ok=True)
     text = HPCC_INPUT.read_text()
@@ -318,20 +348,23 @@ def hpcc(stage: Stage) -> str:
         text = re.sub(pattern, value + r"\1", text, flags=re.M)
     (folder / "hpccinf.txt").write_text(text)
     (folder / "hpccoutf.txt").unlink(missing_ok=True)
-    stage.run("mpirun", "--oversubscribe", *WEFT, "-n", "2", "hpcc", cwd=folder)
+    stage.run("mpirun", "--oversubscribe", *transport, "-n", "2", "hpcc", cwd=folder)
     said = (folder / "hpccoutf.txt").read_text()
     if "Success=1" not in said or "FAILED" in said.replace("0 tests completed and failed", ""):
         raise FailedError(said[-1000:])
-    checks = len(re.findall(r"PASSED", said))
-    return f"Success=1, {checks} residuals passed"
+    return said
 
 
 def melt(stage: Stage) -> str:
     """32,000 atoms: every number of every step is the same, to the last digit."""
-    (stage.folder / "in.melt").write_text(MELT)
-    words = ["lmp", "-in", str(stage.folder / "in.melt"), "-log", "none"]
+    words = melting(stage)
     step = re.compile(r"^\s*\d+( +-?[\d.e+-]+){5}\s*$")
     return same(stage, 2, words, lambda text: [it for it in text.splitlines() if step.match(it)])
+
+
+def melting(stage: Stage) -> list[str]:
+    (stage.folder / "in.melt").write_text(MELT)
+    return ["lmp", "-in", str(stage.folder / "in.melt"), "-log", "none"]
 
 
 def mpi4py(stage: Stage) -> str:
@@ -438,6 +471,8 @@ CASES = [
     Case("fi_pingpong", ["fi_pingpong"], fi_pingpong),
     Case("exchange, 2 ranks", ["mpirun", *COMPILER], exchange(2)),
     Case("exchange, 5 ranks", ["mpirun", *COMPILER], exchange(5), is_long=True),
+    Case("OSU's calls, 2 ranks", ["mpirun", *COMPILER], calls(2)),
+    Case("OSU's calls, 4 ranks", ["mpirun", *COMPILER], calls(4), is_long=True),
     Case("what ranks write down", ["mpirun", *COMPILER], recorded),
     Case("as if on another interconnect", ["mpirun", *COMPILER], as_if),
     Case("exchange in pieces", ["mpirun", *COMPILER], in_pieces),
@@ -510,7 +545,37 @@ def bench(stage: Stage, turns: int) -> int:
             }
             said = {"ranks": ranks, "bytes": size, "least_us": least, "median_us": middle, **ratios}
             print(json.dumps(said), flush=True)
+    bench_programs(stage, turns)
     return 0
+
+
+def bench_programs(stage: Stage, turns: int) -> None:
+    """Print what whole programs take over the provider and over shared memory, and the ratios.
+
+    Processors' seconds do not count what other programs take of the machine, but count polling.
+    """
+    programs: dict[str, Callable[[tuple[str, ...]], object]] = {}
+    if is_there("lmp"):
+        programs["LAMMPS"] = lambda transport: stage.mpirun(2, transport, *melting(stage))
+    if is_there("hpcc") and HPCC_INPUT.exists():
+        programs["hpcc"] = lambda transport: run_hpcc(stage, transport)
+    for program, run in programs.items():
+        taken: dict[str, list[tuple[float, float]]] = {"weft": [], "vader": []}
+        for turn in range(turns):
+            both = [("weft", WEFT), ("vader", SHARED)]
+            for name, transport in both[:: 1 if turn % 2 == 0 else -1]:
+                begin, used = time.monotonic(), processor_seconds()
+                run(transport)
+                taken[name].append((time.monotonic() - begin, processor_seconds() - used))
+        said: dict[str, object] = {"program": program, "ranks": 2}
+        for at, what in enumerate(("wall_s", "processor_s")):
+            least = {name: min(it[at] for it in found) for name, found in taken.items()}
+            middle = {
+                name: statistics.median(it[at] for it in found) for name, found in taken.items()
+            }
+            said[f"least_{what}"], said[f"median_{what}"] = least, middle
+            said[f"weft/vader, {what}"] = least["weft"] / least["vader"]
+        print(json.dumps(said), flush=True)
 
 
 def main() -> int:
