@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -178,14 +179,16 @@ def run(command: tuple[str, ...], record: Path | None = None, system: System | N
     """
     if system is None:
         return _recorded(command, record, {})
-    _look(command)
+    found, is_launched, _ = _look(command)
+    launcher = command[0] if is_launched else "mpirun"
     with tempfile.TemporaryDirectory(prefix="weft-mpi-as-") as folder:
         path = Path(folder) / "costs"
-        path.write_text(_costs(system))
+        _emulate(system, path, lambda rounds: _one_way_ns(found, launcher, path, rounds))
         return _recorded(command, record, {AS: str(path)})
 
 
-def _costs(system: System) -> str:
+def _emulate(system: System, path: Path, one_way_ns: Callable[[int], int]) -> None:
+    """Write the table of what messages cost on a system, less what this host's software takes."""
     from weft import _seam, mpi_as  # noqa: PLC0415 (they load the core)
     from weft.progress import Watch  # noqa: PLC0415
 
@@ -194,8 +197,44 @@ def _costs(system: System) -> str:
             costs = mpi_as.costs(system, watch.step)
     except _seam.error_type() as why:
         raise MpiError(str(why)) from None
-    click.echo(f"weft mpi: {mpi_as.told(system, costs)}", err=True)
-    return mpi_as.table(costs)
+    path.write_text(mpi_as.table(costs))
+    fitted, software = mpi_as.without_software(costs, one_way_ns(mpi_as.rounds(costs)))
+    path.write_text(mpi_as.table(fitted))
+    click.echo(f"weft mpi: {mpi_as.told(system, costs, software)}", err=True)
+
+
+# A ping-pong that takes so long hangs.
+_LIMIT_S = 120
+
+
+def _one_way_ns(provider: Path, launcher: str, costs: Path, rounds: int) -> int:
+    """Return what a message of 8 B takes between two ranks under emulation of these costs."""
+    kernels = str(Path(__file__).with_name("mpi_kernels.py"))
+    program = (sys.executable, kernels, "one-way", str(provider), str(rounds))
+    with tempfile.TemporaryDirectory(prefix="weft-mpi-", ignore_cleanup_errors=True) as it:
+        variables = {
+            **environment(provider, Path(it), is_launched=True),
+            AS: str(costs),
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
+        try:
+            ran = subprocess.run(
+                (launcher, "--oversubscribe", "-n", "2", *program),
+                env=variables,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_LIMIT_S,
+            )
+        except (OSError, subprocess.TimeoutExpired) as why:
+            raise MpiError(f"no ping-pong under emulation: {why}") from None
+    said = ran.stdout.split()
+    if ran.returncode != 0 or not said or not said[-1].isdigit():
+        last = (ran.stderr or ran.stdout).strip().splitlines()[-3:]
+        status = f"{launcher} ended with {ran.returncode}: {' '.join(last)}"
+        raise MpiError(f"no ping-pong under emulation: {status}")
+    return int(said[-1])
 
 
 def _recorded(command: tuple[str, ...], record: Path | None, more: Mapping[str, str]) -> int:

@@ -3,11 +3,14 @@
 For each length the simulator runs a trace of a ping-pong and a stream between two hosts of the
 system. Latency is half a round trip, the gap is the interval between arrivals of the stream, and
 busy is how long the sending rank's processor is occupied.
+
+The software of MPI on this host takes time as well, which is no part of the other interconnect: a
+ping-pong of two ranks under emulation says how much, and messages are due earlier by that.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -119,12 +122,44 @@ def table(costs: Sequence[Cost]) -> str:
     return "\n".join(["# bytes, busy, gap, latency: nanoseconds", *rows, ""])
 
 
-def told(system: System, costs: Sequence[Cost]) -> str:
-    """Say in a line what messages cost on the system."""
+# The length of the ping-pong's messages, and how long it takes on the emulated interconnect, in ns.
+_SHORT = 8
+_SPAN_NS = 200_000_000
+
+
+def rounds(costs: Sequence[Cost]) -> int:
+    """Return how many round trips say what this host's software takes; an odd number."""
+    return min(max(int(_SPAN_NS / 2 / max(_short(costs).latency_ns, 1)), 25), 5000) * 2 + 1
+
+
+def without_software(costs: Sequence[Cost], one_way_ns: int) -> tuple[list[Cost], int]:
+    """Shorten latencies by what this host's software takes, so that it is a part of them.
+
+    Args:
+        costs: Those of the system.
+        one_way_ns: What a message of 8 B takes under emulation of these costs.
+
+    Returns:
+        The costs for the provider, and the time of the software in nanoseconds.
+
+    """
+    software = max(one_way_ns - _short(costs).latency_ns, 0)
+    return [replace(it, latency_ns=max(it.latency_ns - software, 0)) for it in costs], software
+
+
+def _short(costs: Sequence[Cost]) -> Cost:
+    return next(it for it in costs if it.length == _SHORT)
+
+
+def told(system: System, costs: Sequence[Cost], software_ns: int) -> str:
+    """Say in a line what messages cost on the system, and what of it is this host's software."""
     by_length = {it.length: it for it in costs}
     short, long = by_length[8], by_length[2**20]
     rate = long.length / long.gap_ns * 1000
+    is_possible = software_ns <= short.latency_ns
+    software = "included" if is_possible else "so that short ones take longer than there"
     return (
         f"as if on {system.name}: 8 B take {short.latency_ns / 1000:.4g} µs one way, "
-        f"1 MiB {long.latency_ns / 1e6:.4g} ms; at most {rate:.4g} MB/s"
+        f"1 MiB {long.latency_ns / 1e6:.4g} ms; at most {rate:.4g} MB/s "
+        f"(this host's MPI takes {software_ns / 1000:.2g} µs, {software})"
     )

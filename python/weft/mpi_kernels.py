@@ -1,4 +1,4 @@
-"""The programs that `weft mpi measure` runs, each rank a process: ping-pong, and a stencil.
+"""Programs that `weft mpi` runs itself, each rank a process: ping-pong, and a stencil.
 
 They call Open MPI's library themselves, so that neither a compiler nor bindings need be installed.
 """
@@ -73,6 +73,15 @@ class Mpi:
         )
         return found.value
 
+    def one_way_ns(self, provider: str, rounds: int) -> int:
+        """Return what a message of 8 B takes, by the provider's own loop (one_way.rs)."""
+        calls = (self._library.MPI_Send, self._library.MPI_Recv)
+        pointers = [*(ctypes.cast(it, ctypes.c_void_p) for it in calls), self._byte, self._world]
+        table = (ctypes.c_void_p * 4)(*(it.value for it in pointers))
+        measure = ctypes.CDLL(provider).weft_mpi_one_way_ns
+        measure.restype = ctypes.c_longlong
+        return int(measure(table, self.rank, rounds))
+
     def barrier(self) -> None:
         """Wait for all ranks."""
         self._library.MPI_Barrier(self._world)
@@ -116,9 +125,14 @@ def stencil(mpi: Mpi, width: int, steps: int) -> None:
 
 
 def _main() -> None:
-    name, first, second = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    name, first, second = sys.argv[1], sys.argv[2], int(sys.argv[3])
     mpi = Mpi()
-    {"ping-pong": ping_pong, "stencil": stencil}[name](mpi, first, second)
+    if name == "one-way":
+        took_ns = mpi.one_way_ns(first, second)
+        if mpi.rank == 0:
+            print(took_ns)
+    else:
+        {"ping-pong": ping_pong, "stencil": stencil}[name](mpi, int(first), second)
     mpi.end()
 
 

@@ -7,6 +7,7 @@ import os
 import struct
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -421,18 +422,52 @@ def test_a_program_is_run_with_the_costs_of_the_system(
     launcher: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mpi_as, "LENGTHS", (0, 8, 2**20))
+    system = mpi_as.System("clint", channel="quick")
+    costs = mpi_as.costs(system)
+    short = next(it for it in costs if it.length == 8)
+    # A ping-pong under emulation takes 700 ns more than it should.
     script(
         launcher,
         f'[ "$1" = --version ] && {OPEN_MPI} && exit\n'
+        f'case "$*" in *one-way*) echo {short.latency_ns + 700}; exit;; esac\n'
         'while read -r it; do echo "$it"; done < $WEFT_MESSAGES_AS',
     )
-    system = mpi_as.System("clint", channel="quick")
     assert mpi.run(("mpirun", "./program"), None, system) == 0
     said = capfd.readouterr()
-    costs = mpi_as.costs(system)
-    assert said.out == mpi_as.table(costs)
-    short = next(it for it in costs if it.length == 8)
+    earlier = [replace(it, latency_ns=it.latency_ns - 700) for it in costs]
+    assert said.out == mpi_as.table(earlier)
     assert f"as if on clint: 8 B take {short.latency_ns / 1000:.4g} µs one way" in said.err
+    assert "this host's MPI takes 0.7 µs, included" in said.err
+
+
+def test_software_that_takes_longer_than_the_interconnect_is_told() -> None:
+    costs = [mpi_as.Cost(length, 10, 20, 500) for length in (0, 8, 2**20)]
+    fitted, software = mpi_as.without_software(costs, 1200)
+    assert software == 700
+    assert [it.latency_ns for it in fitted] == [0, 0, 0]
+    assert [(it.busy_ns, it.gap_ns) for it in fitted] == [(10, 20)] * 3
+    told = mpi_as.told(mpi_as.System("fast"), costs, software)
+    assert "so that short ones take longer than there" in told
+    assert mpi_as.without_software(costs, 400) == (costs, 0)
+    assert mpi_as.rounds(costs) == 10_001
+    assert mpi_as.rounds([mpi_as.Cost(8, 0, 0, 10**9)]) == 51
+
+
+@pytest.mark.parametrize(
+    ("ping_pong", "why"),
+    [("echo it crashed >&2; exit 3", "ended with 3: it crashed"), ("echo -1", "ended with 0")],
+)
+def test_a_ping_pong_that_fails_is_told(
+    launcher: Path, monkeypatch: pytest.MonkeyPatch, ping_pong: str, why: str
+) -> None:
+    monkeypatch.setattr(mpi_as, "LENGTHS", (0, 8, 2**20))
+    script(
+        launcher,
+        f'[ "$1" = --version ] && {OPEN_MPI} && exit\n'
+        f'case "$*" in *one-way*) {ping_pong}; exit;; esac\necho the program runs',
+    )
+    with pytest.raises(mpi.MpiError, match=f"no ping-pong under emulation: mpirun {why}"):
+        mpi.run(("mpirun", "./program"), None, mpi_as.System("clan"))
 
 
 @pytest.mark.parametrize(

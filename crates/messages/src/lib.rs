@@ -18,6 +18,7 @@ pub mod endpoint;
 pub mod fi;
 pub mod figures;
 pub mod link;
+pub mod one_way;
 pub mod parts;
 pub mod peers;
 pub mod rendezvous;
