@@ -39,18 +39,20 @@ _LONGEST_DIRECTORY = 71
 RECORD = "WEFT_MESSAGES_RECORD"
 # The table of what messages cost on another interconnect (crates/protocol/src/emulation.rs).
 AS = "WEFT_MESSAGES_AS"
-# What makes Open MPI choose the provider, for messages and for windows. Its own `rdma` comes before
-# windows in shared memory otherwise, and 4.1 crashes there in a compare and swap.
+# What makes Open MPI choose the provider, and shared memory for windows that it allocates, where
+# it would choose a part that crashes in a compare and swap (4.1.4).
 CHOICES: Mapping[str, str] = {
     "pml": "cm",
     "mtl": "ofi",
     "opal_common_ofi_provider_include": "weft",
-    "btl": "ofi,self",
-    "btl_ofi_provider_include": "weft",
     "osc_rdma_priority": "90",
 }
-# Where Open MPI keeps windows in shared memory, which would else be in /dev/shm after a crash.
-BACKING = ("osc_sm_backing_directory", "osc_rdma_backing_directory")
+# Where Open MPI keeps shared memory of windows, which would else be in /dev/shm after a crash.
+BACKING = (
+    "osc_sm_backing_directory",
+    "osc_rdma_backing_directory",
+    "btl_vader_backing_directory",
+)
 # What starts the processes of a program.
 LAUNCHERS = ("mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi")
 _PACKAGES = "Debian's packages are openmpi-bin and libfabric1"

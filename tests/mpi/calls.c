@@ -169,8 +169,8 @@ static void put_and_get(struct window *it, enum sync sync, int size, MPI_Group n
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* osu_fop_latency, osu_cas_latency: all ranks on the first word of rank 0. Open MPI 4.1.4 crashes in a compare and
- * swap on a window that is not in shared memory, over its own transports as well. */
+/* osu_fop_latency, osu_cas_latency: all ranks on the first word of rank 0. Open MPI 4.1.4 crashes if they compare and
+ * swap at once in a window that it has not allocated, with its own messages as well. */
 static void counters(struct window *it, int swaps) {
   enum { TIMES = 50 };
   long *word = (long *)it->memory, one = 1, found, expected = 0;

@@ -41,10 +41,9 @@ CHOICES = {
     "pml": "cm",
     "mtl": "ofi",
     "opal_common_ofi_provider_include": "weft",
-    "btl": "ofi,self",
-    "btl_ofi_provider_include": "weft",
     "osc_rdma_priority": "90",
 }
+BACKING = ("osc_sm", "osc_rdma", "btl_vader")
 WEFT = tuple(word for name, value in CHOICES.items() for word in ("--mca", name, value))
 SHARED = ("--mca", "pml", "ob1", "--mca", "btl", "vader,self")
 TCP = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self")
@@ -88,8 +87,7 @@ class Stage:
             **os.environ,
             "FI_PROVIDER_PATH": str(self.provider.parent),
             "WEFT_MESSAGES_DIRECTORY": str(self.directory),
-            "OMPI_MCA_osc_sm_backing_directory": str(self.directory),
-            "OMPI_MCA_osc_rdma_backing_directory": str(self.directory),
+            **{f"OMPI_MCA_{name}_backing_directory": str(self.directory) for name in BACKING},
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_rmaps_base_oversubscribe": "1",

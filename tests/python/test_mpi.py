@@ -36,7 +36,7 @@ def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f'[ "$1" = --version ] && {OPEN_MPI} && exit\n'
         'echo "$FI_PROVIDER_PATH|$OMPI_MCA_pml|$OMPI_MCA_mtl"\n'
         'echo "$OMPI_MCA_opal_common_ofi_provider_include|$WEFT_MESSAGES_DIRECTORY|$*"\n'
-        'echo "$OMPI_MCA_btl|$OMPI_MCA_osc_sm_backing_directory"\n'
+        'echo "$OMPI_MCA_btl_vader_backing_directory|$OMPI_MCA_osc_sm_backing_directory"\n'
         "exit 7",
     )
     script(folder / "ompi_info", 'echo "mca:mtl:ofi:version:mca:2.1.0"')
@@ -64,7 +64,7 @@ def test_the_launcher_is_told_to_use_the_provider(
     assert first == f"{launcher.parents[1]}/providers|cm|ofi"
     include, directory, words = second.split("|")
     assert (include, words) == ("weft", "-n 2 ./program")
-    assert third == f"ofi,self|{directory}", "windows are over the provider, or beside its sockets"
+    assert third == f"{directory}|{directory}", "no window is in /dev/shm"
     assert Path(directory).parent == Path(tempfile.gettempdir())
     assert Path(directory).name.startswith("weft-mpi-")
     assert not Path(directory).exists(), "it is removed with the run"
