@@ -197,20 +197,23 @@ def test_the_layout_is_the_providers() -> None:
 
 ONE, TWO = "6f" * 32, "74" * 32
 # Two ranks: the first computes, sends a long message and a short one; the second has posted a
-# receive for the short one before, receives both, and answers. One message nobody receives.
+# receive for the short one before, receives both, and answers. One message nobody receives. The
+# first waits for its long message and for the answer, and is late by 2 and 4 us to see that they
+# are over; the second polls more slowly than that before it answers, so that it computes.
 RECORDS = {
     "a": f"""\
 n {ONE} 0
 c 999999
 p 1 {TWO}
-s 1 a0 100000 77 1
+s 1 a0 100000 77 1 1000
 c 50
-s 1 b0 8 78 0
-s 1 cc 4 78 0
-d 77
+s 1 b0 8 78 0 1100
+s 1 cc 4 78 0 1200
+w 200 6000 20000
+d 77 1300 4000
 c 60
 q 5
-r 5 1 d 16
+r 5 1 d 16 4100 8100 8300
 e
 """,
     "b": f"""\
@@ -219,10 +222,11 @@ c 5
 q 10
 c 30
 q 11
-r 11 2 a0 100000
-r 10 2 b0 8
+r 11 2 a0 100000 900 1900 2000
+r 10 2 b0 8 2100 2100 2200
 c 40
-s 2 d 16 9 0
+w 10 700 900
+s 2 d 16 9 0 3100
 p 2 {ONE}
 e
 """,
@@ -235,11 +239,15 @@ l1: send 100000b to 1 tag 0
 l2: calc 50
 l3: send 8b to 1 tag 1
 l3 requires l2
-l4: calc 60
-l4 requires l3
+l4: calc 2000
 l4 requires l1
-l5: recv 16b from 1 tag 2
+l5: calc 60
+l5 requires l3
 l5 requires l4
+l6: recv 16b from 1 tag 2
+l6 requires l5
+l7: calc 4000
+l7 requires l6
 }
 rank 1 {
 l1: calc 30
@@ -250,8 +258,10 @@ l4: calc 40
 l4 requires l1
 l4 requires l2
 l4 requires l3
-l5: send 16b to 0 tag 2
+l5: calc 900
 l5 requires l4
+l6: send 16b to 0 tag 2
+l6 requires l5
 }
 """
 
@@ -267,7 +277,7 @@ def test_what_ranks_wrote_down_becomes_a_trace_that_runs(tmp_path: Path) -> None
     out = tmp_path / "run.goal"
     made = mpi_record.make(recorded(tmp_path / "records", RECORDS), out)
     assert out.read_text() == GOAL
-    assert made == mpi_record.Trace(2, 3, 100_024, 180, 1)
+    assert made == mpi_record.Trace(2, 3, 100_024, 7080, 1)
     ran = run_trace(out, "clan")
     assert len(ran.messages) == 3
 
