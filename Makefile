@@ -176,7 +176,7 @@ MPI_PROGRAMS := gcc libc6-dev libfabric-dev libfabric-bin openmpi-bin libopenmpi
 
 bench-mpi: $(PROVIDER) ## Open MPI's own transports against the provider, in turn, one JSON object a case
 	@$(PYTHON) tests/mpi/instructions.py --provider $(PROVIDER)
-	@$(PYTHON) tests/mpi/programs.py --provider $(PROVIDER) --bench
+	@$(PYTHON) tests/mpi/bench.py --provider $(PROVIDER)
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
 	@cargo build --quiet --release $(AS_SHIPPED) --locked --package weft-live --lib

@@ -1,9 +1,8 @@
-"""Real MPI programs over the provider: `make test-mpi`, `make bench-mpi`.
+"""Real MPI programs over the provider: `make test-mpi`.
 
 Each program is run over the provider and over Open MPI's own transports, and passes if both say
 the same. Processes are killed at random moments: those that are left must be told, and nothing may
-be left in `/dev/shm` or in the directory where they met. With `--bench` the transports take turns,
-and one JSON object a case says the ratio of their times. The programs are Debian's; what is not
+be left in `/dev/shm` or in the directory where they met. The programs are Debian's; what is not
 installed is skipped and named.
 """
 
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import random
 import re
@@ -46,7 +44,6 @@ CHOICES = {
 BACKING = ("osc_sm", "osc_rdma", "btl_vader")
 WEFT = tuple(word for name, value in CHOICES.items() for word in ("--mca", name, value))
 SHARED = ("--mca", "pml", "ob1", "--mca", "btl", "vader,self")
-TCP = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self")
 
 MELT = """\
 units lj
@@ -523,64 +520,9 @@ def figures(text: str) -> dict[int, float]:
     return {int(pair[0]): float(pair[1]) for pair in pairs if len(pair) == 2}
 
 
-def bench(stage: Stage, turns: int) -> int:
-    """Print the least time of each transport over some turns, and the ratios."""
-    program = stage.compile("pingpong")
-    for ranks, names in (
-        (2, {"weft": WEFT, "vader": SHARED, "tcp": TCP}),
-        (6, {"weft": WEFT, "vader": SHARED}),
-    ):
-        taken: dict[str, dict[int, list[float]]] = {name: {} for name in names}
-        for _ in range(turns):
-            for name, transport in names.items():
-                for size, time_us in figures(stage.mpirun(ranks, transport, program)).items():
-                    taken[name].setdefault(size, []).append(time_us)
-        for size in taken["weft"]:
-            least = {name: min(found[size]) for name, found in taken.items()}
-            middle = {name: statistics.median(found[size]) for name, found in taken.items()}
-            ratios = {
-                f"weft/{name}": least["weft"] / it for name, it in least.items() if name != "weft"
-            }
-            said = {"ranks": ranks, "bytes": size, "least_us": least, "median_us": middle, **ratios}
-            print(json.dumps(said), flush=True)
-    bench_programs(stage, turns)
-    return 0
-
-
-def bench_programs(stage: Stage, turns: int) -> None:
-    """Print what whole programs take over the provider and over shared memory, and the ratios.
-
-    Processors' seconds do not count what other programs take of the machine, but count polling.
-    """
-    programs: dict[str, Callable[[tuple[str, ...]], object]] = {}
-    if is_there("lmp"):
-        programs["LAMMPS"] = lambda transport: stage.mpirun(2, transport, *melting(stage))
-    if is_there("hpcc") and HPCC_INPUT.exists():
-        programs["hpcc"] = lambda transport: run_hpcc(stage, transport)
-    for program, run in programs.items():
-        taken: dict[str, list[tuple[float, float]]] = {"weft": [], "vader": []}
-        for turn in range(turns):
-            both = [("weft", WEFT), ("vader", SHARED)]
-            for name, transport in both[:: 1 if turn % 2 == 0 else -1]:
-                begin, used = time.monotonic(), processor_seconds()
-                run(transport)
-                taken[name].append((time.monotonic() - begin, processor_seconds() - used))
-        said: dict[str, object] = {"program": program, "ranks": 2}
-        for at, what in enumerate(("wall_s", "processor_s")):
-            least = {name: min(it[at] for it in found) for name, found in taken.items()}
-            middle = {
-                name: statistics.median(it[at] for it in found) for name, found in taken.items()
-            }
-            said[f"least_{what}"], said[f"median_{what}"] = least, middle
-            said[f"weft/vader, {what}"] = least["weft"] / least["vader"]
-        print(json.dumps(said), flush=True)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--provider", type=Path, required=True)
-    parser.add_argument("--bench", action="store_true")
-    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=200, help="begin no case after so long")
     parser.add_argument("--short", action="store_true", help="leave the long cases out")
     parser.add_argument("--kills", type=int, help="how often something is killed [8, short 3]")
@@ -590,8 +532,6 @@ def main() -> int:
         directory = Path(folder) / "meet"
         directory.mkdir(mode=0o700)
         stage = Stage(options.provider.resolve(), Path(folder), directory)
-        if options.bench:
-            return bench(stage, options.turns)
         if options.short:
             stage.kills = 3
         stage.kills = options.kills or stage.kills

@@ -1,0 +1,105 @@
+"""Open MPI's own transports against the provider, in turn: `make bench-mpi`.
+
+One JSON object a case says the least and the middle of their times, and the ratios: messages
+between two ranks, an allreduce of more ranks than there are processors, and whole programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import programs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TCP = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self")
+
+
+def bench(stage: programs.Stage, turns: int) -> None:
+    """Print the least time of each transport over some turns, and the ratios."""
+    program = stage.compile("pingpong")
+    for ranks, names in (
+        (2, {"weft": programs.WEFT, "vader": programs.SHARED, "tcp": TCP}),
+        (6, {"weft": programs.WEFT, "vader": programs.SHARED}),
+    ):
+        taken: dict[str, dict[int, list[float]]] = {name: {} for name in names}
+        for _ in range(turns):
+            for name, transport in names.items():
+                for size, time_us in programs.figures(
+                    stage.mpirun(ranks, transport, program)
+                ).items():
+                    taken[name].setdefault(size, []).append(time_us)
+        for size in taken["weft"]:
+            least = {name: min(found[size]) for name, found in taken.items()}
+            middle = {name: statistics.median(found[size]) for name, found in taken.items()}
+            ratios = {
+                f"weft/{name}": least["weft"] / it for name, it in least.items() if name != "weft"
+            }
+            said = {"ranks": ranks, "bytes": size, "least_us": least, "median_us": middle, **ratios}
+            print(json.dumps(said), flush=True)
+
+
+def bench_programs(stage: programs.Stage, turns: int) -> None:
+    """Print what whole programs take over the provider and over shared memory, and the ratios.
+
+    Processors' seconds do not count what other programs take of the machine, but count polling.
+    The first program only starts and ends MPI, which the ratios of the others leave out: libfabric
+    reads the symbols of the kernel then, which takes longer than some of these programs.
+    """
+    started = stage.compile("pingpong")
+    runs: dict[str, Callable[[tuple[str, ...]], object]] = {
+        "start and end": lambda transport: stage.mpirun(2, transport, started, "0")
+    }
+    if programs.is_there("lmp"):
+        runs["LAMMPS"] = lambda transport: stage.mpirun(2, transport, *programs.melting(stage))
+    if programs.is_there("hpcc") and programs.HPCC_INPUT.exists():
+        runs["hpcc"] = lambda transport: programs.run_hpcc(stage, transport)
+    start: dict[str, dict[str, float]] = {}
+    for program, run in runs.items():
+        taken: dict[str, list[tuple[float, float]]] = {"weft": [], "vader": []}
+        for turn in range(turns):
+            both = [("weft", programs.WEFT), ("vader", programs.SHARED)]
+            for name, transport in both[:: 1 if turn % 2 == 0 else -1]:
+                begin, used = time.monotonic(), programs.processor_seconds()
+                run(transport)
+                taken[name].append((time.monotonic() - begin, programs.processor_seconds() - used))
+        said: dict[str, object] = {"program": program, "ranks": 2}
+        for at, what in enumerate(("wall_s", "processor_s")):
+            least = {name: min(it[at] for it in found) for name, found in taken.items()}
+            middle = {
+                name: statistics.median(it[at] for it in found) for name, found in taken.items()
+            }
+            said[f"least_{what}"], said[f"median_{what}"] = least, middle
+            begun = start.setdefault(what, middle)
+            if begun is not middle:
+                left = {name: time_s - begun[name] for name, time_s in middle.items()}
+                said[f"weft/vader, {what} without start"] = left["weft"] / left["vader"]
+        print(json.dumps(said), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--provider", type=Path, required=True)
+    parser.add_argument("--turns", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="weft-mpi-bench-") as folder:
+        directory = Path(folder) / "meet"
+        directory.mkdir(mode=0o700)
+        stage = programs.Stage(options.provider.resolve(), Path(folder), directory)
+        bench(stage, options.turns)
+        bench_programs(stage, options.turns)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
