@@ -7,7 +7,8 @@
 //! cannot follow, to a program without it or past the C library, *leaves*: the other end sends
 //! what this one has not read by the kernel's stream, after which the descriptor is as if it had
 //! never been accelerated. What each step is, is `weft_protocol::migration::back`'s to say, and the order of bytes
-//! `weft_protocol::detour`'s, which is model-checked. Here they are done by system calls.
+//! `weft_protocol::detour`'s. The model of two ends in `weft_protocol::migration` takes these steps in every order, and
+//! that of a detour all of its own. Here they are done by system calls.
 
 use std::sync::atomic::Ordering;
 

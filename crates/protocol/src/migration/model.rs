@@ -1,14 +1,17 @@
 //! Two ends of a connection in every state that they can reach, whichever order their events come in:
-//! each joins, or gives up, or dies, or comes back, while both send and receive.
+//! each joins, or gives up, or dies, or comes back, or hands its descriptor over, while both send and receive.
 
-use std::collections::HashMap;
+mod leaving;
+mod searches;
+mod way;
 
+use leaving::{Leaving, PATIENCE};
+use way::{CAPACITY, Way};
+
+use super::back::{self, Reception, Transmission};
 use super::*;
-use crate::byte_ring::{Capacity, Reader, RingPointers, Unpublished, Writer};
-use crate::detour::{Inlet, Receiver};
-use crate::explore::{States, explore};
+use crate::detour::{Inlet, Refusal};
 
-const CAPACITY: u64 = 2;
 const ROLES: [Role; 2] = [Role::Client, Role::Server];
 
 /// The meeting place, where the server's socket is, or is not.
@@ -19,6 +22,8 @@ enum Meeting {
     /// The client has brought the segment.
     Brought,
     Taken,
+    /// The server has taken what the client brought, cannot use it, and has said so there.
+    Declined,
 }
 
 /// One end, beside its two halves.
@@ -34,26 +39,7 @@ struct End {
     may_be_busy: bool,
     /// Whether it has told the kernel that it sends no more, by which it can wake nobody.
     is_shut: bool,
-}
-
-/// One direction: both halves, the shared words, and the kernel's stream as a queue.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Way {
-    words: [u64; 4],
-    pointers: [u64; 2],
-    cells: [u8; CAPACITY as usize],
-    first: Vec<u8>,
-    put_in: u64,
-    writer: Writer,
-    sender: Sender,
-    /// What is written next: bytes are numbered from one on.
-    next: u8,
-    reader: Reader,
-    receiver: Receiver,
-    taken: u64,
-    got: u8,
-    /// Which of the three parts of the stream bytes were read of.
-    read_of: [bool; 3],
+    leaving: Leaving,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -75,6 +61,12 @@ enum Flaw {
     KeepsAgreement,
     /// A client does not hear that the server has left the meeting place with what it brought.
     HearsNoRefusal,
+    /// A server that cannot use what it has taken does not say so.
+    DeclinesSilently,
+    /// An end leaves without a refusal of what it has not read.
+    RefusesNothing,
+    /// An end returns while a refusal stands that nobody has heard.
+    ReturnsUnheard,
 }
 
 /// What the model lets happen.
@@ -86,98 +78,8 @@ struct Limits {
     returns: bool,
     /// Whether ends give up or die.
     fails: bool,
-}
-
-impl Way {
-    fn new() -> Self {
-        let capacity = Capacity::new(CAPACITY).unwrap();
-        Self {
-            words: [0; 4],
-            pointers: [0; 2],
-            cells: [0; CAPACITY as usize],
-            first: Vec::new(),
-            put_in: 0,
-            writer: Writer::new(capacity),
-            sender: Sender::default(),
-            next: 1,
-            reader: Reader::new(capacity),
-            receiver: Receiver::default(),
-            taken: 0,
-            got: 0,
-            read_of: [false; 3],
-        }
-    }
-
-    /// Takes a step with the shared words.
-    fn with<T>(&mut self, step: impl FnOnce(&mut Self, &Detour, &RingPointers) -> T) -> T {
-        let (words, ring) = (Detour::with(self.words), RingPointers::with(self.pointers));
-        let result = step(self, &words, &ring);
-        (self.words, self.pointers) = (words.words(), ring.words());
-        result
-    }
-
-    /// Writes to the kernel's stream.
-    fn put(&mut self) {
-        self.first.push(self.next);
-        (self.put_in, self.next) = (self.put_in + 1, self.next + 1);
-    }
-
-    /// Writes by the ring, if there is room.
-    fn publish(&mut self) -> Option<()> {
-        self.with(|it, _, ring| {
-            if it.writer.room(ring, 1).unwrap() == 0 {
-                return None;
-            }
-            let place = it.writer.spans(1).first.start;
-            match it.writer.publish_unless_sealed(ring, 1) {
-                Ok(()) => it.cells[place] = it.next,
-                Err(why) => {
-                    assert_eq!(why, Unpublished::Sealed);
-                    return None;
-                }
-            }
-            it.next += 1;
-            Some(())
-        })
-    }
-
-    fn inlet(&mut self) -> Inlet {
-        self.with(|it, words, ring| it.receiver.inlet(words, ring, &it.reader, it.taken))
-    }
-
-    /// Reads of the kernel's stream, before the ring or after it.
-    fn take(&mut self, part: usize) -> Option<()> {
-        if self.first.is_empty() {
-            return None;
-        }
-        self.taken += 1;
-        let byte = self.first.remove(0);
-        self.get(byte, part);
-        Some(())
-    }
-
-    /// Reads of the ring.
-    fn empty(&mut self) -> Option<()> {
-        self.with(|it, _, ring| {
-            if it.reader.available(ring, 1).unwrap() == 0 {
-                return None;
-            }
-            let place = it.reader.spans(1).first.start;
-            it.get(it.cells[place], 1);
-            it.reader.release(ring, 1);
-            Some(())
-        })
-    }
-
-    fn get(&mut self, byte: u8, part: usize) {
-        assert_eq!(byte, self.got + 1, "lost, doubled or overtaken: {self:?}");
-        (self.got, self.read_of[part]) = (byte, true);
-    }
-
-    /// Whether all is read that was written.
-    fn is_read(&self) -> bool {
-        self.got + 1 == self.next
-    }
+    /// Whose descriptor leaves.
+    leaves: Option<Role>,
 }
 
 impl Model {
@@ -193,6 +95,7 @@ impl Model {
             lives: true,
             may_be_busy: true,
             is_shut: false,
+            leaving: Leaving::NotYet,
         };
         Self {
             agreement: 0,
@@ -201,6 +104,14 @@ impl Model {
             ways: [Way::new(), Way::new()],
             flaw,
         }
+    }
+
+    /// Two ends that have just joined.
+    fn joined(flaw: Flaw) -> Self {
+        let mut it = Self::with(flaw);
+        (it.agreement, it.meeting) = (Agreed::Both as u32, Meeting::Taken);
+        it.ends.iter_mut().for_each(|end| end.phase = Phase::JOINED);
+        it
     }
 
     /// The state after a step; `None` if the step is not possible.
@@ -246,7 +157,8 @@ impl Model {
                 self.tell(role, Event::Shared)
             }
             Action::AskForRefusal
-                if self.meeting == Meeting::Nobody && self.flaw != Flaw::HearsNoRefusal =>
+                if matches!(self.meeting, Meeting::Nobody | Meeting::Declined)
+                    && self.flaw != Flaw::HearsNoRefusal =>
             {
                 self.tell(role, Event::Refused)
             }
@@ -263,6 +175,16 @@ impl Model {
             | Action::Follow
             | Action::Leave => Some(()),
         }
+    }
+
+    /// Takes what the client has brought, and cannot use it: there is no word yet by which the two agree.
+    fn decline(&mut self, role: Role) -> Option<()> {
+        if self.end(role).action != Action::Take || self.meeting != Meeting::Brought {
+            return None;
+        }
+        let is_said = self.flaw != Flaw::DeclinesSilently;
+        self.meeting = if is_said { Meeting::Declined } else { Meeting::Taken };
+        self.tell(role, Event::Refused)
     }
 
     /// Finds another call inside.
@@ -288,19 +210,22 @@ impl Model {
 
     /// Gives up, and with it what it has at the meeting place.
     fn refuse(&mut self, role: Role) -> Option<()> {
-        if role == Role::Server && self.meeting != Meeting::Taken {
+        self.leave_meeting(role);
+        self.tell(role, Event::Refused)
+    }
+
+    /// The server's socket goes, and with it what the client has brought and nobody has taken.
+    fn leave_meeting(&mut self, role: Role) {
+        if role == Role::Server && matches!(self.meeting, Meeting::Waiting | Meeting::Brought) {
             self.meeting = Meeting::Nobody;
         }
-        self.tell(role, Event::Refused)
     }
 
     fn die(&mut self, role: Role) -> Option<()> {
         if self.ends.iter().any(|end| !end.lives) {
             return None;
         }
-        if role == Role::Server && self.meeting != Meeting::Taken {
-            self.meeting = Meeting::Nobody;
-        }
+        self.leave_meeting(role);
         self.end(role).lives = false;
         Some(())
     }
@@ -349,21 +274,41 @@ impl Model {
         if !self.moves(role) {
             return None;
         }
-        if !self.has_joined(role) {
+        if !self.has_joined(role) || self.end(role).leaving == Leaving::Stands {
             let is_back = self.ways[role.peer() as usize].read_of[1..] != [false; 2];
             return self.ways[role.peer() as usize].take(if is_back { 2 } else { 0 });
         }
+        let (inlet, reception) = self.look(role);
         let way = &mut self.ways[role.peer() as usize];
-        match way.inlet() {
-            Inlet::Before { left: 1.. } => way.take(0),
-            Inlet::Ring => {
-                // This end's own direction switches first.
-                self.switch(role);
-                self.ways[role.peer() as usize].empty()
-            }
-            Inlet::After => way.take(2),
-            inlet => panic!("{inlet:?} without a doorbell"),
+        match (reception, inlet) {
+            (Reception::Settle, _) => None,
+            // The direction may have gone over without a byte.
+            (Reception::Arrive, _) => way.empty().or(Some(())),
+            (_, Inlet::Before { left: 1.. }) => way.take(0),
+            (_, Inlet::Ring) => way.empty(),
+            (_, Inlet::After) => way.take(2),
+            (_, inlet) => panic!("{inlet:?} without a doorbell"),
         }
+    }
+
+    /// Where the next byte to read comes from, and what is to be done for it. A direction that goes over to the
+    /// ring does so here.
+    fn look(&mut self, role: Role) -> (Inlet, Reception) {
+        let flaw = self.flaw;
+        let way = &mut self.ways[role.peer() as usize];
+        let has_arrived = way.receiver.is_in_ring();
+        let inlet = way.inlet();
+        let refusal = || match Detour::with(way.words).refusal() {
+            Refusal::Unheard if flaw == Flaw::ReturnsUnheard => Refusal::None,
+            refusal => refusal,
+        };
+        // A direction that has returned looks as one that is about to.
+        let reception = back::receive(inlet, has_arrived, false, refusal);
+        if reception == Reception::Arrive {
+            // This end's own direction switches first.
+            let _ = self.switch(role);
+        }
+        (inlet, reception)
     }
 
     /// Ends one detour after the other.
@@ -377,22 +322,44 @@ impl Model {
         Some(())
     }
 
+    /// Brings the sending direction a step further whose detour has ended.
     fn come_back(&mut self, role: Role) -> Option<()> {
         let joined = self.has_joined(role);
-        self.ways[role as usize].with(|it, words, ring| {
-            (joined && it.sender.outlet() == Outlet::Ring && ring.is_sealed()).then_some(())?;
-            it.sender.come_back(words, &it.writer).unwrap();
+        self.ways[role as usize].with(|it, words, _| {
+            (joined && words.has_ended()).then_some(())?;
+            match back::send(it.sender.outlet(), true) {
+                Transmission::Switch => it.sender.begin(words, 0),
+                Transmission::ComeBack => it.sender.come_back(words, &it.writer).unwrap(),
+                Transmission::SendRest => {
+                    let Outlet::Rest(from) = it.sender.outlet() else { panic!("there is no rest") };
+                    it.first.push(it.cells[(from % CAPACITY) as usize]);
+                    it.sender.sent_rest(words, &it.writer, 1);
+                }
+                Transmission::Rest | Transmission::Return => return None,
+            }
             Some(())
         })
     }
 
+    /// Whether the sending direction is the kernel's again, or as good as that.
+    fn sends_by_kernel(&self, role: Role) -> bool {
+        let outlet = self.ways[role as usize].sender.outlet();
+        back::send(outlet, false) == Transmission::Return
+    }
+
     /// Leaves the connection to the kernel once both directions are its again.
     fn settle(&mut self, role: Role) -> Option<()> {
-        let sends = self.ways[role as usize].sender.outlet();
-        if !self.has_joined(role) || sends != Outlet::After {
+        if !self.has_joined(role) || !self.sends_by_kernel(role) {
             return None;
         }
-        (self.ways[role.peer() as usize].inlet() == Inlet::After).then_some(())?;
+        let leaving = self.end(role).leaving;
+        let looks = self.flaw != Flaw::RefusesNothing || leaving != Leaving::Settling;
+        if looks && self.look(role).1 != Reception::AskForEnd {
+            return None;
+        }
+        if matches!(leaving, Leaving::Settling | Leaving::Stands) {
+            self.end(role).leaving = Leaving::Done;
+        }
         self.tell(role, Event::Returned)
     }
 
@@ -416,10 +383,15 @@ impl Model {
                     self.after(|it| it.settle(role)),
                 ]);
             }
+            if limits.leaves == Some(role) {
+                next.push(self.after(|it| it.leave(role)));
+                next.extend(PATIENCE.map(|patience| self.after(|it| it.hear(role, patience))));
+            }
             if limits.fails {
                 next.extend([
                     self.after(|it| rests.then(|| it.refuse(role))?),
                     self.after(|it| rests.then(|| it.tell(role, Event::Shut))?),
+                    self.after(|it| it.decline(role)),
                     self.after(|it| it.die(role)),
                 ]);
             }
@@ -466,97 +438,4 @@ impl Model {
         };
         self.ends.iter().all(|end| end.lives) && ROLES.into_iter().any(awaits_word)
     }
-}
-
-/// A state in which an end waits and nothing is under way that ends the wait: whatever both do next, unless one
-/// gives up by itself or dies.
-fn waits_for_ever(states: &States<Model>, limits: Limits) -> Option<&Model> {
-    let places: HashMap<&Model, usize> = states.iter().zip(0..).collect();
-    let alone = Limits { fails: false, ..limits };
-    let mut predecessors = vec![Vec::new(); states.len()];
-    for (state, place) in states.iter().zip(0..) {
-        for next in state.successors(alone) {
-            predecessors[places[&next]].push(place);
-        }
-    }
-    let mut ends: Vec<bool> = states.iter().map(|it| !it.waits()).collect();
-    let mut frontier: Vec<usize> = (0..ends.len()).filter(|place| ends[*place]).collect();
-    while let Some(place) = frontier.pop() {
-        for before in predecessors[place].drain(..) {
-            if !std::mem::replace(&mut ends[before], true) {
-                frontier.push(before);
-            }
-        }
-    }
-    states.iter().zip(ends).find(|(_, ends)| !ends).map(|(state, _)| state)
-}
-
-fn explored(limits: Limits) -> States<Model> {
-    let states = explore(Model::new(), |it: &Model| it.successors(limits));
-    assert!(!states.iter().any(Model::writes_to_nobody));
-    assert_eq!(waits_for_ever(&states, limits), None);
-    let server_first = |it: &Model| it.agreement != 2 || it.ends[1].phase >= Phase::READY;
-    assert!(states.iter().all(server_first));
-    assert!(states.all_can_reach(Model::is_read), "bytes are never read");
-    states
-}
-
-#[test]
-fn two_ends_that_look_for_each_other_are_accelerated() {
-    let states = explored(Limits { bytes: [2, 2], returns: false, fails: false });
-    assert!(states.all_can_reach(|it| it.is_accelerated() && it.is_read()));
-    assert!(states.iter().any(|it| it.ways.iter().all(|way| way.read_of == [true, true, false])));
-    assert!(states.len() > 1_000, "{} states", states.len());
-}
-
-#[test]
-fn whatever_fails_no_byte_is_lost_doubled_or_overtaken() {
-    let states = explored(Limits { bytes: [2, 2], returns: false, fails: true });
-    assert!(states.len() > 10_000, "{} states", states.len());
-    let phases = |client, server| {
-        let both = [client, server];
-        states.iter().any(|it| it.ends.each_ref().map(|end| end.phase) == both)
-    };
-    assert!(phases(Phase::PLAIN, Phase::JOINED), "the client gives up after the server is ready");
-    assert!(phases(Phase::READY, Phase::JOINED) && phases(Phase::OFFERED, Phase::PLAIN));
-    let dies = |at| {
-        let died = |end: &End| !end.lives && end.phase == at;
-        states.iter().any(|it| it.ends.iter().any(died) && it.is_read())
-    };
-    assert!([Phase::OFFERED, Phase::JOINING, Phase::READY, Phase::JOINED].into_iter().all(dies));
-}
-
-#[test]
-fn either_end_comes_back_at_any_moment() {
-    for bytes in [[3, 0], [0, 3], [1, 1]] {
-        let states = explored(Limits { bytes, returns: true, fails: false });
-        assert!(states.len() > 10_000, "{} states", states.len());
-        let both_plain = |it: &Model| it.ends.iter().all(|end| end.phase == Phase::PLAIN);
-        assert!(states.all_can_reach(|it| both_plain(it) && it.is_read()));
-        let whole_way = |way: &Way| way.read_of == [true; 3];
-        let is_whole = states.iter().any(|it| both_plain(it) && it.ways.iter().any(whole_way));
-        assert_eq!(is_whole, bytes.contains(&3), "a byte each way by each part");
-    }
-}
-
-#[test]
-fn an_end_that_dies_on_the_way_back_leaves_all_that_it_has_written() {
-    for bytes in [[2, 0], [0, 2]] {
-        let states = explored(Limits { bytes, returns: true, fails: true });
-        assert!(states.len() > 10_000, "{} states", states.len());
-        let alone = |it: &Model| it.ends.iter().any(|end| !end.lives && end.ended == 1);
-        assert!(states.iter().any(|it| alone(it) && it.is_read()));
-    }
-}
-
-/// Without bytes there are few states, and each flaw shows.
-#[test]
-fn the_search_finds_an_end_that_waits_for_ever() {
-    let limits = Limits { bytes: [0, 0], returns: false, fails: true };
-    let found = |flaw| {
-        let states = explore(Model::with(flaw), |it: &Model| it.successors(limits));
-        waits_for_ever(&states, limits).is_some()
-    };
-    let flaws = [Flaw::None, Flaw::KeepsAgreement, Flaw::HearsNoRefusal];
-    assert_eq!(flaws.map(found), [false, true, true]);
 }
