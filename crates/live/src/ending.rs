@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use libc::c_int;
 use weft_protocol::detour::{Begun, Inlet};
 
-use crate::joining::{rendezvous, worth};
+use crate::joining::{attach, rendezvous, worth};
 use crate::migration::{answering, direction};
 use crate::options;
 use crate::peer::doorbell;
@@ -41,6 +41,7 @@ pub fn say_how(guard: &Guard) {
         }
         return;
     }
+    attach::say_why_not(connection);
     rendezvous::leave(connection);
     worth::learn(connection);
     if connection.phase() == Phase::JOINED

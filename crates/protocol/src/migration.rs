@@ -121,11 +121,6 @@ impl Agreement {
         }
     }
 
-    /// Declines an offer that cannot be taken: the client would wait for an answer for ever.
-    pub fn decline(&self) {
-        self.change(Agreed::Nobody, Agreed::Revoked);
-    }
-
     /// Changes what is agreed, unless the other end has done so meanwhile. Whether it did.
     fn change(&self, from: Agreed, to: Agreed) -> bool {
         let order = Ordering::SeqCst;
@@ -171,9 +166,10 @@ pub enum Action {
     Offer,
     /// Wait at the meeting place: [`Event::Listens`].
     Listen,
-    /// See whether the client has come, and take the segment: [`Event::Shared`].
+    /// See whether the client has come, and take the segment: [`Event::Shared`]. Where it cannot be used, say so at
+    /// the meeting place: [`Event::Refused`].
     Take,
-    /// Ask whether the server has refused the segment: [`Event::Refused`].
+    /// Ask whether the server has refused the segment, or has taken it and cannot use it: [`Event::Refused`].
     AskForRefusal,
     /// Keep other calls out, and count what was ever taken out of the kernel's stream:
     /// [`Event::Prepared`], or [`Event::Busy`].

@@ -186,9 +186,19 @@ pub fn give_up_held(connection: &Connection, reason: Reason) {
         return;
     }
     rendezvous::leave(connection);
+    // As far as anybody knows, whoever was turned away was the client.
+    let had_stranger = connection.had_stranger.load(Ordering::Relaxed);
+    let reason = if had_stranger { Reason::OtherUser } else { reason };
     let leaves = connection.on(Event::Refused) == Action::Leave;
     if leaves && is_tcp(connection, connection.first_fd.load(Ordering::Relaxed)) {
         figures::fell_through(connection, reason);
+    }
+}
+
+/// Says of a connection that is about to end why it was not accelerated, if anybody was turned away.
+pub fn say_why_not(connection: &Connection) {
+    if connection.had_stranger.load(Ordering::Relaxed) {
+        give_up(connection, Reason::OtherUser);
     }
 }
 
@@ -243,6 +253,9 @@ fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
         refused_here(fd)?;
     }
     let place = Place::of(fd, role).ok_or(Reason::Elsewhere)?;
+    if !rendezvous::makes_room(descriptors::most_dispensable) {
+        return Ok(None);
+    }
     if is_client {
         return offer(guard, &place, counts.sends() >= SENDS);
     }
@@ -358,16 +371,14 @@ fn within_limit() -> Result<(), Reason> {
 }
 
 /// The server's part: take the segment, if the client has brought one. Whoever else calls there is turned away,
-/// and the client may come behind.
+/// and the client may come behind. Nobody can tell whether that was the client itself, so the server goes on to look
+/// as long as if nobody had come: any user may call at a place, and none is to keep the client out.
 fn look_for_offer(guard: &Guard) -> Result<Option<Event>, Reason> {
     let connection = guard.connection;
     let listener = connection.meeting.load(Ordering::Relaxed) as c_int;
-    let had_stranger = connection.had_stranger.load(Ordering::Relaxed);
     for _ in 0..CALLERS {
         let caller = match meeting::take_caller(listener) {
             Ok(caller) => caller,
-            // It was the client itself, if nobody has come behind it for so long.
-            Err(libc::EAGAIN) if had_stranger => return Err(Reason::OtherUser),
             Err(libc::EAGAIN) => return Ok(None),
             Err(why) => return Err(no_meeting(why)),
         };
@@ -377,7 +388,11 @@ fn look_for_offer(guard: &Guard) -> Result<Option<Event>, Reason> {
             connection.had_stranger.store(true, Ordering::Relaxed);
             continue;
         }
+        connection.had_stranger.store(false, Ordering::Relaxed);
         let taken = take_segment(guard, caller);
+        if taken.is_err() {
+            meeting::decline(caller);
+        }
         sys::close(caller);
         rendezvous::leave(connection);
         let (segment, [own, peer]) = taken?;
@@ -407,7 +422,6 @@ fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
     let taken = segment.and_then(|segment| match with_events(guard, events) {
         Ok(events) => Ok((segment, events)),
         Err(reason) => {
-            segment.words().agreement.decline();
             // SAFETY: the segment was mapped above and nobody else in this process knows it.
             unsafe { segment.unmap() };
             Err(reason)
@@ -564,6 +578,7 @@ mod tests {
         let Some(stranger) = as_another_user(|| place.call().unwrap()) else { return };
         assert_eq!(look_for_offer(&guard), Ok(None));
         assert!(meeting::is_refused(stranger), "it is turned away");
+        assert_eq!(look_for_offer(&guard), Ok(None), "it may yet come");
         let caller = place.call().unwrap();
         let (_, file) = Segment::create(Capacity::new(1 << 12).unwrap()).unwrap();
         let [own, peer] = [(); 2].map(|()| descriptors::event().unwrap());
@@ -575,12 +590,61 @@ mod tests {
     #[test]
     fn a_client_of_another_user_behind_which_nobody_comes_was_the_client() {
         let _alone = ALONE.lock();
+        let counted = || {
+            let counts = &stats::get().unwrap().fallen_through;
+            counts[Reason::OtherUser as usize].load(Ordering::Relaxed)
+        };
+        for ends in [false, true] {
+            let (guard, place) = waiting_server();
+            let Some(stranger) = as_another_user(|| place.call().unwrap()) else { return };
+            assert_eq!(look_for_offer(&guard), Ok(None));
+            let before = counted();
+            let connection = guard.connection;
+            if ends {
+                say_why_not(connection)
+            } else {
+                give_up(connection, Reason::PeerPlain)
+            }
+            assert_eq!((guard.connection.phase(), counted()), (Phase::PLAIN, before + 1));
+            sys::close(stranger);
+        }
+    }
+
+    #[test]
+    fn a_client_hears_that_its_server_cannot_use_what_it_has_taken() {
+        let _alone = ALONE.lock();
         let (guard, place) = waiting_server();
-        let Some(stranger) = as_another_user(|| place.call().unwrap()) else { return };
-        assert_eq!(look_for_offer(&guard), Ok(None));
-        assert_eq!(look_for_offer(&guard), Err(Reason::OtherUser));
-        give_up(guard.connection, Reason::OtherUser);
-        sys::close(stranger);
+        let caller = place.call().unwrap();
+        // It is no segment.
+        let file = descriptors::event().unwrap();
+        let [own, peer] = [(); 2].map(|()| descriptors::event().unwrap());
+        meeting::hand_over(caller, [file, own, peer]).unwrap();
+        assert_eq!(meeting::refusal(caller), None);
+        assert_eq!(look_for_offer(&guard), Err(Reason::NoSegment));
+        assert_eq!(meeting::refusal(caller), Some(Refusal::Withdrawn));
+        give_up(guard.connection, Reason::NoSegment);
+        [caller, file, own, peer].into_iter().for_each(sys::close);
+    }
+
+    /// Of the numbers that a program may need no more are kept for offers than for meeting places.
+    #[test]
+    fn an_offer_needs_room_and_who_waits_makes_it() {
+        let _alone = ALONE.lock();
+        assert!(rendezvous::makes_room(|| 1));
+        let (server, _) = waiting_server();
+        assert!(rendezvous::makes_room(|| 1), "who waits may do so later");
+        assert_eq!(server.connection.phase(), Phase::CANDIDATE);
+        give_up(server.connection, Reason::Limit);
+        let (client, place) = end(Role::Client);
+        let listener = place.listen().unwrap();
+        assert_eq!(offer_to(&client, place.call().unwrap()), Ok(Some(Event::Shared)));
+        client.connection.on(Event::Shared);
+        assert!(!rendezvous::makes_room(|| 1), "what was offered is to be answered");
+        assert!(rendezvous::makes_room(|| 2));
+        assert_eq!(client.connection.phase(), Phase::OFFERED);
+        give_up(client.connection, Reason::Limit);
+        assert!(rendezvous::makes_room(|| 1));
+        sys::close(listener);
     }
 
     #[test]

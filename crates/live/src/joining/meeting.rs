@@ -275,36 +275,64 @@ pub fn process_of_same_user(fd: c_int) -> Option<u32> {
 pub enum Refusal {
     /// The server does not share memory with this user.
     OtherUser,
-    /// It looks for nobody any more.
+    /// It looks for nobody any more, or cannot use what it has taken.
     Withdrawn,
 }
 
+/// What an end says by a byte with which it hands nothing over: that it shares nothing with the other's user, or
+/// that it has taken what it cannot use.
+const OTHER_USER: u8 = VERSION as u8;
+const UNUSABLE: u8 = u8::MAX;
+
 /// Says to the other end that nothing is shared with its user.
 pub fn refuse(fd: c_int) {
-    let (byte, none): (u8, *const libc::c_void) = (VERSION as u8, std::ptr::null());
+    say(fd, OTHER_USER);
+}
+
+/// Says to the client that what it has handed over was taken and cannot be used. The socket is all by which it
+/// hears of that, before both ends have the segment.
+pub fn decline(fd: c_int) {
+    say(fd, UNUSABLE);
+}
+
+fn say(fd: c_int, byte: u8) {
+    let none: *const libc::c_void = std::ptr::null();
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: a byte is sent, to who is connected.
     unsafe { sys::bare!(libc::SYS_sendto, fd, &raw const byte, 1, flags, none, 0) };
 }
 
-/// Why the server has closed the socket at which something was handed over, without having taken that.
+/// Why the server has closed the socket at which something was handed over, without the use of that. `None` as long
+/// as it may yet use it.
 pub fn refusal(caller: c_int) -> Option<Refusal> {
-    if sys::poll_now(caller, libc::POLLIN) & libc::POLLERR == 0 {
+    let found = sys::poll_now(caller, libc::POLLIN) & (libc::POLLIN | libc::POLLERR);
+    if found == 0 {
         return None;
     }
-    Some(if is_refused(caller) { Refusal::OtherUser } else { Refusal::Withdrawn })
+    match said(caller) {
+        Some(OTHER_USER) => Some(Refusal::OtherUser),
+        Some(_) => Some(Refusal::Withdrawn),
+        // It has closed the socket with what was handed over in it, or has taken that first.
+        None => (found & libc::POLLERR != 0).then_some(Refusal::Withdrawn),
+    }
 }
 
 /// Whether the server, which has closed the socket, has said that it shares nothing with this user.
 pub fn is_refused(caller: c_int) -> bool {
+    said(caller) == Some(OTHER_USER)
+}
+
+/// What the other end has said before it closed the socket, or has yet to.
+fn said(caller: c_int) -> Option<u8> {
     let mut byte = 0u8;
     let none: *mut libc::c_void = std::ptr::null_mut();
     // An error, if there is one, comes before the byte that was sent.
-    (0..2).any(|_| {
+    let is_said = (0..2).any(|_| {
         let (place, flags) = (&raw mut byte, libc::MSG_DONTWAIT);
         // SAFETY: there is room for a byte, and no address is asked for.
         unsafe { sys::bare!(libc::SYS_recvfrom, caller, place, 1, flags, none, none) == 1 }
-    })
+    });
+    is_said.then_some(byte)
 }
 
 /// The length of a control message's header, and of one with so many files, at most four.
@@ -499,6 +527,19 @@ mod tests {
         take_over::<1>(taken).map(|[file]| sys::close(file)).unwrap();
         sys::close(taken);
         assert_eq!(refusal(caller), None, "it was taken");
+        sys::close(caller);
+        let (caller, taken) = meet();
+        hand_over(caller, [0]).unwrap();
+        assert_eq!(take_over::<2>(taken), Err(libc::EPROTO));
+        decline(taken);
+        sys::close(taken);
+        assert_eq!(refusal(caller), Some(Refusal::Withdrawn), "it was taken and cannot be used");
+        sys::close(caller);
+        let (caller, taken) = meet();
+        decline(taken);
+        sys::close(taken);
+        assert_eq!(hand_over(caller, [0]), Err(libc::EPIPE));
+        assert!(!is_refused(caller), "it did not wait for so long");
         sys::close(caller);
         let (caller, taken) = meet();
         refuse(taken);

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::c_int;
 
-use crate::descriptors;
 use crate::joining::attach;
 use crate::joining::meeting::{self, Place, Refusal};
 use crate::report::stats::Reason;
@@ -17,12 +16,21 @@ use crate::table::{self, Connection, Event, Phase};
 /// How many there are.
 static SOCKETS: AtomicU32 = AtomicU32::new(0);
 
-/// Waits for the client of a connection. Where the program may need each number, only so many
-/// connections wait at a time: the others do so later.
-pub fn wait(connection: &Connection, place: &Place) -> Result<(), Errno> {
-    if SOCKETS.load(Ordering::Relaxed) >= descriptors::most_dispensable() {
+/// Makes room for one more socket, and says whether there is any. Where the program may need each number there are
+/// at most so many at a time: connections that wait for a client that has not come do so later, and so do those that
+/// would offer.
+pub fn makes_room(most: impl Fn() -> u32) -> bool {
+    let there_are = || SOCKETS.load(Ordering::Relaxed);
+    // The kernel is asked for the limit only where it may count.
+    if there_are() > 0 && there_are() >= most() {
         withdraw_all(withdraw);
+        return there_are() < most();
     }
+    true
+}
+
+/// Waits for the client of a connection.
+pub fn wait(connection: &Connection, place: &Place) -> Result<(), Errno> {
     let socket = place.listen()?;
     table::claim(socket);
     SOCKETS.fetch_add(1, Ordering::Relaxed);
