@@ -258,11 +258,16 @@ impl Guard {
     fn is_alone_with(&self, stays: u32) -> bool {
         let mut inside = 0;
         if let Some(word) = first_word(self.place, self.connection) {
-            let before = change(word, |word| (word.quiet() > 0).then(|| word.hushed(0)));
-            inside = before.inside() + u32::from(before.is_controlled());
-            let operations = &self.connection.operations;
-            let counted = operations.load(Ordering::Relaxed);
-            operations.store(counted.saturating_sub(before.quiet()), Ordering::Relaxed);
+            let is_here = |word: Word| word.entry() == Entry::Connection(self.place);
+            let before =
+                change(word, |word| (is_here(word) && word.quiet() > 0).then(|| word.hushed(0)));
+            // Another thread may have put something else at the number since.
+            if is_here(before) {
+                inside = before.inside() + u32::from(before.is_controlled());
+                let operations = &self.connection.operations;
+                let counted = operations.load(Ordering::Relaxed);
+                operations.store(counted.saturating_sub(before.quiet()), Ordering::Relaxed);
+            }
         }
         inside == 0 && self.local.users.load(Ordering::SeqCst) == stays
     }

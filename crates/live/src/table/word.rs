@@ -275,9 +275,9 @@ impl Word {
     }
 
     /// The same with another number of calls that pass by, or as many as can be counted. Of one that is the
-    /// kernel's for good all do.
+    /// kernel's for good all do, and of what is no connection none is counted.
     pub const fn hushed(self, quiet: u32) -> Self {
-        if self.is_plain() {
+        if !self.is_promising() {
             return self;
         }
         let most = MOST_QUIET as u32;
@@ -287,16 +287,23 @@ impl Word {
 
     /// How many more calls pass by.
     pub const fn quiet(self) -> u32 {
-        if self.is_plain() { 0 } else { ((self.0 / QUIET) & MOST_QUIET) as u32 }
+        if self.is_promising() { ((self.0 / QUIET) & MOST_QUIET) as u32 } else { 0 }
     }
 
     /// How many of those that pass by are in the kernel now.
     pub const fn inside(self) -> u32 {
-        ((self.0 / INSIDE) & MOST_INSIDE) as u32
+        if self.is_connection() { ((self.0 / INSIDE) & MOST_INSIDE) as u32 } else { 0 }
+    }
+
+    const fn is_connection(self) -> bool {
+        self.0 & WHAT == CONNECTION
     }
 
     /// The same with nobody inside: in the child of a fork, where all other threads are gone.
     pub const fn deserted(self) -> Self {
+        if !self.is_connection() {
+            return self;
+        }
         let alone = Self(self.0 & !(MOST_INSIDE * INSIDE));
         // A thread that was telling an instance of it had not said all.
         if self.is_controlled() { alone.released().told_of(None) } else { alone }
@@ -421,6 +428,17 @@ mod tests {
         let promising = connection(5, 1);
         assert_eq!(promising.told_of(Some((3, true))), promising);
         assert!(promising.hushed(1023).told().is_none());
+    }
+
+    /// The word of an instance has ones where that of a connection has its counts.
+    #[test]
+    fn what_is_no_connection_has_no_counts() {
+        let instances = [0, 1, 255].map(|index| Word::of(Entry::Epoll(index)));
+        let others = [Word::UNKNOWN, Word::STREAM, Word::of(Entry::Own), Word::listener(80)];
+        for word in instances.into_iter().chain(others) {
+            assert_eq!((word.quiet(), word.inside()), (0, 0), "{word:?}");
+            assert_eq!([word.hushed(0), word.hushed(9), word.deserted()], [word; 3], "{word:?}");
+        }
     }
 
     #[test]
