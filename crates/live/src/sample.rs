@@ -36,14 +36,23 @@ pub fn start() {
     STARTED.call_once(|| assert!(table::start(crate::ABOVE)));
 }
 
-/// Runs something in a thread that is another user's, who is no more than that; `None` where that may not be.
+/// Runs something in a thread that is another user's, who is no more than that; `None` where that may not be, of
+/// which the test is said to be skipped.
 pub fn as_another_user<T: Send>(run: impl FnOnce() -> T + Send) -> Option<T> {
     const ANOTHER: libc::c_long = 61_002;
     let become_another = || {
         // SAFETY: takes no memory. The C library's function would change all threads.
         unsafe { libc::syscall(libc::SYS_setresuid, ANOTHER, ANOTHER, ANOTHER) == 0 }
     };
-    std::thread::scope(|scope| scope.spawn(|| become_another().then(run)).join().unwrap())
+    let ran =
+        std::thread::scope(|scope| scope.spawn(|| become_another().then(run)).join().unwrap());
+    if ran.is_none() {
+        let test = std::thread::current().name().unwrap_or_default().to_owned();
+        // By the number: what is printed the test program keeps to itself if the test passes.
+        let said = format!("{test}: skipped, this process may not become another user\n");
+        sys::write(2, said.as_bytes());
+    }
+    ran
 }
 
 /// A process that has ended and was waited for.
