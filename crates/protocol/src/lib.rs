@@ -13,6 +13,7 @@ pub mod flow;
 pub mod interrupt_flag;
 pub mod lending;
 pub mod migration;
+pub mod misfit;
 pub mod order;
 pub mod packet;
 pub mod record_ring;

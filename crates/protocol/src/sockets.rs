@@ -95,6 +95,17 @@ pub enum SocketError {
     PortTaken(u16),
 }
 
+/// A request that a listening socket has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The new socket, which is connected.
+    pub socket: SocketId,
+    /// The node that asked.
+    pub node: u16,
+    /// What that node is to hear.
+    pub answer: SetUp,
+}
+
 /// The sockets of one node.
 #[derive(Clone, Debug)]
 pub struct Sockets {
@@ -160,15 +171,11 @@ impl Sockets {
         Ok(Connect::Cluster { node, request: SetUp::Request { from, port } })
     }
 
-    /// Takes the oldest request of a listening socket: the new socket, and the answer for the other
-    /// node. `None` while none waits; a program blocks then.
+    /// Takes the oldest request of a socket that listens. `None` while none waits; a program blocks then.
     ///
     /// # Errors
     /// A socket that does not listen.
-    pub fn accept(
-        &mut self,
-        socket: SocketId,
-    ) -> Result<Option<(SocketId, u16, SetUp)>, SocketError> {
+    pub fn accept(&mut self, socket: SocketId) -> Result<Option<Accepted>, SocketError> {
         let own = self.sockets.get_mut(&socket).ok_or(SocketError::NotOpen(socket.0))?;
         let Standing::Listening { waiting, .. } = own else {
             let (call, expected) = ("accept", "listens");
@@ -177,7 +184,8 @@ impl Sockets {
         let Some((node, to)) = waiting.pop_front() else { return Ok(None) };
         let new = self.open();
         self.sockets.insert(new, Standing::Connected(node, to));
-        Ok(Some((new, node, SetUp::Accepted { to, from: (self.node, new) })))
+        let answer = SetUp::Accepted { to, from: (self.node, new) };
+        Ok(Some(Accepted { socket: new, node, answer }))
     }
 
     /// A message of another node. Returns an answer for that node, if there is one.
@@ -273,7 +281,7 @@ mod tests {
         assert_eq!(two.accept(s), Ok(None), "accept blocks");
         let (b, answer) = ask(&mut one, &mut two, 80);
         assert_eq!((one.standing(b), answer), (Some(&Standing::Connecting), None));
-        let (a, node, accepted) = two.accept(s).unwrap().unwrap();
+        let Accepted { socket: a, node, answer: accepted } = two.accept(s).unwrap().unwrap();
         assert_eq!((node, one.hear(accepted)), (1, None));
         assert_eq!(one.standing(b), Some(&Standing::Connected(2, a)));
         assert_eq!(two.standing(a), Some(&Standing::Connected(1, b)));
@@ -300,7 +308,7 @@ mod tests {
     fn requests_are_accepted_in_order_and_refused_when_nobody_listens_any_more() {
         let (mut one, mut two, s) = pair(9);
         let asked: Vec<SocketId> = (0..3).map(|_| ask(&mut one, &mut two, 80).0).collect();
-        let (_, _, accepted) = two.accept(s).unwrap().unwrap();
+        let accepted = two.accept(s).unwrap().unwrap().answer;
         assert!(matches!(accepted, SetUp::Accepted { to, .. } if to == asked[0]));
         let told = two.close(s);
         assert_eq!(told, [1, 2].map(|place| (1, SetUp::Refused { to: asked[place] })));

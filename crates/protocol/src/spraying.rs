@@ -11,6 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::{Span, Time};
 
+use crate::misfit::Misfit;
+
 /// Settings of spraying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -46,19 +48,19 @@ pub enum SprayingMethod {
 }
 
 impl SprayingSettings {
-    /// The first invalid setting, if there is one: key, value, and what is accepted.
-    pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+    /// What is wrong with the settings, if anything is.
+    pub fn check(&self) -> Result<(), Misfit> {
         if !self.values.is_power_of_two() {
-            return Err(("spraying.values", self.values.to_string(), "a power of two"));
+            return Err(Misfit::new("spraying.values", self.values, "a power of two"));
         }
         match self.freezing {
             Some(freezing) if self.by != SprayingMethod::Reps => {
                 let accepted =
                     "it only with spraying.by = reps, which remembers values that were good";
-                Err(("spraying.freezing", freezing.to_string(), accepted))
+                Err(Misfit::new("spraying.freezing", freezing, accepted))
             }
             Some(Span::ZERO) => {
-                Err(("spraying.freezing", Span::ZERO.to_string(), "a time above 0, or none"))
+                Err(Misfit::new("spraying.freezing", Span::ZERO, "a time above 0, or none"))
             }
             _ => Ok(()),
         }
@@ -324,11 +326,11 @@ mod tests {
     fn only_reps_freezes() {
         for by in [SprayingMethod::Oblivious, SprayingMethod::Bitmap, SprayingMethod::Mixed] {
             let settings = SprayingSettings { values: 4, by, freezing: Some(Span::from_ns(1)) };
-            assert_eq!(settings.check().map_err(|wrong| wrong.0), Err("spraying.freezing"));
+            assert_eq!(settings.check().map_err(|wrong| wrong.key), Err("spraying.freezing"));
         }
         let settings =
             SprayingSettings { values: 4, by: SprayingMethod::Reps, freezing: Some(Span::ZERO) };
-        assert_eq!(settings.check().map_err(|wrong| wrong.0), Err("spraying.freezing"));
+        assert_eq!(settings.check().map_err(|wrong| wrong.key), Err("spraying.freezing"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::{Bytes, PositiveCount, Rate, Span, Time};
 
 use super::{Line, Share};
+use crate::misfit::Misfit;
 
 /// Settings of DCQCN for links of 40 Gbit/s. Defaults were compared with the ns-3 simulator of its
 /// authors (`bobzhuyb/ns3-rdma`, `mix/config.txt` and `qbb-net-device.cc`), except
@@ -59,22 +60,19 @@ impl Default for DcqcnSettings {
 }
 
 impl DcqcnSettings {
-    pub(super) fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+    pub(super) fn check(&self) -> Result<(), Misfit> {
         let spans = [
             ("congestion_control.dcqcn.alpha_interval", self.alpha_interval),
             ("congestion_control.dcqcn.increase_interval", self.increase_interval),
         ];
         for (key, span) in spans {
             if span == Span::ZERO {
-                return Err((key, span.to_string(), "a time above 0"));
+                return Err(Misfit::new(key, span, "a time above 0"));
             }
         }
         if self.increase_bytes == Bytes(0) {
-            return Err((
-                "congestion_control.dcqcn.increase_bytes",
-                "0 B".to_owned(),
-                "a size above 0",
-            ));
+            let key = "congestion_control.dcqcn.increase_bytes";
+            return Err(Misfit::new(key, self.increase_bytes, "a size above 0"));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::{Bytes, PositiveCount, Rate, Span, Time};
 
 use super::{Acknowledged, Line, Share};
+use crate::misfit::Misfit;
 
 /// Settings of HPCC. eta and `maxStage` are the defaults of the authors' simulator (`rdma-hw.cc`); the 50 Mbit/s
 /// of its `README.md` at the round trip of 13 us of its `run.py` make 81 bytes of `W_AI`.
@@ -38,17 +39,14 @@ fn additive_increase() -> Bytes {
 }
 
 impl HpccSettings {
-    pub(super) fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+    pub(super) fn check(&self) -> Result<(), Misfit> {
         if self.base_round_trip == Span::ZERO {
-            let value = self.base_round_trip.to_string();
-            return Err(("congestion_control.hpcc.base_round_trip", value, "a time above 0"));
+            let key = "congestion_control.hpcc.base_round_trip";
+            return Err(Misfit::new(key, self.base_round_trip, "a time above 0"));
         }
         if self.additive_increase == Bytes(0) {
-            return Err((
-                "congestion_control.hpcc.additive_increase",
-                "0 B".to_owned(),
-                "a size above 0",
-            ));
+            let key = "congestion_control.hpcc.additive_increase";
+            return Err(Misfit::new(key, self.additive_increase, "a size above 0"));
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::{PositiveCount, Span, Time};
 
 use super::Line;
+use crate::misfit::Misfit;
 
 /// How the delays of the table grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -61,20 +62,21 @@ impl Default for InfinibandSettings {
 }
 
 impl InfinibandSettings {
-    pub(super) fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+    pub(super) fn check(&self) -> Result<(), Misfit> {
         if self.timer == Span::ZERO {
             let key = "congestion_control.infiniband.timer";
-            return Err((key, self.timer.to_string(), "a time above 0"));
+            return Err(Misfit::new(key, self.timer, "a time above 0"));
         }
         let limit = self.index_limit.get();
         if limit > u32::from(u16::MAX) {
             let key = "congestion_control.infiniband.index_limit";
-            return Err((key, limit.to_string(), "1 to 65535: a table has no more entries"));
+            let accepted = "1 to 65535: a table has no more entries";
+            return Err(Misfit::new(key, limit, accepted));
         }
         if u32::from(self.index_least) > limit {
             let key = "congestion_control.infiniband.index_least";
             let accepted = "an index up to congestion_control.infiniband.index_limit";
-            return Err((key, self.index_least.to_string(), accepted));
+            return Err(Misfit::new(key, self.index_least, accepted));
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::{Bytes, PositiveCount, Rate, Span, Time};
 
+use crate::misfit::Misfit;
+
 pub use dcqcn::{Dcqcn, DcqcnSettings};
 pub use dctcp::{Dctcp, DctcpSettings};
 pub use hpcc::{Hpcc, HpccSettings, LinkState};
@@ -117,8 +119,8 @@ impl CongestionControlSettings {
         }
     }
 
-    /// The first invalid setting, if there is one: key, value, and what is accepted.
-    pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+    /// What is wrong with the settings, if anything is.
+    pub fn check(&self) -> Result<(), Misfit> {
         match self {
             CongestionControlSettings::Dcqcn(own) => own.check(),
             CongestionControlSettings::Dctcp(_) => Ok(()),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::{Span, Time};
 
 use super::{Acknowledged, Line, Share};
+use crate::misfit::Misfit;
 
 /// Settings of NSCC. Names in backquotes and values are those of uet-htsim, `initNsccParams`; the text of the
 /// specification was not at hand.
@@ -57,17 +58,14 @@ impl NsccSettings {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+    pub(super) fn check(&self) -> Result<(), Misfit> {
         if self.base_round_trip == Span::ZERO {
-            let value = self.base_round_trip.to_string();
-            return Err(("congestion_control.nscc.base_round_trip", value, "a time above 0"));
+            let key = "congestion_control.nscc.base_round_trip";
+            return Err(Misfit::new(key, self.base_round_trip, "a time above 0"));
         }
         if self.target_delay == Some(Span::ZERO) {
-            return Err((
-                "congestion_control.nscc.target_delay",
-                "0 ps".to_owned(),
-                "a time above 0",
-            ));
+            let key = "congestion_control.nscc.target_delay";
+            return Err(Misfit::new(key, Span::ZERO, "a time above 0"));
         }
         Ok(())
     }

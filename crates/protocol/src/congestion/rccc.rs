@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::{Bytes, Span};
 
 use super::{Line, Share};
+use crate::misfit::Misfit;
 
 /// Settings of RCCC. Names in backquotes and values are those of uet-htsim; the text of the specification was
 /// not at hand.
@@ -42,15 +43,15 @@ impl RcccSettings {
         RcccSettings { base_round_trip, pace: pace(), per_grant: None }
     }
 
-    pub(super) fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+    pub(super) fn check(&self) -> Result<(), Misfit> {
         if self.base_round_trip == Span::ZERO {
-            let value = self.base_round_trip.to_string();
-            return Err(("congestion_control.rccc.base_round_trip", value, "a time above 0"));
+            let key = "congestion_control.rccc.base_round_trip";
+            return Err(Misfit::new(key, self.base_round_trip, "a time above 0"));
         }
         match self.per_grant {
             Some(own) if !(QUANTUM..=MOST_GRANT).contains(&own.0) => {
-                let accepted = "256 B to 1 GB: credits are counted in 256 B";
-                Err(("congestion_control.rccc.per_grant", own.to_string(), accepted))
+                let key = "congestion_control.rccc.per_grant";
+                Err(Misfit::new(key, own, "256 B to 1 GB: credits are counted in 256 B"))
             }
             _ => Ok(()),
         }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::{PositiveCount, Span, Time};
 
 use super::{Acknowledged, Line, Loss, Share};
+use crate::misfit::Misfit;
 
 /// Settings of Swift: a window that follows delay. No constant is checked against the text of the
 /// paper. Defaults are as in csg-htsim (`swift.cpp`), whose authors call them guesses, except that
@@ -115,13 +116,10 @@ impl Default for SwiftSettings {
 }
 
 impl SwiftSettings {
-    pub(super) fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+    pub(super) fn check(&self) -> Result<(), Misfit> {
         if self.base_target == Span::ZERO {
-            return Err((
-                "congestion_control.swift.base_target",
-                self.base_target.to_string(),
-                "a time above 0",
-            ));
+            let key = "congestion_control.swift.base_target";
+            return Err(Misfit::new(key, self.base_target, "a time above 0"));
         }
         Ok(())
     }

@@ -38,6 +38,15 @@ pub struct Arrival {
     pub is_intact: bool,
 }
 
+/// Descriptors that have been posted and have not come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Outstanding {
+    /// Of the send queue.
+    pub sends: usize,
+    /// Of the receive queue.
+    pub receives: usize,
+}
+
 /// Whether an endpoint has a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndpointState {
@@ -211,9 +220,9 @@ impl<T: Copy> Endpoint<T> {
         self.reliability
     }
 
-    /// Descriptors that have been posted and not returned: of the send queue and the receive queue.
-    pub fn outstanding(&self) -> (usize, usize) {
-        (self.sends.len(), self.receives.len())
+    /// Descriptors that have been posted and have not come back.
+    pub fn outstanding(&self) -> Outstanding {
+        Outstanding { sends: self.sends.len(), receives: self.receives.len() }
     }
 
     /// Whether the send queue takes a descriptor.
@@ -444,7 +453,8 @@ mod tests {
             let reply = if leaves { Reply::None } else { Reply::Accept };
             assert_eq!(reception, Reception { outcome: received, reply }, "{level:?}");
             assert_eq!(from.accepted(), (!leaves).then_some(sent), "{level:?}");
-            assert_eq!((from.outstanding(), to.outstanding()), ((0, 0), (0, 0)));
+            let none = Outstanding { sends: 0, receives: 0 };
+            assert_eq!([from.outstanding(), to.outstanding()], [none; 2]);
         }
     }
 
@@ -558,7 +568,8 @@ mod tests {
         assert_eq!((to.post_receive('a', 8), to.post_receive('b', 8)), (Ok(()), Ok(())));
         assert_eq!(to.withdraw_receive(|cookie| *cookie == 'c'), None);
         assert_eq!(to.withdraw_receive(|cookie| *cookie == 'a'), Some((0, 'a')));
-        assert_eq!((to.outstanding(), to.withdraw_receive(|it| *it == 'a')), ((0, 1), None));
+        let one = Outstanding { sends: 0, receives: 1 };
+        assert_eq!((to.outstanding(), to.withdraw_receive(|it| *it == 'a')), (one, None));
         let (_, reception) = pass(&mut from, &mut to, send('s', 8), &Registry::new());
         let received = Outcome::Received(done('b', WorkQueueKind::Receive));
         assert_eq!(reception.outcome, received);

@@ -112,7 +112,7 @@ impl World {
         step(&World::hear);
         step(&|own| {
             // Nothing is under way and an answer is missing: the adapter gives up.
-            let (sends, _) = own.from.outstanding();
+            let sends = own.from.outstanding().sends;
             let silent = own.wire.is_empty() && own.back.is_empty();
             let answered = own.transmitted == own.sent.0 + own.sent.1;
             if sends == 0 || !silent || answered || !own.is_connected() {
@@ -178,7 +178,7 @@ impl World {
     }
 
     fn check(&self, reliability: Reliability) {
-        let (sends, receives) = (self.from.outstanding().0, self.to.outstanding().1);
+        let (sends, receives) = (self.from.outstanding().sends, self.to.outstanding().receives);
         let back = |counts: (u8, u8)| usize::from(counts.0 + counts.1);
         assert_eq!(back(self.sent) + sends, usize::from(self.sends), "each send once");
         assert_eq!(back(self.received) + receives, usize::from(self.receives), "each receive");
@@ -209,7 +209,7 @@ fn every_descriptor_comes_back_once_and_messages_keep_their_order() {
             });
             assert!(states.len() > 50, "{} states", states.len());
             // However it went so far, all sends may still come back: nothing hangs.
-            let came_back = |world: &World| world.from.outstanding().0 == 0;
+            let came_back = |world: &World| world.from.outstanding().sends == 0;
             assert!(states.all_can_reach(came_back), "{reliability:?} {wire:?}");
             let all_there = |world: &World| world.there.len() == usize::from(MESSAGES);
             assert!(states.iter().any(all_there), "{reliability:?} {wire:?}");

@@ -101,8 +101,8 @@ impl TransportSettings {
                             single packets";
             return Err(("reliability", self.reliability.name().to_owned(), accepted.to_owned()));
         }
-        if let Some(Err((key, value, accepted))) = self.spraying.map(|own| own.check()) {
-            return Err((key, value, accepted.to_owned()));
+        if let Some(Err(wrong)) = self.spraying.map(|own| own.check()) {
+            return Err((wrong.key, wrong.value, wrong.accepted.to_owned()));
         }
         let of_target = self.congestion_control.as_ref().and_then(|own| own.credits()).is_some();
         if self.queue_pairs == QueuePairs::Kept && (self.congestion_control.is_none() || of_target)
@@ -112,6 +112,6 @@ impl TransportSettings {
             return Err(("queue_pairs", "kept".to_owned(), accepted.to_owned()));
         }
         let Some(control) = &self.congestion_control else { return Ok(()) };
-        control.check().map_err(|(key, value, accepted)| (key, value, accepted.to_owned()))
+        control.check().map_err(|wrong| (wrong.key, wrong.value, wrong.accepted.to_owned()))
     }
 }
