@@ -186,7 +186,7 @@ bench-live: ## kernel TCP against the live library, in turn, one JSON object a c
 
 test-loom: ## every interleaving of the shared ring and the interrupt flag
 	RUSTFLAGS="--cfg loom" cargo test --locked --release --package weft-protocol \
-		--test shared_memory_model --test shared_ring_model --test record_ring_model \
+		--test shared_memory_model --test shared_ring_model --test record_ring_model --test migration_model \
 		--test write_log_model --target-dir target/loom
 
 # The standard library is built with the sanitizer, too: of one that is not, locks and barriers would be unseen.
