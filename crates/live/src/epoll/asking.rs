@@ -13,7 +13,7 @@ use crate::migration::answering;
 use crate::peer::death;
 use crate::registry::instance::Instance;
 use crate::registry::relay::RELAY;
-use crate::registry::{EVENT, is_tagged, link_of, link_place};
+use crate::registry::{EVENT, Link, is_tagged, link_of};
 use crate::segment::Segment;
 use crate::signals::cancel;
 use crate::stream;
@@ -59,7 +59,7 @@ pub fn sift(
     for at in 0..events.len() {
         let event = events[at];
         let link = event.u64 as u32 & !(EVENT as u32);
-        let (place, _) = link_place(link);
+        let place = Link::of(link).place;
         if event.u64 == RELAY && instance.has_relay() {
             nesting::show(instance, false);
         // A program's own datum may begin like the library's.
@@ -114,7 +114,7 @@ fn warm(instance: &Instance, link: u32) {
     let Some(_held) = instance.lock.lock() else { return };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *instance.inner.get() };
-    let (place, _) = link_place(link);
+    let place = Link::of(link).place;
     for which in 0..REGISTRATIONS {
         let link = link_of(place, which);
         if let Some(Resolved { registration, .. }) = resolve(link)

@@ -10,7 +10,7 @@ use crate::ready;
 use crate::registry::instance::Instance;
 use crate::registry::links::{Found, News};
 use crate::registry::links::{Inner, Watch};
-use crate::registry::{link_place, others, registrations};
+use crate::registry::{Link, others, registrations};
 use crate::segment::Segment;
 use crate::sys;
 use crate::table::{self, Guard, Registration};
@@ -33,7 +33,7 @@ pub struct Resolved {
 
 /// The registration behind a link, its connection and segment. The instance's lock is held.
 pub fn resolve(link: u32) -> Option<Resolved> {
-    let (place, which) = link_place(link);
+    let Link { place, which } = Link::of(link);
     let registration = registrations(place).nth(which)?;
     // SAFETY: the instance's lock is held, and the reference is gone before it is released.
     let registration = unsafe { &mut *registration };

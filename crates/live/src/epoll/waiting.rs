@@ -14,7 +14,7 @@ use crate::interpose::{Way, system_calls};
 use crate::peer::death;
 use crate::ready;
 use crate::registry::instance::{Instance, Stay, instance};
-use crate::registry::{self, CONTROL, link_place, others};
+use crate::registry::{self, CONTROL, Link, others};
 use crate::report::stats;
 use crate::segment::Segment;
 use crate::signals::asleep::{Asleep, How};
@@ -359,7 +359,7 @@ fn leave_to_others(instance: &Instance) {
     if let Some((link, Resolved { registration, .. })) =
         ready.and_then(|link| Some((link, resolve(link)?)))
     {
-        let (place, which) = link_place(link);
+        let Link { place, which } = Link::of(link);
         registry::rouse(instance, registration, place, which);
     }
 }
@@ -459,7 +459,8 @@ pub fn arm(instance: &Instance) -> bool {
                 && waits_for_kernels_room(&guard, &segment)
                 && !std::mem::replace(&mut registration.asks_room, true)
             {
-                registry::rouse(instance, registration, guard.place, link_place(*link).1);
+                let which = Link::of(*link).which;
+                registry::rouse(instance, registration, guard.place, which);
             }
         }
     }

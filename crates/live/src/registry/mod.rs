@@ -111,9 +111,20 @@ pub const fn link_of(place: usize, which: usize) -> u32 {
     (place * REGISTRATIONS + which) as u32
 }
 
-/// The place of the connection behind a link, and which of its registrations it is.
-pub const fn link_place(link: u32) -> (usize, usize) {
-    (link as usize / REGISTRATIONS, link as usize % REGISTRATIONS)
+/// A registration of a connection, as the number says by which an instance knows it.
+pub struct Link {
+    /// The place of the connection.
+    pub place: usize,
+    /// Which of its registrations it is.
+    pub which: usize,
+}
+
+impl Link {
+    /// The registration that an instance knows by a number.
+    pub const fn of(number: u32) -> Self {
+        let number = number as usize;
+        Self { place: number / REGISTRATIONS, which: number % REGISTRATIONS }
+    }
 }
 
 /// What the kernel is asked for a registration of a followed connection, under the library's datum.
