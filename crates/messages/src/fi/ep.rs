@@ -57,25 +57,10 @@ pub unsafe fn open(
     place: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
-    // `weft mpi` checks the directory first and explains what is wrong with it.
-    let made = Directory::find().map_err(|_| libc::EACCES).and_then(Endpoint::new);
-    let mut endpoint = match made {
+    let mut endpoint = match make() {
         Ok(endpoint) => endpoint,
         Err(error) => return -error,
     };
-    if std::env::var_os(FETCH).is_some_and(|value| value == "off") {
-        endpoint.disable_fetch();
-    }
-    if let Some(path) = std::env::var_os(AS).filter(|path| !path.is_empty()) {
-        // `weft mpi --as` writes the table.
-        let costs = std::fs::read_to_string(path).ok().and_then(|text| text.parse().ok());
-        let own_ns = Directory::find().map_err(|_| libc::EACCES).and_then(Endpoint::own_ns);
-        match (costs, own_ns) {
-            (Some(costs), Ok(own_ns)) => endpoint.emulate(costs, own_ns),
-            (None, _) => return -libc::EINVAL,
-            (_, Err(error)) => return -error,
-        }
-    }
     // SAFETY: the caller has valid attributes, or none.
     let (tx, rx) = unsafe {
         let tx = info.and_then(|info| info.tx_attr.as_ref());
@@ -124,6 +109,23 @@ pub unsafe fn open(
     let endpoint = Ep { fid, shared, number, events, request, destination };
     // SAFETY: the caller's promise; the object begins with its identifier.
     unsafe { hand_out(place, Box::new(endpoint)) }
+}
+
+/// An endpoint as the environment wants it.
+fn make() -> Result<Endpoint, Errno> {
+    // `weft mpi` checks the directory first and explains what is wrong with it.
+    let mut endpoint = Directory::find().map_err(|_| libc::EACCES).and_then(Endpoint::new)?;
+    if std::env::var_os(FETCH).is_some_and(|value| value == "off") {
+        endpoint.disable_fetch();
+    }
+    if let Some(path) = std::env::var_os(AS).filter(|path| !path.is_empty()) {
+        // `weft mpi --as` writes the table.
+        let costs = std::fs::read_to_string(path).ok().and_then(|text| text.parse().ok());
+        let costs = costs.ok_or(libc::EINVAL)?;
+        let own_ns = Directory::find().map_err(|_| libc::EACCES).and_then(Endpoint::own_ns)?;
+        endpoint.emulate(costs, own_ns);
+    }
+    Ok(endpoint)
 }
 
 /// The variable that disables direct copies of long messages from their sender's memory, if it is `off`.

@@ -11,12 +11,13 @@ use super::ep::Ep;
 use super::info::{ANY_SOURCE, LONGEST, RECEIVE_FLAGS, SEND_FLAGS};
 use super::record::Accepted;
 use super::result;
-use super::state::{Binding, Working};
+use super::state::{Binding, Reporter, Working};
 use crate::channel::Envelope;
 use crate::endpoint::{
-    Event, Events, LONGEST_INJECTED, Message, Receive, Received, Unreceived, Wanted,
+    Endpoint, Event, Events, LONGEST_INJECTED, Message, Receive, Received, Unreceived, Wanted,
 };
 use crate::parts::Parts;
+use crate::peers::Peers;
 use crate::sys::Errno;
 
 pub static MSG: fi_ops_msg = fi_ops_msg {
@@ -174,66 +175,84 @@ unsafe fn post_receive(
     let is_reported = flags.is_reported(&reporter.bindings.receives);
     let receive = Receive { context: context.expose_provenance(), to, is_reported };
     let asked = flags.of(&reporter.bindings.receives);
-    if asked & (FI_PEEK | FI_CLAIM | FI_DISCARD) == 0 {
-        if let Some(record) = &mut reporter.record {
-            record.post(receive.context);
-        }
-        // SAFETY: the caller keeps the places writable until the completion.
-        let posted = unsafe {
-            if bound.is_connected_type {
-                bound.endpoint.receive_connected(receive, &mut reporter)
-            } else {
-                bound.endpoint.receive(is_tagged, wanted, receive, &mut reporter);
-                Ok(())
-            }
-        };
-        if let Some(record) = &mut reporter.record {
-            record.leave();
-        }
-        return posted;
+    if asked & (FI_PEEK | FI_DISCARD) != 0 {
+        let search = Search { asked, is_tagged, wanted, context: receive.context };
+        search.run(&mut bound.endpoint, peers, &mut reporter);
+        return Ok(());
     }
-    let (endpoint, number) = (&mut bound.endpoint, receive.context);
-    let is_peek = asked & FI_PEEK != 0;
-    if is_peek {
-        endpoint.progress(peers, &mut reporter);
+    if let Some(record) = &mut reporter.record {
+        record.post(receive.context);
     }
-    let record = reporter.record.take();
-    let found = match (is_peek, asked & FI_CLAIM != 0, asked & FI_DISCARD != 0) {
-        (true, _, true) => endpoint.discard(is_tagged, Some(&wanted), number, &mut reporter),
-        (true, true, false) => endpoint.claim(is_tagged, &wanted, number),
-        (true, false, false) => endpoint.peek(is_tagged, &wanted),
-        (false, _, true) => endpoint.discard(is_tagged, None, number, &mut reporter),
-        (false, _, false) => {
-            reporter.record = record;
-            if let Some(record) = &mut reporter.record {
-                record.post(receive.context);
-            }
-            // SAFETY: the caller keeps the places writable until the completion.
-            let is_there = unsafe { endpoint.receive_claimed(is_tagged, &receive, &mut reporter) };
-            if let Some(record) = &mut reporter.record {
-                record.leave();
-            }
-            return if is_there { Ok(()) } else { Err(libc::EINVAL) };
+    let endpoint = &mut bound.endpoint;
+    // SAFETY: the caller keeps the places writable until the completion.
+    let posted = unsafe {
+        if asked & FI_CLAIM != 0 {
+            let is_there = endpoint.receive_claimed(is_tagged, &receive, &mut reporter);
+            is_there.then_some(()).ok_or(libc::EINVAL)
+        } else if bound.is_connected_type {
+            endpoint.receive_connected(receive, &mut reporter)
+        } else {
+            endpoint.receive(is_tagged, wanted, receive, &mut reporter);
+            Ok(())
         }
     };
-    let (context, base, cut) = (number, std::ptr::null_mut(), 0);
-    reporter.on_event(match found {
-        Some(Unreceived { source, envelope, length }) => {
-            let source = Some(source);
-            let is_reported = true;
-            Event::Received(Received { context, source, envelope, base, length, cut, is_reported })
-        }
-        None => {
-            let envelope = Envelope { is_tagged, tag, data: None };
-            let (source, length, is_reported) = (None, 0, true);
-            let received = Received { context, source, envelope, base, length, cut, is_reported };
-            Event::ReceiveFailed { received, error: libc::ENOMSG }
-        }
-    });
-    if let Some(record) = record {
+    if let Some(record) = &mut reporter.record {
         record.leave();
     }
-    Ok(())
+    posted
+}
+
+/// A receive that looks for a message that nobody has received, or gives one up, and takes no bytes.
+struct Search {
+    /// The flags: of [`FI_PEEK`] and [`FI_DISCARD`] one at least.
+    asked: u64,
+    is_tagged: bool,
+    wanted: Wanted,
+    context: usize,
+}
+
+impl Search {
+    /// Runs it, and reports what was found.
+    fn run(self, endpoint: &mut Endpoint, peers: &mut Peers, reporter: &mut Reporter<'_>) {
+        let Self { asked, is_tagged, wanted, context } = self;
+        let is_peek = asked & FI_PEEK != 0;
+        if is_peek {
+            endpoint.progress(peers, reporter);
+        }
+        let record = reporter.record.take();
+        let found = if asked & FI_DISCARD != 0 {
+            endpoint.discard(is_tagged, is_peek.then_some(&wanted), context, reporter)
+        } else if asked & FI_CLAIM != 0 {
+            endpoint.claim(is_tagged, &wanted, context)
+        } else {
+            endpoint.peek(is_tagged, &wanted)
+        };
+        let (base, cut, is_reported) = (std::ptr::null_mut(), 0, true);
+        reporter.on_event(match found {
+            Some(Unreceived { source, envelope, length }) => {
+                let source = Some(source);
+                Event::Received(Received {
+                    context,
+                    source,
+                    envelope,
+                    base,
+                    length,
+                    cut,
+                    is_reported,
+                })
+            }
+            None => {
+                let envelope = Envelope { is_tagged, tag: wanted.tag, data: None };
+                let (source, length) = (None, 0);
+                let received =
+                    Received { context, source, envelope, base, length, cut, is_reported };
+                Event::ReceiveFailed { received, error: libc::ENOMSG }
+            }
+        });
+        if let Some(record) = record {
+            record.leave();
+        }
+    }
 }
 
 /// The buffers of an I/O vector; `None` if there are too many.

@@ -302,6 +302,14 @@ pub struct State {
     pub record: Option<Box<Record>>,
 }
 
+/// Where an operation is reported.
+#[derive(Clone, Copy)]
+struct Reported {
+    /// The completion queue.
+    queue: Option<usize>,
+    counter: Option<usize>,
+}
+
 /// Turns the events of an endpoint into completions and counts.
 pub struct Reporter<'a> {
     queues: &'a mut Table<Queue>,
@@ -316,12 +324,7 @@ pub struct Reporter<'a> {
 
 impl Reporter<'_> {
     #[inline(always)]
-    fn tell(
-        &mut self,
-        to: (Option<usize>, Option<usize>),
-        completion: Completion,
-        is_reported: bool,
-    ) {
+    fn tell(&mut self, to: Reported, completion: Completion, is_reported: bool) {
         if let Some(entries) = self.count(to, completion.error.is_some(), is_reported) {
             entries.push_back(completion);
         }
@@ -331,7 +334,7 @@ impl Reporter<'_> {
     #[inline(always)]
     fn count(
         &mut self,
-        (queue, counter): (Option<usize>, Option<usize>),
+        Reported { queue, counter }: Reported,
         is_error: bool,
         is_reported: bool,
     ) -> Option<&mut VecDeque<Completion>> {
@@ -399,8 +402,8 @@ impl Events for Reporter<'_> {
             record.on_event(&copy);
         }
         let Bindings { sends, receives, reads, writes } = self.bindings;
-        let (sending, receiving) =
-            ((sends.queue, sends.counter), (receives.queue, receives.counter));
+        let [sending, receiving] =
+            [sends, receives].map(|bound| Reported { queue: bound.queue, counter: bound.counter });
         match event {
             Event::Sent { context, is_tagged, is_reported } => {
                 if let Some(entries) = self.count(sending, false, is_reported) {
@@ -420,7 +423,8 @@ impl Events for Reporter<'_> {
             }
             Event::Accessed { context, operation, error, is_reported } => {
                 let counter = if operation.returns_bytes() { *reads } else { *writes };
-                self.tell((sends.queue, counter), accessed(context, operation, error), is_reported);
+                let to = Reported { queue: sends.queue, counter };
+                self.tell(to, accessed(context, operation, error), is_reported);
             }
             Event::Written { source, data, length } => {
                 let known = self.vector.map(|vector| vector.address(source));
@@ -434,7 +438,7 @@ impl Events for Reporter<'_> {
                     source: known.unwrap_or(FI_ADDR_NOTAVAIL),
                     error: None,
                 };
-                self.tell((receives.queue, None), completion, true);
+                self.tell(Reported { queue: receives.queue, counter: None }, completion, true);
             }
         }
     }
