@@ -145,26 +145,28 @@ class Ranks:
         self.ranks: int = self._comm.Get_size()
         self._are_gone = False
 
-    def exchange(self, counts: list[int], given: bytes) -> tuple[list[int], npt.NDArray[np.uint8]]:
-        """Give each rank its bytes of `given`; return how many come from each, and all of them."""
+    def exchange(self, given: list[npt.NDArray[np.uint8]]) -> list[npt.NDArray[np.uint8]]:
+        """Give each rank its bytes; return those that come from each. MPI copies neither."""
         try:
-            return self._exchange(counts, given)
+            return self._exchange(given)
         except BaseException:
             # No other rank can go on, and the core cannot end them.
             traceback.print_exc()
             self._comm.Abort(1)
             raise
 
-    def _exchange(self, counts: list[int], given: bytes) -> tuple[list[int], npt.NDArray[np.uint8]]:
-        np, byte = self._numpy, self._mpi.BYTE
-        sizes = np.array(counts, dtype=np.int64)
+    def _exchange(self, given: list[npt.NDArray[np.uint8]]) -> list[npt.NDArray[np.uint8]]:
+        np, comm = self._numpy, self._comm
+        sizes = np.array([len(one) for one in given], dtype=np.int64)
         coming = np.empty_like(sizes)
-        self._wait(self._comm.Ialltoall(sizes, coming))
-        come = np.empty(int(coming.sum()), dtype=np.uint8)
-        self._comm.Alltoallv(
-            [given, (sizes, _starts(np, sizes)), byte], [come, (coming, _starts(np, coming)), byte]
-        )
-        return coming.tolist(), come
+        self._wait(comm.Ialltoall(sizes, coming))
+        come = [np.empty(count, dtype=np.uint8) for count in coming.tolist()]
+        come[self.rank] = given[self.rank]
+        others = [rank for rank in range(self.ranks) if rank != self.rank]
+        taking = [comm.Irecv(come[rank], source=rank) for rank in others if len(come[rank])]
+        giving = [comm.Isend(given[rank], dest=rank) for rank in others if len(given[rank])]
+        self._mpi.Request.Waitall([*taking, *giving])
+        return come
 
     @staticmethod
     def _wait(request: Any) -> None:
@@ -200,7 +202,3 @@ class Ranks:
         # Linux counts in KiB.
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return Memory(self.rank, self._mpi.Get_processor_name(), most)
-
-
-def _starts(np: Any, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    return np.concatenate(([0], np.cumsum(sizes)[:-1]))  # type: ignore[no-any-return]

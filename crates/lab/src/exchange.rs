@@ -11,9 +11,9 @@ pub trait Exchange: Debug + Send + Sync {
     /// How many ranks there are.
     fn ranks(&self) -> u32;
 
-    /// Gives every rank the bytes at its number in `given`, and stores the bytes from each rank at its number
-    /// in `taken`, in place of what is there. All ranks call it equally often. It returns when it has the
-    /// bytes of all ranks, and never if one of them is gone: whatever connects the ranks then ends all of
-    /// them.
-    fn exchange(&self, given: &[Vec<u8>], taken: &mut [Vec<u8>]);
+    /// Gives every rank the bytes at its number in `given`, which are gone then, and shows `take` what each gave
+    /// to this one, in the order of their numbers, its own included. So nobody has to have a copy of them. All
+    /// ranks call it equally often; it returns when it is known what all have given, and never if one of them
+    /// is gone: whoever connects them then ends all of them.
+    fn exchange(&self, given: &mut [Vec<u8>], take: &mut dyn FnMut(u32, &[u8]));
 }

@@ -75,9 +75,8 @@ impl Ranks {
 /// Rank 0 gives the same to all others.
 fn give_all(exchange: &dyn Exchange, text: &[u8]) {
     let to = |rank| if rank == 0 { Vec::new() } else { text.to_vec() };
-    let given: Vec<Vec<u8>> = (0..exchange.ranks()).map(to).collect();
-    let mut taken = vec![Vec::new(); given.len()];
-    exchange.exchange(&given, &mut taken);
+    let mut given: Vec<Vec<u8>> = (0..exchange.ranks()).map(to).collect();
+    exchange.exchange(&mut given, &mut |_, _| {});
 }
 
 /// What a rank other than 0 does: simulates its part of every channel that rank 0 divides, until rank 0
@@ -86,14 +85,18 @@ fn give_all(exchange: &dyn Exchange, text: &[u8]) {
 /// # Errors
 /// [`Error::OtherCode`] if rank 0 is another version; [`Error::Job`] if its orders cannot be read.
 pub fn follow(exchange: &Arc<dyn Exchange>) -> Result<(), Error> {
-    let given = vec![Vec::new(); exchange.ranks() as usize];
+    let mut given = vec![Vec::new(); exchange.ranks() as usize];
     loop {
-        let mut taken = given.clone();
-        exchange.exchange(&given, &mut taken);
-        if taken[0].is_empty() {
+        let mut text = Vec::new();
+        exchange.exchange(&mut given, &mut |from, bytes| {
+            if from == 0 {
+                text.extend_from_slice(bytes);
+            }
+        });
+        if text.is_empty() {
             return Ok(());
         }
-        let order: Order = serde_json::from_slice(&taken[0])
+        let order: Order = serde_json::from_slice(&text)
             .map_err(|error| Error::Job { problem: error.to_string() })?;
         order.carry_out(exchange)?;
     }

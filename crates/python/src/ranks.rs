@@ -3,16 +3,14 @@
 use std::process::abort;
 use std::sync::Arc;
 
-use numpy::PyReadonlyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use weft_lab::Exchange;
 
 use crate::error;
 
-/// Ranks connected by an object with the attributes `rank` and `ranks` and a method `exchange(counts,
-/// given)`: `counts[r]` bytes of `given` are for rank r. It returns how many bytes come from each, and all of
-/// them as an array of `uint8`.
+/// Ranks that are connected by an object with the attributes `rank` and `ranks` and a method
+/// `exchange(given)`: an array of `uint8` for each rank. It returns one from each.
 #[derive(Debug)]
 struct Connected {
     rank: u32,
@@ -26,26 +24,15 @@ pub fn connected(by: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Exchange>> {
 }
 
 impl Connected {
-    fn call(&self, given: &[Vec<u8>], taken: &mut [Vec<u8>]) -> PyResult<()> {
+    fn call(&self, given: &mut [Vec<u8>], take: &mut dyn FnMut(u32, &[u8])) -> PyResult<()> {
         Python::attach(|py| {
-            let counts: Vec<usize> = given.iter().map(Vec::len).collect();
-            let bytes = PyBytes::new_with(py, counts.iter().sum(), |all| {
-                let mut left = all;
-                for one in given {
-                    let (own, rest) = left.split_at_mut(one.len());
-                    own.copy_from_slice(one);
-                    left = rest;
-                }
-                Ok(())
-            })?;
-            let come = self.by.call_method1(py, "exchange", (counts, bytes))?;
-            let (counts, bytes): (Vec<usize>, PyReadonlyArray1<'_, u8>) = come.extract(py)?;
-            let mut left = bytes.as_slice()?;
-            for (one, count) in taken.iter_mut().zip(counts) {
-                let (own, rest) = left.split_at(count.min(left.len()));
-                one.clear();
-                one.extend_from_slice(own);
-                left = rest;
+            // The arrays have the very bytes, and are gone with the call.
+            let array = |one: &mut Vec<u8>| PyArray1::from_vec(py, std::mem::take(one));
+            let given: Vec<_> = given.iter_mut().map(array).collect();
+            let come = self.by.call_method1(py, "exchange", (given,))?;
+            let come: Vec<PyReadonlyArray1<'_, u8>> = come.extract(py)?;
+            for (rank, bytes) in (0..).zip(&come) {
+                take(rank, bytes.as_slice()?);
             }
             Ok(())
         })
@@ -61,10 +48,10 @@ impl Exchange for Connected {
         self.ranks
     }
 
-    fn exchange(&self, given: &[Vec<u8>], taken: &mut [Vec<u8>]) {
+    fn exchange(&self, given: &mut [Vec<u8>], take: &mut dyn FnMut(u32, &[u8])) {
         // The object says what went wrong and ends all ranks; what it could not say ends this one, and MPI the
         // others.
-        if self.call(given, taken).is_err() {
+        if self.call(given, take).is_err() {
             abort();
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Graph, Kind, PortUse};
+use super::{Graph, Kind};
 use crate::switch::InputQueued;
 
 /// What keeps the parts of a graph from running in parallel.
@@ -47,18 +47,6 @@ impl Graph {
         parts
     }
 
-    /// One part alone, by its number. The clocked switches of the others are dropped.
-    pub fn take_part(&mut self, part: &[u32], number: u32) -> Graph {
-        let clocked = std::mem::take(&mut self.clocked);
-        let mut taken = self.share();
-        for (switch, own) in self.with_clocks().zip(clocked) {
-            if part[switch as usize] == number {
-                self.move_into(&mut taken, (switch, own), part);
-            }
-        }
-        taken
-    }
-
     fn with_clocks(&self) -> impl Iterator<Item = u32> {
         let is_clocked = |switch: &u32| matches!(self.kinds[*switch as usize], Kind::Clocked(_));
         (0..self.switches()).filter(is_clocked)
@@ -83,11 +71,6 @@ impl Graph {
         }
     }
 
-    /// The state of a port in a process that has only its part.
-    pub fn put_use(&self, port: u32, own: PortUse) {
-        self.ports[port as usize].put(own);
-    }
-
     /// The same graph without the switches that have a clock.
     fn share(&self) -> Graph {
         let elsewhere = |kind: &Kind| match *kind {
@@ -99,6 +82,7 @@ impl Graph {
             owners: Arc::clone(&self.owners),
             hosts: self.hosts,
             planes: self.planes,
+            first_host: self.first_host,
             switches: self.switches.clone(),
             kinds: self.kinds.iter().map(elsewhere).collect(),
             clocked: Vec::new(),

@@ -45,7 +45,22 @@ impl Flow {
         }
     }
 
-    /// No flow control, without limits.
+    /// The same of those ports alone, numbered in that order, before anything was sent.
+    pub fn of_ports(&self, ports: &[u32]) -> Flow {
+        let channels = self.channels;
+        let credits = |port: &u32| {
+            let places = (port * channels) as usize..((port + 1) * channels) as usize;
+            let own = self.credits.get(places).unwrap_or_default();
+            own.iter().map(|own| AtomicU32::new(own.load(Ordering::Relaxed)))
+        };
+        Flow {
+            credits: ports.iter().flat_map(credits).collect(),
+            limited: ports.iter().map(|port| self.is_limited(*port)).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// Nothing has a limit.
     pub fn none() -> Flow {
         let (credits, limited) = (Arc::default(), Arc::default());
         let reaction = Span::ZERO;

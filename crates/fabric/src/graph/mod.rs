@@ -9,6 +9,7 @@
 //! a buffer of limited size, that buffer gives credits, or stops the cable; ports of hosts and of
 //! output-queued switches are then *gates*.
 
+mod apart;
 mod clocked;
 mod deciding;
 mod division;
@@ -33,6 +34,7 @@ use crate::switch::{
     SharedMemorySettings, SharedQueues,
 };
 
+pub use apart::{Apart, Beyond, Numbers};
 use clocked::Surroundings;
 pub use clocked::{ClockedParts, Heard, Leave, Wakes};
 use deciding::Deciding;
@@ -113,7 +115,7 @@ impl SwitchParts {
 }
 
 /// Nodes, ports and links, ready to pass packets of one size on. Memory: 28 bytes a directed port
-/// and 24 a switch; where buffers have limits, some 30 a port and what the switches need.
+/// and 32 a switch; where buffers have limits, some 30 a port and what the switches need.
 #[derive(Debug)]
 pub struct Graph {
     ports: Arc<[Port]>,
@@ -122,6 +124,8 @@ pub struct Graph {
     /// How many hosts there are, and in how many planes each has a port.
     hosts: u32,
     planes: u32,
+    /// The first host that has a port: not 0 in the part of a process that has others.
+    first_host: u32,
     switches: Vec<Switch>,
     kinds: Vec<Kind>,
     clocked: Vec<InputQueued>,
@@ -143,7 +147,9 @@ pub struct Graph {
 struct Switch {
     /// Its first port.
     first: u32,
-    /// Whether it has unlimited queues at its outputs and nothing holds packets back on its cables.
+    /// Its number in the whole graph, by which routes know it.
+    number: u32,
+    /// Whether it has queues without a limit at its outputs, before cables that never wait.
     is_plain: bool,
     /// From a byte at an input to the same byte at a free output.
     latency: Span,
@@ -235,6 +241,7 @@ impl Graph {
             owners: owners.collect(),
             hosts: wiring.hosts(),
             planes: wiring.planes(),
+            first_host: 0,
             is_mixed: kinds.iter().any(|kind| *kind != kinds[0]),
             switches: Vec::with_capacity(switches.len()),
             kinds: Vec::with_capacity(switches.len()),
@@ -287,7 +294,7 @@ impl Graph {
         };
         let (first, is_plain) = (around.wiring.port(number, 0), matches!(kind, Kind::Plain));
         self.is_mixed |= self.switches.first().is_some_and(|other| other.latency != latency);
-        self.switches.push(Switch { first, is_plain, latency });
+        self.switches.push(Switch { first, number, is_plain, latency });
         self.kinds.push(kind);
     }
 
@@ -371,10 +378,17 @@ impl Graph {
         self.switches[switch as usize].first
     }
 
+    /// The number of a switch in the whole graph, by which routes know it: its own but in a part that a process
+    /// [has alone](Apart).
+    #[inline]
+    pub fn number(&self, switch: u32) -> u32 {
+        self.switches[switch as usize].number
+    }
+
     /// The port of a host in the first plane; by the number of an end, that in its own.
     #[inline]
     pub fn host_port(&self, end: u32) -> u32 {
-        self.switch_ports() + end
+        self.switch_ports() + end - self.first_host
     }
 
     /// When a port will be free.

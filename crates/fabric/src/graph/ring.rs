@@ -30,6 +30,7 @@ impl Graph {
             owners: [].into(),
             hosts,
             planes: 1,
+            first_host: 0,
             switches: Vec::new(),
             kinds: Vec::new(),
             clocked: Vec::new(),

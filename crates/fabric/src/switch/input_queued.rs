@@ -233,10 +233,13 @@ impl InputQueued {
         self.first
     }
 
-    /// Processes an edge of the clock, unless another one was announced last: packets that leave go
-    /// into the outbox, which must be empty. `choose` returns the output of a packet that can be
-    /// decided on from now on and the virtual channel there, given how many packets wait for each
-    /// output.
+    /// Its ports have other numbers from now on, the first of them this one.
+    pub fn move_to(&mut self, first: u32) {
+        self.first = first;
+    }
+
+    /// A packet is sent to an input, by the virtual channel `came_by`; its first byte will be there
+    /// at `arrival`. Returns at which edge the switch takes part, if that is sooner than was known.
     #[inline]
     pub fn expect(
         &mut self,

@@ -18,6 +18,7 @@ mod mixed;
 mod oversubscription;
 mod parts;
 mod planes;
+mod rank_parts;
 mod ranks;
 mod refusals;
 mod shared_buffer;

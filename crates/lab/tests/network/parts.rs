@@ -40,7 +40,7 @@ struct Parts {
 
 /// A channel that has not run, with the sources of some hosts, and when its run ends; the sources of those hosts
 /// once more.
-fn build(
+pub(super) fn build(
     text: &str,
     hosts: u32,
     seed: u64,
@@ -55,11 +55,13 @@ fn build(
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
     let until = Time(span.0 * 300);
     let flow = FlowControl::new(&parts.flow_control, 8).expect(text);
+    // Those behind the last bit have queues at their outputs.
+    let has = |bits: u32, number| bits.checked_shr(number).unwrap_or(0) & 1 != 0;
     let switches = (0..wiring.switches()).map(|number| {
-        if parts.clocked >> number & 1 == 0 && parts.shared >> number & 1 != 0 {
+        if !has(parts.clocked, number) && has(parts.shared, number) {
             return SwitchParts::SharedMemory(parts.memory.clone());
         }
-        if parts.clocked >> number & 1 == 0 {
+        if !has(parts.clocked, number) {
             return SwitchParts::OutputQueued(parts.switch.clone());
         }
         let InputQueuedSettings { latency, cell, buffer, scheduler, .. } = &parts.other;

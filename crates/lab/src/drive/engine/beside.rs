@@ -116,13 +116,12 @@ impl Beside {
 }
 
 impl Engine {
-    /// What surrounds a port: the part that owns it, if the graph is divided and that part is in this
-    /// process.
+    /// What a port sees of the packets and switches around it: the part that has it, if the graph is divided
+    /// among threads.
     pub(super) fn at_port(&self, port: u32) -> &Engine {
-        match (&self.beside, &self.ranks) {
-            (Some(own), _) => &own.parts[own.part_of[port as usize] as usize],
-            (None, Some(own)) => own.part(),
-            (None, None) => self,
+        match &self.beside {
+            Some(own) => &own.parts[own.part_of[port as usize] as usize],
+            None => self,
         }
     }
 
@@ -179,7 +178,7 @@ impl Engine {
         let each = graphs.into_iter().zip(supplies).zip(hosts);
         for (number, ((graph, supply), hosts)) in (0..).zip(each) {
             let border = Border::new(number, count, Arc::clone(&part_of));
-            let mut part = self.part((graph, supply, classed.next()), border);
+            let mut part = self.part((graph, supply, classed.next()), (border, count));
             part.routes = self.routes.of_hosts(hosts);
             parts.push(part);
         }
@@ -216,13 +215,12 @@ impl Engine {
         }
     }
 
-    /// The engine of a part.
+    /// The engine of one of `count` parts.
     pub(super) fn part(
         &self,
         (graph, supply, classed): (Graph, Supply, Option<Classed>),
-        border: Border,
+        (border, count): (Border, u32),
     ) -> Engine {
-        let count = border.leaving.len() as u32;
         Engine {
             routes: self.routes.clone(),
             supply,

@@ -9,6 +9,7 @@ use weft_fabric::switch::shared_buffer::Header;
 use weft_kernel::Event;
 use weft_units::Time;
 
+use super::packed::Sending;
 use super::packets::{Forwarding, Packet};
 use super::{Delivery, Engine};
 
@@ -22,6 +23,8 @@ pub(super) struct Border {
     /// By part, packets bound for it, and when the first of them arrives.
     pub leaving: Vec<Leaving>,
     pub first: Time,
+    /// What leaves the part of a rank instead.
+    pub sending: Option<Box<Sending>>,
 }
 
 /// Packets in transit from one part to another.
@@ -45,20 +48,16 @@ pub(super) struct Crossing {
     pub packet: Packet,
 }
 
-impl Leaving {
-    /// Nothing else leaves.
-    pub fn clear(&mut self) {
-        self.packets.clear();
-        self.spent.clear();
-        self.headers.clear();
-        self.said.clear();
-    }
-}
-
 impl Border {
     pub fn new(part: u32, count: u32, part_of: Arc<[u16]>) -> Border {
         let leaving = (0..count).map(|_| Leaving::default()).collect();
-        Border { part, part_of, told: Told::default(), leaving, first: Time::NEVER }
+        Border { part, part_of, leaving, ..Border::of_rank(part) }
+    }
+
+    /// That of a rank, which has its part alone.
+    pub fn of_rank(part: u32) -> Border {
+        let (told, first) = (Told::default(), Time::NEVER);
+        Border { part, part_of: Arc::default(), told, leaving: Vec::new(), first, sending: None }
     }
 }
 
@@ -68,6 +67,9 @@ impl Engine {
     #[inline(never)]
     pub(super) fn forward_to_part(&mut self, event: Event) {
         let Some(border) = &mut self.parts.border else { return self.parts.push(event) };
+        if border.sending.is_some() {
+            return self.forward_to_rank(event);
+        }
         let part = u32::from(border.part_of[event.place as usize]);
         if part == border.part {
             return self.parts.push(event);
@@ -104,7 +106,7 @@ impl Engine {
 
     /// A packet will arrive at a place, or at a clocked switch, which must expect it.
     #[inline]
-    fn come_in(&mut self, time: Time, place: u32, id: u32) {
+    pub(super) fn come_in(&mut self, time: Time, place: u32, id: u32) {
         let channel = self.packets.forwarding[id as usize].channel;
         let wakes = match self.graph.has_limits() {
             true => self.graph.expect((time, place), id, channel),

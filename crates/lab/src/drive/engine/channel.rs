@@ -132,8 +132,8 @@ impl Engine {
         let of = |own: &Engine| own.classed.as_ref().map_or(0, |own| own.waiting_in_hosts());
         let beside = self.beside.iter().flat_map(|beside| beside.parts());
         let classed = of(self) + beside.map(of).sum::<u64>();
-        let far = self.ranks.as_ref().map_or(0, |ranks| ranks.waiting_in_far_hosts());
-        self.graph.waiting_in_hosts() + far + classed + self.started_later()
+        let ranks = self.ranks.as_ref().map_or(0, |ranks| ranks.waiting_in_hosts());
+        self.graph.waiting_in_hosts() + ranks + classed + self.started_later()
     }
 
     /// Packets whose known start is in the future. Each link sends one after another, so they

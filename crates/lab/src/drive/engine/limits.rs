@@ -52,10 +52,10 @@ impl Engine {
             return self.drop(now, id);
         }
         let switch = self.graph.switch_of(output);
-        let number = output - self.graph.first_port(switch);
+        let (known, number) = (self.graph.number(switch), output - self.graph.first_port(switch));
         let forwarding = &mut self.packets.forwarding[id as usize];
         forwarding.channel =
-            channel_behind(&self.routes, self.graph.channels().1, (switch, number), forwarding);
+            channel_behind(&self.routes, self.graph.channels().1, (known, number), forwarding);
         self.spend((input, output), id);
         if self.graph.enqueue(output, id, &mut self.packets.behind) {
             self.try_gate(now, output);
@@ -163,17 +163,18 @@ impl Engine {
     fn edge(&mut self, now: Time, switch: u32) {
         let (forwarding, routes, virtual_channels) =
             (&mut self.packets.forwarding, &self.routes, self.graph.channels().1);
+        let known = self.graph.number(switch);
         let choose = |id: u32, waiting: &[u32]| {
             let forwarding = &mut forwarding[id as usize];
             let occupied = |port: u32| u64::from(waiting[port as usize]);
             let output = routes.port(
-                (switch, forwarding.hops),
+                (known, forwarding.hops),
                 forwarding.to,
                 &mut forwarding.route_state,
                 occupied,
             );
             forwarding.hops += 1;
-            (output, channel_behind(routes, virtual_channels, (switch, output), forwarding))
+            (output, channel_behind(routes, virtual_channels, (known, output), forwarding))
         };
         self.graph.edge(now, switch, (&mut self.packets.behind, &mut self.outbox), choose);
         if !self.outbox.signals.is_empty() {
@@ -246,18 +247,22 @@ impl Engine {
 
     #[cold]
     pub(super) fn note_overrun(&mut self, now: Time, port: u32, space: u32) {
-        let before = self.overrun.as_ref().filter(|own| own.is_before(now, port));
-        let (Some(wiring), None) = (&self.names, before) else { return };
-        let name = match port < wiring.ports() {
-            true => wiring.port_name(port),
-            false => wiring.end_name(port - wiring.ports()),
-        };
-        let said = format!(
-            "at {} a cell came to {name}, whose buffer of {space} cells was full; a lossless channel \
-             needs a larger buffer, or has to stop earlier",
-            now.since(Time::ZERO),
-        );
-        self.overrun = Some(Overrun { time: now, place: port, said });
+        if self.overrun.as_ref().is_some_and(|own| own.is_before(now, port)) {
+            return;
+        }
+        let said = self.names.as_deref().map(|wiring| {
+            let name = match port < wiring.ports() {
+                true => wiring.port_name(port),
+                false => wiring.end_name(port - wiring.ports()),
+            };
+            format!(
+                "at {} a cell came to {name}, whose buffer of {space} cells was full; a lossless channel \
+                 needs a larger buffer, or has to stop earlier",
+                now.since(Time::ZERO),
+            )
+        });
+        let said = said.unwrap_or_default();
+        self.overrun = Some(Overrun { time: now, place: port, space, said });
     }
 }
 
@@ -267,7 +272,9 @@ pub(super) struct Overrun {
     pub time: Time,
     /// The port at which it waits, or the switch that holds it.
     pub place: u32,
-    /// The description.
+    /// How many cells it holds.
+    pub space: u32,
+    /// What there is to say about it; nothing in the part of a rank, which knows no names: rank 0 says it.
     pub said: String,
 }
 

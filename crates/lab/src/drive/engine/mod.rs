@@ -36,6 +36,7 @@ mod flows;
 mod forward;
 mod limits;
 mod memory;
+mod packed;
 mod packets;
 mod parts;
 mod places;
@@ -521,7 +522,7 @@ impl Engine {
             until.saturating_sub(routes.idle(now))
         };
         let number = self.routes.port(
-            (switch, forwarding.hops),
+            (graph.number(switch), forwarding.hops),
             forwarding.to,
             &mut forwarding.route_state,
             occupied,

@@ -2,55 +2,54 @@
 //!
 //! They run the same windows as parts that [run beside each other](super::beside) on threads, and leave the
 //! same to each other at the end of one, as bytes. Rank 0 is told what happened in each window, and at the
-//! end what each rank added up, so that it shows what one process would. A rank has the cables of the whole
-//! graph, and of sources, packets, events and queues those of its own part.
+//! end what each rank added up, so that it shows what one process would. A rank has of ports, sources, packets,
+//! events and queues those of its own part alone; rank 0 has the ports of all besides, since it reports of them.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weft_fabric::graph::{Graph, PortState, PortUse};
+use weft_fabric::graph::{Apart, Graph, PortState, PortUse};
 use weft_fabric::measure::{Observations, Passage, Told};
 use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped};
 use weft_units::{Limit, Span, Time};
 
 use super::beside::Alone;
-use super::border::{Border, Leaving, delivery};
+use super::border::{Border, delivery};
 use super::division::{Division, divide};
-use super::limits::Overrun;
+use super::packed::{Packed, Sending};
+use super::places::Places;
 use super::supply::Supply;
 use super::wire::Wire;
 use super::{Delivery, Engine};
 use crate::exchange::Exchange;
 use crate::failure::message;
 
-/// The part of this rank, and at rank 0 what others say of theirs.
+/// The part of this rank, and at rank 0 what came of all.
 #[derive(Debug)]
 pub(super) struct Ranks {
     exchange: Arc<dyn Exchange>,
     part: Engine,
-    /// The part that each place is in.
-    part_of: Arc<[u16]>,
     apart: Span,
-    far: Far,
+    /// By switch of the whole, the rank that has it.
+    rank_of: Vec<u32>,
+    left: Left,
 }
 
-/// What other ranks hold at the end.
+/// What ranks hold at the end.
 #[derive(Debug, Default)]
-struct Far {
+struct Left {
     packets: u64,
     waiting_in_hosts: u64,
     /// By port, where anything waits.
     states: BTreeMap<u32, PortState>,
 }
 
-/// What a rank says at the end of a run, besides what it told before.
+/// What a rank says at the end of a run, besides what it told before. Ports have the numbers of the whole.
 #[derive(Debug, Serialize, Deserialize)]
 struct Closing {
-    /// What it panicked with, if it did.
-    defect: Option<String>,
     steps: u64,
     observations: Observations,
     /// Initiator, target, and from when to when, in picoseconds.
@@ -60,57 +59,73 @@ struct Closing {
     packets: u64,
     waiting_in_hosts: u64,
     states: Vec<(u32, PortState)>,
-    /// When, where, and what there is to say.
-    overrun: Option<(u64, u32, String)>,
+    /// When, where, and how many cells the buffer has.
+    overrun: Option<(u64, u32, u32)>,
 }
 
-/// Between two windows: what each rank gives the others, and takes.
+/// Between two windows: what each rank gives the others, and by rank what happened in its part.
 struct Meeting {
     given: Vec<Vec<u8>>,
-    taken: Vec<Vec<u8>>,
-    /// By rank, what happened in its part.
     told: Vec<Told>,
 }
 
-/// When something happens next in a part or because of it, and whether the run is to end.
-type Head = (Time, bool);
+/// What each rank tells every other one between two windows before all else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    /// When something happens next in its part or because of it.
+    next: Time,
+    /// Whether the run is to end.
+    ends: bool,
+    /// How many bytes what crosses has; behind it is what rank 0 is told.
+    crossing: u64,
+}
 
 /// A message of a rank that is none.
 const UNREADABLE: &str = "another rank sent what cannot be read";
 
+impl Head {
+    const LENGTH: usize = 17;
+
+    /// Where room was left for it.
+    fn put(self, bytes: &mut [u8]) {
+        let Head { next, ends, crossing } = self;
+        let words = next.0.to_le_bytes().into_iter().chain(crossing.to_le_bytes());
+        let words = words.chain([u8::from(ends)]);
+        bytes.iter_mut().zip(words).for_each(|(place, own)| *place = own);
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Head> {
+        let (head, rest) = from.split_first_chunk::<{ Head::LENGTH }>()?;
+        let (next, crossing) = (head.first_chunk()?, head[8..].first_chunk()?);
+        *from = rest;
+        let (next, crossing) = (u64::from_le_bytes(*next), u64::from_le_bytes(*crossing));
+        Some(Head { next: Time(next), crossing, ends: head[16] != 0 })
+    }
+}
+
 impl Ranks {
-    /// The part of this rank.
-    pub fn part(&self) -> &Engine {
-        &self.part
-    }
-
-    /// Packets that have been handed over and not delivered.
+    /// Packets that have been handed over and not delivered, once the run is over.
     pub fn packets(&self) -> u64 {
-        self.part.packets.len() as u64 + self.far.packets
+        self.left.packets
     }
 
-    /// Packets that wait in hosts of other parts.
-    pub fn waiting_in_far_hosts(&self) -> u64 {
-        self.far.waiting_in_hosts
+    /// Those of them that wait in hosts.
+    pub fn waiting_in_hosts(&self) -> u64 {
+        self.left.waiting_in_hosts
     }
 
-    /// What another rank says of a port; `None` of one in the part of this one.
-    pub fn far_state(&self, port: u32) -> Option<&PortState> {
-        const NOTHING: &PortState = &PortState {
-            waiting: 0,
-            is_stopped: false,
-            wanted: Vec::new(),
-            without_credit: Vec::new(),
-            full: Vec::new(),
-            wanted_behind: Vec::new(),
-        };
-        let is_far = u32::from(self.part_of[port as usize]) != self.exchange.rank();
-        is_far.then(|| self.far.states.get(&port).unwrap_or(NOTHING))
+    /// What waits at a port.
+    pub fn state(&self, port: u32) -> PortState {
+        self.left.states.get(&port).cloned().unwrap_or_default()
     }
 
-    /// Whether a port is in the part of a rank.
-    fn is_of(&self, rank: u32, port: u32) -> bool {
-        u32::from(self.part_of[port as usize]) == rank
+    /// The ports of `whole` that a rank has, in their order.
+    fn ports_of<'a>(&'a self, whole: &'a Graph, rank: u32) -> impl Iterator<Item = u32> + 'a {
+        let ports = whole.switch_ports();
+        (0..ports + whole.ends()).filter(move |port| {
+            let at = if *port < ports { Some(*port) } else { whole.peer(*port) };
+            at.is_some_and(|at| self.rank_of[whole.switch_of(at) as usize] == rank)
+        })
     }
 }
 
@@ -141,29 +156,48 @@ impl Engine {
         self.may_be_ranked()?;
         let division = Division { graph: &self.graph, is_classed: false, part };
         let apart = division.apart().filter(|apart| *apart > Span::ZERO).ok_or(Alone::Whole)?;
-        let part_of = division.of_all_places(self.places);
-        let rank = exchange.rank();
-        let hosts = division.of_hosts().map(|own| own == rank).collect();
-        let graph = self.graph.take_part(part, rank);
-        let border = Border::new(rank, exchange.ranks(), Arc::clone(&part_of));
-        let own = self.part((graph, Supply::Sources(Vec::new()), None), border);
+        let (rank, ranks) = (exchange.rank(), exchange.ranks());
+        let is_own = division.of_hosts().map(|own| own == rank).collect();
+        let Apart { graph, numbers, hosts } = self.graph.take_apart(part, rank);
+        let lists = (0..ranks).map(|_| Packed::behind(Head::LENGTH)).collect();
+        let sending = Some(Box::new(Sending { numbers, lists }));
+        let border = Border { sending, ..Border::of_rank(rank) };
+        let mut own = self.part((graph, Supply::Sources(Vec::new()), None), (border, ranks));
+        own.places = Places::new(&own.graph, false, false);
+        own.ranges = own.places;
+        own.routes = self.routes.of_hosts(hosts);
+        // Whoever says something about its ports is rank 0.
+        own.names = None;
+        self.routes = self.routes.of_hosts(0..0);
         self.supply = Supply::Sources(Vec::new());
         if rank > 0 {
-            // Only rank 0 observes.
             self.observations = self.observations.of_part();
+            self.graph = self.graph.without_ports();
+            self.names = None;
         }
-        let (exchange, far) = (Arc::clone(exchange), Far::default());
-        self.ranks = Some(Box::new(Ranks { exchange, part: own, part_of, apart, far }));
-        Ok(hosts)
+        let (exchange, rank_of, left) = (Arc::clone(exchange), part.to_vec(), Left::default());
+        self.ranks = Some(Box::new(Ranks { exchange, part: own, apart, rank_of, left }));
+        Ok(is_own)
     }
 
     /// The sources of the hosts of the part of a rank, those of all others being silent.
     pub fn give_sources(&mut self, sources: Vec<Source>, send_buffers: Limit) {
         let Some(ranks) = &mut self.ranks else { return };
-        ranks.part.supply = Supply::Sources(sources);
-        for (host, time) in ranks.part.supply.begin(send_buffers) {
-            ranks.part.schedule(time, self.places.generates + host, 0);
+        let part = &mut ranks.part;
+        let mut all = Supply::Sources(sources);
+        for (host, time) in all.begin(send_buffers) {
+            part.schedule(time, part.places.generates + host, 0);
         }
+        let of_others = |host| u32::from(!part.graph.has_host(host));
+        let of_hosts: Vec<u32> = (0..part.graph.hosts()).map(of_others).collect();
+        let own = all.divide(&of_hosts, 2).and_then(|parts| parts.into_iter().next());
+        part.supply = own.unwrap_or(Supply::Sources(Vec::new()));
+    }
+
+    /// How many directed ports this process holds, for whoever wants to see that a rank has few.
+    pub fn ports_held(&self) -> usize {
+        let part = self.ranks.as_ref().map_or(0, |ranks| ranks.part.graph.ports_held());
+        self.graph.ports_held() + part
     }
 
     fn may_be_ranked(&self) -> Result<(), Alone> {
@@ -189,11 +223,8 @@ impl Engine {
         let (mut next, mut defect) = (own.part.earliest(), None);
         let is_stopped = loop {
             let ends = halt.is_asked() || defect.is_some();
-            own.give(&mut meeting, (next, ends));
-            own.exchange.exchange(&meeting.given, &mut meeting.taken);
-            let (begin, is_last) = meeting.heads();
             // What a part panicked over ends the run for all, at the end of the next window.
-            keep(&mut defect, || own.take(&mut meeting));
+            let (begin, is_last) = own.meet(&mut meeting, (next, ends), &mut defect);
             if own.exchange.rank() == 0 {
                 keep(&mut defect, || {
                     let told: Vec<&Told> = meeting.told.iter().collect();
@@ -212,38 +243,56 @@ impl Engine {
             });
             next = own.next();
         };
-        self.ranks = Some(own);
-        self.close(defect, &mut meeting);
+        self.close(own, defect, &mut meeting);
         is_stopped.then_some(Stopped::Asked)
     }
 
     /// Tells rank 0 what came of the part, or hears it there of all.
-    fn close(&mut self, defect: Option<String>, meeting: &mut Meeting) {
-        let Some(mut own) = self.ranks.take() else { return };
-        let closing = own.closing(&self.graph, defect);
-        meeting.given.iter_mut().for_each(Vec::clear);
-        let written = postcard::to_stdvec(&closing);
-        // What is stored of runs is written the same way.
-        meeting.given[0] = written.unwrap_or_default();
-        own.exchange.exchange(&meeting.given, &mut meeting.taken);
-        let is_first = own.exchange.rank() == 0;
-        let mut defects = Vec::new();
-        for (rank, bytes) in (0..).zip(&mut meeting.taken).filter(|_| is_first) {
-            match postcard::from_bytes::<Closing>(&std::mem::take(bytes)) {
-                Ok(closing) => defects.extend(self.take_closing(&mut own, rank, closing)),
-                Err(_) => defects.push(UNREADABLE.to_owned()),
-            }
+    fn close(&mut self, mut own: Box<Ranks>, mut defect: Option<String>, meeting: &mut Meeting) {
+        let mut written = Vec::new();
+        keep(&mut defect, || {
+            let closing: Result<Closing, String> = Ok(own.closing());
+            // What is stored of runs is written the same way.
+            written = postcard::to_stdvec(&closing).ok()?;
+            Some(())
+        });
+        if let Some(defect) = defect {
+            // No other rank can have a part in what is wrong with this message.
+            written = postcard::to_stdvec(&Err::<Closing, _>(defect)).unwrap_or_default();
         }
+        meeting.given.iter_mut().for_each(Vec::clear);
+        meeting.given[0] = written;
+        let exchange = Arc::clone(&own.exchange);
+        let is_first = exchange.rank() == 0;
+        let mut first = None;
+        exchange.exchange(&mut meeting.given, &mut |rank, bytes| {
+            let mut defect = None;
+            keep(&mut defect, || match postcard::from_bytes::<Result<Closing, String>>(bytes) {
+                _ if !is_first => Some(()),
+                Ok(Ok(closing)) => {
+                    self.take_closing(&mut own, rank, closing);
+                    Some(())
+                }
+                Ok(Err(said)) => {
+                    first.get_or_insert(format!("rank {rank}: {said}"));
+                    Some(())
+                }
+                Err(_) => None,
+            });
+            if let Some(said) = defect {
+                first.get_or_insert(said);
+            }
+        });
         self.ranks = Some(own);
-        if let Some(first) = defects.into_iter().next() {
+        if let Some(first) = first {
             // The run has no result; whoever makes runs takes this as a defect in one of them.
             resume_unwind(Box::new(first));
         }
     }
 
-    /// What came of the part of a rank is counted here. Returns what it panicked with, if it did.
-    fn take_closing(&mut self, own: &mut Ranks, rank: u32, closing: Closing) -> Option<String> {
-        let Closing { mut observations, passages, overrun, .. } = closing;
+    /// What came of the part of a rank is counted here.
+    fn take_closing(&mut self, own: &mut Ranks, rank: u32, closing: Closing) {
+        let Closing { mut observations, passages, .. } = closing;
         if !passages.is_empty() {
             observations.note_passages();
         }
@@ -252,61 +301,68 @@ impl Engine {
         }
         self.observations.take_part(&mut observations);
         self.steps += closing.steps;
-        let overrun = overrun.map(|(time, place, said)| Overrun { time: Time(time), place, said });
-        let all = self.overrun.take().into_iter().chain(overrun);
-        self.overrun = all.min_by_key(|own| (own.time, own.place));
-        if rank > 0 {
-            own.far.packets += closing.packets;
-            own.far.waiting_in_hosts += closing.waiting_in_hosts;
-            own.far.states.extend(closing.states);
-            let ports = (0..self.places.frees).filter(|port| own.is_of(rank, *port));
-            for (port, (free, busy)) in ports.zip(closing.uses) {
-                self.graph.put_use(port, PortUse { free: Time(free), busy: Span(busy) });
-            }
+        if let Some((time, port, space)) = closing.overrun {
+            self.note_overrun(Time(time), port, space);
         }
-        closing.defect
+        own.left.packets += closing.packets;
+        own.left.waiting_in_hosts += closing.waiting_in_hosts;
+        own.left.states.extend(closing.states);
+        for (port, (free, busy)) in own.ports_of(&self.graph, rank).zip(closing.uses) {
+            self.graph.put_use(port, PortUse { free: Time(free), busy: Span(busy) });
+        }
     }
 }
 
 impl Ranks {
-    /// What others are to know before the next window: when something happens next here or because of this
-    /// part, whether the run is to end, what comes to them, and at rank 0 what happened.
-    fn give(&mut self, meeting: &mut Meeting, head: Head) {
-        let rank = self.exchange.rank();
-        let Some(border) = &mut self.part.parts.border else { return };
-        for (to, list) in (0..).zip(&mut meeting.given) {
-            list.clear();
-            head.put(list);
-            if to != rank {
-                let leaving = &mut border.leaving[to as usize];
-                leaving.put(list);
-                leaving.clear();
-                if to == 0 {
-                    border.told.put(list);
+    /// Gives others what they are to know before the next window, and takes what they give. Returns when
+    /// something happens next in any part, and whether the run is to end.
+    fn meet(
+        &mut self,
+        meeting: &mut Meeting,
+        head: (Time, bool),
+        defect: &mut Option<String>,
+    ) -> (Time, bool) {
+        self.give(meeting, head);
+        let Ranks { exchange, part, .. } = self;
+        let (is_first, told) = (exchange.rank() == 0, &mut meeting.told);
+        let (mut begin, mut is_last) = (Time::NEVER, false);
+        exchange.exchange(&mut meeting.given, &mut |from, mut bytes| {
+            let head = Head::take(&mut bytes);
+            // Where that cannot be read all meet once more, at which the others hear of it.
+            begin = begin.min(head.map_or(part.now, |head| head.next));
+            is_last |= head.is_some_and(|head| head.ends);
+            keep(defect, || {
+                let (crossing, rest) = bytes.split_at_checked(head?.crossing.try_into().ok()?)?;
+                part.enter_from_rank(crossing)?;
+                if is_first && from > 0 {
+                    told[from as usize] = Told::take(&mut &*rest)?;
                 }
-            }
-        }
-        let own = &mut meeting.told[rank as usize];
-        own.clear();
-        std::mem::swap(own, &mut border.told);
-        border.told.clear();
+                Some(())
+            });
+        });
+        (begin, is_last)
     }
 
-    /// What comes from others enters the part, and at rank 0 what happened there is noted; `None` if it cannot
-    /// be read.
-    fn take(&mut self, meeting: &mut Meeting) -> Option<()> {
+    /// Puts together what is given: when something happens next here or because of this part, whether the run is
+    /// to end, what crosses, and for rank 0 what happened.
+    fn give(&mut self, meeting: &mut Meeting, (next, ends): (Time, bool)) {
         let rank = self.exchange.rank();
-        for (from, bytes) in meeting.taken.iter().enumerate() {
-            let mut bytes = &bytes[..];
-            Head::take(&mut bytes)?;
-            if from != rank as usize {
-                self.part.enter_part(&mut Leaving::take(&mut bytes)?);
-                if rank == 0 {
-                    meeting.told[from] = Told::take(&mut bytes)?;
-                }
+        let Some(border) = &mut self.part.parts.border else { return };
+        let Border { sending: Some(sending), told, .. } = &mut **border else { return };
+        for (to, (list, given)) in (0..).zip(sending.lists.iter_mut().zip(&mut meeting.given)) {
+            let mut bytes = list.take(Head::LENGTH);
+            let crossing = (bytes.len() - Head::LENGTH) as u64;
+            if to == 0 && rank > 0 {
+                told.put(&mut bytes);
+                told.clear();
             }
+            Head { next, ends, crossing }.put(&mut bytes);
+            *given = bytes;
         }
-        Some(())
+        if rank == 0 {
+            std::mem::swap(&mut meeting.told[0], told);
+            told.clear();
+        }
     }
 
     /// When something happens next here or because of what leaves.
@@ -316,54 +372,50 @@ impl Ranks {
         self.part.earliest().min(first.unwrap_or(Time::NEVER))
     }
 
-    /// What this rank says at the end. `graph` has the ports of all.
-    fn closing(&mut self, graph: &Graph, defect: Option<String>) -> Closing {
-        let rank = self.exchange.rank();
-        let mut observations = std::mem::take(&mut self.part.observations);
+    /// What this rank says at the end.
+    fn closing(&mut self) -> Closing {
+        let part = &mut self.part;
+        let mut observations = std::mem::take(&mut part.observations);
         let passages = observations.take_passages();
         let passages =
             passages.iter().map(|one| (one.from, one.to, one.start.0, one.end.0)).collect();
-        let mut closing = Closing {
-            defect,
-            steps: self.part.steps,
+        let overrun = part.overrun.take();
+        let sending = part.parts.border.as_ref().and_then(|border| border.sending.as_ref());
+        let in_whole = |port: u32| sending?.numbers.in_whole(&part.graph, port);
+        let own =
+            || (0..).zip(part.graph.uses()).filter_map(|(port, own)| Some((in_whole(port)?, own)));
+        let mut states = Vec::new();
+        if part.graph.has_limits() {
+            for port in 0..part.graph.ports_held() as u32 {
+                let Some(whole) = in_whole(port) else { continue };
+                let mut state = part.own_port_state(port);
+                state
+                    .wanted_behind
+                    .iter_mut()
+                    .for_each(|port| *port = in_whole(*port).unwrap_or(*port));
+                if !state.is_empty() {
+                    states.push((whole, state));
+                }
+            }
+        }
+        Closing {
+            steps: part.steps,
             observations,
             passages,
-            uses: Vec::new(),
-            packets: self.part.packets.len() as u64,
-            waiting_in_hosts: graph.waiting_in_hosts(),
-            states: Vec::new(),
-            overrun: self.part.overrun.take().map(|own| (own.time.0, own.place, own.said)),
-        };
-        if rank == 0 {
-            return closing;
+            uses: own().map(|(_, own)| (own.free.0, own.busy.0)).collect(),
+            packets: part.packets.len() as u64,
+            waiting_in_hosts: part.graph.waiting_in_hosts(),
+            states,
+            overrun: overrun.and_then(|own| Some((own.time.0, in_whole(own.place)?, own.space))),
         }
-        let all = (0..).zip(graph.uses()).filter(|(port, _)| self.is_of(rank, *port));
-        closing.uses = all.map(|(_, own)| (own.free.0, own.busy.0)).collect();
-        if graph.has_limits() {
-            let ports =
-                (0..graph.switch_ports() + graph.ends()).filter(|own| self.is_of(rank, *own));
-            let states = ports.map(|port| (port, self.part.own_port_state(port)));
-            closing.states = states.filter(|(_, state)| !state.is_empty()).collect();
-        }
-        closing
     }
 }
 
 impl Meeting {
     fn new(ranks: u32) -> Meeting {
-        let lists = || (0..ranks).map(|_| Vec::new()).collect();
+        let given = (0..ranks).map(|_| Vec::new()).collect();
         let told = (0..ranks).map(|_| Told::default()).collect();
-        Meeting { given: lists(), taken: lists(), told }
-    }
-
-    /// When something happens next in any part, and whether the run is to end.
-    fn heads(&self) -> Head {
-        // Who says nothing that can be read has come to an end.
-        let heads = self.taken.iter().map(|bytes| Head::take(&mut &bytes[..]));
-        heads.fold((Time::NEVER, false), |(next, ends), head| {
-            let head = head.unwrap_or((Time::NEVER, true));
-            (next.min(head.0), ends | head.1)
-        })
+        Meeting { given, told }
     }
 }
 

@@ -78,16 +78,16 @@ impl Engine {
     }
 
     fn packets_waiting_at(&self, port: u32) -> u32 {
-        match self.ranks.as_ref().and_then(|ranks| ranks.far_state(port)) {
-            Some(state) => state.waiting,
+        match &self.ranks {
+            Some(ranks) => ranks.state(port).waiting,
             None => self.at_port(port).graph.held_at(port).packets,
         }
     }
 
     /// The state of a port of any part.
     fn port_state(&self, port: u32) -> PortState {
-        match self.ranks.as_ref().and_then(|ranks| ranks.far_state(port)) {
-            Some(state) => state.clone(),
+        match &self.ranks {
+            Some(ranks) => ranks.state(port),
             None => self.at_port(port).own_port_state(port),
         }
     }

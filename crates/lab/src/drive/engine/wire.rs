@@ -1,19 +1,12 @@
-//! What ranks exchange, as bytes. Numbers have their length in memory, the least significant byte first; a
-//! list is preceded by its length. Every field of a type is named, so that a new field that is not sent does
-//! not compile.
+//! What one rank tells another, as bytes. A number has seven bits a byte, the least significant ones first, and no
+//! more bytes than it needs (LEB128), since nearly all are small; a list has its length before it. Every field
+//! of a type is named, so that one that is added and not sent does not compile.
 
-use weft_fabric::fabric::RouteState;
 use weft_fabric::graph::Spent;
 use weft_fabric::measure::{Arrival, Drop, Loss, Submission, Told};
-use weft_fabric::switch::shared_buffer::Header;
-use weft_kernel::Event;
 use weft_units::{Span, Time};
 
-use super::border::{Crossing, Leaving};
-use super::packets::{Forwarding, Packet};
-use crate::drive::carrier::MessageId;
-
-/// A value that can be sent to another process.
+/// Something that another process can be told.
 pub(super) trait Wire: Sized {
     fn put(&self, to: &mut Vec<u8>);
 
@@ -22,24 +15,66 @@ pub(super) trait Wire: Sized {
     fn take(from: &mut &[u8]) -> Option<Self>;
 }
 
+impl Wire for u64 {
+    #[inline]
+    fn put(&self, to: &mut Vec<u8>) {
+        let mut rest = *self;
+        while rest >= 0x80 {
+            to.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        to.push(rest as u8);
+    }
+
+    #[inline]
+    fn take(from: &mut &[u8]) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte = u8::take(from)?;
+            let bits = u64::from(byte & 0x7f);
+            // The last byte has one bit left.
+            if bits << shift >> shift != bits {
+                return None;
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+impl Wire for u8 {
+    #[inline]
+    fn put(&self, to: &mut Vec<u8>) {
+        to.push(*self);
+    }
+
+    #[inline]
+    fn take(from: &mut &[u8]) -> Option<u8> {
+        let (own, rest) = from.split_first()?;
+        *from = rest;
+        Some(*own)
+    }
+}
+
 macro_rules! number {
     ($($type:ty),*) => {$(
         impl Wire for $type {
             #[inline]
             fn put(&self, to: &mut Vec<u8>) {
-                to.extend_from_slice(&self.to_le_bytes());
+                u64::from(*self).put(to);
             }
 
             #[inline]
             fn take(from: &mut &[u8]) -> Option<$type> {
-                let (own, rest) = from.split_first_chunk()?;
-                *from = rest;
-                Some(<$type>::from_le_bytes(*own))
+                <$type>::try_from(u64::take(from)?).ok()
             }
         }
     )*};
 }
-number!(u8, u16, u32, u64);
+number!(u16, u32);
 
 /// Types that are one number.
 macro_rules! as_number {
@@ -62,8 +97,6 @@ as_number! {
     Time: u64, |own: Time| own.0, |number| Some(Time(number));
     Span: u64, |own: Span| own.0, |number| Some(Span(number));
     bool: u8, u8::from, |number| (number < 2).then_some(number == 1);
-    MessageId: u32, MessageId::number, |number| Some(MessageId::of(number));
-    RouteState: u64, RouteState::bits, |number| Some(RouteState::of_bits(number));
     Drop: u8, |own: Drop| own as u8, |number: u8| Drop::ALL.get(usize::from(number)).copied();
 }
 
@@ -85,44 +118,11 @@ macro_rules! fields {
     )*};
 }
 fields! {
-    Forwarding { to, route_state, output, hops, channel }
-    Packet { generated, start, from, message }
-    Crossing { time, place, forwarding, packet }
     Spent { wire, switches, transmission }
-    Header { flow, size, payload, input, class, bits }
-    Event { time, place, item }
-    Leaving { packets, spent, headers, said }
     Arrival { time, to, from, queueing, transit, hops, class }
     Submission { time, host }
     Loss { time, host, why }
     Told { handed, dropped, arrived }
-}
-
-impl<A: Wire, B: Wire> Wire for (A, B) {
-    #[inline]
-    fn put(&self, to: &mut Vec<u8>) {
-        self.0.put(to);
-        self.1.put(to);
-    }
-
-    #[inline]
-    fn take(from: &mut &[u8]) -> Option<(A, B)> {
-        Some((A::take(from)?, B::take(from)?))
-    }
-}
-
-impl<A: Wire, B: Wire, C: Wire> Wire for (A, B, C) {
-    #[inline]
-    fn put(&self, to: &mut Vec<u8>) {
-        self.0.put(to);
-        self.1.put(to);
-        self.2.put(to);
-    }
-
-    #[inline]
-    fn take(from: &mut &[u8]) -> Option<(A, B, C)> {
-        Some((A::take(from)?, B::take(from)?, C::take(from)?))
-    }
 }
 
 impl<T: Wire> Wire for Vec<T> {
@@ -149,74 +149,57 @@ mod tests {
 
     use super::*;
 
-    fn crossing(words: [u64; 4], parts: [u32; 5], small: (u16, u8, u64)) -> Crossing {
-        let [time, generated, start, _] = words.map(Time);
-        let [place, to, output, from, message] = parts;
-        let (hops, channel, route) = small;
-        // A route state uses 48 bits.
-        let route_state = RouteState::of_bits(route & 0xffff_ffff_ffff);
-        Crossing {
-            time,
-            place,
-            forwarding: Forwarding { to, route_state, output, hops, channel },
-            packet: Packet { generated, start, from, message: MessageId::of(message) },
-        }
-    }
-
     proptest! {
         #[test]
-        fn what_is_sent_is_what_comes(
-            words in any::<[u64; 4]>(),
-            parts in any::<[u32; 5]>(),
-            small in any::<(u16, u8, u64)>(),
-            class in any::<u8>(),
-            bits in any::<u8>(),
+        fn what_is_told_is_what_is_heard(
+            words in any::<[u64; 3]>(),
+            small in any::<[u8; 3]>(),
+            hosts in any::<[u32; 2]>(),
+            hops in any::<u16>(),
             why in 0..Drop::ALL.len(),
             repeats in 0_usize..4,
         ) {
-            let [wire, switches, transmission] = [words[1], words[2], words[3]].map(Span);
-            let [flow, size, payload, input, item] = parts;
-            let (hops, ..) = small;
-            let (time, place) = (Time(words[0]), parts[0]);
-            let leaving = Leaving {
-                packets: vec![crossing(words, parts, small); repeats],
-                spent: vec![Spent { wire, switches, transmission }; repeats],
-                headers: vec![Header { flow, size, payload, input, class, bits }; repeats],
-                said: vec![Event { time, place, item }; 3 - repeats.min(3)],
-            };
+            // Numbers of all lengths.
+            let [time, queueing, transit] = [0, 1, 2].map(|at| words[at] >> (small[at] % 64));
+            let [to, from] = hosts.map(|host| host >> (small[0] % 32));
+            let (time, class) = (Time(time), small[1]);
+            let (queueing, transit) = (Span(queueing), Span(transit));
             let told = Told {
-                handed: vec![Submission { time, host: place }],
-                dropped: vec![Loss { time, host: place, why: Drop::ALL[why] }; repeats],
-                arrived: vec![Arrival {
-                    time,
-                    to: parts[1],
-                    from: parts[2],
-                    queueing: wire,
-                    transit: transmission,
-                    hops,
-                    class: bits,
-                }; repeats],
+                handed: vec![Submission { time, host: to }],
+                dropped: vec![Loss { time, host: from, why: Drop::ALL[why] }; repeats],
+                arrived: vec![Arrival { time, to, from, queueing, transit, hops, class }; repeats],
             };
             let mut bytes = Vec::new();
-            leaving.put(&mut bytes);
             told.put(&mut bytes);
             let mut left = &bytes[..];
-            let come = (Leaving::take(&mut left), Told::take(&mut left));
+            let heard = Told::take(&mut left);
             prop_assert!(left.is_empty());
-            prop_assert_eq!(format!("{come:?}"), format!("{:?}", (Some(leaving), Some(told))));
+            prop_assert_eq!(format!("{heard:?}"), format!("{:?}", Some(told)));
             for length in 0..bytes.len() {
-                let mut cut = &bytes[..length];
-                let whole = Leaving::take(&mut cut).and_then(|_| Told::take(&mut cut));
+                let whole = Told::take(&mut &bytes[..length]);
                 prop_assert!(whole.is_none(), "{} of {} bytes", length, bytes.len());
             }
         }
     }
 
     #[test]
+    fn a_number_has_as_many_bytes_as_it_needs() {
+        for (number, length) in [(0, 1), (0x7f, 1), (0x80, 2), (1 << 35, 6), (u64::MAX, 10)] {
+            let mut bytes = Vec::new();
+            number.put(&mut bytes);
+            assert_eq!((bytes.len(), u64::take(&mut &bytes[..])), (length, Some(number)));
+        }
+        // More bits than there are.
+        assert_eq!(u64::take(&mut &[0xff; 10][..]), None);
+        assert_eq!(u64::take(&mut &[&[0x80; 9][..], &[2]].concat()[..]), None);
+        assert_eq!(u16::take(&mut &[0x80, 0x80, 4][..]), None);
+    }
+
+    #[test]
     fn a_wrong_length_takes_no_memory() {
         let mut bytes = Vec::new();
         u64::MAX.put(&mut bytes);
-        assert!(Vec::<Crossing>::take(&mut &bytes[..]).is_none());
+        assert!(Vec::<Arrival>::take(&mut &bytes[..]).is_none());
         assert!(bool::take(&mut &[2_u8][..]).is_none());
         assert!(Drop::take(&mut &[Drop::ALL.len() as u8][..]).is_none());
     }

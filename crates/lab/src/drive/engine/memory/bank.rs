@@ -69,7 +69,7 @@ impl Engine {
             wiring.switch_name(switch),
             self.memories.banks[switch as usize].space,
         );
-        self.overrun = Some(Overrun { time: now, place: switch, said });
+        self.overrun = Some(Overrun { time: now, place: switch, space: 0, said });
     }
 }
 
