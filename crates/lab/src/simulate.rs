@@ -249,8 +249,10 @@ fn on_ranks(
 ) -> Result<Option<Driver>, Error> {
     let Some(ranks) = threads.ranks() else { return Ok(None) };
     let divided = ranks.divide(spec, (settings, workload), site, (seed, spec.run.trace))?;
-    if let Err(why) = &divided {
-        threads.note(site.name, *why);
+    match &divided {
+        Ok(Driver::Engine(engine)) => threads.note_idle(site.name, engine.ranks_with_a_part()),
+        Ok(_) => {}
+        Err(why) => threads.note(site.name, *why),
     }
     Ok(divided.ok())
 }

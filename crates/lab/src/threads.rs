@@ -17,7 +17,7 @@ pub struct Threads {
     even_if_slower: bool,
     /// The processes among which a run is divided in place of threads. This is the first.
     ranks: Option<Arc<dyn Exchange>>,
-    /// A sentence for each channel that had one, and why.
+    /// A sentence for each channel that had one, or fewer than there are, and why.
     alone: Mutex<BTreeSet<String>>,
 }
 
@@ -72,13 +72,28 @@ impl Threads {
             None => (self.most > NonZeroUsize::MIN).then_some("one thread"),
         };
         if let Some(on) = on {
-            let said = format!("channel {name} was simulated on {on}: {why}");
-            self.alone.lock().unwrap_or_else(PoisonError::into_inner).insert(said);
+            self.say(format!("channel {name} was simulated on {on}: {why}"));
         }
     }
 
-    /// What had one thread though it might have had several, and why: a sentence for each, none
-    /// twice.
+    /// So many of the ranks have a part of a channel.
+    pub(crate) fn note_idle(&self, name: &str, with: Option<u32>) {
+        let ranks = self.ranks.as_ref().map_or(1, |own| own.ranks());
+        if let Some(with) = with.filter(|with| *with < ranks) {
+            let idle = ranks - with;
+            self.say(format!(
+                "channel {name} was divided among {with} of {ranks} ranks, and {idle} had nothing to do: its \
+                 network has no more parts with cables between them that take as long"
+            ));
+        }
+    }
+
+    fn say(&self, said: String) {
+        self.alone.lock().unwrap_or_else(PoisonError::into_inner).insert(said);
+    }
+
+    /// What had one thread though it might have had more, and why, and what had fewer ranks than there are: a
+    /// sentence for each, none twice.
     pub fn alone(&self) -> Vec<String> {
         self.alone.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

@@ -161,6 +161,18 @@ fn what_has_one_rank_says_why() {
     }
 }
 
+/// Six switches make at most six parts.
+#[test]
+fn ranks_without_a_part_are_told_of() {
+    let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }\nroutes.per_packet = 'random'";
+    let request = Request::of_text("network.toml", &file(9, tree, "load = 0.5", "300 us"));
+    let (runs, told) = shown(&request, 8);
+    assert!(runs == one(&request));
+    let expected = "channel c was divided among 6 of 8 ranks, and 2 had nothing to do: its network has no more \
+                    parts with cables between them that take as long";
+    assert_eq!(told, [expected]);
+}
+
 /// A whole study: two points with two seeds, of which each run is divided, and one error of a file.
 #[test]
 fn a_study_on_ranks_has_the_same_tables() {

@@ -37,8 +37,20 @@ const PARTS: u32 = 8;
 /// The lists of what crosses grow with the square of the number of parts.
 const MOST_THREADS: NonZeroUsize = NonZeroUsize::new(32).unwrap();
 
-/// With fewer events in a window, synchronising the threads costs more than it saves.
+/// With fewer events in a window, synchronising two threads costs more than it saves. So many of the lists of what
+/// crosses, of which there is one from each part to each, take as long as an event.
 const LEAST_EVENTS: u64 = 4_000;
+const LISTS_PER_EVENT: u64 = 4;
+
+/// From how many events on so many parts are worth it.
+fn least_events(parts: u32) -> u64 {
+    let (lists, of_two) = (u64::from(parts).pow(2), u64::from(2 * PARTS).pow(2));
+    LEAST_EVENTS + lists.saturating_sub(of_two) / LISTS_PER_EVENT
+}
+
+/// The events that a window is to have in each of several processes: a message among them takes as long as some
+/// hundreds.
+const LEAST_EVENTS_PER_RANK: u64 = 8_000;
 
 /// Why a run uses one thread, or one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,13 +87,15 @@ pub enum Alone {
     /// Threads would mostly wait for each other.
     #[error(
         "parts of the network are {apart} apart, in which about {events} events happen, and more threads \
-         or ranks are worth it from {LEAST_EVENTS} on"
+         or ranks are worth it from {least} on"
     )]
     Short {
         /// From one part to another.
         apart: Span,
         /// The approximate number of events in that time, if links carry half of what they can.
         events: u64,
+        /// How many there would have to be.
+        least: u64,
     },
     /// Ports of all parts keep their own counts by class.
     #[error("packets have traffic classes, which more threads take and more ranks do not")]
@@ -140,16 +154,27 @@ impl Engine {
         let (part, apart) =
             divide((&self.graph, self.classed.is_some()), most.min(self.graph.switches()))
                 .ok_or(Alone::Whole)?;
-        self.is_worth_it(apart, even_if_slower)?;
+        let parts = part.iter().max().map_or(1, |last| last + 1);
+        self.is_worth_it(apart, least_events(parts), even_if_slower)?;
         self.spread_over(&part, threads)
     }
 
-    /// Whether parts with this delay between them have enough to do in a window, or are wanted even if they
-    /// are slower.
-    pub(super) fn is_worth_it(&self, apart: Span, even_if_slower: bool) -> Result<(), Alone> {
+    /// Whether so many ranks, whose parts are so far apart, have enough to do between two meetings.
+    pub(super) fn are_ranks_worth_it(
+        &self,
+        apart: Span,
+        ranks: u32,
+        even_if_slower: bool,
+    ) -> Result<(), Alone> {
+        self.is_worth_it(apart, LEAST_EVENTS_PER_RANK * u64::from(ranks), even_if_slower)
+    }
+
+    /// Whether as many events as it takes happen between two meetings of parts that are so far apart, or these
+    /// are to be made even if they are slower.
+    fn is_worth_it(&self, apart: Span, least: u64, even_if_slower: bool) -> Result<(), Alone> {
         let events = apart.0 / self.parts.spacing().0;
-        match events < LEAST_EVENTS && !even_if_slower {
-            true => Err(Alone::Short { apart, events }),
+        match events < least && !even_if_slower {
+            true => Err(Alone::Short { apart, events, least }),
             false => Ok(()),
         }
     }

@@ -138,7 +138,7 @@ impl Engine {
         self.may_be_ranked()?;
         let most = ranks.min(self.graph.switches());
         let (part, apart) = divide((&self.graph, false), most).ok_or(Alone::Whole)?;
-        self.is_worth_it(apart, even_if_slower)?;
+        self.are_ranks_worth_it(apart, most, even_if_slower)?;
         Ok(part)
     }
 
@@ -192,6 +192,15 @@ impl Engine {
         let of_hosts: Vec<u32> = (0..part.graph.hosts()).map(of_others).collect();
         let own = all.divide(&of_hosts, 2).and_then(|parts| parts.into_iter().next());
         part.supply = own.unwrap_or(Supply::Sources(Vec::new()));
+    }
+
+    /// How many ranks have a part of it, if they were made to have one.
+    pub fn ranks_with_a_part(&self) -> Option<u32> {
+        let parts = &self.ranks.as_ref()?.rank_of;
+        let mut with: Vec<u32> = parts.clone();
+        with.sort_unstable();
+        with.dedup();
+        Some(with.len() as u32)
     }
 
     /// How many directed ports this process holds, for whoever wants to see that a rank has few.
