@@ -91,12 +91,16 @@ def _example(*lines: str) -> str:
     epilog=_example("weft reproduce clint", "weft run clint-table-2-bulk --seeds 5"),
 )
 @click.version_option(package_name="weft")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Weft, a laboratory for cluster interconnects.
 
     Describe a system in a file or take a shipped one, drive it with a workload, and get latency,
     throughput and where the time went, with confidence intervals.
     """
+    from weft.ranks import refuse_copies  # noqa: PLC0415
+
+    refuse_copies(context.invoked_subcommand)
 
 
 @main.group(

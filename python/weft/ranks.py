@@ -40,6 +40,11 @@ _LONGEST_SLEEP_S = 0.02
 _AFTER_RANK_0_S = 3.0
 
 
+# The commands that go with ranks: the first divides what it does among them, the others start
+# programs.
+_WITH_RANKS = ("run", "live", "mpi")
+
+
 class RanksError(Exception):
     """Why ranks cannot make a run together."""
 
@@ -62,6 +67,23 @@ def started() -> tuple[int, int]:
     return 0, 1
 
 
+def refuse_copies(command: str | None) -> None:
+    """End all ranks, and have rank 0 say why, where each would do the whole of a command."""
+    rank, ranks = started()
+    if ranks < 2 or command in _WITH_RANKS:
+        return
+    if rank > 0:
+        time.sleep(_AFTER_RANK_0_S)
+    else:
+        print(
+            f"weft {command}: {ranks} ranks were started, each of which would do all of it; "
+            "accepted: mpirun -n N weft run, which divides each run among the ranks, or no mpirun",
+            file=sys.stderr,
+            flush=True,
+        )
+    sys.exit(INPUT_ERROR)
+
+
 @contextmanager
 def joined(asked: dict[str, int | None]) -> Iterator[Ranks | None]:
     """Connect the ranks of this run at rank 0, and let them go; None if this process is alone.
@@ -77,6 +99,12 @@ def joined(asked: dict[str, int | None]) -> Iterator[Ranks | None]:
 
     """
     rank, ranks = started()
+    with _told_by_rank_0(rank, ranks), _connected(rank, ranks, asked) as own:
+        yield own
+
+
+@contextmanager
+def _connected(rank: int, ranks: int, asked: dict[str, int | None]) -> Iterator[Ranks | None]:
     given = [f"{name} {value}" for name, value in asked.items() if value is not None]
     try:
         if given and ranks > 1:
@@ -102,6 +130,25 @@ def joined(asked: dict[str, int | None]) -> Iterator[Ranks | None]:
         yield own
     finally:
         own.dismiss()
+
+
+@contextmanager
+def _told_by_rank_0(rank: int, ranks: int) -> Iterator[None]:
+    """Have rank 0 alone decide what Ctrl-C ends, which mpirun sends to all as SIGTERM.
+
+    There it raises KeyboardInterrupt, so that nothing is left half written.
+    """
+    handlers: dict[int, Any] = {}
+    if ranks > 1 and rank == 0:
+        handlers = {signal.SIGTERM: signal.default_int_handler}
+    elif ranks > 1:
+        handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), signal.SIG_IGN)
+    before = {number: signal.signal(number, own) for number, own in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, own in before.items():
+            signal.signal(number, own)
 
 
 def connect() -> Ranks | None:
@@ -177,10 +224,7 @@ class Ranks:
                 time.sleep(min(waited * _SLEEP_SHARE, _LONGEST_SLEEP_S))
 
     def follow(self) -> None:
-        """Simulate what rank 0 requests, until it dismisses this rank."""
-        # mpirun signals all ranks to end a run; rank 0 makes the others end it together.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        """Simulate what rank 0 asks for, until it asks for no more."""
         try:
             _seam.follow(self)
             self._comm.gather(self._memory())

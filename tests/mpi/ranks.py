@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # A run that takes so long hangs.
 LIMIT_S = 150
 
-# Thousands of events happen while a packet is on a cable of two kilometres.
+# Tens of thousands of events happen while a packet is on a cable of two kilometres.
 FABRIC = """\
 [system]
 title = "ranks"
@@ -181,6 +181,30 @@ def one_complaint(stage: Stage) -> str:
     return "four ranks say it once"
 
 
+def copies(stage: Stage) -> str:
+    """A command that each rank would do as a whole is refused, once."""
+    file = stage.file("star.toml", STAR)
+    for words in (("sweep", file), ("compare", "clint", "maestro"), ("reproduce", "clint")):
+        code, out, errors = stage.run(3, *words)
+        check(code == 2, f"{words}: exit {code}: {errors}")
+        said = f"weft {words[0]}: 3 ranks were started, each of which would do all of it"
+        check((out + errors).count(said) == 1, f"{words}: {out}{errors}")
+        check(not (stage.folder / "out").exists(), f"{words} left results")
+    return "sweep, compare and reproduce say it once"
+
+
+def idle(stage: Stage) -> str:
+    """Ranks for which the network has no parts are told of."""
+    text = FABRIC.replace("levels = 3", "levels = 2").replace("2 km", "900 km")
+    text = text.format(hosts=4, arity=2, load=0.1, length="5 ms", run="")
+    file = stage.file("small.toml", text)
+    whole, out = stage.result(0, file), stage.result(6, file)
+    check(contents(whole) == contents(out), "the tables differ")
+    kept = (out / "result.json").read_text(encoding="utf-8")
+    check("divided among 4 of 6 ranks, and 2 had nothing to do" in kept, kept)
+    return "four switches take four of six ranks"
+
+
 def long_run(stage: Stage) -> tuple[str, Path, dict[str, bytes]]:
     """Leave results of a short run in a folder, and return a file that takes long."""
     text = FABRIC.format(hosts=64, arity=4, load=0.4, length="60 us", run="")
@@ -234,8 +258,30 @@ def stopped(stage: Stage) -> str:
     return "rank 0 stops the others and keeps what there was"
 
 
+def stopped_at_any_time(stage: Stage) -> str:
+    """Ctrl-C leaves nothing half written, whenever it comes."""
+    text = FABRIC.format(hosts=64, arity=4, load=0.4, length="300 us", run="seeds = 4")
+    file = stage.file("any.toml", text)
+    out = stage.result(2, file)
+    before, codes = contents(out), list[int]()
+    for wait in (0.0, 0.3, 0.6, 0.9, 1.2, 1.6, 2.0, 2.5, 3.0):
+        process = stage.start(2, "run", file, "--no-pictures", "--out", str(out))
+        rank_process(0, file)
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        code, _, errors = finish(process)
+        codes.append(code)
+        check(code == 0 or "Traceback" not in errors, f"after {wait} s: {errors}")
+        left = [path.name for path in out.parent.iterdir() if path.name.startswith(".")]
+        check(not left, f"after {wait} s, left behind: {left}")
+        # Whole results of fewer replications may have taken their place.
+        after = contents(out)
+        check(set(after) == set(before), f"after {wait} s: {sorted(after)}")
+    return f"exit codes {codes}"
+
+
 CASES: list[Callable[[Stage], str]] = [
-    same_tables, undivided, one_complaint, killed, stopped,
+    same_tables, undivided, idle, one_complaint, copies, killed, stopped, stopped_at_any_time,
 ]  # fmt: skip
 
 

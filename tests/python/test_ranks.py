@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 
 import pytest
+from click.testing import CliRunner
 
-from weft.ranks import RanksError, connect, joined, started
+from weft.cli import main
+from weft.ranks import RanksError, connect, joined, refuse_copies, started
 from weft.report.summary import _ranks
 
 
@@ -49,6 +52,51 @@ def test_what_does_not_go_with_ranks_is_said_at_rank_0_first(
     assert (ended.value.code, said.out, len(waits)) == (2, "", 1)
     assert said.err.startswith("rank 1 on ")
     assert re.search(refused, said.err)
+
+
+def test_what_each_rank_would_do_as_a_whole_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("weft.ranks.time.sleep", waits.append)
+    for rank in (0, 1):
+        as_rank(monkeypatch, rank, 3)
+        for command in ("run", "live", "mpi"):
+            refuse_copies(command)
+        with pytest.raises(SystemExit) as ended:
+            refuse_copies("sweep")
+        said = capsys.readouterr()
+        assert (ended.value.code, said.out, len(waits)) == (2, "", rank)
+        expected = "weft sweep: 3 ranks were started, each of which would do all of it"
+        assert said.err.startswith(expected) == (rank == 0)
+    as_rank(monkeypatch, 0, 1)
+    refuse_copies("sweep")
+
+
+def test_every_command_but_those_for_ranks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_rank(monkeypatch, 0, 2)
+    refused = {name for name in main.commands if CliRunner().invoke(main, [name, "-h"]).exit_code}
+    assert refused == set(main.commands) - {"run", "live", "mpi"}
+
+
+def test_ctrl_c_is_up_to_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    during: list[object] = []
+
+    def connected() -> None:
+        during[:] = [signal.getsignal(number) for number in numbers]
+
+    monkeypatch.setattr("weft.ranks.connect", connected)
+    for rank, expected in (
+        (0, [before[0], signal.default_int_handler]),
+        (1, [signal.SIG_IGN, signal.SIG_IGN]),
+    ):
+        as_rank(monkeypatch, rank, 2)
+        with joined({}):
+            pass
+        assert during == expected
+        assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_ranks_without_mpi4py_name_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
