@@ -138,6 +138,23 @@ fn a_plane_is_used_again_when_it_is_back() {
     assert!(took >= Span(60_000_000), "{took}");
 }
 
+/// Away from 10 us on, which hosts learn 10 us later: 125 packets leave by that plane meanwhile, among them some that
+/// are sent for the second time, since what is missing is sent again by both planes. Gaps tell of all that is lost,
+/// and of what is lost again what comes behind it: no timer of a millisecond is waited for.
+#[test]
+fn what_is_lost_twice_in_a_plane_waits_for_no_timer() {
+    let failures = "detection = '10 us', cables = [{ from = 'host 2', to = '1/0.0', at = '10 us', until = '60 us' }]";
+    for by in ["oblivious", "bitmap", "reps", "mixed"] {
+        let transport = format!("{SPRAYED}\nspraying.by = '{by}'");
+        let run = flow(2, 1_000, &transport, failures);
+        assert!((125..=140).contains(&lost(&run)), "{by}: {}", lost(&run));
+        assert_eq!(count(&run, "timeouts"), 0.0, "{by}");
+        // Two planes until 10 us, one until 70 us, and both again: 112 + 112 + 750 packets, and the rest.
+        let took = completions(&run)[0].0;
+        assert!(took < Span(90_000_000), "{by}: {took}");
+    }
+}
+
 /// At a quarter of its rate in one of two planes a cable of the host carries a fifth of all packets.
 #[test]
 fn a_plane_at_a_fraction_of_its_rate_takes_its_fraction() {

@@ -6,10 +6,11 @@
 //! RoCE NICs (Guo et al., "RDMA over Commodity Ethernet at Scale", SIGCOMM 2016, section 4.1), it
 //! discards packets after a gap, and says so once; the sender then sends everything again from
 //! there. With *selective repeat*, as in IRN (Mittal et al., "Revisiting Network Support for RDMA",
-//! SIGCOMM 2018, section 3.1), it keeps every packet and acknowledges it by number, and the sender
-//! retransmits what is missing below. Where switches trim packets instead of dropping them, the
-//! target refuses a trimmed packet, and the sender retransmits it at once (Handley et al.,
-//! "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM
+//! SIGCOMM 2018, section 3.1), it keeps what comes and names it, and the sender sends again what is
+//! missing below that. IRN leaves what is lost twice to the timer; here the sender finds it as Linux's
+//! TCP does, by what was sent behind the retransmission and came. Where switches cut packets instead of
+//! dropping them, the target refuses what was cut, and the sender sends that again at once (Handley et
+//! al., "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM
 //! 2017, section 3.2).
 
 mod notifier;

@@ -24,10 +24,11 @@ pub struct Sender {
     threshold: u32,
     /// During a retransmission of missing packets: the next packet to check.
     again: Option<u32>,
-    /// Everything missing below it has been retransmitted. A packet that is lost twice waits for the
-    /// timer.
+    /// What was missing below it has been sent again, or is about to be.
     again_to: u32,
-    /// Packets that must be retransmitted, and so are not in flight.
+    /// The first packet that had never been sent when the last of those was sent again.
+    behind_again: u32,
+    /// Packets that are to be sent again, and so not under way.
     missing: u32,
     /// Those of them that the target has refused, in ascending order. They go first.
     refused: VecDeque<u32>,
@@ -61,6 +62,7 @@ impl Sender {
             threshold: threshold.max(1),
             again: None,
             again_to: 0,
+            behind_again: 0,
             missing: 0,
             refused: VecDeque::new(),
             named: Bits::default(),
@@ -221,19 +223,37 @@ impl Sender {
         let to = self.highest.saturating_sub(self.threshold).min(self.next);
         let from = self.again_to.max(self.acknowledged);
         if to <= from {
-            return false;
+            return self.find_missing_again();
         }
-        let is_missing = |number: &u32| !self.come.has(*number) && !self.named.has(*number);
-        let missing = (from..to).filter(is_missing).count() as u32;
+        let missing = self.count_missing(from, to);
         self.again_to = to;
         if missing == 0 {
-            return false;
+            return self.find_missing_again();
         }
         self.missing += missing;
         if self.again.is_none() {
             self.look_on(from);
         }
         true
+    }
+
+    /// Looks whether a packet that was sent so many behind the last one that was missing has come: what is missing
+    /// still was lost again.
+    fn find_missing_again(&mut self) -> bool {
+        let is_waiting = self.again.is_none() && self.acknowledged < self.again_to;
+        if !is_waiting || self.highest < self.behind_again.saturating_add(self.threshold) {
+            return false;
+        }
+        let missing = self.count_missing(self.acknowledged, self.again_to);
+        self.missing += missing;
+        self.look_on(self.acknowledged);
+        missing > 0
+    }
+
+    /// How many packets from a number to another have not come, but for those that were refused.
+    fn count_missing(&self, from: u32, to: u32) -> u32 {
+        let is_missing = |number: &u32| !self.come.has(*number) && !self.named.has(*number);
+        (from..to).filter(is_missing).count() as u32
     }
 
     /// The next missing packet from a number on.
@@ -243,6 +263,9 @@ impl Sender {
             number = self.come.first_gap(number + 1);
         }
         self.again = Some(number).filter(|number| *number < self.again_to);
+        if self.again.is_none() {
+            self.behind_again = self.next;
+        }
     }
 
     /// The timer of the oldest packet has expired: everything that is not known to have arrived is
@@ -315,6 +338,29 @@ mod tests {
         assert_eq!((own.acknowledged(), own.outstanding()), (5, 3));
         assert!(own.timed_out());
         assert_eq!((own.outstanding(), send(&mut own, 9)), (0, vec![5, 6, 7, 8, 9]));
+    }
+
+    #[test]
+    fn what_is_lost_again_is_found_by_what_was_sent_behind_it() {
+        let mut own = Sender::new(LossRecovery::SelectiveRepeat, 20, 2);
+        send(&mut own, 7);
+        // 0 and 2 are lost: 3 and 4 tell of them.
+        let told = [1, 3, 4].map(|number| own.hear(&answer(0, number, false)).is_loss);
+        assert_eq!(told, [false, true, true]);
+        assert_eq!(send(&mut own, 4), [0, 2, 7, 8]);
+        // 0 is lost once more. What was sent before it tells nothing of that, and 7 alone may have overtaken it.
+        for number in [5, 6, 2, 7] {
+            assert!(!own.hear(&answer(0, number, false)).is_loss, "{number}");
+        }
+        assert_eq!((own.outstanding(), own.next()), (2, Some(9)), "0 and 8");
+        assert_eq!(own.hear(&answer(0, 8, false)), Heard { packets: 1, is_loss: true });
+        assert_eq!((own.outstanding(), own.next()), (0, Some(0)));
+        // For the third time: with nothing behind it but 9 it waits for the timer.
+        assert_eq!(send(&mut own, 2), [0, 9]);
+        assert_eq!(own.hear(&answer(0, 9, false)), Heard { packets: 1, is_loss: false });
+        assert_eq!((own.outstanding(), own.next()), (1, Some(10)));
+        assert!(own.timed_out());
+        assert_eq!(own.next(), Some(0));
     }
 
     #[test]

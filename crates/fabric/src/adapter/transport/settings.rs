@@ -48,7 +48,8 @@ pub struct TransportSettings {
     /// again.
     pub timeout: Span,
     /// With `selective_repeat`: how many packets may overtake a packet before it counts as lost. 1
-    /// by default, as in IRN; more if packets take several routes.
+    /// by default, as in IRN; more if packets take several routes. A retransmission counts as lost in the same
+    /// way, by packets that were first sent after the last retransmission.
     #[serde(default = "one")]
     pub reordering: PositiveCount,
 }
