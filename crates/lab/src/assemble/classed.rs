@@ -4,8 +4,8 @@
 use weft_fabric::fabric::{Peer, Routes, Wiring};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::switch::shared_buffer::{
-    ClassSettings, HeadroomParts, MOST_CLASSES, MOST_CREDIT, Memory, MemoryParts, PAUSE_FRAME,
-    SwitchForwarding, SwitchRule, headroom,
+    ClassSettings, HeadroomParts, MOST_CLASSES, MOST_CREDIT, MarkAt, Memory, MemoryParts,
+    PAUSE_FRAME, SwitchForwarding, SwitchRule, headroom,
 };
 use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
 use weft_fabric::workload::{ChannelFacts, Feedback, SourceSettings, WorkloadSettings};
@@ -87,6 +87,7 @@ pub(super) fn parts(
         let ways = (wiring, all_routes.as_ref().unwrap_or(routes));
         refuse_a_circle(settings, ways, (&listed, class), site.name)?;
     }
+    refuse_marks_behind_a_header((wiring, &links), &listed)?;
     let mut switches = Vec::with_capacity(kinds.len());
     for (number, ((kind, _), own)) in (0..).zip(kinds.iter().zip(&listed)) {
         let random = site.streams.stream(&format!("{}.marks", site.name), number as usize);
@@ -317,7 +318,43 @@ fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
     )
 }
 
-/// The memory of a switch, if it can hold everything that needs room.
+/// A packet that is marked when its last byte has left must not have come anywhere by then.
+fn refuse_marks_behind_a_header(
+    (wiring, links): (&Wiring, &[LinkSettings]),
+    listed: &[Option<Listed<'_>>],
+) -> Result<(), Error> {
+    let passes_on_at_once = |switch: u32| {
+        let own = listed[switch as usize].as_ref();
+        own.is_none_or(|own| own.own.forwarding == SwitchForwarding::CutThrough)
+    };
+    for (switch, own) in (0..).zip(listed) {
+        let Some(Listed { classes, place, .. }) = own else { continue };
+        let is_late =
+            |own: &ClassSettings| own.ecn.as_ref().is_some_and(|ecn| ecn.at == MarkAt::Departure);
+        let Some(class) = classes.iter().position(is_late) else { continue };
+        for port in (0..wiring.ports_of(switch)).map(|number| wiring.port(switch, number)) {
+            let (far, accepted) = match wiring.peer(port) {
+                Peer::Port(far) if passes_on_at_once(wiring.switch_of(far)) => (
+                    wiring.switch_name(wiring.switch_of(far)),
+                    "enqueue or dequeue before a switch that passes packets on as their header comes \
+                     (forwarding = 'cut_through', output_queued): the header is gone before the packet has left",
+                ),
+                Peer::Host(host) if links[wiring.link_of(port)].propagation() == Span::ZERO => (
+                    wiring.host_name(host),
+                    "enqueue or dequeue before a host at a cable without length: a packet is there in the \
+                     instant in which it leaves",
+                ),
+                _ => continue,
+            };
+            let key = format!("shared_buffer.classes.{class}.ecn.at");
+            let value = format!("departure in {}, before {far}", wiring.switch_name(switch));
+            place.refuse(&key, &value, accepted)?;
+        }
+    }
+    Ok(())
+}
+
+/// The memory of a switch, if it can hold what has to have room.
 fn memory(
     settings: &ChannelSettings,
     (wiring, links): (&Wiring, &[LinkSettings]),

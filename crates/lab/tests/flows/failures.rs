@@ -327,7 +327,7 @@ proptest! {
             ("selective_repeat", "routes.per_packet = 'adaptive'"),
             ("selective_repeat", "routes.per_connection = 'random'"),
         ]),
-        pauses in any::<bool>(),
+        (pauses, marks) in any::<(bool, bool)>(),
     ) {
         let mut seen = Vec::new();
         let mut cables = Vec::new();
@@ -344,11 +344,16 @@ proptest! {
             FABRICS[fabric], cables.join(", ")
         );
         let pfc = if pauses { ", classes.0.pfc.threshold.dynamic = { alpha = 0.125, below = '1 kB' }" } else { "" };
+        // A packet that is marked when it has left may have been lost by then.
+        let at = if forwarding == "cut_through" { "enqueue" } else { "departure" };
+        let ecn = format!(", classes.0.ecn = {{ at = '{at}', law.step.threshold = '2 kB' }}");
+        let (ecn, control) = if marks { (&ecn[..], "congestion_control.dctcp = {}") } else { ("", "") };
+        let memory = if pauses { "1 MB" } else { "60 kB" };
         let own = Channel {
             hosts: 8,
             fabric: &fabric,
-            switch: &format!("memory = '{}', forwarding = '{forwarding}'{pfc}", if pauses { "1 MB" } else { "60 kB" }),
-            transport: &format!("reliability = '{reliability}'\ntimeout = '200 us'"),
+            switch: &format!("memory = '{memory}', forwarding = '{forwarding}'{pfc}{ecn}"),
+            transport: &format!("reliability = '{reliability}'\ntimeout = '200 us'\n{control}"),
             workload: "x = { load = 0.4, sizes.constant = '40 kB', end = '500 us' }",
             run: "length = '40 ms'\nregime = 'from_empty'",
             ..Channel::default()

@@ -270,6 +270,34 @@ fn settings_of_classes_that_mean_nothing_are_refused() {
     }
 }
 
+/// A packet that is marked when it has left must not have come anywhere by then.
+#[test]
+fn marks_at_departure_are_refused_where_the_header_is_gone() {
+    let ecn = "classes.1.ecn = { at = 'departure', law.step.threshold = '1 kB' }";
+    let of = |switch: &str, more: &str| {
+        shared(&format!("memory = '1 MB', {ecn}{switch}"), more, "load = 0.1\nclass = 1")
+    };
+    let whole = ", forwarding = 'store_and_forward'";
+    let tree = "fabric.k_ary_tree = { arity = 2, levels = 2 }";
+    let edge = "switches.'1.0'.output_queued = {}";
+    for (switch, more, value, reason) in [
+        ("", tree, "departure in switch 0.0, before switch 1.0", "the header is gone"),
+        (whole, &format!("{tree}\n{edge}"), "before switch 1.0", "the header is gone"),
+    ] {
+        let text = refusal(&of(switch, more));
+        assert!(text.contains("channel.c.switch.shared_buffer.classes.1.ecn.at = "), "{text}");
+        assert!(text.contains(value) && text.contains(reason), "{text}");
+    }
+    let short = of(whole, "").replace("length = '4 m'", "length = '0 m'");
+    let text = refusal(&short);
+    assert!(text.contains("before host 0 does not fit"), "{text}");
+    assert!(text.contains("a host at a cable without length"), "{text}");
+    // Hosts read a packet when it is there whole, however their switch passes it on.
+    for (switch, more) in [("", ""), (whole, tree)] {
+        assert!(run(&of(switch, more), 1).observations.delivered > 0);
+    }
+}
+
 #[test]
 fn what_one_class_does_not_read_and_slots_beside_classes_are_refused() {
     let class = refusal(&file(4, "", "load = 0.1\nclass = 2", "1 ms"));

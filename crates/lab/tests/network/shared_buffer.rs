@@ -153,7 +153,7 @@ fn marks_come_with_the_probability_of_the_line() {
         ("step.threshold = '57 kB'", 0.99, 1.0),
         ("step.threshold = '61 kB'", 0.0, 0.001),
     ] {
-        for at in ["enqueue", "dequeue"] {
+        for at in ["enqueue", "dequeue", "departure"] {
             // The queue fills up to its limit and stays there, as more comes than leaves.
             let switch = format!(
                 "memory = '1 MB', classes.0 = {{ limit.bytes = '61 kB', \
@@ -167,6 +167,42 @@ fn marks_come_with_the_probability_of_the_line() {
             assert!((low..=high).contains(&share), "{law} at {at}: {share}");
         }
     }
+}
+
+/// Five packets to host 3. What is handed over at t is in the queue at t + 390 ns, and leaves 80 ns after the one
+/// before it. A comes at 1390 ns, starts and has left at 1470; B, at 1410, has left at 1550, C, at 1420, at 1630,
+/// D, at 1490, at 1710, and E, which comes as C leaves, at 1790.
+///
+/// With K = 1500 bytes two packets that wait are too many. At enqueue B, C, D and E find 0, 1, 1 and 0 of them; at
+/// dequeue B, C and D leave 1, 1 and 0 behind. When A has left B and C wait, and when B has left C and D; when C has
+/// left D waits alone, since E comes after that, and E when D has left. So A is marked at 1470 ns and B at 1550.
+#[test]
+fn a_mark_at_departure_is_on_the_packet_that_leaves_too_much_behind() {
+    let list = [(0, 1000), (1, 1020), (2, 1030), (0, 1100), (1, 1240)];
+    let list = list.map(|(from, at)| format!("{{ time = '{at} ns', from = {from}, to = 3 }}"));
+    let list = format!("source.list = [{}]", list.join(", "));
+    let marked = |at: &str, bytes: u32, end: &str| {
+        let switch = format!(
+            "memory = '1 MB', forwarding = 'store_and_forward', \
+             classes.0.ecn = {{ at = '{at}', law.step.threshold = '{bytes} B' }}"
+        );
+        let run = star(4, &switch, &list, end);
+        assert_eq!(run.observations.abandoned, 0);
+        column(&run, "class_0_marked")
+    };
+    for (at, bytes, expected) in [
+        ("enqueue", 1500, 0.0),
+        ("dequeue", 1500, 0.0),
+        ("departure", 1500, 2.0),
+        ("departure", 2000, 0.0),
+        ("departure", 1999, 2.0),
+        ("departure", 999, 4.0),
+        ("dequeue", 999, 2.0),
+    ] {
+        assert_eq!(marked(at, bytes, "9 us"), expected, "{at} at {bytes} B");
+    }
+    let ends = ["1469999 ps", "1470001 ps", "1549999 ps", "1550001 ps"];
+    assert_eq!(ends.map(|end| marked("departure", 1500, end)), [0.0, 1.0, 1.0, 2.0]);
 }
 
 /// What finds its queue full goes on as a header of 64 bytes, ahead of what waits; nothing is dropped.

@@ -75,6 +75,28 @@ fn fabrics_show_the_same_on_any_number_of_threads() {
     }
 }
 
+/// The header of a packet that has left is in another part, where nobody marks it.
+#[test]
+fn marks_at_departure_have_one_thread() {
+    let run = |at: &str| {
+        let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }";
+        let text = file(9, tree, "load = 0.8", "100 us");
+        let ecn = format!("classes.0.ecn = {{ at = '{at}', law.step.threshold = '300 B' }}");
+        let switch = format!(
+            "switch.shared_buffer = {{ latency = '90 ns', memory = '1 MB', \
+             forwarding = 'store_and_forward', {ecn} }}"
+        );
+        let text = text.replace("switch.output_queued.latency = '90 ns'", &switch);
+        let request = Request::of_text("network.toml", &text);
+        let [one, two] = [1, 2].map(|count| shown(&request, count));
+        assert_eq!(one.0, two.0);
+        two.1.concat()
+    };
+    assert_eq!(run("dequeue"), "");
+    let alone = run("departure");
+    assert!(alone.contains("packets are marked when they have left"), "{alone}");
+}
+
 #[test]
 fn fabrics_with_limited_buffers_show_the_same_on_any_number_of_threads() {
     let (tree, torus) = ("k_ary_tree = { arity = 3, levels = 2 }", "torus.dimensions = [3, 3]");

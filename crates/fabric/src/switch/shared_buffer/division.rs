@@ -30,6 +30,7 @@ impl Ports {
             counts: self.counts.clone(),
             credits: self.credits.clone(),
             packet: self.packet,
+            marks_departures: self.marks_departures,
         }
     }
 }

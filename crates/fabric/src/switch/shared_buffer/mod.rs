@@ -12,6 +12,7 @@ mod division;
 mod egress;
 mod header;
 mod headroom;
+mod marks;
 mod memory;
 mod ports;
 mod rule;

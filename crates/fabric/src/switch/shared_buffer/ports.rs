@@ -12,8 +12,9 @@ use super::Header;
 use super::counts::{ClassCounts, PauseCounts};
 use super::credits::Credits;
 use super::egress::{Egress, Held, Queue};
+use super::marks::{any_at_departure, mark};
 use super::memory::{Admission, Memory};
-use super::rule::{Link, Rule, mark, response};
+use super::rule::{Link, Rule, response};
 use super::settings::{ClassSettings, MarkAt, ScheduleSettings, SwitchForwarding};
 use super::telemetry::Telemetry;
 use super::turns::{Sharing, Turn};
@@ -99,6 +100,8 @@ pub struct Ports {
     pub(super) credits: Credits,
     /// The largest packet.
     pub(super) packet: u32,
+    /// Whether any class is marked when its packets have left.
+    pub(super) marks_departures: bool,
 }
 
 impl Ports {
@@ -167,6 +170,7 @@ impl Ports {
             .first()
             .map(kind)
             .filter(|first| kinds.len() == 1 && switches.iter().all(|own| kind(own) == *first));
+        let marks_departures = any_at_departure(&switches);
         let mut rules: Vec<Rule> = Vec::with_capacity(switches.len() + 1);
         for (number, own) in (0..).zip(switches) {
             let sharing = Sharing::new(own.classes.iter().map(schedule), size);
@@ -187,6 +191,7 @@ impl Ports {
             counts: vec![ClassCounts::default(); all],
             credits,
             packet: size,
+            marks_departures,
             responses,
             egress,
         }

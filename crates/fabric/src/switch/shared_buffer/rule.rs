@@ -5,9 +5,9 @@ use weft_units::{Bytes, Span};
 
 use super::memory::Memory;
 use super::ports::SwitchRule;
-use super::settings::{ClassSettings, EcnLaw, EcnSettings, TrimSettings};
+use super::settings::{ClassSettings, EcnSettings, TrimSettings};
 use super::turns::Sharing;
-use super::{Header, MOST_CLASSES, PAUSE_FRAME};
+use super::{MOST_CLASSES, PAUSE_FRAME};
 use crate::link::LinkSettings;
 
 /// What all ports of a switch have, or all hosts.
@@ -103,30 +103,4 @@ impl Rule {
 pub(super) fn response(rule: &SwitchRule) -> Span {
     let of_class = |own: &ClassSettings| own.pfc.as_ref().map_or(Span::ZERO, |pfc| pfc.response);
     rule.classes.iter().map(of_class).max().unwrap_or(Span::ZERO)
-}
-
-/// Marks a packet behind or before so many bytes, if the law says so and its transport hears it.
-#[inline]
-pub(super) fn mark(
-    ecn: &EcnSettings,
-    bytes: u64,
-    header: &mut Header,
-    random: Option<&mut Stream>,
-) -> bool {
-    if !header.has(Header::ECN_CAPABLE) {
-        return false;
-    }
-    let is_marked = match &ecn.law {
-        EcnLaw::Step { threshold } => bytes > threshold.0,
-        EcnLaw::Red { kmin, .. } if bytes <= kmin.0 => false,
-        EcnLaw::Red { kmax, .. } if bytes > kmax.0 => true,
-        EcnLaw::Red { kmin, kmax, pmax } => {
-            let share = (bytes - kmin.0) as f64 / (kmax.0 - kmin.0) as f64;
-            random.is_some_and(|random| random.chance(pmax.get() * share))
-        }
-    };
-    if is_marked {
-        header.bits |= Header::MARKED;
-    }
-    is_marked
 }

@@ -154,8 +154,11 @@ pub struct EcnSettings {
 pub enum MarkAt {
     /// When it joins its queue: by what is before it.
     Enqueue,
-    /// When it leaves its queue: by what it leaves behind.
+    /// When it leaves its queue, as its first byte is sent: by what it leaves behind.
     Dequeue,
+    /// When its last byte has left: by what waits then, with all that came while it was sent. Simulators that
+    /// hand on whole packets mark so (htsim's composite queue); a switch has sent the header by then.
+    Departure,
 }
 
 /// How a mark depends on the length of a queue.

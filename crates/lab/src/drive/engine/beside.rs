@@ -68,6 +68,12 @@ pub enum Alone {
          do not take"
     )]
     Noted,
+    /// Packets are marked when they have left.
+    #[error(
+        "packets are marked when they have left (ecn.at = 'departure'), and with more threads or ranks their \
+         header is in another part of the network by then"
+    )]
+    Departures,
     /// Packets belong to connections, which share the memories of switches.
     #[error("connections share the memories of switches, which more threads or ranks do not take")]
     Memories,
@@ -231,8 +237,8 @@ impl Engine {
         if is_special || !self.parts.is_one() || self.is_divided() {
             return Err(Alone::Kind);
         }
-        if self.routes.weigh_other_switches() {
-            return Err(Alone::Weighed);
+        if self.marks_departures() {
+            return Err(Alone::Departures);
         }
         match self.happens_to_the_whole() {
             true => Err(Alone::Noted),

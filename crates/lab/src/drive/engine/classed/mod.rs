@@ -192,13 +192,19 @@ impl Engine {
         self.begin_traffic();
     }
 
-    /// Whether queues are noted at intervals, or cables fail, which is done for the whole, or hosts are
-    /// a ring or links have turns, which have no parts.
+    /// Whether queues are noted at intervals, or cables fail, which is done for the whole, or a packet is
+    /// marked that may be in another part by then, or hosts are a ring or links have turns, which have no parts.
     pub(super) fn happens_to_the_whole(&self) -> bool {
         self.ring.is_some()
             || self.turns.is_some()
             || self.is_sampled()
+            || self.marks_departures()
             || self.classed.as_ref().is_some_and(|own| own.cables.is_some())
+    }
+
+    /// Whether switches mark packets that have left.
+    pub(super) fn marks_departures(&self) -> bool {
+        self.classed.as_ref().is_some_and(|own| own.ports.marks_departures())
     }
 
     fn is_sampled(&self) -> bool {
@@ -228,7 +234,7 @@ impl Engine {
         if place < places.frees {
             self.deliver_classed(now, place - places.hosts, item, watch);
         } else if place < places.joins {
-            self.has_sent(now, place - places.frees);
+            self.has_sent(now, place - places.frees, item);
         } else if place < places.enters {
             let port = self.packets.forwarding[item as usize].output;
             self.line_up(now, port, item);
@@ -357,6 +363,7 @@ impl Engine {
     #[inline]
     pub(super) fn send(&mut self, now: Time, port: u32, (id, span): (u32, Span)) {
         let Some(own) = &mut self.classed else { return };
+        let mut leaves = if own.ports.marks_departures() { id + 1 } else { 0 };
         let (mut time, peer) = own.ports.arrival(now, port, span);
         let mut place = if peer < self.places.hosts { self.places.enters + peer } else { peer };
         if let Some(spent) = self.packets.spent(id) {
@@ -368,13 +375,16 @@ impl Engine {
                 let ends = (port, own.ports.waits_for_all(port));
                 match cables.fate(now, ends, (span, self.graph.propagation(port))) {
                     None => {}
-                    Some(Fate::Lost(at)) => (time, place) = (at, self.places.samples + LOSS),
+                    // It may be gone before it has left, and nobody sees its mark.
+                    Some(Fate::Lost(at)) => {
+                        (time, place, leaves) = (at, self.places.samples + LOSS, 0);
+                    }
                     Some(Fate::Damaged) => own.headers[id as usize].bits |= Header::DAMAGED,
                 }
             }
         }
         self.graph.occupy(now, port, span);
-        self.schedule(now + span, self.places.frees + port, 0);
+        self.schedule(now + span, self.places.frees + port, leaves);
         self.forward(Event { time, place, item: id });
         if port >= self.graph.switch_ports() {
             self.start_classed(now, (id, span));
@@ -417,9 +427,12 @@ impl Engine {
         }
     }
 
-    /// What a port sent has left.
-    fn has_sent(&mut self, now: Time, port: u32) {
+    /// What a port sent has left: a packet that may be marked then, by its number and one, or anything else.
+    fn has_sent(&mut self, now: Time, port: u32, packet: u32) {
         let Some(own) = &mut self.classed else { return };
+        if let Some(id) = packet.checked_sub(1) {
+            own.ports.mark_departure(now, port, &mut own.headers[id as usize]);
+        }
         let freed = own.ports.sent(now, port);
         // Mostly nothing waits.
         let is_done = own.ports.is_empty(port) && port < self.places.hosts;
