@@ -150,6 +150,11 @@ fn knowledge_of_the_group_makes_up_for_missing_credits() {
     assert!(lost(&global) < 0.02, "{}", lost(&global));
     let uniform = at(UGAL_GLOBAL, UNIFORM, 0.8);
     assert!(lost(&uniform) < 0.02, "{}", lost(&uniform));
+    // Of the 8 cables of a group a detour takes two and a minimal way one, that to the next group alone:
+    // 1 + 7/2 for 8 hosts at the most.
+    let above = at(UGAL_GLOBAL, NEXT_GROUP, 0.7);
+    let most = 4.5 / 8.0;
+    assert!((0.85 * most..1.01 * most).contains(&above.accepted_load()), "{}", above.accepted_load());
 }
 
 #[test]

@@ -195,6 +195,7 @@ proptest! {
         rule in prop::sample::select(vec![
             "per_packet = 'random'", "per_packet = 'adaptive'", "per_connection = 'random'",
             "per_connection = 'hashed'", "per_packet = 'valiant'", "per_packet = 'ugal'",
+            "per_packet = 'ugal_global'",
         ]),
         queues in prop::sample::select(vec![
             Queues::Outputs(Limit::Unlimited), Queues::Outputs(Limit::AtMost(PositiveCount::ONE)),
@@ -222,8 +223,15 @@ proptest! {
             Queues::Shared(..) | Queues::All(..) | Queues::Inputs(_, _, STOP) | Queues::Mixed(_, _, STOP, _)
         );
         let takes_detours = rule.contains("valiant") || rule.contains("ugal");
-        let has_detours = ["dragonfly", "hyperx", "torus", "mesh"].iter().any(|own| fabric.contains(own));
-        let rule = if takes_detours && !has_detours { "per_packet = 'adaptive'" } else { rule };
+        let has_detours =
+            ["dragonfly", "hyperx", "torus", "mesh"].iter().any(|own| fabric.contains(own));
+        // Only queues at the outputs of a group are known to others.
+        let is_known = fabric.contains("dragonfly") && matches!(queues, Queues::Outputs(_));
+        let rule = match rule {
+            _ if takes_detours && !has_detours => "per_packet = 'adaptive'",
+            "per_packet = 'ugal_global'" if !is_known => "per_packet = 'ugal'",
+            own => own,
+        };
         // Connections are set up once, and a stop must be heard within the buffers.
         let rule = if is_shared { "per_connection = 'random'" } else { rule };
         let packet = if is_shared { packet.max(20_000) } else { packet };

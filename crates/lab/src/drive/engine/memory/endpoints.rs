@@ -180,7 +180,7 @@ impl Engine {
         let (pair, hops) = (&mut own.endpoints, own.hops);
         let Some(transfer) = pair.under_way.pop_front() else { return Taking::Not };
         if self.memories.endpoints.receive_descriptors == Limit::Unlimited
-            && pair.target.outstanding().1 == 0
+            && pair.target.outstanding().receives == 0
         {
             pair.post_receive();
         }
