@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 SOURCES = Path(__file__).parent
 # A run that takes so long hangs.
 LIMIT_S = 120
+# A launcher whose ranks have ended does so in this time, or never.
+LAUNCHER_S = 30
 HEADER = "/usr/include/rdma/fabric.h"
 # Debian's compiler wrapper comes with programs, what it compiles against is in another package.
 COMPILER = ["mpicc", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"]
@@ -383,9 +385,9 @@ def told(stage: Stage) -> str:
 
 
 def killed(stage: Stage) -> str:
-    """Kill a rank of a program under its launcher at random moments: the launcher ends."""
+    """Kill a rank of a program under its launcher at random moments: the others and it end."""
     program = stage.compile("exchange")
-    ended = 0
+    hung = 0
     for _ in range(stage.kills):
         before = {it.name for it in Path("/dev/shm").iterdir()}
         words = ["mpirun", "--oversubscribe", *WEFT, "-n", "3", program, "1000"]
@@ -400,30 +402,48 @@ def killed(stage: Stage) -> str:
             ranks = running(job, program, 3)
             time.sleep(random.SystemRandom().random() * 0.8)
             os.kill(random.SystemRandom().choice(ranks), signal.SIGKILL)
-            job.wait(LIMIT_S)
-        except subprocess.TimeoutExpired:
-            raise FailedError("the launcher hangs") from None
+            hung += not launcher_ends(job, ranks)
         finally:
             if job.poll() is None:
                 os.killpg(job.pid, signal.SIGKILL)
                 job.wait()
         if job.returncode == 0:
             raise FailedError("the program did not fail")
-        # The launcher does not wait for those that it kills.
-        deadline = time.monotonic() + LIMIT_S
-        while any(Path(f"/proc/{rank}").exists() for rank in ranks):
-            if time.monotonic() > deadline:
-                raise FailedError("a rank does not end")
-            time.sleep(0.02)
         left = {it.name for it in Path("/dev/shm").iterdir()} - before
         if any("weft" in name for name in left):
             raise FailedError(f"left in /dev/shm: {left}")
-        ended += 1
     # Whoever comes next removes the sockets of the killed.
     exchange(2)(stage)
     if left := list(stage.directory.iterdir()):
         raise FailedError(f"left in {stage.directory}: {left}")
-    return f"{ended} times, nothing left"
+    deadlocks = f"; the launcher deadlocked after the end of all ranks {hung} times" if hung else ""
+    return f"{stage.kills} times, nothing left{deadlocks}"
+
+
+def launcher_ends(job: subprocess.Popen[bytes], ranks: list[int]) -> bool:
+    """Wait until all ranks have ended; whether their launcher ends then.
+
+    Debian's (Open MPI 4.1.4) deadlocks in `PMIx_server_finalize` in one or two of a hundred times.
+    """
+    deadline = time.monotonic() + LIMIT_S
+    while any(is_running(rank) for rank in ranks):
+        if time.monotonic() > deadline:
+            raise FailedError("a rank does not end")
+        time.sleep(0.02)
+    try:
+        job.wait(LAUNCHER_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def is_running(process: int) -> bool:
+    """Whether a process has not ended; one that nobody has waited for has."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def running(job: subprocess.Popen[bytes], program: str, ranks: int) -> list[int]:
