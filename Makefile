@@ -160,7 +160,7 @@ $(PROVIDER):
 	@cp target/release/libweft_messages.so $@
 
 test-mpi: $(PROVIDER) $(VENV)/.wheel ## MPI programs over the provider, and runs on MPI ranks; what is not installed is skipped
-	timeout 300 $(BIN)/python tests/mpi/ranks.py --weft $(WEFT) $(if $(SHORT),--only same_tables)
+	timeout 600 $(BIN)/python tests/mpi/ranks.py --weft $(WEFT) $(if $(SHORT),--only same_tables)
 	timeout $(if $(KILLS),7200,300) $(PYTHON) tests/mpi/programs.py --provider $(PROVIDER) $(if $(SHORT),--short) $(if $(KILLS),--kills $(KILLS))
 
 # A round is a hostile process, or a kill: `TIMES=100` makes each count a hundred times as many.
