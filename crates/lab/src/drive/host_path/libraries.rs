@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use weft_fabric::host::SocketsSettings;
 use weft_protocol::counting_flag::CountingFlag;
-use weft_protocol::sockets::{Connect, SetUp, SocketId, Sockets, Standing};
+use weft_protocol::sockets::{Accepted, Connect, SetUp, SocketId, Sockets, Standing};
 use weft_units::{Span, Time};
 
 /// The port on which programs listen.
@@ -186,11 +186,11 @@ impl Libraries {
     /// Returns which host asked, and the answer.
     pub fn accept(&mut self, host: u16) -> Option<(u16, SetUp)> {
         let node = self.nodes[usize::from(host)].as_mut().filter(|node| !node.accepting)?;
-        let (_, peer, said) = node.sockets.accept(node.listener?).ok()??;
+        let Accepted { node: peer, answer, .. } = node.sockets.accept(node.listener?).ok()??;
         node.accepting = true;
         self.counters.accepted += 1;
         let named = |other: &u16| self.settings.node(*other) == Some(peer);
-        (0..self.nodes.len() as u16).find(named).map(|peer| (peer, said))
+        (0..self.nodes.len() as u16).find(named).map(|peer| (peer, answer))
     }
 
     /// The program of a host is done with the request that it has accepted.
