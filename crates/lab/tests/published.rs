@@ -66,7 +66,7 @@ fn what_memory_channel_publishes_comes_out() {
 /// not.
 #[test]
 fn what_is_published_of_ultra_ethernet_comes_out() {
-    assert_eq!(found("ultra-ethernet"), [(2, 1), (0, 0), (0, 0), (0, 0)]);
+    assert_eq!(found("ultra-ethernet"), [(2, 2), (0, 0), (0, 0), (0, 0)]);
 }
 
 /// That ASTRA-sim's number is missed by four passes over a memory bus and nothing else is held here.
