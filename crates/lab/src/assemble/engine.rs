@@ -13,6 +13,7 @@ use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, Span};
 
+use super::network::SharedCells;
 use super::slots::{self, Slotting};
 use super::{Driver, Site, adapter, classed, flows, network};
 use crate::composition::{ChannelSettings, SwitchSettings};
@@ -198,7 +199,8 @@ fn kind<'a>(
             {
                 let key = format!("{}.shared_memory.buffer", place.key);
                 let buffer = own.buffer.get();
-                network::channels_fit(control.channels, (&key, buffer, 1), place.channel)?;
+                let shared = SharedCells { key: &key, cells: buffer, cells_per_packet: 1 };
+                network::channels_fit(control.channels, &shared, place.channel)?;
             }
             Ok(Kind::Memory(own))
         }
@@ -250,7 +252,8 @@ fn input_queued<'a>(
     }
     if let Some(FlowControlSettings::VirtualChannelCredits(own)) = &settings.flow_control {
         let key = format!("{}.input_queued.buffer", place.key);
-        network::channels_fit(own.channels, (&key, buffer, cells), place.channel)?;
+        let shared = SharedCells { key: &key, cells: buffer, cells_per_packet: cells };
+        network::channels_fit(own.channels, &shared, place.channel)?;
     }
     Ok(Kind::Input(switch, cell, buffer))
 }

@@ -159,21 +159,32 @@ pub(super) fn refuse_what_needs_a_shared_memory(
     Ok(())
 }
 
-/// A buffer in which each virtual channel has the cells of a packet.
+/// A buffer that virtual channels share.
+pub(super) struct SharedCells<'a> {
+    /// Its key below the channel.
+    pub key: &'a str,
+    /// How many cells it has.
+    pub cells: u32,
+    /// How many of them a packet takes.
+    pub cells_per_packet: u64,
+}
+
+/// A buffer has room for a packet of each virtual channel.
 pub(super) fn channels_fit(
     channels: PositiveCount,
-    (key, buffer, cells): (&str, u32, u64),
+    buffer: &SharedCells<'_>,
     name: &str,
 ) -> Result<(), Error> {
+    let cells = buffer.cells_per_packet;
     let least = u64::from(channels.get()) * cells;
-    if channels.get() > MOST_CHANNELS || u64::from(buffer) >= least {
+    if channels.get() > MOST_CHANNELS || u64::from(buffer.cells) >= least {
         return Ok(());
     }
     let noun = if cells == 1 { "cell" } else { "cells" };
     let accepted = format!(
         "{least} or more: each of the {channels} virtual channels holds {cells} {noun}, a packet"
     );
-    refuse(name, key, &buffer.to_string(), &accepted)
+    refuse(name, buffer.key, &buffer.cells.to_string(), &accepted)
 }
 
 /// How many buffers of a cycle a message names.

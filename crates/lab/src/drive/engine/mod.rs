@@ -67,7 +67,7 @@ use clocks::Clocks;
 use flows::Flows;
 use forward::Forward;
 use limits::Overrun;
-use memory::Memories;
+use memory::{Memories, MemoryChannel};
 use packets::{Forwarding, Packet, Packets};
 use parts::Parts;
 use places::Places;
@@ -214,13 +214,17 @@ impl Engine {
             .map(|own| Box::new(Turns::new(own, (&wiring, &graph), &boxes, parts.send_buffers)));
         let adapters = Adapters::new(parts.adapters, &graph, &parts.sources);
         let places = Places::new(&graph, parts.classed.is_some(), adapters.is_on);
-        let memories = Memories::new(
-            (&wiring, &graph, &link),
-            kinds,
-            (parts.flow, virtual_channels),
-            (packet, payload, parts.send_buffers),
-            &mut connections,
-        );
+        let channel = MemoryChannel {
+            wiring: &wiring,
+            graph: &graph,
+            link: &link,
+            control: parts.flow,
+            virtual_channels,
+            packet,
+            payload,
+            send_buffers: parts.send_buffers,
+        };
+        let memories = Memories::new(channel, kinds, &mut connections);
         // A message that is cut into packets is submitted as a whole.
         let is_whole = connections.segmentation.is_some() || turns.is_some();
         let fed = if is_whole { Bytes(u64::MAX) } else { payload };

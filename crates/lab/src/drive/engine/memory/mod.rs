@@ -61,6 +61,33 @@ pub struct ConnectionParts {
     pub sample: Option<Span>,
 }
 
+/// What the shared memories of a channel need to know of it.
+#[derive(Debug)]
+pub(super) struct MemoryChannel<'a> {
+    pub wiring: &'a Wiring,
+    pub graph: &'a Graph,
+    pub link: &'a LinkSettings,
+    pub control: FlowControl,
+    /// How many virtual channels the routes need.
+    pub virtual_channels: u8,
+    /// The size of a full packet on the wire, and what it carries.
+    pub packet: Bytes,
+    pub payload: Bytes,
+    /// The send descriptors of each endpoint.
+    pub send_buffers: Limit,
+}
+
+/// The settings that do not depend on the switches.
+struct MemorySettings {
+    control: FlowControl,
+    /// How many virtual channels a packet uses on its route.
+    virtual_channels: u8,
+    segmentation: Segmentation,
+    endpoints: EndpointSettings,
+    /// Send descriptors of each endpoint.
+    descriptors: u16,
+}
+
 /// The state of a channel in addition to its graph if a switch has a shared memory; almost empty
 /// otherwise.
 #[derive(Debug)]
@@ -199,12 +226,11 @@ pub(super) mod acts {
 impl Memories {
     /// What the switches with a shared memory of a graph need.
     pub fn new(
-        (wiring, graph, link): (&Wiring, &Graph, &LinkSettings),
+        channel: MemoryChannel<'_>,
         kinds: Vec<Option<SharedQueues>>,
-        (control, virtual_channels): (FlowControl, u8),
-        (packet, payload, send_buffers): (Bytes, Bytes, Limit),
         parts: &mut ConnectionParts,
     ) -> Memories {
+        let MemoryChannel { wiring, graph, link, control, packet, payload, .. } = channel;
         let is_on = graph.has_memories();
         let links = wiring.links(link);
         let has_endpoints = parts.endpoints.is_some();
@@ -217,12 +243,13 @@ impl Memories {
         let hosts = if is_on { wiring.hosts() as usize } else { 0 };
         let switches = 0..kinds.len() as u32;
         let segmentation = parts.segmentation;
-        let virtual_channels = control.virtual_channels(virtual_channels);
-        let plain = Memories::none(
-            (control, virtual_channels),
-            segmentation.unwrap_or_else(|| Segmentation::none(packet, payload)),
-            (endpoints, endpoints::depth(send_buffers)),
-        );
+        let plain = Memories::none(MemorySettings {
+            virtual_channels: control.virtual_channels(channel.virtual_channels),
+            control,
+            segmentation: segmentation.unwrap_or_else(|| Segmentation::none(packet, payload)),
+            endpoints,
+            descriptors: endpoints::depth(channel.send_buffers),
+        });
         let mut memories = Memories {
             is_on,
             are_alone: kinds.iter().all(Option::is_some),
@@ -249,17 +276,19 @@ impl Memories {
 
     /// The state without any such switch, with the same settings.
     pub fn without_any(&self) -> Memories {
-        let control = (self.control.clone(), self.virtual_channels);
-        Memories::none(control, self.segmentation, (self.endpoints.clone(), self.descriptors))
+        Memories::none(MemorySettings {
+            control: self.control.clone(),
+            virtual_channels: self.virtual_channels,
+            segmentation: self.segmentation,
+            endpoints: self.endpoints.clone(),
+            descriptors: self.descriptors,
+        })
     }
 
-    /// Nothing but settings: of flow control and how many virtual channels a packet uses, of how messages
-    /// become packets, and of endpoints and how many send descriptors each has.
-    fn none(
-        (control, virtual_channels): (FlowControl, u8),
-        segmentation: Segmentation,
-        (endpoints, descriptors): (EndpointSettings, u16),
-    ) -> Memories {
+    /// Nothing but settings.
+    fn none(settings: MemorySettings) -> Memories {
+        let MemorySettings { control, virtual_channels, segmentation, endpoints, descriptors } =
+            settings;
         Memories {
             is_on: false,
             are_alone: false,
