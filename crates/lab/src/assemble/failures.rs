@@ -1,9 +1,7 @@
 //! Cables that fail, recover or slow down: which channels support them, and which routes are left
 //! at which times.
 
-use weft_fabric::fabric::{
-    ConnectionRoutes, LiveNextHops, Routes, RoutesSettings, Wiring,
-};
+use weft_fabric::fabric::{ConnectionRoutes, LiveNextHops, Routes, RoutesSettings, Wiring};
 use weft_units::Time;
 
 use super::{Site, engine, network, refuse};

@@ -154,7 +154,11 @@ fn knowledge_of_the_group_makes_up_for_missing_credits() {
     // 1 + 7/2 for 8 hosts at the most.
     let above = at(UGAL_GLOBAL, NEXT_GROUP, 0.7);
     let most = 4.5 / 8.0;
-    assert!((0.85 * most..1.01 * most).contains(&above.accepted_load()), "{}", above.accepted_load());
+    assert!(
+        (0.85 * most..1.01 * most).contains(&above.accepted_load()),
+        "{}",
+        above.accepted_load()
+    );
 }
 
 #[test]
