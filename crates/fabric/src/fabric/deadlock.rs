@@ -188,7 +188,9 @@ impl<'a> Search<'a> {
         let homes = self.homes();
         let everywhere = self.everywhere();
         let mut walk = self.walk();
-        self.visit_between(&mut walk, &everywhere);
+        if let Some(circle) = self.visit_between(&mut walk, &everywhere) {
+            return Some(circle);
+        }
         let mut walked = 0_u32;
         for (_, hosts) in &homes {
             let mut is_walked = false;
@@ -256,15 +258,22 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Notes what packets do on their way to the place in between of a detour.
-    fn visit_between(&mut self, walk: &mut Walk, everywhere: &[u32]) {
+    /// Notes what packets do on their way to the place in between of a detour. Returns a circle that is
+    /// closed there already, as [`run`](Self::run) looks for it.
+    fn visit_between(&mut self, walk: &mut Walk, everywhere: &[u32]) -> Option<Vec<CircleBuffer>> {
         let routes = self.routes;
-        let Some((between, plane)) = routes.next_hops().between() else { return };
-        for place in (0..between.count()).filter(|_| routes.takes_detours()) {
+        let (between, plane) = routes.next_hops().between().filter(|_| routes.takes_detours())?;
+        for place in 0..between.count() {
             let is_outside = |switch: &u32| between.of_switch(switch % plane) != place;
             let from = everywhere.iter().copied().filter(is_outside);
             self.visit(walk, Goal::Between(place), &from.collect::<Vec<_>>());
+            if (place + 1).is_power_of_two()
+                && let Some(circle) = self.find()
+            {
+                return Some(circle);
+            }
         }
+        None
     }
 
     /// Notes what packets to `target` do behind the place in between.
@@ -546,6 +555,7 @@ mod tests {
     use weft_kernel::Streams;
     use weft_units::Rate;
 
+    use super::super::detour::Between;
     use super::super::{FabricSettings, RoutesSettings};
     use super::*;
 
@@ -564,24 +574,36 @@ mod tests {
         (wiring, routes)
     }
 
-    /// The definition: each packet is followed along every route, from every host to every other;
-    /// buffers that depend on nothing are removed until none is left.
+    /// The definition: each packet is followed along every route, from every host to every other, and by
+    /// every place in between; buffers that depend on nothing are removed until none is left.
     fn has_circle(wiring: &Wiring, routes: &Routes, virtual_channels: bool) -> bool {
         let mut edges: BTreeMap<(u32, u8), BTreeSet<(u32, u8)>> = BTreeMap::new();
         let hosts = || 0..wiring.hosts();
         for (from, to) in hosts().flat_map(|from| hosts().map(move |to| (from, to))) {
-            let mut ends = vec![(None, wiring.host_port(from))];
-            while let Some((held, input)) = ends.pop() {
+            let between = routes.next_hops().between().map(|own| own.0);
+            let between = between.filter(|_| routes.takes_detours());
+            let ends_of = |own: Between<'_>| [from, to].map(|host| own.of_host(host));
+            let places = between
+                .iter()
+                .flat_map(|own| (0..own.count()).filter(|place| !ends_of(*own).contains(place)));
+            let detours = places.map(Detour::towards).chain([Detour::NONE]);
+            let start = wiring.host_port(from);
+            let mut ends: Vec<_> = detours.map(|detour| (None, start, detour)).collect();
+            while let Some((held, input, mut detour)) = ends.pop() {
                 let switch = wiring.switch_of(input);
-                for number in routes.next_hops().each(switch, to) {
+                let mut choice = routes.next_hops().choice(switch, to);
+                if let (Some(between), Some(place)) = (between, detour.place()) {
+                    match between.of_switch(switch) == place {
+                        true => detour = Detour::PAST,
+                        false => choice = between.towards(switch, place),
+                    }
+                }
+                let ports = choice.first..choice.first + choice.count;
+                for number in ports.map(|place| routes.next_hops().port(place)) {
                     let output = wiring.port(switch, number);
                     let Peer::Port(next) = wiring.peer(output) else { continue };
                     let virtual_channel = if virtual_channels {
-                        routes.virtual_channel(
-                            (switch, number),
-                            to,
-                            RouteState::after(Detour::NONE),
-                        )
+                        routes.virtual_channel((switch, number), to, RouteState::after(detour))
                     } else {
                         0
                     };
@@ -589,7 +611,7 @@ mod tests {
                     if let Some(held) = held {
                         edges.entry(held).or_default().insert((output, virtual_channel));
                     }
-                    ends.push((Some((output, virtual_channel)), next));
+                    ends.push((Some((output, virtual_channel)), next, detour));
                 }
             }
         }
@@ -648,6 +670,31 @@ mod tests {
         // The rings of four switches and more, if hosts are all around, the dragonflies, and what takes
         // several dimensions in any order.
         assert_eq!(found, 9);
+    }
+
+    /// The same over detours, with all channels and with one.
+    #[test]
+    fn the_search_follows_detours_as_the_definition_does() {
+        let fabrics = [
+            ("fabric.torus.dimensions = [3]", 3),
+            ("fabric.torus.dimensions = [5]", 5),
+            ("fabric.torus = { dimensions = [3, 2], hosts_per_switch = 2 }", 12),
+            ("fabric.mesh.dimensions = [3]", 3),
+            ("fabric.mesh.dimensions = [2, 3]", 6),
+            ("fabric.hyperx.dimensions = [4]", 4),
+            ("fabric.hyperx = { dimensions = [3, 2], order = 'any' }", 6),
+            ("fabric.dragonfly.hosts_per_router = 1", 6),
+        ];
+        for (fabric, hosts) in fabrics {
+            let (wiring, routes) =
+                built(&format!("{fabric}\nroutes.per_packet = 'valiant'"), hosts);
+            for virtual_channels in [1, routes.virtual_channels()] {
+                let expected = has_circle(&wiring, &routes, virtual_channels > 1);
+                let searched = Search::new(&routes, &wiring, virtual_channels, |_| true).run();
+                assert_eq!(searched.is_some(), expected, "{fabric}, {virtual_channels} channels");
+                assert_eq!(expected, virtual_channels == 1, "{fabric}");
+            }
+        }
     }
 
     /// Eight switches in a ring: the circle is one way round, each buffer behind the one before it.

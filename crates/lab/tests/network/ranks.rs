@@ -139,6 +139,7 @@ fn fabrics_show_the_same_on_any_number_of_ranks() {
 fn what_has_one_rank_says_why() {
     let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }\nroutes.per_packet = 'random'";
     let load = "load = 0.5";
+    let weighed = "fabric.dragonfly.hosts_per_router = 2\nroutes.per_packet = 'ugal_global'";
     let adapters = "control.request_acknowledge = { timeout = '90 us', outstanding = 4, \
                     acknowledgment = '10 B' }";
     let classes = file(9, tree, load, "300 us").replace(
@@ -148,6 +149,7 @@ fn what_has_one_rank_says_why() {
     for (text, why) in [
         (file(9, "", load, "300 us"), "cannot be divided into parts"),
         (classes, "packets have traffic classes"),
+        (file(72, weighed, load, "300 us"), "weigh the queues of other switches"),
         (file(9, &format!("{tree}\n{adapters}"), load, "300 us"), "hosts without adapters"),
         (format!("{}step_limit = 9\n", file(9, tree, load, "300 us")), "counted event by event"),
     ] {

@@ -185,8 +185,10 @@ impl Engine {
         }
     }
 
-    /// Like the above, with the part of each switch given, whether or not it is worthwhile.  #
-    /// Errors Why it keeps one thread.
+    /// Like [`spread`](Self::spread), with the part of each switch given, whether or not it is worth it.
+    ///
+    /// # Errors
+    /// Why it keeps one thread.
     pub fn spread_over(&mut self, part: &[u32], threads: NonZeroUsize) -> Result<(), Alone> {
         self.may_be_spread()?;
         let is_classed = self.classed.is_some();
@@ -236,6 +238,9 @@ impl Engine {
         let is_special = is_special || self.ring.is_some() || self.turns.is_some();
         if is_special || !self.parts.is_one() || self.is_divided() {
             return Err(Alone::Kind);
+        }
+        if self.routes.weigh_other_switches() {
+            return Err(Alone::Weighed);
         }
         if self.marks_departures() {
             return Err(Alone::Departures);
@@ -477,7 +482,7 @@ impl Crew {
         &self.windows[(number % 2) as usize]
     }
 
-    /// Runs `action`, and keeps its panic until all threads are at the end of a window, so that none waits for
+    /// Runs `work`, and keeps its panic until all threads are at the end of a window, so that none waits for
     /// ever. Returns whether it did not panic.
     fn keep(&self, work: impl FnOnce()) -> bool {
         // Nothing reads what it leaves half done.
