@@ -40,7 +40,7 @@ _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What a process has carried. Open MPI has an endpoint for messages and one for windows."""
+    """What a process has carried, over all its endpoints."""
 
     pid: int
     program: str

@@ -244,7 +244,8 @@ class _Writer:
 def _of_ranks(directory: Path) -> Iterator[_Rank]:
     """Yield what each rank has written down.
 
-    Open MPI uses the provider for messages and for windows apart, and the latter have no events.
+    A process writes a file for each domain in which it opens endpoints. Files without events are
+    left out, but for the first one of a rank that has no others.
     """
     files: dict[int, list[_Rank]] = defaultdict(list)
     for path in directory.iterdir():

@@ -282,7 +282,7 @@ def test_what_ranks_wrote_down_becomes_a_trace_that_runs(tmp_path: Path) -> None
     assert len(ran.messages) == 3
 
 
-def test_an_endpoint_for_windows_is_no_rank(tmp_path: Path) -> None:
+def test_a_file_without_events_is_no_rank(tmp_path: Path) -> None:
     windows = {"c": f"n {'75' * 32} 0\ne\n", "d": f"n {'76' * 32} 1\ne\n"}
     out = tmp_path / "run.goal"
     mpi_record.make(recorded(tmp_path / "records", RECORDS | windows), out)

@@ -195,7 +195,8 @@ impl PointRuns<'_> {
         }
     }
 
-    /// What was skipped in the first of several runs of the point, if that was requested.
+    /// What was skipped in the first run of this point, which is one of `points` points, if that
+    /// was requested.
     pub fn left_out(&self, points: usize) -> Option<String> {
         let run = self.runs.first()?;
         let sentence = forward::sentence(run)?;

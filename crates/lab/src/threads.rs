@@ -38,7 +38,7 @@ impl Threads {
         Threads { ranks: Some(exchange), ..Threads::one() }
     }
 
-    /// Like the above, even if threads would mostly wait for each other.
+    /// The same threads, used even if they would mostly wait for each other.
     #[must_use]
     pub fn even_if_slower(self) -> Threads {
         Threads { even_if_slower: true, ..self }

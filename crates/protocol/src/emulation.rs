@@ -101,8 +101,9 @@ impl Adapter {
         start.saturating_add(cost.latency_ns)
     }
 
-    /// A message has reached the receiving adapter. Returns when its last byte is received: not before
-    /// `due_ns`, and not before the adapter has finished with the previous message.
+    /// A message has reached the receiving adapter. Returns when its last byte is received: not
+    /// before `due_ns`, and not before it has occupied the adapter (`gap_ns`) after the previous
+    /// message.
     pub fn receive(&mut self, due_ns: u64, cost: Cost) -> u64 {
         self.received_at_ns = due_ns.max(self.received_at_ns.saturating_add(cost.gap_ns));
         self.received_at_ns

@@ -115,8 +115,10 @@ struct Transfers {
 }
 
 impl GlobalScheduleSettings {
-    /// The pipeline in its initial state: nothing requested, all initiators enabled, slot zero.  #
-    /// Errors [`SchedulerError`] for a number of ports that the scheduler does not support.
+    /// The pipeline in its initial state: nothing requested, all initiators enabled, slot zero.
+    ///
+    /// # Errors
+    /// [`SchedulerError`] for a number of ports that the scheduler does not support.
     pub fn build(&self, ports: usize) -> Result<GlobalSchedule, SchedulerError> {
         Ok(GlobalSchedule {
             speculation: self.speculation,

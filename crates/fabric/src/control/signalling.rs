@@ -78,7 +78,7 @@ pub enum Said {
     },
     /// `back` of a transfer.
     Acknowledgment {
-        /// The acknowledged initiator.
+        /// The acknowledged transfer.
         transfer: Id<Transfer>,
         /// How.
         report: TransmissionReport,

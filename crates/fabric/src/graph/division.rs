@@ -32,10 +32,10 @@ impl Graph {
         }
     }
 
-    /// Divides a graph that [may be divided](Self::may_be_divided) before it runs; `parts` says to which part
-    /// each switch belongs. All parts share the ports, each of which only the part with its switch or host may
-    /// use. Switches with a clock move into their parts. This graph keeps the connections of its ports and
-    /// must not run any more.
+    /// Divides a graph that [may be divided](Self::may_be_divided) before it runs; `part` says to
+    /// which of `count` parts each switch belongs. All parts share the ports, each of which only
+    /// the part with its switch or host may use. Switches with a clock move into their parts. This
+    /// graph keeps the connections of its ports and must not run any more.
     pub fn divide(&mut self, part: &[u32], count: u32) -> Vec<Graph> {
         let mut clocked = std::mem::take(&mut self.clocked).into_iter();
         let mut parts: Vec<Graph> = (0..count).map(|_| self.share()).collect();

@@ -97,8 +97,8 @@ impl Graph {
         state
     }
 
-    /// How many more cells the input of a clocked switch can take if it has stopped its cable; none
-    /// otherwise.
+    /// How many cells the input of a clocked switch has space for, held ones included, if it is one
+    /// that stops its cable; zero otherwise.
     pub fn space(&self, port: u32) -> u32 {
         self.input_queued(port).map_or(0, |(own, _)| own.space())
     }

@@ -340,7 +340,7 @@ impl Observations {
         }
     }
 
-    /// Counts one delivery of `payload` bytes, and its target.
+    /// Counts one delivery of `payload` bytes, and its initiator.
     #[inline]
     pub fn deliver_from(&mut self, initiator: usize, now: Time, payload: Bytes) {
         self.deliver(now, payload);

@@ -39,8 +39,9 @@ impl Observations {
 
     /// Counts and records the deliveries recorded for repetition again, `times` times, each time a
     /// `period` later: packets that were submitted at the same time as those, but left their hosts
-    /// that much later. Also counts `attempts` transmissions in each period. The caller ensures that no
-    /// counter is due to be recorded within that time, and that all of it is measured.
+    /// that much later. Also counts `attempts` transmissions in each period. The caller ensures
+    /// that no passages are recorded, that no counter is due to be recorded within that time, and
+    /// that all of it is measured.
     pub fn repeat(&mut self, period: Span, attempts: u64, times: u64) {
         let seen = self.noted.take().unwrap_or_default();
         let queueing = |one: &Instants| one.started.since(one.generated);

@@ -23,7 +23,7 @@ impl Standing {
         Standing { initiators: vec![UnderWay::default(); initiators] }
     }
 
-    /// An initiator submits a packet; other initiators are not watched.
+    /// An initiator submits a packet; one that is not among the watched initiators is ignored.
     #[inline]
     pub fn hand_over(&mut self, initiator: usize, now: Time) {
         self.hand_over_all(initiator, 1, now);

@@ -74,7 +74,7 @@ pub struct SwitchBox<M> {
 pub const CONTROLLER: u32 = 63;
 
 impl BoxRules {
-    /// The ports of a box of FIFOs on one bus, with packets of a size.
+    /// The rules of a box of FIFOs on one bus, with packets of a size.
     pub fn of_bus(bus: &FifoBusSettings, packet: Bytes) -> BoxRules {
         BoxRules {
             analysis: bus.analysis,
@@ -89,8 +89,8 @@ impl BoxRules {
         }
     }
 
-    /// The ports of a switch in which every input routes its own messages, after a latency, and has a
-    /// separate path to every output.
+    /// The rules of a switch in which every input routes its own messages, after a latency, and has
+    /// a separate path to every output.
     pub fn of_crossbar(latency: Span) -> BoxRules {
         BoxRules {
             analysis: latency,

@@ -147,7 +147,7 @@ impl Source {
         Source { next: rest.next().unwrap_or(NOTHING), kind: Kind::List(rest) }
     }
 
-    /// The stream of one of this many hosts.
+    /// The source of one of this many hosts.
     pub(super) fn open_loop(mut process: OpenLoop, hosts: usize) -> Source {
         let next = process.first();
         if hosts < VERY_MANY {

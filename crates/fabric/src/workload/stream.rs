@@ -82,7 +82,7 @@ fn is_zero(tag: &u32) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowsSettings {
-    /// One message at a time.
+    /// The pairs, listed one by one.
     Listed(Vec<Pair>),
     /// At random, by the seed of the run (cLAN F: "connections are made between random nodes").
     Random(RandomFlows),

@@ -54,8 +54,8 @@ pub(crate) fn with_partners(names: &[String], together: &[Together<'_>]) -> Vec<
     all
 }
 
-/// The scheduled channels of a program, and those that carry their signalling: hosts with stages
-/// stand in front of them for programs only.
+/// The channels of a program whose schedule itself tells hosts what became of their packets, and
+/// those that carry their signalling: hosts with stages stand in front of them for programs only.
 pub(crate) fn scheduled_with_carriers(spec: &Spec, names: &[String]) -> Result<Vec<String>, Error> {
     let all = with_partners(names, &both_in_use(spec, names)?);
     let is_scheduled = |name: &&String| spec.channel[*name].schedule_by_events().is_some();

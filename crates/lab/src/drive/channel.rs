@@ -18,9 +18,12 @@ pub trait Channel: Carrier {
     /// once. Returns why it stopped early, if it did.
     fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped>;
 
-    /// Divides the channel among this many threads, if that is worthwhile or `even_if_slower`, for a run of its
-    /// own traffic without a limit on steps. Must be called before the run. Does not change the results.  #
-    /// Errors Why it keeps one thread.
+    /// Divides the channel among this many threads, if that is worthwhile or `even_if_slower`, for
+    /// a run of its own traffic without a limit on steps. Must be called before the run. Does not
+    /// change the results.
+    ///
+    /// # Errors
+    /// Why it keeps one thread.
     fn spread(&mut self, threads: NonZeroUsize, even_if_slower: bool) -> Result<(), Alone> {
         let _ = (threads, even_if_slower);
         Err(Alone::Kind)

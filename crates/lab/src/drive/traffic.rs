@@ -125,7 +125,7 @@ impl<C: Carrier> Traffic<C> {
         &self.carrier
     }
 
-    /// The final observations.
+    /// The observations so far.
     pub fn observations(&self) -> &Observations {
         &self.observations
     }

@@ -171,7 +171,7 @@ impl Places {
         all_have.then_some(self.ranks.len() as u16)
     }
 
-    /// How many of this many hosts have ranks.
+    /// How many hosts have ranks; there are this many ranks.
     pub fn hosts_in_use(&self, ranks: u16) -> u16 {
         match self.hosts.is_empty() {
             true => ranks,

@@ -93,7 +93,7 @@ const FINEST_SHIFT: u32 = 3;
 pub struct Infiniband {
     /// The rate of the link, in bits per second.
     line: f64,
-    /// The settings of the flow.
+    /// The rate of the flow, in bits per second.
     rate: f64,
     /// The multiplier at the highest index, and what a multiplier counts: parts of the span of a packet.
     most: u64,

@@ -110,7 +110,7 @@ pub struct Nscc {
     gain: f64,
     gate: f64,
     target: f64,
-    /// The parameters of the network, and of the flow.
+    /// The round trip of the network, and the shortest one of the flow.
     round_trip: f64,
     base: f64,
     /// `scaling_factor_a` and `scaling_factor_b`.

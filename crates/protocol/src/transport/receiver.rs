@@ -24,7 +24,7 @@ pub struct Answer {
     pub expected: u32,
     /// The packet that it answers.
     pub number: u32,
-    /// Which of the 32 packets before that one have arrived, as far as the target knows: bit 0 is
+    /// Which of the 32 packets before that one have arrived, as far as the answer says: bit 0 is
     /// the one right before it.
     pub before: u32,
     /// That packet was discarded. Go-back-N: it came after a gap. Selective repeat: a switch had trimmed

@@ -103,7 +103,8 @@ impl Sender {
         self.count - self.next + self.missing
     }
 
-    /// Whether the last packet is still to be sent for the first time.
+    /// Whether the last packet is among those that are still to be sent in order, not again because
+    /// they are missing.
     pub fn has_last_to_send(&self) -> bool {
         self.next < self.count
     }

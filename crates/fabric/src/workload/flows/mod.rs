@@ -287,8 +287,8 @@ impl Drawn {
         }
     }
 
-    /// All senders together offer the load, so that the more senders there are, the rarer the
-    /// events of each.
+    /// All hosts together offer the load, so that the more senders an incast has, the rarer incasts
+    /// are.
     fn incast(
         &self,
         incast: &IncastSettings,

@@ -311,7 +311,8 @@ impl Engine {
         }
     }
 
-    /// A request was damaged: it is sent again, unless it has been sent often enough.
+    /// The target did not accept a request, which was damaged or found no receive buffer: the node
+    /// sends it again, unless it has done so often enough.
     fn repeat_on_ring(&mut self, now: Time, node: u32, id: u32) {
         let Some(own) = &mut self.ring else { return };
         let flight = &mut own.flights[id as usize];

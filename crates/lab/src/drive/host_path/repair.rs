@@ -38,7 +38,7 @@ struct Repair {
     /// Where it ends in the message, and its size.
     end: u64,
     bytes: Bytes,
-    /// How much of it the target lacks.
+    /// The pieces of it that the target lacks.
     pieces: Vec<Piece>,
     /// The message that stores it again, from when all of it is known.
     again: Option<u32>,
@@ -95,14 +95,15 @@ impl Repairs {
         }
     }
 
-    /// A unit that is known to be complete, now that this much of its message is.
+    /// A unit that is not stored again yet, and all of whose packets are accounted for, now that
+    /// this much of its message is.
     fn complete(&mut self, message: u32, told: u64) -> Option<&mut Repair> {
         let is_whole =
             |own: &&mut Repair| own.message == message && own.again.is_none() && told >= own.end;
         self.open.iter_mut().find(is_whole)
     }
 
-    /// The oldest end of a pair that need no longer wait.
+    /// The oldest end of a lane, if it need no longer wait.
     fn next_end(&mut self, lane: Lane) -> Option<End> {
         if self.waits(lane) {
             return None;
@@ -169,8 +170,8 @@ impl<C: Carrier> HostPath<C> {
         self.go_on(now, number, notices);
     }
 
-    /// Units of a message that are complete at the sender and incomplete at the target are stored
-    /// again.
+    /// Stores units of a message again: those all of whose packets are accounted for, and that are
+    /// not complete at the target.
     fn store_again(&mut self, now: Time, number: u32, told: u64, notices: &mut Vec<Notice>) {
         let Held { from, to, .. } = *self.messages.get(number);
         while let Some(repair) = self.repairs.as_mut().and_then(|own| own.complete(number, told)) {

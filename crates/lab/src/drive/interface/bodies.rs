@@ -14,7 +14,7 @@ use super::Letter;
 /// The name in tables for the handler of messages that name none.
 pub const UNNAMED: &str = "none";
 
-/// An answer to a host.
+/// What a program or a handler sends to a host: the content of a message, and its virtual network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
     /// The virtual network, whose number its endpoints have; the first that both hosts are in if

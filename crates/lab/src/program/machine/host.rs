@@ -28,7 +28,7 @@ pub(super) struct Hosts {
 }
 
 impl<C: Carrier> Machine<C> {
-    /// Like the above on hosts with this memory, and with this many processors each; if absent,
+    /// The same machine, on hosts with this memory, and with this many processors each; if absent,
     /// with one for every computation. At time zero only.
     #[must_use]
     pub fn on_hosts(
@@ -159,7 +159,7 @@ impl<C: Carrier> Machine<C> {
         }
     }
 
-    /// When the next copy ends.
+    /// When the next notice of a copy is due.
     pub(super) fn next_copy(&self) -> Time {
         match self.hosts.memory {
             Some(_) => self.hosts.copies.next_time().unwrap_or(Time::NEVER),

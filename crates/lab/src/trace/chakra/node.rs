@@ -37,7 +37,7 @@ pub(super) enum Deed {
     },
 }
 
-/// The largest tag that messages of nodes may have; higher tags are those of collectives.
+/// Tags of messages of nodes are below this; tags from here on are those of collectives.
 pub(super) const TAGS: u32 = 0x8000_0000;
 
 impl Deed {

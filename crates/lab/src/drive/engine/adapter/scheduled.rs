@@ -60,7 +60,8 @@ impl Engine {
         self.adapters.scheduled.accepted[usize::from(target)] = initiators;
     }
 
-    /// A target has reported which initiators it accepts, on channels where targets report that.
+    /// The initiators from which a target accepts requests, one bit each; `None` on channels where
+    /// targets do not report that.
     #[inline]
     pub(super) fn accepted_by(&self, target: u16) -> Option<u64> {
         self.adapters.scheduled.accepted.get(usize::from(target)).copied()

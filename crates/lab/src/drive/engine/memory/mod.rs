@@ -150,9 +150,9 @@ pub(super) struct Memories {
 /// Messages that have not ended.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldMessages {
-    /// Packets of which nothing has been sent.
+    /// Messages of which nothing has been sent.
     pub unsent: u64,
-    /// Packets in flight.
+    /// Messages in flight.
     pub under_way: u64,
 }
 
@@ -343,7 +343,7 @@ impl Memories {
         HeldMessages { unsent: self.unsent, under_way: all - self.unsent }
     }
 
-    /// A port learns, now that recording begins, whether it is stopped.
+    /// Counts that a port is told to stop, if it is, and recording has begun (`is_stop`).
     #[inline]
     pub fn count_stop(&mut self, is_stop: bool) {
         self.report.stops += u64::from(is_stop);
