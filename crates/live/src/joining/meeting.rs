@@ -310,29 +310,36 @@ pub fn refusal(caller: c_int) -> Option<Refusal> {
         return None;
     }
     match said(caller) {
-        Some(OTHER_USER) => Some(Refusal::OtherUser),
-        Some(_) => Some(Refusal::Withdrawn),
-        // It has closed the socket with what was handed over in it, or has taken that first.
-        None => (found & libc::POLLERR != 0).then_some(Refusal::Withdrawn),
+        Ok(Some(OTHER_USER)) => Some(Refusal::OtherUser),
+        // With an error it has closed the socket with what was handed over in it. The kernel sets that after the
+        // end of the bytes, so it may come between the look and the receipt, which takes it away.
+        Ok(Some(_)) | Err(_) => Some(Refusal::Withdrawn),
+        // It has taken what was handed over first.
+        Ok(None) => (found & libc::POLLERR != 0).then_some(Refusal::Withdrawn),
     }
 }
 
 /// Whether the server, which has closed the socket, has said that it shares nothing with this user.
 pub fn is_refused(caller: c_int) -> bool {
-    said(caller) == Some(OTHER_USER)
+    said(caller) == Ok(Some(OTHER_USER))
 }
 
-/// What the other end has said before it closed the socket, or has yet to.
-fn said(caller: c_int) -> Option<u8> {
+/// What the other end has said before it closed the socket, or has yet to: a byte, or else the socket's error, which
+/// the kernel tells once.
+fn said(caller: c_int) -> Result<Option<u8>, Errno> {
     let mut byte = 0u8;
     let none: *mut libc::c_void = std::ptr::null_mut();
+    let mut error = None;
     // An error, if there is one, comes before the byte that was sent.
-    let is_said = (0..2).any(|_| {
+    for _ in 0..2 {
         let (place, flags) = (&raw mut byte, libc::MSG_DONTWAIT);
-        // SAFETY: there is room for a byte, and no address is asked for.
-        unsafe { sys::bare!(libc::SYS_recvfrom, caller, place, 1, flags, none, none) == 1 }
-    });
-    is_said.then_some(byte)
+        match sys::call!(libc::SYS_recvfrom, caller, place, 1, flags, none, none) {
+            Ok(1) => return Ok(Some(byte)),
+            Ok(_) | Err(libc::EAGAIN) => {}
+            Err(why) => error = Some(why),
+        }
+    }
+    error.map_or(Ok(None), Err)
 }
 
 /// The length of a control message's header, and of one with so many files, at most four.
