@@ -186,9 +186,11 @@ pub fn give_up_held(connection: &Connection, reason: Reason) {
         return;
     }
     rendezvous::leave(connection);
-    // As far as anybody knows, whoever was turned away was the client.
+    // As far as anybody knows, whoever was turned away was the client. That says why nobody else came, and nothing of
+    // what this end has done itself.
     let had_stranger = connection.had_stranger.load(Ordering::Relaxed);
-    let reason = if had_stranger { Reason::OtherUser } else { reason };
+    let is_awaited = reason == Reason::PeerPlain;
+    let reason = if had_stranger && is_awaited { Reason::OtherUser } else { reason };
     let leaves = connection.on(Event::Refused) == Action::Leave;
     if leaves && is_tcp(connection, connection.first_fd.load(Ordering::Relaxed)) {
         figures::fell_through(connection, reason);
