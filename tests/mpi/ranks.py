@@ -257,8 +257,8 @@ def stopped(stage: Stage) -> str:
     return "rank 0 stops the others and keeps what there was"
 
 
-def stopped_at_any_time(stage: Stage) -> str:
-    """Ctrl-C leaves nothing half written, whenever it comes."""
+def stopped_at_two_times(stage: Stage) -> str:
+    """Ctrl-C soon after the start, and in the middle, leaves nothing half written."""
     text = FABRIC.format(hosts=64, arity=4, load=0.4, length="300 us", run="seeds = 4")
     file = stage.file("any.toml", text)
     out = stage.result(2, file)
@@ -280,7 +280,7 @@ def stopped_at_any_time(stage: Stage) -> str:
 
 
 CASES: list[Callable[[Stage], str]] = [
-    same_tables, undivided, idle, one_complaint, copies, killed, stopped, stopped_at_any_time,
+    same_tables, undivided, idle, one_complaint, copies, killed, stopped, stopped_at_two_times,
 ]  # fmt: skip
 
 
