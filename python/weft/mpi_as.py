@@ -140,26 +140,49 @@ def without_software(costs: Sequence[Cost], one_way_ns: int) -> tuple[list[Cost]
         one_way_ns: What a message of 8 B takes under emulation of these costs.
 
     Returns:
-        The costs for the provider, and the time of the software in nanoseconds.
+        The costs for the provider, and the time of the software in nanoseconds, of which no more
+        than the latency of 8 B is a part of any message.
 
     """
-    software = max(one_way_ns - _short(costs).latency_ns, 0)
-    return [replace(it, latency_ns=max(it.latency_ns - software, 0)) for it in costs], software
+    latency = _short(costs).latency_ns
+    software = max(one_way_ns - latency, 0)
+    less = min(software, latency)
+    return [replace(it, latency_ns=max(it.latency_ns - less, 0)) for it in costs], software
 
 
 def _short(costs: Sequence[Cost]) -> Cost:
     return next(it for it in costs if it.length == _SHORT)
 
 
-def told(system: System, costs: Sequence[Cost], software_ns: int) -> str:
-    """Say in a line what messages cost on the system, and what of it is this host's software."""
+def told(system: System, costs: Sequence[Cost], software_ns: int | None) -> str:
+    """Say in a line what messages cost on the system, and what of it is this host's software.
+
+    Args:
+        system: The interconnect.
+        costs: Those of the system.
+        software_ns: What this host's software takes, if that is known.
+
+    """
     by_length = {it.length: it for it in costs}
     short, long = by_length[8], by_length[2**20]
     rate = long.length / long.gap_ns * 1000
-    is_possible = software_ns <= short.latency_ns
-    software = "included" if is_possible else "so that short ones take longer than there"
     return (
-        f"as if on {system.name}: 8 B take {short.latency_ns / 1000:.4g} µs one way, "
-        f"1 MiB {long.latency_ns / 1e6:.4g} ms; at most {rate:.4g} MB/s "
-        f"(this host's MPI takes {software_ns / 1000:.2g} µs, {software})"
+        f"as if on {system.name}: 8 B take {_number(short.latency_ns / 1000, 4)} µs one way, "
+        f"1 MiB {_number(long.latency_ns / 1e6, 4)} ms; at most {_number(rate, 4)} MB/s "
+        f"({_software(software_ns, short.latency_ns)})"
     )
+
+
+def _software(software_ns: int | None, latency_ns: int) -> str:
+    if software_ns is None:
+        return "to which comes what this host's MPI takes"
+    takes = f"this host's MPI takes {_number(software_ns / 1000, 2)} µs"
+    if software_ns <= latency_ns:
+        return f"{takes}, included"
+    return f"{takes}, longer than 8 B there, so that short ones take longer than there"
+
+
+def _number(value: float, digits: int) -> str:
+    """Write a number with so many digits that count, and never with an exponent."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:.0f}" if rounded >= 10 ** (digits - 1) else f"{rounded:g}"

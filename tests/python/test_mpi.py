@@ -457,7 +457,10 @@ def test_software_that_takes_longer_than_the_interconnect_is_told() -> None:
     assert [it.latency_ns for it in fitted] == [0, 0, 0]
     assert [(it.busy_ns, it.gap_ns) for it in fitted] == [(10, 20)] * 3
     told = mpi_as.told(mpi_as.System("fast"), costs, software)
-    assert "so that short ones take longer than there" in told
+    assert "takes 0.7 µs, longer than 8 B there, so that short ones take longer than there" in told
+    longer = [*costs[:2], replace(costs[2], latency_ns=9000)]
+    fitted, _ = mpi_as.without_software(longer, 1200)
+    assert fitted[2].latency_ns == 8500, "no more is taken off than 8 B take there"
     assert mpi_as.without_software(costs, 400) == (costs, 0)
     assert mpi_as.rounds(costs) == 10_001
     assert mpi_as.rounds([mpi_as.Cost(8, 0, 0, 10**9)]) == 51
@@ -478,6 +481,17 @@ def test_a_ping_pong_that_fails_is_told(
     )
     with pytest.raises(mpi.MpiError, match=f"no ping-pong under emulation: mpirun {why}"):
         mpi.run(("mpirun", "./program"), None, mpi_as.System("clan"))
+
+
+@pytest.mark.parametrize(
+    ("value_ns", "written"),
+    [(0, "0"), (40, "0.04"), (7260, "7.3"), (99_600, "100"), (123_000, "120"), (2_000_000, "2000")],
+)
+def test_what_software_takes_is_written_without_an_exponent(value_ns: int, written: str) -> None:
+    costs = [mpi_as.Cost(length, 10, 20, 10**7) for length in (0, 8, 2**20)]
+    told = mpi_as.told(mpi_as.System("slow"), costs, value_ns)
+    assert f"this host's MPI takes {written} µs, included" in told
+    assert "8 B take 10000 µs" in told
 
 
 @pytest.mark.parametrize(
