@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -24,7 +25,7 @@ from weft import mpi_figures, mpi_record
 from weft.live_figures import size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from weft.mpi_as import System
 
@@ -60,6 +61,10 @@ _PACKAGES = "Debian's packages are openmpi-bin and libfabric1"
 
 class MpiError(Exception):
     """Why a program cannot be run."""
+
+
+class PingPongError(Exception):
+    """Why it is not known what this host's software takes."""
 
 
 def provider() -> Path:
@@ -200,8 +205,13 @@ def _emulate(system: System, path: Path, one_way_ns: Callable[[int], int]) -> No
     except _seam.error_type() as why:
         raise MpiError(str(why)) from None
     path.write_text(mpi_as.table(costs))
-    fitted, software = mpi_as.without_software(costs, one_way_ns(mpi_as.rounds(costs)))
-    path.write_text(mpi_as.table(fitted))
+    software = None
+    try:
+        fitted, software = mpi_as.without_software(costs, one_way_ns(mpi_as.rounds(costs)))
+    except PingPongError as why:
+        click.echo(f"weft mpi: no ping-pong under emulation: {why}", err=True)
+    else:
+        path.write_text(mpi_as.table(fitted))
     click.echo(f"weft mpi: {mpi_as.told(system, costs, software)}", err=True)
 
 
@@ -210,16 +220,24 @@ _LIMIT_S = 120
 
 
 def _one_way_ns(provider: Path, launcher: str, costs: Path, rounds: int) -> int:
-    """Return what a message of 8 B takes between two ranks under emulation of these costs."""
+    """Return what a message of 8 B takes between two ranks under emulation of these costs.
+
+    Raises:
+        MpiError: If there is no directory in which ranks can meet.
+        PingPongError: If the two ranks do not run.
+
+    """
     kernels = str(Path(__file__).with_name("mpi_kernels.py"))
     program = (sys.executable, kernels, "one-way", str(provider), str(rounds))
-    with tempfile.TemporaryDirectory(prefix="weft-mpi-", ignore_cleanup_errors=True) as it:
+    with _meeting() as directory:
         variables = {
-            **environment(provider, Path(it), is_launched=True),
+            **environment(provider, directory, is_launched=True),
             AS: str(costs),
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         }
+        # What the user has recorded is the program.
+        variables.pop(RECORD, None)
         try:
             ran = subprocess.run(
                 (launcher, "--oversubscribe", "-n", "2", *program),
@@ -230,13 +248,39 @@ def _one_way_ns(provider: Path, launcher: str, costs: Path, rounds: int) -> int:
                 timeout=_LIMIT_S,
             )
         except (OSError, subprocess.TimeoutExpired) as why:
-            raise MpiError(f"no ping-pong under emulation: {why}") from None
+            raise PingPongError(str(why)) from None
     said = ran.stdout.split()
     if ran.returncode != 0 or not said or not said[-1].isdigit():
-        last = (ran.stderr or ran.stdout).strip().splitlines()[-3:]
-        status = f"{launcher} ended with {ran.returncode}: {' '.join(last)}"
-        raise MpiError(f"no ping-pong under emulation: {status}")
+        reason = _reason(ran.stderr or ran.stdout)
+        raise PingPongError(f"{launcher} ended with {ran.returncode}: {reason}")
     return int(said[-1])
+
+
+def _reason(text: str) -> str:
+    """Return the last that ranks said, else the first that their launcher did, between dashes."""
+    lines = [it.strip() for it in text.splitlines() if it.strip()]
+    dashes = [at for at, line in enumerate(lines) if line.startswith("-----")]
+    ranks = lines[: dashes[0]] if dashes else lines
+    launcher = [it for it in lines if not it.startswith("-----")]
+    return " ".join(ranks[-1:] or launcher[:3])
+
+
+@contextmanager
+def _meeting() -> Iterator[Path]:
+    """Name the directory where ranks meet: the user's, or one that is removed whatever happens.
+
+    Raises:
+        MpiError: If its path is too long.
+
+    """
+    if DIRECTORY in os.environ:
+        yield Path(os.environ[DIRECTORY])
+        return
+    with tempfile.TemporaryDirectory(prefix="weft-mpi-", ignore_cleanup_errors=True) as it:
+        if not _is_directory(it):
+            takes = SETTINGS[DIRECTORY][1]
+            raise MpiError(f"{it}: too long; set TMPDIR, or {DIRECTORY}, which takes {takes}")
+        yield Path(it)
 
 
 def _recorded(command: tuple[str, ...], record: Path | None, more: Mapping[str, str]) -> int:
@@ -281,15 +325,8 @@ def _run(command: tuple[str, ...], more: Mapping[str, str]) -> int:
     path, is_launched, mpi = _look(command)
     said = f"weft mpi: Open MPI {mpi.version} sends over shared memory of this host, by {path}"
     click.echo(said, err=True)
-    if DIRECTORY in os.environ:
-        own = environment(path, Path(os.environ[DIRECTORY]), is_launched)
-        return _call(command, {**own, **more})
-    # Whatever happens to the processes, the rendezvous directory is removed.
-    with tempfile.TemporaryDirectory(prefix="weft-mpi-", ignore_cleanup_errors=True) as it:
-        if not _is_directory(it):
-            takes = SETTINGS[DIRECTORY][1]
-            raise MpiError(f"{it}: too long; set TMPDIR, or {DIRECTORY}, which takes {takes}")
-        return _call(command, {**environment(path, Path(it), is_launched), **more})
+    with _meeting() as directory:
+        return _call(command, {**environment(path, directory, is_launched), **more})
 
 
 def _call(command: tuple[str, ...], variables: dict[str, str]) -> int:

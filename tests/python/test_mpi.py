@@ -471,16 +471,47 @@ def test_software_that_takes_longer_than_the_interconnect_is_told() -> None:
     [("echo it crashed >&2; exit 3", "ended with 3: it crashed"), ("echo -1", "ended with 0")],
 )
 def test_a_ping_pong_that_fails_is_told(
-    launcher: Path, monkeypatch: pytest.MonkeyPatch, ping_pong: str, why: str
+    launcher: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    ping_pong: str,
+    why: str,
 ) -> None:
     monkeypatch.setattr(mpi_as, "LENGTHS", (0, 8, 2**20))
     script(
         launcher,
         f'[ "$1" = --version ] && {OPEN_MPI} && exit\n'
-        f'case "$*" in *one-way*) {ping_pong}; exit;; esac\necho the program runs',
+        f'case "$*" in *one-way*) {ping_pong}; exit;; esac\n'
+        'while read -r it; do echo "$it"; done < $WEFT_MESSAGES_AS',
     )
-    with pytest.raises(mpi.MpiError, match=f"no ping-pong under emulation: mpirun {why}"):
-        mpi.run(("mpirun", "./program"), None, mpi_as.System("clan"))
+    system = mpi_as.System("clan")
+    assert mpi.run(("mpirun", "./program"), None, system) == 0
+    said = capfd.readouterr()
+    assert said.out == mpi_as.table(mpi_as.costs(system)), "with costs that are not shortened"
+    assert f"no ping-pong under emulation: mpirun {why}" in said.err
+    assert "to which comes what this host's MPI takes" in said.err
+
+
+@pytest.mark.parametrize("is_users", [False, True])
+def test_a_ping_pong_meets_where_the_program_does_and_is_not_recorded(
+    launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_users: bool
+) -> None:
+    monkeypatch.setattr(mpi_as, "LENGTHS", (0, 8, 2**20))
+    monkeypatch.setenv(mpi.RECORD, str(tmp_path))
+    if is_users:
+        monkeypatch.setenv(mpi.DIRECTORY, "/tmp/meet")
+    seen = tmp_path / "seen"
+    script(
+        launcher,
+        f'[ "$1" = --version ] && {OPEN_MPI} && exit\n'
+        f'echo "$WEFT_MESSAGES_DIRECTORY|$WEFT_MESSAGES_RECORD" >> {seen}\necho 90000',
+    )
+    assert mpi.run(("mpirun", "./program"), None, mpi_as.System("clan")) == 0
+    (first, first_record), (second, second_record) = (
+        line.split("|") for line in seen.read_text().splitlines()
+    )
+    assert (first_record, second_record) == ("", str(tmp_path))
+    assert [it == "/tmp/meet" for it in (first, second)] == [is_users] * 2
 
 
 @pytest.mark.parametrize(
