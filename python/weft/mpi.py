@@ -161,11 +161,12 @@ def environment(path: Path, directory: Path, is_launched: bool) -> dict[str, str
     others = os.environ.get("FI_PROVIDER_PATH", "")
     paths = [str(path.parent), *(it for it in others.split(":") if it and it != str(path.parent))]
     variables = {
+        # What the user has chosen for these is kept.
+        **{f"OMPI_MCA_{name}": str(directory) for name in BACKING},
         **os.environ,
         "FI_PROVIDER_PATH": ":".join(paths),
         DIRECTORY: str(directory),
         **{f"OMPI_MCA_{name}": value for name, value in CHOICES.items()},
-        **{f"OMPI_MCA_{name}": str(directory) for name in BACKING},
     }
     if not is_launched:
         variables.setdefault("WEFT_MESSAGES_ONE_HOST", "on")

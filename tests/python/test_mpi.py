@@ -71,6 +71,16 @@ def test_the_launcher_is_told_to_use_the_provider(
     assert said.err.startswith("weft mpi: Open MPI 4.1.4 sends over shared memory of this host")
 
 
+def test_a_backing_directory_of_the_users_is_kept(
+    launcher: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    del launcher
+    monkeypatch.setenv("OMPI_MCA_osc_sm_backing_directory", "/large")
+    assert mpi.run(("mpirun", "./program")) == 7
+    _, second, third = capfd.readouterr().out.splitlines()
+    assert third == f"{second.split('|')[1]}|/large"
+
+
 def test_a_directory_of_the_users_is_kept(
     launcher: Path,
     tmp_path: Path,
