@@ -307,9 +307,9 @@ impl Engine {
     /// run one after another, each for as long as nothing can get from one to another, which does
     /// not change results. The graph is not divided if nothing keeps parts apart, if streams,
     /// endpoints, adapters, errors, samples or failing cables are counted for the whole, if
-    /// packets are marked as they have left, if hosts form a ring or have ports in several planes,
-    /// or if links have turns. For a channel with sources that has not run, whose routes do not
-    /// weigh the queues of other switches.
+    /// packets are marked as they have left, if routes weigh the queues of other switches, if hosts
+    /// form a ring or have ports in several planes, or if links have turns. For a channel with
+    /// sources that has not run.
     pub fn cut(&mut self, part: &[u32]) {
         let is_whole = self.happens_to_the_whole() || self.graph.planes() > 1;
         if self.adapters.is_on || !self.memories.may_be_cut() || is_whole {
