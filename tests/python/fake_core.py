@@ -152,7 +152,9 @@ def run(
     overrides: list[str],
     options: str,
     progress: Callable[[int, int, str], bool],
+    by: object = None,
 ) -> dict[str, Any]:
+    assert by is None, "one process"
     chosen = json.loads(options)
     if path_or_name == "clint-quick":
         return quick(chosen, progress)
