@@ -386,7 +386,7 @@ def busy_processors(*, busy: bool) -> Iterator[None]:
 def bench(
     program: Program, folder: Path, library: Path, turns: int, ends: str
 ) -> dict[str, object]:
-    """Let plain and accelerated runs take turns; `ends` names the end that is accelerated, or both."""
+    """Let plain and accelerated runs take turns; `ends` are those that are accelerated."""
     figures: dict[bool, list[float]] = {False: [], True: []}
     port = free_port()
     program.setup(folder, port)
@@ -394,7 +394,9 @@ def bench(
         accelerated = turn % 2 == 1
         end = library if accelerated else None
         with serving(program, folder, port, None if ends == "client" else end):
-            figures[accelerated].append(run_client(program, port, None if ends == "server" else end))
+            figures[accelerated].append(
+                run_client(program, port, None if ends == "server" else end)
+            )
     shutil.rmtree(folder / "data", ignore_errors=True)
     medians = {accelerated: statistics.median(values) for accelerated, values in figures.items()}
     return {

@@ -75,7 +75,9 @@ def test_what_each_rank_would_do_as_a_whole_is_refused(
 
 def test_every_command_but_those_for_ranks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     as_rank(monkeypatch, 0, 2)
-    refused = {name for name in main.commands if CliRunner().invoke(main, [name, "-h"]).exit_code}
+    refused = {
+        name for name in main.commands if CliRunner().invoke(main, [name, "--help"]).exit_code
+    }
     assert refused == set(main.commands) - {"run", "live", "mpi"}
 
 

@@ -48,8 +48,12 @@ fn last_quarter(limit: rlimit) -> c_int {
 /// How many numbers the library takes at most for what it may do without: the program may need
 /// each, unless they lie beyond its own.
 pub fn most_dispensable() -> u32 {
-    dispensable_of(sys::descriptor_limit(None))
+    // Where the kernel does not tell the limit, it is taken for the usual one.
+    sys::resource_limit(libc::RLIMIT_NOFILE).map_or(OF_USUAL_LIMIT, dispensable_of)
 }
+
+/// The same of 1024 descriptors.
+const OF_USUAL_LIMIT: u32 = 32;
 
 fn dispensable_of(limit: rlimit) -> u32 {
     const PART: u64 = 32;
