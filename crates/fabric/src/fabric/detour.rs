@@ -252,36 +252,51 @@ mod tests {
     use super::super::{FabricSettings, RoutesSettings, Wiring};
     use super::*;
 
-    fn built(rule: &str) -> (Wiring, Routes) {
-        let fabric: FabricSettings =
-            toml::from_str("dragonfly.hosts_per_router = 2").expect("a fabric");
-        let wiring = fabric.wiring(72_u32, Rate::from_ratio(1, 1000)).expect("a dragonfly");
-        let rule: RoutesSettings = toml::from_str(&format!("per_packet = '{rule}'")).expect(rule);
+    /// A fabric and, behind a semicolon, its routes.
+    fn fabric(text: &str, hosts: u32) -> (Wiring, Routes) {
+        let (fabric, rule) = text.split_once(';').expect("a fabric and a rule");
+        let fabric: FabricSettings = toml::from_str(fabric).expect(text);
+        let wiring = fabric.wiring(hosts, Rate::from_ratio(1, 1000)).expect(text);
+        let rule: RoutesSettings = toml::from_str(rule).expect(text);
         let random = Streams::new(1).stream("routes", 0);
-        let routes = Routes::new(&rule, &wiring, random).expect("routes");
+        let routes = Routes::new(&rule, &wiring, random).expect(text);
         (wiring, routes)
     }
 
-    /// The groups that a packet passes, and the virtual channel of each cable.
-    fn way(
+    fn built(rule: &str) -> (Wiring, Routes) {
+        fabric(&format!("dragonfly.hosts_per_router = 2; per_packet = '{rule}'"), 72)
+    }
+
+    /// The switches that a packet passes, and the virtual channel of each cable.
+    fn passed(
         (wiring, routes): &mut (Wiring, Routes),
         (from, to): (u32, u32),
         occupied: impl Fn(u32) -> u64,
     ) -> (Vec<u32>, Vec<u8>) {
         let mut route_state = routes.depart(from, to);
         let mut switch = wiring.switch_of(wiring.host_port(from));
-        let (mut groups, mut virtual_channels) = (vec![switch / 4], Vec::new());
+        let (mut switches, mut virtual_channels) = (vec![switch], Vec::new());
         loop {
             let hop = virtual_channels.len() as u16;
             let port = routes.port((switch, hop), to, &mut route_state, &occupied);
             let super::super::Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else {
                 assert_eq!(wiring.port(switch, port), wiring.host_port(to));
-                return (groups, virtual_channels);
+                return (switches, virtual_channels);
             };
             virtual_channels.push(routes.virtual_channel((switch, port), to, route_state));
             switch = wiring.switch_of(peer);
-            groups.push(switch / 4);
+            switches.push(switch);
         }
+    }
+
+    /// The same in groups of four routers.
+    fn way(
+        built: &mut (Wiring, Routes),
+        ends: (u32, u32),
+        occupied: impl Fn(u32) -> u64,
+    ) -> (Vec<u32>, Vec<u8>) {
+        let (switches, virtual_channels) = passed(built, ends, occupied);
+        (switches.iter().map(|switch| switch / 4).collect(), virtual_channels)
     }
 
     /// From group 1 to group 4: by each of the seven others equally often (chi-square with 6 degrees of
@@ -380,44 +395,12 @@ mod tests {
         }
     }
 
-    /// A fabric of switches of two hosts each, its routes, and the switches and virtual channels of a way.
-    fn lattice(text: &str, hosts: u32) -> (Wiring, Routes) {
-        let (fabric, rule) = text.split_once(';').expect("a fabric and a rule");
-        let fabric: FabricSettings = toml::from_str(fabric).expect(text);
-        let wiring = fabric.wiring(hosts, Rate::from_ratio(1, 1000)).expect(text);
-        let rule: RoutesSettings = toml::from_str(rule).expect(text);
-        let random = Streams::new(3).stream("routes", 0);
-        let routes = Routes::new(&rule, &wiring, random).expect(text);
-        (wiring, routes)
-    }
-
-    fn passed(
-        (wiring, routes): &mut (Wiring, Routes),
-        (from, to): (u32, u32),
-        occupied: impl Fn(u32) -> u64,
-    ) -> (Vec<u32>, Vec<u8>) {
-        let mut route_state = routes.depart(from, to);
-        let mut switches = vec![from / 2];
-        let mut virtual_channels = Vec::new();
-        loop {
-            let switch = switches[switches.len() - 1];
-            let hop = virtual_channels.len() as u16;
-            let port = routes.port((switch, hop), to, &mut route_state, &occupied);
-            let super::super::Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else {
-                assert_eq!(wiring.port(switch, port), wiring.host_port(to));
-                return (switches, virtual_channels);
-            };
-            virtual_channels.push(routes.virtual_channel((switch, port), to, route_state));
-            switches.push(wiring.switch_of(peer));
-        }
-    }
-
     /// Between two switches of a complete graph of eight, each of the six others is as likely (chi-square
     /// with 5 degrees of freedom, passed once in a thousand at 20.5), the first cable has the first
     /// virtual channel, and the second the other one.
     #[test]
     fn valiant_goes_by_every_other_switch_of_a_row() {
-        let mut built = lattice(
+        let mut built = fabric(
             "hyperx = { dimensions = [8], hosts_per_switch = 2 }; per_packet = 'valiant'",
             16,
         );
@@ -440,7 +423,7 @@ mod tests {
     /// below one that it had, and at the place in between it changes to the upper two of four.
     #[test]
     fn valiant_crosses_a_torus_in_two_minimal_halves() {
-        let mut built = lattice(
+        let mut built = fabric(
             "torus = { dimensions = [6, 4], hosts_per_switch = 2 }; per_packet = 'valiant'",
             48,
         );
@@ -468,7 +451,7 @@ mod tests {
     #[test]
     fn ugal_weighs_one_cable_against_two() {
         let mut built =
-            lattice("hyperx = { dimensions = [4], hosts_per_switch = 2 }; per_packet = 'ugal'", 8);
+            fabric("hyperx = { dimensions = [4], hosts_per_switch = 2 }; per_packet = 'ugal'", 8);
         let mut cables =
             |occupied: &dyn Fn(u32) -> u64| passed(&mut built, (0, 2), occupied).1.len();
         for _ in 0..100 {
