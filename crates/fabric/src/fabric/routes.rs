@@ -382,6 +382,12 @@ impl Routes {
         RouteState { left, detour }
     }
 
+    /// Whether the port by which a packet leaves a switch follows from the packet alone, and not from what waits.
+    #[inline]
+    pub fn look_at_packets_alone(&self) -> bool {
+        matches!(self.rule, Rule::Packet | Rule::Connection { .. })
+    }
+
     /// The port by which a packet for `to` leaves `switch`, the `hop`th on its way from 0 on.
     /// `occupied` tells how occupied a port is, from [`idle`](Self::idle) on: adaptive packets take the
     /// port with the least. Where routes [weigh other switches](Self::weigh_other_switches), ports of
@@ -396,7 +402,7 @@ impl Routes {
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
         let to = to.into();
-        if !matches!(self.rule, Rule::Packet | Rule::Connection { .. }) {
+        if !self.look_at_packets_alone() {
             return self.weighed((switch, hop), to, route_state, occupied);
         }
         self.next_hops.next(switch, to, |count| route_state.rank(count))

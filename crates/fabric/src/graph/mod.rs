@@ -541,4 +541,14 @@ impl Spent {
             transmission: self.transmission + other.transmission,
         }
     }
+
+    /// The same without a step that is taken back.
+    #[must_use]
+    pub fn without(self, other: Spent) -> Spent {
+        Spent {
+            wire: Span(self.wire.0 - other.wire.0),
+            switches: Span(self.switches.0 - other.switches.0),
+            transmission: Span(self.transmission.0 - other.transmission.0),
+        }
+    }
 }

@@ -100,6 +100,13 @@ impl Port {
         let busy = self.busy() + free.min(window.1).since(start.max(window.0));
         self.busy.store(busy.0, Ordering::Relaxed);
     }
+
+    /// What was to be sent from `now` on, without a gap, is not.
+    pub fn end(&self, now: Time, window: (Time, Time)) {
+        let less = self.free().min(window.1).since(now.max(window.0));
+        self.busy.store(self.busy().0 - less.0, Ordering::Relaxed);
+        self.free.store(now.0, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -115,5 +122,11 @@ mod tests {
         assert_eq!((port.free(), port.busy()), (Time(370), Span(10 + 60 + 60 + 20)));
         let held = [249, 250, 309, 310, 369, 370].map(|ready| port.held(Time(ready), Span(60)));
         assert_eq!(held, [3, 2, 2, 1, 1, 0]);
+        // The last two, of which the records had seen 80.
+        port.end(Time(250), window);
+        assert_eq!((port.free(), port.busy()), (Time(250), Span(70)));
+        port.start(Time(250), Span(30), window);
+        port.end(Time(270), window);
+        assert_eq!((port.free(), port.busy()), (Time(270), Span(90)));
     }
 }

@@ -24,6 +24,9 @@ use super::parts::random_table;
 
 #[derive(serde::Deserialize)]
 struct Parts {
+    classes: usize,
+    /// Whether switches write into packets.
+    telemetry: bool,
     fabric: FabricSettings,
     routes: RoutesSettings,
     link: LinkSettings,
@@ -52,7 +55,7 @@ fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Eng
         slot_span: None,
     };
     let mut by_class = parts.switch.by_class().expect(text);
-    by_class.resize(8, ClassSettings::default());
+    by_class.resize(parts.classes, ClassSettings::default());
     let links = wiring.links(&parts.link);
     let kept = |port: u32, class: &ClassSettings| match (&class.pfc, wiring.peer(port)) {
         (None, _) | (_, Peer::Unused) => Bytes(0),
@@ -117,7 +120,7 @@ fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Eng
         sources: parts.workload.build(&facts("c", PACKET), &streams).expect(text),
         observations: Observations::over(Time(until.0 / 10), until)
             .of_hosts(hosts as usize)
-            .of_classes(8),
+            .of_classes(parts.classes),
         until,
         ring: None,
         turns: None,
@@ -126,12 +129,12 @@ fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Eng
         flows: None,
         classed: Some(ClassedParts {
             switches,
-            classes: 8,
+            classes: parts.classes,
             hosts: by_class.iter().map(|own| own.schedule).collect(),
             class: parts.workload.class.unwrap_or(0),
             overhead: Bytes(50),
             traffic: traffic.collect(),
-            has_telemetry: true,
+            has_telemetry: parts.telemetry,
             sample: None,
             cables: None,
         }),
@@ -140,17 +143,17 @@ fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Eng
     })
 }
 
-/// Everything that a run shows, and how many packets it delivered and gave up.
-fn shown(mut engine: Engine, until: Time) -> (String, usize, u64) {
+/// Everything that a run shows, how many packets it delivered and gave up, and how many events that took.
+fn shown(mut engine: Engine, until: Time) -> (String, usize, u64, u64) {
     let mut delivered = Vec::new();
     assert_eq!(engine.run_watched(until, &Halt::new(), |one| delivered.push(one)), None);
     let held = (engine.backlog(), engine.in_flight());
-    let (report, ends) = (engine.network(), (engine.waiting(), engine.steps()));
+    let (report, waiting, steps) = (engine.network(), engine.waiting(), engine.steps());
     let seen = engine.into_observations();
     assert_eq!(seen.conserve(held.0 + held.1), Ok(()));
     let drops = seen.abandoned;
-    let text = format!("{delivered:?}\n{held:?}\n{ends:?}\n{report:?}\n{seen:?}");
-    (text, delivered.len(), drops)
+    let text = format!("{delivered:?}\n{held:?}\n{waiting:?}\n{report:?}\n{seen:?}");
+    (text, delivered.len(), drops, steps)
 }
 
 /// Host 0 sends to host 2, whose cable is so slow that nothing leaves meanwhile. Its k-th packet (from 0)
@@ -166,7 +169,7 @@ fn the_headroom_is_just_enough() {
     };
     let list = [packets(0, 2, 20), packets(1, 0, 20), packets(3, 0, 20)].concat().join(", ");
     let text = format!(
-        "routes.per_packet = 'random'\nshared = 1\nother = {{}}\nbeside = {{}}\n\
+        "classes = 8\ntelemetry = true\nroutes.per_packet = 'random'\nshared = 1\nother = {{}}\nbeside = {{}}\n\
          link = {{ rate = '100 Gbit/s', length = '2 m', delay_per_metre = '5 ns' }}\n\
          workload = {{ source.list = [{list}] }}\n\
          [fabric.table]\nswitches = [{{ name = 's', ports = 4 }}]\n\
@@ -179,9 +182,9 @@ fn the_headroom_is_just_enough() {
     );
     let until = Time(1_000_000_000);
     let run = |less| shown(channel(&text, 4, (1, until), less), until);
-    let (_, delivered, drops) = run(0);
+    let (_, delivered, drops, _) = run(0);
     assert_eq!((delivered, drops), (60, 0));
-    let (_, delivered, drops) = run(1);
+    let (_, delivered, drops, _) = run(1);
     assert_eq!((delivered, drops), (59, 1));
 }
 
@@ -218,7 +221,7 @@ fn compositions() -> impl Strategy<Value = (String, u32, usize)> {
         let (forwarding, schedule, shared, packet) = rest;
         let (table, hosts) = random_table(&links, &more);
         let text = format!(
-            "routes.{rule}\nshared = {shared}\nother = {{ latency = '40 ns' }}\n\
+            "classes = 8\ntelemetry = true\nroutes.{rule}\nshared = {shared}\nother = {{ latency = '40 ns' }}\n\
              link = {{ rate = '2 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n{table}\n\
              [switch]\nlatency = '300 ns'\nmemory = '400 kB'\nforwarding = '{forwarding}'\n\
              classes.0 = {{ {lossy} }}\n\
@@ -232,6 +235,63 @@ fn compositions() -> impl Strategy<Value = (String, u32, usize)> {
     })
 }
 
+/// Packets of one class and several sizes, over random switches and cables: what is planned is held back by pauses.
+fn of_one_class() -> impl Strategy<Value = (String, u32, usize)> {
+    let wiring = (
+        prop::collection::vec((0_usize..100, 1_u32..4, 0_u32..200), 1..9),
+        prop::collection::vec((0_usize..100, 0_usize..100), 0..5),
+    );
+    let rule = prop::sample::select(vec!["per_packet = 'random'", "per_packet = 'adaptive'"]);
+    let class = prop::sample::select(vec![
+        "pfc = { threshold.static = { xoff = '3 kB', xon = '1 kB' }, response = '100 ns' }",
+        "pfc.threshold.static = { xoff = '0 B', xon = '0 B' }",
+        "pfc.threshold.dynamic = { alpha = 0.125, below = '2 kB' }, \
+         ecn = { at = 'enqueue', law.red = { kmin = '1 kB', kmax = '9 kB', pmax = 0.5 } }",
+        "pfc.threshold.dynamic = { alpha = 1, below = '0 B' }",
+        "limit.alpha = 0.5",
+        "limit.bytes = '5 kB', ecn = { at = 'dequeue', law.step.threshold = '2 kB' }",
+        "limit.bytes = '5 kB', ecn = { at = 'departure', law.step.threshold = '1 kB' }",
+        "reserved = '1500 B', ecn = { at = 'enqueue', law.step.threshold = '2 kB' }",
+    ]);
+    let rest = (
+        prop::sample::select(vec!["cut_through", "store_and_forward"]),
+        prop::sample::select(vec!["{ latency = '40 ns' }", "{ latency = '0 ns', buffers = 3 }"]),
+        prop::sample::select(vec![0x3ff_u32, 0x3ff, 0b11_0110_0110, 0]),
+        50_u64..1000,
+    );
+    (wiring, rule, class, rest).prop_map(|((links, more), rule, class, rest)| {
+        let (forwarding, other, shared, packet) = rest;
+        // What is marked when it has left must not have come anywhere by then.
+        let (forwarding, shared) = match class.contains("departure") {
+            true => ("store_and_forward", 0x3ff),
+            false => (forwarding, shared),
+        };
+        let (table, hosts) = random_table(&links, &more);
+        let text = format!(
+            "classes = 1\ntelemetry = false\nroutes.{rule}\nshared = {shared}\nother = {other}\n\
+             link = {{ rate = '2 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n{table}\n\
+             [switch]\nlatency = '300 ns'\nmemory = '100 kB'\nforwarding = '{forwarding}'\n\
+             classes.0 = {{ {class} }}\n\
+             [workload]\nload = 0.6\n\
+             [beside]\nsmall = {{ load = 0.4, packet = '{packet} B' }}\n\
+             late = {{ load = 0.3, packet = '64 B', start = '90 us' }}\n"
+        );
+        (text, hosts, links.len() + 1)
+    })
+}
+
+/// Shows a channel as it runs, and with an event for every departure. Returns how many events either took.
+fn compare_with_all_told(text: &str, hosts: u32, seed: u64) -> Result<(u64, u64), TestCaseError> {
+    let until = Time(1_000_000_000);
+    let (own, delivered, _, steps) = shown(channel(text, hosts, (seed, until), 0), until);
+    prop_assert!(delivered > 50, "{} packets", delivered);
+    let mut told = channel(text, hosts, (seed, until), 0);
+    told.tell_every_departure();
+    let (told, _, _, more) = shown(told, until);
+    prop_assert_eq!(&own, &told, "{}", text);
+    Ok((steps, more))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -243,7 +303,7 @@ proptest! {
     ) {
         let until = Time(1_000_000_000);
         let whole = channel(&text, hosts, (seed, until), 0);
-        let (whole, delivered, _) = shown(whole, until);
+        let (whole, delivered, ..) = shown(whole, until);
         prop_assert!(delivered > 50, "{delivered} packets");
         let mut divided = channel(&text, hosts, (seed, until), 0);
         divided.cut(&part[..switches]);
@@ -260,7 +320,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let until = Time(1_000_000_000);
-        let (whole, delivered, _) = shown(channel(&text, hosts, (seed, until), 0), until);
+        let (whole, delivered, ..) = shown(channel(&text, hosts, (seed, until), 0), until);
         prop_assert!(delivered > 50, "{delivered} packets");
         let mut divided = channel(&text, hosts, (seed, until), 0);
         let threads = NonZeroUsize::new(threads).expect("one or more");
@@ -269,6 +329,40 @@ proptest! {
         let is_whole = part[..switches].iter().all(|one| *one == part[0]);
         prop_assert!(spread.is_ok() || spread == Err(Alone::Whole));
         prop_assert!(spread.is_ok() || is_whole || text.contains("length = '0 m'"), "{}", text);
+        let (divided, ..) = shown(divided, until);
+        prop_assert_eq!(&whole, &divided, "{}", text);
+    }
+
+    #[test]
+    fn departures_that_nobody_is_told_of_change_nothing(
+        (text, hosts, _) in compositions(),
+        seed in any::<u64>(),
+    ) {
+        let (steps, more) = compare_with_all_told(&text, hosts, seed)?;
+        prop_assert!(steps < more, "{} events of {}", steps, more);
+    }
+
+    #[test]
+    fn departures_that_are_planned_change_nothing(
+        (text, hosts, _) in of_one_class(),
+        seed in any::<u64>(),
+    ) {
+        compare_with_all_told(&text, hosts, seed)?;
+    }
+
+    #[test]
+    fn departures_are_planned_from_one_part_to_another(
+        (text, hosts, switches) in of_one_class(),
+        part in prop::collection::vec(0_u32..4, 10),
+        seed in any::<u64>(),
+    ) {
+        // A packet may be in another part, and gone there, when it is marked.
+        prop_assume!(!text.contains("departure"));
+        let until = Time(1_000_000_000);
+        let (whole, delivered, ..) = shown(channel(&text, hosts, (seed, until), 0), until);
+        prop_assert!(delivered > 50, "{} packets", delivered);
+        let mut divided = channel(&text, hosts, (seed, until), 0);
+        divided.cut(&part[..switches]);
         let (divided, ..) = shown(divided, until);
         prop_assert_eq!(&whole, &divided, "{}", text);
     }

@@ -12,6 +12,7 @@ impl Ports {
         for (switch, (own, part)) in self.rules.iter_mut().zip(part).enumerate() {
             std::mem::swap(own, &mut parts[*part as usize].rules[switch]);
         }
+        parts.iter_mut().for_each(Ports::let_plan_nothing);
         parts
     }
 
@@ -21,6 +22,7 @@ impl Ports {
             from: self.from,
             alike: self.alike,
             egress: self.egress.clone(),
+            planned: Vec::new(),
             responses: self.responses.clone(),
             queues: self.queues.clone(),
             deficits: self.deficits.clone(),

@@ -18,10 +18,18 @@ pub(super) struct Egress {
     /// The classes that its input pauses, and whether the far end is to be told.
     pub pauses: u8,
     pub has_to_tell: bool,
+    /// Whether it sends something, until when, and whether whoever drives it will tell that this has
+    /// [left](super::Ports::sent); otherwise it is [found out](super::Ports::settle) when that matters.
     pub is_busy: bool,
+    pub is_noted: bool,
+    pub until: Time,
+    /// Whether packets are planned behind what it sends.
+    pub has_planned: bool,
     pub turn: Turn,
-    /// What it sends, if that is a packet.
-    pub sending: Option<Held>,
+    /// What it sends: the size is zero unless that is a packet.
+    pub class: u8,
+    pub input: u32,
+    pub size: u32,
     pub rule: u32,
     pub link: u32,
     /// Where its packets arrive: a port of a switch, or behind those a host.
@@ -60,7 +68,16 @@ impl Egress {
         let Header { input, size, class, .. } = *header;
         self.is_busy = true;
         self.sent += u64::from(size);
-        self.sending = Some(Held { input, size, class });
+        (self.input, self.size, self.class) = (input, size, class);
+    }
+
+    /// What it sent has left: the packet, if that was one.
+    #[inline]
+    pub fn end(&mut self) -> Option<Held> {
+        (self.is_busy, self.is_noted) = (false, false);
+        let Egress { input, class, .. } = *self;
+        let size = std::mem::take(&mut self.size);
+        (size > 0).then_some(Held { input, size, class })
     }
 
     /// What is known of a port when a packet starts.

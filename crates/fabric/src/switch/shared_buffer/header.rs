@@ -15,6 +15,9 @@ pub struct Header {
     pub class: u8,
     /// Bits of the constants below.
     pub bits: u8,
+    /// It was to come to its next place at an instant at which it will not, since it was held back after that had
+    /// been planned.
+    pub is_early: bool,
 }
 
 impl Header {

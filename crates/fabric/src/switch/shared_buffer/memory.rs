@@ -134,7 +134,19 @@ impl Memory {
     /// A packet of `size` bytes of a class comes from an input for an output, both counted at this
     /// switch.
     #[inline]
-    pub fn admit(&mut self, (input, output): (u32, u32), class: u8, size: u64) -> Admission {
+    pub fn admit(&mut self, ends: (u32, u32), class: u8, size: u64) -> Admission {
+        match self.hold(ends, class, size) {
+            true => Admission::Held,
+            false => self.admit_beyond(ends.0, class, size),
+        }
+    }
+
+    /// Takes a packet of which nobody has to be told, if there is room. Returns whether it did.
+    ///
+    /// What has left and was not [released](Self::release) makes it refuse what would be held, and
+    /// hold nothing that would not.
+    #[inline]
+    pub fn hold(&mut self, (input, output): (u32, u32), class: u8, size: u64) -> bool {
         let free = self.free();
         let place = |port: u32| port as usize * self.classes + usize::from(class);
         match self.rules[usize::from(class)] {
@@ -143,39 +155,50 @@ impl Memory {
                 let (before, after) =
                     (held.saturating_sub(reserved), (*held + size).saturating_sub(reserved));
                 let more = after - before;
-                if after > 0 && (after > limit.of(free) || more > free) {
-                    return Admission::Full;
+                let is_held = after == 0 || (after <= limit.of(free) && more <= free);
+                if is_held {
+                    *held += size;
+                    self.used += more;
                 }
-                *held += size;
-                self.used += more;
-                Admission::Held
+                is_held
             }
             Rule::Lossless { limit, .. } => {
                 let own = &mut self.inputs[place(input)];
                 // What came after a pause stays apart until it has left, as it would else take what
                 // others share.
-                if own.headroom == 0 && own.shared + size <= limit.of(free) && size <= free {
+                let is_held =
+                    own.headroom == 0 && own.shared + size <= limit.of(free) && size <= free;
+                if is_held {
                     own.shared += size;
                     self.used += size;
-                    return Admission::Held;
                 }
-                if own.headroom + size > own.kept {
-                    return Admission::Full;
-                }
-                own.headroom += size;
-                match std::mem::replace(&mut own.pauses, true) {
-                    true => Admission::Held,
-                    false => Admission::Pauses,
-                }
+                is_held
             }
             Rule::Credited => {
                 let own = &mut self.inputs[place(input)];
-                if own.headroom + size > own.kept {
-                    return Admission::Full;
+                let is_held = own.headroom + size <= own.kept;
+                if is_held {
+                    own.headroom += size;
                 }
-                own.headroom += size;
-                Admission::Held
+                is_held
             }
+        }
+    }
+
+    /// What becomes of a packet that is not simply [held](Self::hold): the headroom of a class that loses nothing
+    /// takes it.
+    pub fn admit_beyond(&mut self, input: u32, class: u8, size: u64) -> Admission {
+        if !matches!(self.rules[usize::from(class)], Rule::Lossless { .. }) {
+            return Admission::Full;
+        }
+        let own = &mut self.inputs[input as usize * self.classes + usize::from(class)];
+        if own.headroom + size > own.kept {
+            return Admission::Full;
+        }
+        own.headroom += size;
+        match std::mem::replace(&mut own.pauses, true) {
+            true => Admission::Held,
+            false => Admission::Pauses,
         }
     }
 

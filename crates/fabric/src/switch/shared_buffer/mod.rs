@@ -8,6 +8,7 @@
 mod cables;
 mod counts;
 mod credits;
+mod departures;
 mod division;
 mod egress;
 mod header;

@@ -5,15 +5,18 @@
 //! A pause frame waits for the packet that is being sent and for nothing else. It says of every class
 //! whether it may be sent, as it is when its first byte leaves.
 
-use weft_kernel::{Stream, prefetch};
+use std::collections::VecDeque;
+
+use weft_kernel::Stream;
 use weft_units::{Bytes, Rate, Span, Time};
 
 use super::Header;
 use super::counts::{ClassCounts, PauseCounts};
 use super::credits::Credits;
-use super::egress::{Egress, Held, Queue};
+use super::departures::Planned;
+use super::egress::{Egress, Queue};
 use super::marks::{any_at_departure, mark};
-use super::memory::{Admission, Memory};
+use super::memory::Memory;
 use super::rule::{Link, Rule, response};
 use super::settings::{ClassSettings, MarkAt, ScheduleSettings, SwitchForwarding};
 use super::telemetry::Telemetry;
@@ -65,6 +68,9 @@ pub enum Next {
     Packet(u32, Span),
     /// It sends a pause frame for so long: a bit for each class that stops.
     Pause(u8, Span),
+    /// Nothing, but it is to be told when what it sends has left, at that instant, since something waits for
+    /// that.
+    Later(Time),
     /// Nothing: it is busy, or has nothing that it may send.
     Nothing,
 }
@@ -76,8 +82,6 @@ pub enum Freed {
     Nothing,
     /// The port of the input has a pause to take back.
     GoesOn(u32),
-    /// Room: at a port, of a class, for so many bytes, of which the far end of its cable is to be told.
-    Credit(u32, u8, u32),
 }
 
 /// All directed ports.
@@ -88,6 +92,8 @@ pub struct Ports {
     /// The latency of all switches and when packets leave them, if all cables are of one kind.
     pub(super) alike: Option<(Span, SwitchForwarding)>,
     pub(super) egress: Vec<Egress>,
+    /// By port, what is [planned](Ports::plan); empty where nothing is.
+    pub(super) planned: Vec<VecDeque<Planned>>,
     /// How long each port heeds a pause after it came.
     pub(super) responses: Vec<Span>,
     /// By port and class, as all below.
@@ -128,8 +134,13 @@ impl Ports {
             pauses: 0,
             has_to_tell: false,
             is_busy: false,
+            is_noted: false,
+            until: Time::ZERO,
+            has_planned: false,
             turn: Turn::default(),
-            sending: None,
+            class: 0,
+            input: 0,
+            size: 0,
             rule,
             link,
             peer,
@@ -174,9 +185,11 @@ impl Ports {
         let mut rules: Vec<Rule> = Vec::with_capacity(switches.len() + 1);
         for (number, own) in (0..).zip(switches) {
             let sharing = Sharing::new(own.classes.iter().map(schedule), size);
-            rules.push(Rule::new(wiring.port(number, 0), sharing, Some(own)));
+            let own_ports = (wiring.port(number, 0), wiring.ports_of(number));
+            rules.push(Rule::new(own_ports, sharing, Some(own)));
         }
-        rules.push(Rule::new(ports, Sharing::new(hosts.into_iter(), size), None));
+        let of_hosts = (ports, wiring.ends());
+        rules.push(Rule::new(of_hosts, Sharing::new(hosts.into_iter(), size), None));
         let link = |own: &LinkSettings| Link::new(own.clone(), size);
         let all = egress.len() * classes;
         Ports {
@@ -194,6 +207,7 @@ impl Ports {
             marks_departures,
             responses,
             egress,
+            planned: Vec::new(),
         }
     }
 
@@ -206,13 +220,6 @@ impl Ports {
     #[inline]
     pub fn span(&self, port: u32, size: u32) -> Span {
         self.links[self.egress[port as usize].link as usize].span(size)
-    }
-
-    /// Something happens at a port soon.
-    #[inline]
-    pub fn prefetch(&self, port: u32) {
-        prefetch(&self.egress, port as usize);
-        prefetch(&self.queues, port as usize * self.classes);
     }
 
     /// The rate of the link of a port.
@@ -230,6 +237,24 @@ impl Ports {
     #[inline]
     pub fn waiting_bytes(&self, port: u32) -> u64 {
         self.egress[port as usize].waiting_bytes
+    }
+
+    /// How long a port is busy with what it sends and with all that waits there.
+    #[inline]
+    pub fn occupied(&self, now: Time, port: u32) -> Span {
+        let own = &self.egress[port as usize];
+        let (mut until, mut waiting) = (own.until, own.waiting_bytes);
+        if own.has_planned {
+            let begun = self.planned[port as usize].iter();
+            for next in begun.take_while(|next| next.start <= now) {
+                (until, waiting) = (next.end, waiting - u64::from(next.size));
+            }
+        }
+        let behind = match waiting {
+            0 => Span::ZERO,
+            bytes => self.links[own.link as usize].settings.span(Bytes(bytes)),
+        };
+        until.since(now) + behind
     }
 
     /// How long a port takes for all that waits there.
@@ -337,7 +362,7 @@ impl Ports {
     #[inline]
     pub fn is_empty(&self, port: u32) -> bool {
         let own = &self.egress[port as usize];
-        own.waiting == 0 && !own.has_to_tell
+        own.waiting == 0 && !own.has_to_tell && !own.has_planned
     }
 
     /// Whether all cables and all switches are alike, so that what a packet spends follows from its size
@@ -364,61 +389,6 @@ impl Ports {
         let own = &self.egress[port as usize];
         let whole = if own.is_whole { span } else { Span::ZERO };
         (cable, self.rules[own.rule as usize].latency, whole)
-    }
-
-    /// A packet enters the memory of a switch from an input for an output. If it is cut, its header
-    /// says so from then on. The input may then have a pause to send.
-    #[inline]
-    pub fn admit(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
-        let egress = &self.egress[output as usize];
-        let rule = &mut self.rules[egress.rule as usize];
-        let queue = if rule.is_fifo { 0 } else { usize::from(header.class) };
-        let place = output as usize * self.classes;
-        if self.queues[place + queue].packets + u32::from(egress.is_busy) >= rule.most {
-            self.counts[place + usize::from(header.class)].dropped += u64::from(now >= self.from);
-            return Admission::Full;
-        }
-        let Some(memory) = &mut rule.memory else { return Admission::Held };
-        let ends = (header.input - rule.first, output - rule.first);
-        let admission = memory.admit(ends, header.class, header.size.into());
-        match admission {
-            Admission::Held => {}
-            Admission::Pauses => self.tell(now, header.input, header.class, true),
-            Admission::Full => return self.cut(now, output, header),
-        }
-        admission
-    }
-
-    /// A packet found its queue full: it is cut to its header if it may be, and if that has room.
-    #[cold]
-    fn cut(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
-        let counted = u64::from(now >= self.from);
-        let counts = &mut self.counts[output as usize * self.classes + usize::from(header.class)];
-        let rule = &mut self.rules[self.egress[output as usize].rule as usize];
-        let trim = rule.trim[usize::from(header.class)].filter(|_| header.has(Header::TRIMMABLE));
-        if let (Some(trim), Some(memory)) = (trim, &mut rule.memory) {
-            let size = (trim.header.0 as u32).min(header.size);
-            let ends = (header.input - rule.first, output - rule.first);
-            if memory.admit(ends, trim.class, size.into()) == Admission::Held {
-                counts.trimmed += counted;
-                header.size = size;
-                header.class = trim.class;
-                header.bits = header.bits & !Header::TRIMMABLE | Header::TRIMMED;
-                return Admission::Held;
-            }
-        }
-        counts.dropped += counted;
-        Admission::Full
-    }
-
-    /// The input of a port pauses a class of its cable, or lets it go on.
-    fn tell(&mut self, now: Time, input: u32, class: u8, pauses: bool) {
-        let own = &mut self.egress[input as usize];
-        own.pauses = own.pauses & !(1 << class) | u8::from(pauses) << class;
-        own.has_to_tell = true;
-        if pauses && now >= self.from {
-            self.counts[input as usize * self.classes + usize::from(class)].pauses += 1;
-        }
     }
 
     /// A packet joins the queue of its class at a port.
@@ -449,27 +419,13 @@ impl Ports {
         egress.waiting_bytes += u64::from(header.size);
     }
 
-    /// What a port sends next, from `now` on.
-    #[inline]
-    pub fn next(
-        &mut self,
-        now: Time,
-        port: u32,
-        (headers, behind): (&mut [Header], &[u32]),
-        telemetry: Option<&mut Vec<Telemetry>>,
-    ) -> Next {
+    /// The class that a port sends of next, if any is ready.
+    #[inline(always)]
+    fn turn(&mut self, now: Time, port: u32, headers: &[Header]) -> Option<u8> {
         let egress = &mut self.egress[port as usize];
-        if egress.is_busy {
-            return Next::Nothing;
-        }
-        let link = &mut self.links[egress.link as usize];
-        if egress.has_to_tell {
-            (egress.has_to_tell, egress.is_busy) = (false, true);
-            return Next::Pause(egress.pauses, link.small);
-        }
-        let rule = &mut self.rules[egress.rule as usize];
+        let rule = &self.rules[egress.rule as usize];
         let first = port as usize * self.classes;
-        let queues = &mut self.queues[first..first + self.classes];
+        let queues = &self.queues[first..first + self.classes];
         let oldest = |class: u8| match queues[usize::from(class)].chain.oldest() {
             Some(packet) => &headers[packet as usize],
             None => &NOTHING,
@@ -486,12 +442,41 @@ impl Ports {
         }
         let ready = ready & !short;
         if ready == 0 {
-            return Next::Nothing;
+            return None;
         }
         let deficits = &mut self.deficits[first..first + self.classes];
-        let class =
-            rule.sharing.next(&mut egress.turn, ready, deficits, |class| oldest(class).size);
-        let queue = &mut queues[usize::from(class)];
+        Some(rule.sharing.next(&mut egress.turn, ready, deficits, |class| oldest(class).size))
+    }
+
+    /// What a port sends next, from `now` on.
+    #[inline]
+    pub fn next(
+        &mut self,
+        now: Time,
+        port: u32,
+        (headers, behind): (&mut [Header], &[u32]),
+        telemetry: Option<&mut Vec<Telemetry>>,
+    ) -> Next {
+        let egress = &mut self.egress[port as usize];
+        if egress.is_busy {
+            return match egress.is_noted || (egress.waiting == 0 && !egress.has_to_tell) {
+                true => Next::Nothing,
+                false => {
+                    egress.is_noted = true;
+                    Next::Later(egress.until)
+                }
+            };
+        }
+        if egress.has_to_tell {
+            (egress.has_to_tell, egress.is_busy) = (false, true);
+            return Next::Pause(egress.pauses, self.links[egress.link as usize].small);
+        }
+        let Some(class) = self.turn(now, port, headers) else { return Next::Nothing };
+        let egress = &mut self.egress[port as usize];
+        let link = &mut self.links[egress.link as usize];
+        let rule = &mut self.rules[egress.rule as usize];
+        let first = port as usize * self.classes;
+        let queue = &mut self.queues[first + usize::from(class)];
         let Some(packet) = queue.chain.pop(behind) else { return Next::Nothing };
         let header = &mut headers[packet as usize];
         queue.packets -= 1;
@@ -499,7 +484,7 @@ impl Ports {
         egress.waiting_bytes -= u64::from(header.size);
         if queue.packets == 0 {
             egress.waiting &= !(1 << class);
-            deficits[usize::from(class)] = 0;
+            self.deficits[first + usize::from(class)] = 0;
         }
         if let Some(ecn) = &rule.ecn[usize::from(class)]
             && ecn.at == MarkAt::Dequeue
@@ -546,27 +531,6 @@ impl Ports {
         Some(self.links[egress.link as usize].note_span(header.size))
     }
 
-    /// The last byte of what a port sent has left.
-    #[inline]
-    pub fn sent(&mut self, now: Time, port: u32) -> Freed {
-        let egress = &mut self.egress[port as usize];
-        egress.is_busy = false;
-        let Some(Held { input, size, class }) = egress.sending.take() else {
-            return Freed::Nothing;
-        };
-        let rule = &mut self.rules[egress.rule as usize];
-        let first = rule.first;
-        let Some(memory) = rule.memory.as_mut() else { return Freed::Nothing };
-        if memory.release((input - first, port - first), class, size.into()) {
-            self.tell(now, input, class, false);
-            return Freed::GoesOn(input);
-        }
-        match memory.gives_credits(class) {
-            true => Freed::Credit(input, class, size),
-            false => Freed::Nothing,
-        }
-    }
-
     /// A port heeds from now on what the far end of its cable says: a bit for each class that stops.
     pub fn hear(&mut self, now: Time, port: u32, paused: u8) {
         let before = std::mem::replace(&mut self.egress[port as usize].paused, paused);
@@ -583,4 +547,5 @@ impl Ports {
 }
 
 /// What a class without packets shows of its oldest.
-const NOTHING: Header = Header { flow: 0, size: 0, payload: 0, input: 0, class: 0, bits: 0 };
+const NOTHING: Header =
+    Header { flow: 0, size: 0, payload: 0, input: 0, class: 0, bits: 0, is_early: false };

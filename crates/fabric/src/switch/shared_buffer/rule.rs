@@ -3,6 +3,7 @@
 use weft_kernel::Stream;
 use weft_units::{Bytes, Span};
 
+use super::marks::at_departure;
 use super::memory::Memory;
 use super::ports::SwitchRule;
 use super::settings::{ClassSettings, EcnSettings, TrimSettings};
@@ -22,6 +23,16 @@ pub(super) struct Rule {
     pub trim: [Option<TrimSettings>; MOST_CLASSES],
     pub memory: Option<Memory>,
     pub random: Option<Stream>,
+    /// How many ports there are, and whether they are told of all that has left: hosts then send on, and switches
+    /// may mark.
+    pub ports: u32,
+    pub tells_all: bool,
+    /// Inputs and classes of the memory that pause their cables: while there are any, it matters when exactly
+    /// packets leave.
+    pub pausing: u32,
+    /// Whether packets leave a port in the order in which they come, and nothing is asked of them when they do,
+    /// so that it may be planned when they leave.
+    pub plans: bool,
 }
 
 /// A kind of link, with what it does to the sizes that nearly all packets have.
@@ -67,9 +78,13 @@ impl Link {
 }
 
 impl Rule {
-    pub fn new(first: u32, sharing: Sharing, own: Option<SwitchRule>) -> Rule {
+    pub fn new((first, ports): (u32, u32), sharing: Sharing, own: Option<SwitchRule>) -> Rule {
         let mut rule = Rule {
             first,
+            ports,
+            tells_all: own.as_ref().is_none_or(|own| own.classes.iter().any(at_departure)),
+            pausing: 0,
+            plans: false,
             latency: Span::ZERO,
             is_fifo: false,
             most: u32::MAX,
@@ -93,9 +108,23 @@ impl Rule {
 impl Rule {
     /// The same of a switch that is elsewhere.
     pub fn without_memory(&self) -> Rule {
-        let Rule { first, latency, is_fifo, most, sharing, trim, .. } = *self;
-        let ecn = self.ecn.clone();
-        Rule { first, latency, is_fifo, most, sharing, ecn, trim, memory: None, random: None }
+        let Rule { first, ports, tells_all, latency, is_fifo, most, sharing, trim, .. } = *self;
+        let (ecn, memory, random, pausing, plans) = (self.ecn.clone(), None, None, 0, false);
+        Rule {
+            first,
+            ports,
+            tells_all,
+            latency,
+            is_fifo,
+            most,
+            sharing,
+            ecn,
+            trim,
+            memory,
+            random,
+            pausing,
+            plans,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use weft_kernel::Event;
 use weft_units::Time;
 
 use super::Engine;
-use super::packets::{Forwarding, Packet};
+use super::packets::{Forwarding, NOT_CHOSEN, Packet};
 use super::wire::Wire;
 use crate::drive::carrier::MessageId;
 
@@ -95,7 +95,7 @@ fn take_packet(time: Time, from: &mut &[u8]) -> Option<(Forwarding, Packet)> {
     let generated = Time(start.0.wrapping_sub(u64::take(from)?));
     let initiator = u32::take(from)?;
     let message = MessageId::of(u32::take(from)?.wrapping_sub(1));
-    let forwarding = Forwarding { to, route_state, output: 0, hops, channel };
+    let forwarding = Forwarding { to, route_state, output: NOT_CHOSEN, hops, channel };
     Some((forwarding, Packet { generated, start, from: initiator, message }))
 }
 
@@ -178,7 +178,8 @@ mod tests {
                 let [time, generated, start] = [0, 1, 2].map(|at| Time(words[at] >> (words[3] % 64)));
                 // Of a route 48 bits are used.
                 let route_state = RouteState::of_bits(words[4] & 0xffff_ffff_ffff);
-                let forwarding = Forwarding { to, route_state, output: 0, hops, channel };
+                let forwarding =
+                    Forwarding { to, route_state, output: NOT_CHOSEN, hops, channel };
                 let packet = Packet { generated, start, from, message: MessageId::of(message) };
                 list.begin(Coming { time, port, is_said });
                 list.packet(time, (&forwarding, &packet));

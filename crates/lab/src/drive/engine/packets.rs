@@ -11,13 +11,16 @@ use crate::drive::carrier::MessageId;
 pub(super) struct Forwarding {
     pub to: u32,
     pub route_state: RouteState,
-    /// The output whose queue it joins late.
+    /// The output whose queue it joins late, or [`NOT_CHOSEN`].
     pub output: u32,
     /// How many switches have forwarded it.
     pub hops: u16,
     /// The virtual channel on which it arrived, or on which it will leave its host.
     pub channel: u8,
 }
+
+/// The output of a packet that has not chosen any in the switch that it is in or comes to.
+pub(super) const NOT_CHOSEN: u32 = u32::MAX;
 
 /// The fields of a packet that its delivery reads.
 #[derive(Clone, Copy, Debug)]

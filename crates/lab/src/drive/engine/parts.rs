@@ -105,6 +105,12 @@ impl Parts {
         &mut self.calendars[0]
     }
 
+    /// The events of a part.
+    #[inline]
+    pub fn of(&self, part: usize) -> &Calendar {
+        &self.calendars[part]
+    }
+
     #[inline(always)]
     pub fn push(&mut self, event: Event) {
         let part = match self.part_of.is_empty() {
@@ -170,7 +176,11 @@ impl Engine {
         while let Some(begin) = self.parts.earliest().filter(|begin| *begin <= until) {
             let last = Time(begin.0 + self.parts.apart.0 - 1).min(until);
             for part in 0..self.parts.calendars.len() {
-                while let Some(event) = self.parts.calendars[part].pop_until(last) {
+                loop {
+                    if self.classed.is_some() && self.parts.calendars[part].open(last) {
+                        self.look_ahead(part);
+                    }
+                    let Some(event) = self.parts.calendars[part].pop_until(last) else { break };
                     self.steps += 1;
                     self.happen(event, watch);
                 }

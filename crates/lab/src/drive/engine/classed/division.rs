@@ -35,6 +35,11 @@ impl Classed {
         parts.collect()
     }
 
+    /// Has the end of every transmission be an event.
+    pub fn tell_all(&mut self) {
+        self.ports.tell_all();
+    }
+
     /// The header of a packet.
     pub fn header(&self, id: u32) -> Header {
         self.headers[id as usize]

@@ -1,12 +1,13 @@
 //! Channels whose packets have sizes and traffic classes of their own, and whose switches share a memory
 //! among their ports.
 //!
-//! A packet costs a switch two events: it is in the memory, and its last byte has left. What leaves at an
-//! instant makes room before it takes what comes then. Pause frames travel like packets, ahead of those
-//! that wait. Hosts heed pauses by class as switches do; they have a queue for each class, and read
-//! what comes at once.
+//! A packet costs a switch an event when it is in the memory, and one more when its last byte has left if
+//! anybody waits for that ([`departures`]). What leaves at an instant makes room before it takes what
+//! comes then. Pause frames travel like packets, ahead of those that wait. Hosts heed pauses by class as
+//! switches do; they have a queue for each class, and read what comes at once.
 
 mod cables;
+mod departures;
 mod division;
 mod report;
 mod soon;
@@ -18,13 +19,12 @@ use weft_fabric::graph::Spent;
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::shared_buffer::{
-    Admission, Freed, Header, Next, Ports, PortsParts, ScheduleSettings, SwitchRule, Telemetry,
-    credit_item, credit_of,
+    Admission, Header, Next, Ports, PortsParts, ScheduleSettings, SwitchRule, Telemetry,
 };
 use weft_kernel::Event;
 use weft_units::{Bytes, Rate, Span, Time};
 
-use super::packets::{Forwarding, Packet};
+use super::packets::{Forwarding, NOT_CHOSEN, Packet};
 use super::{Delivery, Engine, Handed};
 use crate::drive::carrier::MessageId;
 
@@ -95,6 +95,10 @@ impl Classed {
         let own = PortsParts { wiring, link, packet, classes, switches, hosts, from };
         let mut ports = Ports::new(own);
         let cables = parts.cables.map(|own| Box::new(Cables::new(own, &mut ports, count)));
+        // What is noted at intervals, or written into packets, is asked when they leave.
+        if !has_telemetry && cables.is_none() && parts.sample.is_none() {
+            ports.let_plan();
+        }
         let sampled = if parts.sample.is_some() { count as usize } else { 0 };
         Classed {
             ports,
@@ -218,7 +222,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn happen_elsewhere(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         if self.classed.is_some() {
-            self.happen_classed(event, watch);
+            self.happen_classed(event.time, (event.place, event.item), watch);
         } else if self.ring.is_some() {
             self.happen_on_ring(event, watch);
         } else if self.turns.is_some() {
@@ -228,17 +232,22 @@ impl Engine {
         }
     }
 
-    /// What happens where packets have sizes and classes of their own.
+    /// What happens where packets have sizes and classes of their own: to something at a place.
     #[inline]
-    fn happen_classed(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
-        let Event { time: now, place, item } = event;
+    fn happen_classed(
+        &mut self,
+        now: Time,
+        (place, item): (u32, u32),
+        watch: &mut impl FnMut(Delivery),
+    ) {
         let places = self.places;
         if place < places.frees {
             self.deliver_classed(now, place - places.hosts, item, watch);
         } else if place < places.joins {
             self.has_sent(now, place - places.frees, item);
         } else if place < places.enters {
-            let port = self.packets.forwarding[item as usize].output;
+            let forwarding = &mut self.packets.forwarding[item as usize];
+            let port = std::mem::replace(&mut forwarding.output, NOT_CHOSEN);
             self.line_up(now, port, item);
         } else if place < places.signals {
             self.admit(now, place - places.enters, item);
@@ -252,7 +261,7 @@ impl Engine {
                 number => self.generate_beside(now, place - places.generates, number),
             }
         } else if place > places.samples {
-            self.happen_to_cables(event);
+            self.happen_to_cables(Event { time: now, place, item });
         } else if place == places.samples {
             self.sample_classed(now);
         } else if let Some(feed) = self.supply.messages() {
@@ -277,6 +286,7 @@ impl Engine {
             input: 0,
             class: own.class,
             bits: Header::ECN_CAPABLE | Header::TRIMMABLE,
+            is_early: false,
         };
         self.submit(now, host, (&handed, header));
     }
@@ -285,7 +295,8 @@ impl Engine {
     pub(super) fn submit(&mut self, now: Time, host: u32, (handed, header): (&Handed, Header)) {
         let Handed { to, generated, message, .. } = *handed;
         let route_state = self.routes.depart(host, to);
-        let forwarding = Forwarding { to, route_state, output: 0, hops: 0, channel: 0 };
+        let output = NOT_CHOSEN;
+        let forwarding = Forwarding { to, route_state, output, hops: 0, channel: 0 };
         let packet = Packet { generated, start: Time::NEVER, from: host, message };
         let id = self.packets.insert(forwarding, packet);
         self.note_header(id, header);
@@ -319,10 +330,14 @@ impl Engine {
     #[inline]
     fn line_up(&mut self, now: Time, port: u32, id: u32) {
         // A host may have another packet to send beside this one.
-        if port < self.graph.switch_ports()
-            && let Some(span) = self.start_at_once(now, port, id)
-        {
-            return self.send(now, port, (id, span));
+        if port < self.graph.switch_ports() {
+            self.settle_port(now, port);
+            if let Some(span) = self.start_at_once(now, port, id) {
+                return self.send(now, port, (id, span));
+            }
+            if self.plan(now, port, id) {
+                return;
+            }
         }
         self.put_in_queue(now, port, id);
         self.send_on(now, port);
@@ -347,7 +362,10 @@ impl Engine {
     /// A port sends what is next, if it may.
     #[inline]
     pub(super) fn send_on(&mut self, now: Time, port: u32) {
-        if self.flows.is_some() && port >= self.graph.switch_ports() {
+        if port < self.graph.switch_ports() {
+            self.settle_port(now, port);
+            self.recall_if_held(port);
+        } else if self.flows.is_some() {
             self.feed_port(now, port);
         }
         let Some(own) = &mut self.classed else { return };
@@ -356,6 +374,7 @@ impl Engine {
         {
             Next::Packet(id, span) => (id, span),
             Next::Pause(paused, span) => return self.pause(now, port, (paused, span)),
+            Next::Later(until) => return self.schedule(until, self.places.frees + port, 0),
             Next::Nothing => return,
         };
         self.send(now, port, (id, span));
@@ -365,8 +384,30 @@ impl Engine {
     #[inline]
     pub(super) fn send(&mut self, now: Time, port: u32, (id, span): (u32, Span)) {
         let Some(own) = &mut self.classed else { return };
-        let mut leaves = if own.ports.marks_departures() { id + 1 } else { 0 };
-        let (mut time, peer) = own.ports.arrival(now, port, span);
+        let is_noted = own.ports.note_end(port, now + span);
+        let credit = own.ports.credit(port);
+        let marks_departures = own.ports.marks_departures();
+        if let Some(credit) = credit {
+            self.give_credit(now + span, credit);
+        }
+        let arrives = self.set_out(now, port, (id, span));
+        if is_noted {
+            // A lost one may be gone before it has left, and nobody sees its mark.
+            let leaves = if marks_departures && arrives { id + 1 } else { 0 };
+            self.schedule(now + span, self.places.frees + port, leaves);
+        }
+        if port >= self.graph.switch_ports() {
+            self.start_classed(now, (id, span));
+        }
+    }
+
+    /// A packet sets out on the cable of a port at an instant, and is sent for so long. Returns whether it comes to
+    /// the far end.
+    #[inline]
+    fn set_out(&mut self, start: Time, port: u32, (id, span): (u32, Span)) -> bool {
+        let Some(own) = &mut self.classed else { return false };
+        let mut arrives = true;
+        let (mut time, peer) = own.ports.arrival(start, port, span);
         let mut place = if peer < self.places.hosts { self.places.enters + peer } else { peer };
         if let Some(spent) = self.packets.spent(id) {
             let (wire, switches, transmission) =
@@ -375,22 +416,18 @@ impl Engine {
             // Where cables fail what packets spend depends on their ways.
             if let Some(cables) = &own.cables {
                 let ends = (port, own.ports.waits_for_all(port));
-                match cables.fate(now, ends, (span, self.graph.propagation(port))) {
+                match cables.fate(start, ends, (span, self.graph.propagation(port))) {
                     None => {}
-                    // It may be gone before it has left, and nobody sees its mark.
                     Some(Fate::Lost(at)) => {
-                        (time, place, leaves) = (at, self.places.samples + LOSS, 0);
+                        (time, place, arrives) = (at, self.places.samples + LOSS, false);
                     }
                     Some(Fate::Damaged) => own.headers[id as usize].bits |= Header::DAMAGED,
                 }
             }
         }
-        self.graph.occupy(now, port, span);
-        self.schedule(now + span, self.places.frees + port, leaves);
+        self.graph.occupy(start, port, span);
         self.forward(Event { time, place, item: id });
-        if port >= self.graph.switch_ports() {
-            self.start_classed(now, (id, span));
-        }
+        arrives
     }
 
     /// A packet leaves its host.
@@ -414,86 +451,34 @@ impl Engine {
         }
     }
 
-    /// A port sends a pause frame.
-    fn pause(&mut self, now: Time, port: u32, (paused, span): (u8, Span)) {
-        let Some(own) = &self.classed else { return };
-        let cable = self.graph.propagation(port);
-        let (time, peer) = own.ports.heeded(now, port, (cable, span));
-        let cables = own.cables.as_ref();
-        let is_lost =
-            cables.is_some_and(|own| own.fate(now, (port, true), (span, cable)).is_some());
-        self.graph.occupy(now, port, span);
-        self.schedule(now + span, self.places.frees + port, 0);
-        if !is_lost {
-            self.say(time, peer, paused.into());
-        }
-    }
-
-    /// What a port sent has left: a packet that may be marked then, by its number and one, or anything else.
-    fn has_sent(&mut self, now: Time, port: u32, packet: u32) {
-        let Some(own) = &mut self.classed else { return };
-        if let Some(id) = packet.checked_sub(1) {
-            own.ports.mark_departure(now, port, &mut own.headers[id as usize]);
-        }
-        let freed = own.ports.sent(now, port);
-        // Mostly nothing waits.
-        let is_done = own.ports.is_empty(port) && port < self.places.hosts;
-        match freed {
-            Freed::GoesOn(input) if input != port => self.send_on(now, input),
-            Freed::Credit(input, class, size) => self.tell_of_room(now, input, (class, size)),
-            Freed::GoesOn(_) | Freed::Nothing => {}
-        }
-        if !is_done {
-            self.send_on(now, port);
-        }
-    }
-
-    /// An input has room again, of which it tells the far end of its cable.
-    fn tell_of_room(&mut self, now: Time, input: u32, (class, size): (u8, u32)) {
-        let Some(own) = &self.classed else { return };
-        let (time, peer) = own.ports.credited(now, input, self.graph.propagation(input));
-        self.say(time, peer, credit_item(class, size));
-    }
-
-    /// The far end of a cable pauses classes, or lets them go on, or gives credit.
-    fn heed(&mut self, now: Time, port: u32, item: u32) {
-        let Some(own) = &mut self.classed else { return };
-        // It came in time, and its cable has failed before it is heeded.
-        if own.cables.as_ref().is_some_and(|own| own.is_out(now, port)) {
-            return;
-        }
-        match credit_of(item) {
-            Some(credit) => own.ports.give_credit(port, credit),
-            None => own.ports.hear(now, port, item as u8),
-        }
-        self.send_on(now, port);
-    }
-
     /// A packet enters the memory of a switch, and chooses its output.
     fn admit(&mut self, now: Time, input: u32, id: u32) {
         let Some(own) = &mut self.classed else { return };
-        let switch = self.graph.switch_of(input);
-        let first = self.graph.first_port(switch);
+        if std::mem::take(&mut own.headers[id as usize].is_early) {
+            return;
+        }
         let forwarding = &mut self.packets.forwarding[id as usize];
-        let (ports, graph) = (&own.ports, &self.graph);
-        let occupied = |number: u32| {
-            let port = first.wrapping_add(number);
-            (graph.free(port).since(now) + ports.until_empty(port)).0
+        let output = match std::mem::replace(&mut forwarding.output, NOT_CHOSEN) {
+            NOT_CHOSEN => {
+                let switch = self.graph.switch_of(input);
+                let first = self.graph.first_port(switch);
+                let ports = &own.ports;
+                let occupied = |number: u32| ports.occupied(now, first.wrapping_add(number)).0;
+                let hop = (switch, forwarding.hops);
+                let (to, state) = (forwarding.to, &mut forwarding.route_state);
+                first + self.routes.port(hop, to, state, occupied)
+            }
+            chosen => chosen,
         };
-        let number = self.routes.port(
-            (switch, forwarding.hops),
-            forwarding.to,
-            &mut forwarding.route_state,
-            occupied,
-        );
         forwarding.hops += 1;
-        let output = first + number;
-        forwarding.output = output;
         let header = &mut own.headers[id as usize];
         header.input = input;
         match own.ports.admit(now, output, header) {
             Admission::Held => {}
-            Admission::Pauses => self.send_on(now, input),
+            Admission::Pauses => {
+                self.note_departures(now, input);
+                self.send_on(now, input);
+            }
             Admission::Full => return self.give_up_classed(now, (id, Drop::Overflow)),
         }
         let Some(own) = &self.classed else { return };
@@ -501,6 +486,7 @@ impl Engine {
         if lag == Span::ZERO {
             return self.line_up(now, output, id);
         }
+        self.packets.forwarding[id as usize].output = output;
         if let Some(spent) = self.packets.spent(id) {
             spent.transmission += lag;
         }
@@ -535,6 +521,9 @@ impl Engine {
     /// The last byte of a packet is at its target.
     fn deliver_classed(&mut self, now: Time, end: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
         let Some(own) = &mut self.classed else { return };
+        if std::mem::take(&mut own.headers[id as usize].is_early) {
+            return;
+        }
         let header = own.headers[id as usize];
         if self.flows.is_some() && !header.has(Header::APART) {
             return self.deliver_segment(now, (end, id), header, watch);

@@ -7,6 +7,7 @@
 use weft_kernel::{Event, Halt, Stopped, prefetch};
 use weft_units::Time;
 
+use crate::drive::engine::packets::NOT_CHOSEN;
 use crate::drive::engine::{Delivery, Engine};
 
 impl Engine {
@@ -19,12 +20,12 @@ impl Engine {
     ) -> Option<Stopped> {
         loop {
             if self.parts.first().open(until) {
-                self.look_ahead();
+                self.look_ahead(0);
             }
             let event = self.parts.first().pop_until(until)?;
             self.now = event.time;
             self.steps += 1;
-            self.happen_classed(event, watch);
+            self.happen_classed(event.time, (event.place, event.item), watch);
             let stopped = halt.check(self.steps);
             if stopped.is_some() {
                 return stopped;
@@ -32,38 +33,50 @@ impl Engine {
         }
     }
 
-    /// Fetches what the events of the open slot need.
-    pub(in crate::drive::engine) fn look_ahead(&mut self) {
-        let Engine { classed: Some(own), places, packets, parts, graph, flows, .. } = self else {
+    /// Fetches what the events of the open slot of a part need.
+    pub(in crate::drive::engine) fn look_ahead(&mut self, part: usize) {
+        let Engine { classed: Some(own), places, packets, parts, graph, flows, routes, .. } = self
+        else {
             return;
         };
-        let events = parts.first().soon();
+        let events = parts.of(part).soon();
         let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
         let is_alike = own.ports.are_alike();
         for Event { place, item, .. } in events.clone() {
             let id = item as usize;
-            if enters.contains(&place) {
-                prefetch(&own.headers, id);
-                prefetch(&packets.forwarding, id);
-                // Elsewhere links are compared.
-                if !is_alike {
-                    own.ports.prefetch(place - places.enters);
-                }
-            } else if frees.contains(&place) {
-                own.ports.prefetch(place - places.frees);
-                graph.prefetch_port(place - places.frees);
-            } else if place >= places.hosts && place < places.frees {
-                prefetch(&own.headers, id);
-                prefetch(&packets.forwarding, id);
+            // Most events are those of packets; asking for too much costs less than a branch that is
+            // guessed wrong.
+            prefetch(&own.headers, id);
+            prefetch(&packets.forwarding, id);
+            if place >= places.hosts && place < places.frees {
                 prefetch(&packets.packets, id);
                 if let Some(flows) = flows {
                     flows.prefetch(id);
                 }
+            } else if frees.contains(&place) {
+                own.ports.prefetch(place - places.frees);
+                graph.prefetch_port(place - places.frees);
+            } else if !is_alike && enters.contains(&place) {
+                // Links are compared.
+                own.ports.prefetch(place - places.enters);
             }
         }
-        // By now it is known which packets leave next, and of which flows packets are.
+        // Where cables fail the ways change meanwhile.
+        let are_known = routes.look_at_packets_alone() && own.cables.is_none();
+        // By now it is known where packets go, which leave next, and of which flows they are.
         for Event { place, item, .. } in events {
-            if frees.contains(&place) {
+            if enters.contains(&place) {
+                let forwarding = &mut packets.forwarding[item as usize];
+                if are_known && forwarding.output == NOT_CHOSEN {
+                    let switch = graph.switch_of(place - places.enters);
+                    let hop = (switch, forwarding.hops);
+                    let (to, state) = (forwarding.to, &mut forwarding.route_state);
+                    forwarding.output =
+                        graph.first_port(switch) + routes.port(hop, to, state, |_| 0);
+                    own.ports.prefetch(forwarding.output);
+                    graph.prefetch_port(forwarding.output);
+                }
+            } else if frees.contains(&place) {
                 let port = place - places.frees;
                 if let Some(id) = own.ports.oldest(port, 0) {
                     prefetch(&own.headers, id as usize);

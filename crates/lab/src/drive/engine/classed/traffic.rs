@@ -61,6 +61,7 @@ impl Engine {
             input: 0,
             class: traffic.class,
             bits: Header::ECN_CAPABLE | Header::TRIMMABLE | Header::APART,
+            is_early: false,
         };
         own.apart += 1;
         if let Some(time) = next {

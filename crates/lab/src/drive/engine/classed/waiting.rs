@@ -50,19 +50,21 @@ impl Engine {
         let is_of_switch =
             |port: &u32| *port < self.graph.switch_ports() && self.graph.switch_of(*port) == switch;
         let holds = |output: &u32| {
-            (0..own.ports.classes()).any(|class| {
-                let behind = &far.packets.behind;
-                let mut left = own.ports.waiting(*output, class);
-                let mut next = own.ports.oldest(*output, class);
-                while let Some(id) = next.filter(|_| left > 0) {
-                    if own.headers[id as usize].input == input {
-                        return true;
+            let mut planned = own.ports.planned_inputs(self.now, *output);
+            planned.any(|from| from == input)
+                || (0..own.ports.classes()).any(|class| {
+                    let behind = &far.packets.behind;
+                    let mut left = own.ports.waiting(*output, class);
+                    let mut next = own.ports.oldest(*output, class);
+                    while let Some(id) = next.filter(|_| left > 0) {
+                        if own.headers[id as usize].input == input {
+                            return true;
+                        }
+                        left -= 1;
+                        next = behind.get(id as usize).copied();
                     }
-                    left -= 1;
-                    next = behind.get(id as usize).copied();
-                }
-                false
-            })
+                    false
+                })
         };
         (first..).take_while(is_of_switch).filter(holds).collect()
     }

@@ -19,7 +19,7 @@ use weft_protocol::congestion::LinkState;
 use weft_protocol::transport::LossRecovery;
 use weft_units::{Span, Time};
 
-use super::packets::{Forwarding, Packet};
+use super::packets::{Forwarding, NOT_CHOSEN, Packet};
 use super::{Delivery, Engine};
 use crate::drive::carrier::MessageId;
 
@@ -235,10 +235,12 @@ impl Engine {
             input: 0,
             class,
             bits: if is_data { flows.bits } else { Header::CONTROL },
+            is_early: false,
         };
         let generated = if is_data { flows.transports.flow(segment.flow).start } else { now };
         let route_state = self.routes.depart_flow(host, to, (segment.flow, segment.spray));
-        let forwarding = Forwarding { to, route_state, output: 0, hops: 0, channel: 0 };
+        let output = NOT_CHOSEN;
+        let forwarding = Forwarding { to, route_state, output, hops: 0, channel: 0 };
         // A message is told of the first attempt of each of its packets.
         let message = match out.is_first {
             true => flows.message(segment.flow),

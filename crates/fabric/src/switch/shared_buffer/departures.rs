@@ -1,0 +1,320 @@
+//! When packets have left the ports of switches: what is in a memory until then, and what may be planned
+//! because of it.
+//!
+//! An event for the end of each transmission would cost as much as the packet itself. Nothing but the
+//! admission of the next packets depends on it while nothing waits at the port, no input of its switch
+//! pauses its cable, and no packet is [marked](Ports::mark_departure) then: a port is
+//! [settled](Ports::settle) when it is looked at next. Other ports are told ([`Ports::sent`]).
+
+use weft_kernel::prefetch;
+use weft_units::{Span, Time};
+
+use super::egress::Held;
+use super::marks::mark;
+use super::memory::Admission;
+use super::ports::Freed;
+use super::settings::{EcnSettings, MarkAt};
+use super::{Header, Ports};
+
+/// A packet that waits, and of which it is known when it leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned {
+    /// From when on it is sent, and until when.
+    pub start: Time,
+    pub end: Time,
+    pub packet: u32,
+    pub size: u32,
+    pub input: u32,
+    pub class: u8,
+}
+
+impl Ports {
+    /// Lets ports plan when packets leave, where nothing but a pause can change that: packets of one queue leave in
+    /// the order in which they come, and nothing is asked of them when they do. Whoever drives the ports then
+    /// [recalls](Self::recall) what is planned.
+    pub fn let_plan(&mut self) {
+        let has_one = self.classes == 1;
+        // Packets that are marked when they have left need an event at that instant.
+        if self.credits.are_given() || self.marks_departures {
+            return;
+        }
+        for rule in &mut self.rules {
+            let asks = |own: &EcnSettings| own.at == MarkAt::Dequeue;
+            let is_one = has_one || rule.is_fifo;
+            rule.plans = is_one && !rule.tells_all && !rule.ecn.iter().flatten().any(asks);
+        }
+        if self.rules.iter().any(|rule| rule.plans) {
+            self.planned = vec![Default::default(); self.egress.len()];
+        }
+    }
+
+    /// Has no port plan anything, before anything happens.
+    pub fn let_plan_nothing(&mut self) {
+        self.rules.iter_mut().for_each(|rule| rule.plans = false);
+    }
+
+    /// Has every port told of all that it has sent, before anything happens.
+    pub fn tell_all(&mut self) {
+        self.let_plan_nothing();
+        self.rules.iter_mut().for_each(|rule| rule.tells_all = true);
+    }
+
+    /// What the port of a switch has sent by `now` has left, unless that is [told](Self::sent).
+    #[inline]
+    pub fn settle(&mut self, now: Time, port: u32) {
+        let own = &self.egress[port as usize];
+        if own.is_busy && !own.is_noted && own.until <= now {
+            self.let_leave(now, port);
+        }
+    }
+
+    fn let_leave(&mut self, now: Time, port: u32) {
+        loop {
+            let freed = self.free(now, port);
+            debug_assert!(freed == Freed::Nothing, "no input waits for a packet that is not noted");
+            if !self.begin_planned(port) || self.egress[port as usize].until > now {
+                return;
+            }
+        }
+    }
+
+    /// The next packet that is planned at a port is sent. Returns whether there is one.
+    #[inline]
+    fn begin_planned(&mut self, port: u32) -> bool {
+        let own = &mut self.egress[port as usize];
+        if !own.has_planned {
+            return false;
+        }
+        let planned = &mut self.planned[port as usize];
+        let Some(Planned { end, size, input, class, .. }) = planned.pop_front() else {
+            return false;
+        };
+        own.has_planned = !planned.is_empty();
+        own.waiting_bytes -= u64::from(size);
+        (own.input, own.size, own.class) = (input, size, class);
+        (own.is_busy, own.until) = (true, end);
+        own.sent += u64::from(size);
+        true
+    }
+
+    /// What a port sends next is sent until `until`. Returns whether it is to be told when that has left: a host
+    /// always is.
+    #[inline]
+    pub fn note_end(&mut self, port: u32, until: Time) -> bool {
+        let own = &mut self.egress[port as usize];
+        let rule = &self.rules[own.rule as usize];
+        own.until = until;
+        let waits = own.waiting != 0 || own.has_to_tell;
+        own.is_noted = waits || rule.pausing > 0 || rule.tells_all;
+        own.is_noted
+    }
+
+    /// An input has begun to pause its cable: `note` is told the ports of its switch that are to be told when what
+    /// they send has left, because that matters from now on, and when that is.
+    pub fn note_all(&mut self, now: Time, input: u32, mut note: impl FnMut(u32, Time)) {
+        let rule = &self.rules[self.egress[input as usize].rule as usize];
+        for port in rule.first..rule.first + rule.ports {
+            self.settle(now, port);
+            let own = &mut self.egress[port as usize];
+            if own.is_busy && !std::mem::replace(&mut own.is_noted, own.is_busy) {
+                note(port, own.until);
+            }
+        }
+    }
+
+    /// A packet enters the memory of a switch from an input for an output. If it is cut, its header
+    /// says so from then on. The input may then have a pause to send.
+    #[inline]
+    pub fn admit(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
+        self.settle(now, output);
+        let egress = &self.egress[output as usize];
+        let rule = &mut self.rules[egress.rule as usize];
+        if rule.most < u32::MAX {
+            let queue = if rule.is_fifo { 0 } else { usize::from(header.class) };
+            let place = output as usize * self.classes;
+            let planned = self.planned.get(output as usize).map_or(0, |own| own.len() as u32);
+            let waiting = self.queues[place + queue].packets + planned;
+            if waiting + u32::from(egress.is_busy) >= rule.most {
+                let counts = &mut self.counts[place + usize::from(header.class)];
+                counts.dropped += u64::from(now >= self.from);
+                return Admission::Full;
+            }
+        }
+        let Some(memory) = &mut rule.memory else { return Admission::Held };
+        let ends = (header.input - rule.first, output - rule.first);
+        match memory.hold(ends, header.class, header.size.into()) {
+            true => Admission::Held,
+            false => self.admit_beyond(now, output, header),
+        }
+    }
+
+    /// A packet is not simply held, at least as long as other ports have not been looked at.
+    #[inline(never)]
+    fn admit_beyond(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
+        let rule = &self.rules[self.egress[output as usize].rule as usize];
+        for port in rule.first..rule.first + rule.ports {
+            self.settle(now, port);
+        }
+        let rule = &mut self.rules[self.egress[output as usize].rule as usize];
+        let Some(memory) = &mut rule.memory else { return Admission::Held };
+        let ends = (header.input - rule.first, output - rule.first);
+        let admission = memory.admit(ends, header.class, header.size.into());
+        match admission {
+            Admission::Held => {}
+            Admission::Pauses => {
+                rule.pausing += 1;
+                self.tell(now, header.input, header.class, true);
+            }
+            Admission::Full => return self.cut(now, output, header),
+        }
+        admission
+    }
+
+    /// A packet found its queue full: it is cut to its header if it may be, and if that has room.
+    #[cold]
+    fn cut(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
+        let counted = u64::from(now >= self.from);
+        let counts = &mut self.counts[output as usize * self.classes + usize::from(header.class)];
+        let rule = &mut self.rules[self.egress[output as usize].rule as usize];
+        let trim = rule.trim[usize::from(header.class)].filter(|_| header.has(Header::TRIMMABLE));
+        if let (Some(trim), Some(memory)) = (trim, &mut rule.memory) {
+            let size = (trim.header.0 as u32).min(header.size);
+            let ends = (header.input - rule.first, output - rule.first);
+            if memory.admit(ends, trim.class, size.into()) == Admission::Held {
+                counts.trimmed += counted;
+                header.size = size;
+                header.class = trim.class;
+                header.bits = header.bits & !Header::TRIMMABLE | Header::TRIMMED;
+                return Admission::Held;
+            }
+        }
+        counts.dropped += counted;
+        Admission::Full
+    }
+
+    /// The input of a port pauses a class of its cable, or lets it go on.
+    fn tell(&mut self, now: Time, input: u32, class: u8, pauses: bool) {
+        let own = &mut self.egress[input as usize];
+        own.pauses = own.pauses & !(1 << class) | u8::from(pauses) << class;
+        own.has_to_tell = true;
+        if pauses && now >= self.from {
+            self.counts[input as usize * self.classes + usize::from(class)].pauses += 1;
+        }
+    }
+
+    /// The last byte of what a port sends leaves at `now`, of which it was to be told.
+    #[inline]
+    pub fn sent(&mut self, now: Time, port: u32) -> Freed {
+        debug_assert!(self.egress[port as usize].until == now, "port {port} at {now}");
+        self.free(now, port)
+    }
+
+    /// Goes on with what is planned at a port that has sent what it sent, and returns until when that is sent if it
+    /// is to be told that.
+    #[inline]
+    pub fn go_on(&mut self, port: u32) -> Option<Time> {
+        if !self.begin_planned(port) {
+            return None;
+        }
+        let until = self.egress[port as usize].until;
+        let is_noted = self.rules[self.egress[port as usize].rule as usize].pausing > 0;
+        self.egress[port as usize].is_noted = is_noted;
+        is_noted.then_some(until)
+    }
+
+    #[inline]
+    fn free(&mut self, now: Time, port: u32) -> Freed {
+        let egress = &mut self.egress[port as usize];
+        let Some(Held { input, size, class }) = egress.end() else { return Freed::Nothing };
+        let rule = &mut self.rules[egress.rule as usize];
+        let first = rule.first;
+        let Some(memory) = rule.memory.as_mut() else { return Freed::Nothing };
+        if memory.release((input - first, port - first), class, size.into()) {
+            rule.pausing -= 1;
+            self.tell(now, input, class, false);
+            return Freed::GoesOn(input);
+        }
+        Freed::Nothing
+    }
+
+    /// Of what a port begins to send, the input that gives credit when it has left: the class and the bytes.
+    #[inline]
+    pub fn credit(&self, port: u32) -> Option<(u32, u8, u32)> {
+        if !self.credits.are_given() {
+            return None;
+        }
+        let own = &self.egress[port as usize];
+        let memory = self.rules[own.rule as usize].memory.as_ref()?;
+        (own.size > 0 && memory.gives_credits(own.class))
+            .then_some((own.input, own.class, own.size))
+    }
+
+    /// A packet comes to a port that sends another one. If it may be known by now when it leaves, it joins those
+    /// that are planned: returns when it starts and how long it is sent then.
+    #[inline]
+    pub fn plan(
+        &mut self,
+        now: Time,
+        port: u32,
+        (packet, header): (u32, &mut Header),
+    ) -> Option<(Time, Span)> {
+        let egress = &mut self.egress[port as usize];
+        let rule = &mut self.rules[egress.rule as usize];
+        let is_held = egress.paused != 0 || egress.has_to_tell || egress.waiting != 0;
+        if !rule.plans || !egress.is_busy || is_held {
+            return None;
+        }
+        if let Some(ecn) = &rule.ecn[0]
+            && ecn.at == MarkAt::Enqueue
+            && mark(ecn, egress.waiting_bytes, header, rule.random.as_mut())
+        {
+            let counts = &mut self.counts[port as usize * self.classes];
+            counts.marked += u64::from(now >= self.from);
+        }
+        let Header { size, input, class, .. } = *header;
+        let planned = &mut self.planned[port as usize];
+        let start = planned.back().map_or(egress.until, |last| last.end);
+        let span = self.links[egress.link as usize].note_span(size);
+        planned.push_back(Planned { start, end: start + span, packet, size, input, class });
+        egress.has_planned = true;
+        egress.waiting_bytes += u64::from(size);
+        Some((start, span))
+    }
+
+    /// Whether anything is planned at a port, which a pause is to be sent by, or that is to pause.
+    #[inline]
+    pub fn is_to_recall(&self, port: u32) -> bool {
+        let own = &self.egress[port as usize];
+        own.has_planned && (own.has_to_tell || own.paused != 0)
+    }
+
+    /// Nothing is planned at a port any more: packets wait there as elsewhere, and `note` is told each of them,
+    /// which will not come when it was to. Returns from when on the port has nothing to send now.
+    pub fn recall(&mut self, port: u32, behind: &mut [u32], mut note: impl FnMut(u32)) -> Time {
+        let egress = &mut self.egress[port as usize];
+        let queue = &mut self.queues[port as usize * self.classes];
+        debug_assert!(queue.chain.is_empty(), "nothing else waits where packets are planned");
+        for Planned { packet, size, .. } in self.planned[port as usize].drain(..) {
+            queue.chain.push(packet, behind);
+            queue.packets += 1;
+            queue.bytes += u64::from(size);
+            egress.waiting |= 1;
+            note(packet);
+        }
+        egress.has_planned = false;
+        egress.until
+    }
+
+    /// The inputs by which the packets came that are planned at a port and have not begun to leave.
+    pub fn planned_inputs(&self, now: Time, port: u32) -> impl Iterator<Item = u32> {
+        let all = self.planned.get(port as usize).into_iter().flatten();
+        all.filter(move |own| own.start > now).map(|own| own.input)
+    }
+
+    /// Something happens at a port soon.
+    #[inline]
+    pub fn prefetch(&self, port: u32) {
+        prefetch(&self.egress, port as usize);
+        prefetch(&self.queues, port as usize * self.classes);
+    }
+}

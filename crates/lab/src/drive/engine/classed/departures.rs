@@ -1,0 +1,142 @@
+//! When packets and pause frames have left their ports, and packets of which that is planned.
+
+use weft_fabric::graph::Spent;
+use weft_fabric::switch::shared_buffer::{Freed, credit_item, credit_of};
+use weft_kernel::Event;
+use weft_units::{Span, Time};
+
+use crate::drive::engine::Engine;
+
+impl Engine {
+    /// Has the end of every transmission be an event where packets have classes of their own, also of those after
+    /// which nothing waits, and plans none ahead. Changes no result, which a test shows. For a channel that
+    /// has not run.
+    pub fn tell_every_departure(&mut self) {
+        if let Some(own) = &mut self.classed {
+            own.tell_all();
+        }
+    }
+
+    /// What the port of a switch has sent by now has left.
+    #[inline]
+    pub(super) fn settle_port(&mut self, now: Time, port: u32) {
+        if let Some(own) = &mut self.classed {
+            own.ports.settle(now, port);
+        }
+    }
+
+    /// A packet comes to a port that sends another one. Returns whether it is planned when it leaves.
+    #[inline]
+    pub(super) fn plan(&mut self, now: Time, port: u32, id: u32) -> bool {
+        let Some(own) = &mut self.classed else { return false };
+        let header = &mut own.headers[id as usize];
+        let Some((start, span)) = own.ports.plan(now, port, (id, header)) else { return false };
+        self.set_out(start, port, (id, span));
+        true
+    }
+
+    /// Nothing is planned at a port any more that is to send a pause first, or is paused itself.
+    #[inline]
+    pub(super) fn recall_if_held(&mut self, port: u32) {
+        if self.classed.as_ref().is_some_and(|own| own.ports.is_to_recall(port)) {
+            self.recall(port);
+        }
+    }
+
+    #[cold]
+    fn recall(&mut self, port: u32) {
+        let Some(own) = &mut self.classed else { return };
+        let (ports, headers, packets) = (&mut own.ports, &mut own.headers, &mut self.packets);
+        let note = |id: u32| headers[id as usize].is_early = true;
+        let from = ports.recall(port, &mut packets.behind, note);
+        self.graph.vacate(from, port);
+        if !packets.has_spent() {
+            return;
+        }
+        // What they were to spend at this port they will spend when they leave.
+        let cable = self.graph.propagation(port);
+        let mut next = ports.oldest(port, 0);
+        for _ in 0..ports.waiting(port, 0) {
+            let Some(id) = next else { return };
+            let span = ports.span(port, headers[id as usize].size);
+            let (wire, switches, transmission) = ports.spent(port, (cable, span));
+            if let Some(spent) = packets.spent(id) {
+                *spent = spent.without(Spent { wire, switches, transmission });
+            }
+            next = packets.behind.get(id as usize).copied();
+        }
+    }
+
+    /// An input has begun to pause its cable, so that it matters when packets have left its switch.
+    #[cold]
+    pub(super) fn note_departures(&mut self, now: Time, input: u32) {
+        let Some(own) = &mut self.classed else { return };
+        let (parts, frees) = (&mut self.parts, self.places.frees);
+        own.ports.note_all(now, input, |port, time| {
+            parts.push(Event { time, place: frees + port, item: 0 });
+        });
+    }
+
+    /// A port sends a pause frame.
+    pub(super) fn pause(&mut self, now: Time, port: u32, (paused, span): (u8, Span)) {
+        let Some(own) = &mut self.classed else { return };
+        let cable = self.graph.propagation(port);
+        let (time, peer) = own.ports.heeded(now, port, (cable, span));
+        let cables = own.cables.as_ref();
+        let is_lost =
+            cables.is_some_and(|own| own.fate(now, (port, true), (span, cable)).is_some());
+        let is_noted = own.ports.note_end(port, now + span);
+        self.graph.occupy(now, port, span);
+        if is_noted {
+            self.schedule(now + span, self.places.frees + port, 0);
+        }
+        if !is_lost {
+            self.say(time, peer, paused.into());
+        }
+    }
+
+    /// What a port sent has left: a packet that may be marked then, by its number and one, or anything else.
+    pub(super) fn has_sent(&mut self, now: Time, port: u32, packet: u32) {
+        let Some(own) = &mut self.classed else { return };
+        if let Some(id) = packet.checked_sub(1) {
+            own.ports.mark_departure(now, port, &mut own.headers[id as usize]);
+        }
+        let freed = own.ports.sent(now, port);
+        if let Freed::GoesOn(input) = freed
+            && input != port
+        {
+            self.send_on(now, input);
+        }
+        self.recall_if_held(port);
+        let Some(own) = &mut self.classed else { return };
+        if let Some(until) = own.ports.go_on(port) {
+            return self.schedule(until, self.places.frees + port, 0);
+        }
+        // Mostly nothing waits.
+        if port >= self.places.hosts || !own.ports.is_empty(port) {
+            self.send_on(now, port);
+        }
+    }
+
+    /// An input will have room again, of which it tells the far end of its cable.
+    #[inline]
+    pub(super) fn give_credit(&mut self, then: Time, (input, class, size): (u32, u8, u32)) {
+        let Some(own) = &self.classed else { return };
+        let (time, peer) = own.ports.credited(then, input, self.graph.propagation(input));
+        self.say(time, peer, credit_item(class, size));
+    }
+
+    /// The far end of a cable pauses classes, or lets them go on, or gives credit.
+    pub(super) fn heed(&mut self, now: Time, port: u32, item: u32) {
+        let Some(own) = &mut self.classed else { return };
+        // It came in time, and its cable has failed before it is heeded.
+        if own.cables.as_ref().is_some_and(|own| own.is_out(now, port)) {
+            return;
+        }
+        match credit_of(item) {
+            Some(credit) => own.ports.give_credit(port, credit),
+            None => own.ports.hear(now, port, item as u8),
+        }
+        self.send_on(now, port);
+    }
+}
