@@ -235,13 +235,59 @@ fn compositions() -> impl Strategy<Value = (String, u32, usize)> {
     })
 }
 
-/// Packets of one class and several sizes, over random switches and cables: what is planned is held back by pauses.
+/// Packets of one class and several sizes: what is planned is held back by pauses. Over random switches and cables,
+/// or the six routers of a dragonfly, where UGAL weighs what is planned at its own switch and at others.
 fn of_one_class() -> impl Strategy<Value = (String, u32, usize)> {
+    prop_oneof![3 => over_a_table().boxed(), 1 => over_a_dragonfly().boxed()]
+        .prop_flat_map(|of| (Just(of), class_of_one()))
+        .prop_map(|((fabric, hosts, switches), rest)| {
+            let (class, forwarding, other, shared, packet) = rest;
+            // What is marked when it has left must not have come anywhere by then.
+            let (forwarding, shared) = match class.contains("departure") {
+                true => ("store_and_forward", 0x3ff),
+                false => (forwarding, shared),
+            };
+            let text = format!(
+                "classes = 1\ntelemetry = false\nshared = {shared}\nother = {other}\n\
+                 link = {{ rate = '2 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n{fabric}\n\
+                 [switch]\nlatency = '300 ns'\nmemory = '100 kB'\nforwarding = '{forwarding}'\n\
+                 classes.0 = {{ {class} }}\n\
+                 [workload]\nload = 0.6\n\
+                 [beside]\nsmall = {{ load = 0.4, packet = '{packet} B' }}\n\
+                 late = {{ load = 0.3, packet = '64 B', start = '90 us' }}\n"
+            );
+            (text, hosts, switches)
+        })
+}
+
+/// Random switches and cables with their routes, and how many hosts and switches there are.
+fn over_a_table() -> impl Strategy<Value = (String, u32, usize)> {
     let wiring = (
         prop::collection::vec((0_usize..100, 1_u32..4, 0_u32..200), 1..9),
         prop::collection::vec((0_usize..100, 0_usize..100), 0..5),
     );
     let rule = prop::sample::select(vec!["per_packet = 'random'", "per_packet = 'adaptive'"]);
+    (wiring, rule).prop_map(|((links, more), rule)| {
+        let (table, hosts) = random_table(&links, &more);
+        (format!("routes.{rule}\n{table}"), hosts, links.len() + 1)
+    })
+}
+
+/// A dragonfly of six routers with a host each, the same.
+fn over_a_dragonfly() -> impl Strategy<Value = (String, u32, usize)> {
+    let rule = prop::sample::select(vec!["ugal", "ugal_global", "adaptive"]);
+    let between = prop::sample::select(vec!["1 Gbit/s", "2 Gbit/s"]);
+    (rule, between).prop_map(|(rule, between)| {
+        let text = format!(
+            "routes.per_packet = '{rule}'\n[fabric.dragonfly]\nhosts_per_router = 1\n\
+             links = [{{}}, {{}}, {{ rate = '{between}' }}]"
+        );
+        (text, 6, 6)
+    })
+}
+
+/// The class, how switches forward, those without a shared memory, which have one, and the size of small packets.
+fn class_of_one() -> impl Strategy<Value = (&'static str, &'static str, &'static str, u32, u64)> {
     let class = prop::sample::select(vec![
         "pfc = { threshold.static = { xoff = '3 kB', xon = '1 kB' }, response = '100 ns' }",
         "pfc.threshold.static = { xoff = '0 B', xon = '0 B' }",
@@ -253,31 +299,13 @@ fn of_one_class() -> impl Strategy<Value = (String, u32, usize)> {
         "limit.bytes = '5 kB', ecn = { at = 'departure', law.step.threshold = '1 kB' }",
         "reserved = '1500 B', ecn = { at = 'enqueue', law.step.threshold = '2 kB' }",
     ]);
-    let rest = (
+    (
+        class,
         prop::sample::select(vec!["cut_through", "store_and_forward"]),
         prop::sample::select(vec!["{ latency = '40 ns' }", "{ latency = '0 ns', buffers = 3 }"]),
         prop::sample::select(vec![0x3ff_u32, 0x3ff, 0b11_0110_0110, 0]),
         50_u64..1000,
-    );
-    (wiring, rule, class, rest).prop_map(|((links, more), rule, class, rest)| {
-        let (forwarding, other, shared, packet) = rest;
-        // What is marked when it has left must not have come anywhere by then.
-        let (forwarding, shared) = match class.contains("departure") {
-            true => ("store_and_forward", 0x3ff),
-            false => (forwarding, shared),
-        };
-        let (table, hosts) = random_table(&links, &more);
-        let text = format!(
-            "classes = 1\ntelemetry = false\nroutes.{rule}\nshared = {shared}\nother = {other}\n\
-             link = {{ rate = '2 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n{table}\n\
-             [switch]\nlatency = '300 ns'\nmemory = '100 kB'\nforwarding = '{forwarding}'\n\
-             classes.0 = {{ {class} }}\n\
-             [workload]\nload = 0.6\n\
-             [beside]\nsmall = {{ load = 0.4, packet = '{packet} B' }}\n\
-             late = {{ load = 0.3, packet = '64 B', start = '90 us' }}\n"
-        );
-        (text, hosts, links.len() + 1)
-    })
+    )
 }
 
 /// Shows a channel as it runs, and with an event for every departure. Returns how many events either took.
