@@ -12,7 +12,7 @@ SOURCES := $(shell find crates systems experiments python -type f \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo manual images test test-rust test-random test-python lint format bench bench-run \
-	test-live bench-live live-programs test-mpi bench-mpi mpi-programs test-hostile browser test-loom \
+	live-library test-live bench-live live-programs test-mpi bench-mpi mpi-programs test-hostile browser test-loom \
 	test-threads-sanitized lock clean
 
 help: ## list these verbs
@@ -119,8 +119,10 @@ AS_SHIPPED := --config profile.release.codegen-units=1 --config 'profile.release
 # SHORT=1 runs what a change must pass, in a few minutes; without it the ten minutes are used.
 SUITES := $(if $(SHORT),--short --seconds 180,--seconds 360)
 
-test-live: ## real programs over the live library; those that are not installed are skipped
+live-library:
 	@cargo build --quiet --release $(AS_SHIPPED) --locked --package weft-live
+
+test-live: live-library ## real programs over the live library; those that are not installed are skipped
 	$(PYTHON) tests/live/departing.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/calls.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/families.py --library target/release/libweft_live.so --seed 80000
