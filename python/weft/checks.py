@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 VERDICTS = ("within", "outside", "missed", "undecided", "report")
 
 # What the document gives: a number, a statement in words, or nothing. A number that parameters give
-# without a run, and one by which a parameter was calibrated, say less than one that a run predicts.
+# without a run, and one by which a parameter was calibrated, say less than one that a run predicts. What we
+# have computed ourselves checks the model, and reproduces nothing.
 NUMBER, STATEMENT, UNPRINTED = "number", "statement", "unprinted"
-CLOSED_FORM, CALIBRATED = "closed form", "calibrated"
-KINDS = (NUMBER, CLOSED_FORM, CALIBRATED, STATEMENT, UNPRINTED)
+CLOSED_FORM, CALIBRATED, COMPUTED = "closed form", "calibrated", "computed"
+KINDS = (NUMBER, CLOSED_FORM, CALIBRATED, STATEMENT, COMPUTED, UNPRINTED)
 PRINTED = (NUMBER, CLOSED_FORM, CALIBRATED)
 
 # A statement is not within anything.
@@ -40,7 +41,7 @@ class Check:
 
     `kind` is "number", "closed form" (a number that follows without a run), "calibrated" (a number
     by which a parameter was calibrated), "statement" (words, which hold if what is measured lies in
-    the band) or "unprinted". `band` says in words what counts as reproduced; `band_low` and
+    the band), "computed" (no document prints anything; the band is arithmetic of ours) or "unprinted". `band` says in words what counts as reproduced; `band_low` and
     `band_high` are its ends in the unit of the quantity, both included. What is printed once and
     held against a run at several places has `counted` at one of them, the one that came out worst;
     `also` names the other experiments.
@@ -154,7 +155,7 @@ def readings(checks: list[Check]) -> tuple[str, list[str]]:
 
 def verdict_of(kind: str, verdict: str) -> str:
     """Say a verdict of a number or of a statement."""
-    return _OF_STATEMENTS.get(verdict, verdict) if kind == STATEMENT else verdict
+    return _OF_STATEMENTS.get(verdict, verdict) if kind in (STATEMENT, COMPUTED) else verdict
 
 
 def counts(checks: list[Check]) -> dict[str, dict[str, int]]:
@@ -194,6 +195,11 @@ def counted_in_words(checks: list[Check]) -> str:
             found[CALIBRATED],
             "number that calibrated a parameter agrees",
             "numbers that calibrated parameters agree",
+        ),
+        _came_out(
+            found[COMPUTED],
+            "number that we computed and no document prints agrees",
+            "numbers that we computed and no document prints agree",
         ),
     ]
     numbers = {verdict: sum(found[kind][verdict] for kind in PRINTED) for verdict in VERDICTS}

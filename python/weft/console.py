@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from weft.checks import PRINTED, STATEMENT, counted_in_words, readings
+from weft.checks import COMPUTED, PRINTED, STATEMENT, counted_in_words, readings
 from weft.standing import (
     FAILED,
     PARTLY_STUCK,
@@ -217,7 +217,7 @@ def _statements_table(head: str, checks: list[Check]) -> Table:
     table.columns[1].justify = "right"
     heading = ""
     for check in checks:
-        said = check.statement if check.kind == STATEMENT else "not in the document"
+        said = check.statement if check.kind in (STATEMENT, COMPUTED) else "not in the document"
         if said != heading:
             table.add_row(f"[dim]{_plain(said)}[/]")
             heading = said

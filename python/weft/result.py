@@ -149,8 +149,8 @@ class Result:
         """How many printed numbers and statements came out, each once, by kind and verdict.
 
         `result.counts["number"]["within"]`; the kinds are "number", "closed form",
-        "calibrated", "statement" and "unprinted", the verdicts "within", "outside", "missed",
-        "undecided" and "report".
+        "calibrated", "statement", "computed" and "unprinted", the verdicts "within", "outside",
+        "missed", "undecided" and "report".
         """
         from weft.checks import checks_of, counts  # noqa: PLC0415
 

@@ -145,6 +145,10 @@ pub struct Published {
     /// measured value lies within the band.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statement: Option<String>,
+    /// Whether the band is from arithmetic of the file's author, and no document prints anything: a check of the model
+    /// and not a reproduction. The statement says what was computed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub computed: bool,
     /// Whether a parameter was fitted to this number, so that reproducing it proves nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub calibrates: bool,
@@ -168,6 +172,8 @@ pub enum Kind {
     ClosedForm,
     /// Words that a measured number bears out or not.
     Statement,
+    /// Nothing, but arithmetic on the composition gives a number.
+    Computed,
     /// Nothing: a number of ours beside those of the document.
     Unprinted,
 }
@@ -185,6 +191,7 @@ impl Published {
             (Some(_), _, _) if self.calibrates => Kind::Calibrated,
             (Some(_), _, _) if self.follows_without_a_run() => Kind::ClosedForm,
             (Some(_), _, _) => Kind::Number,
+            (None, _, _) if self.computed => Kind::Computed,
             (None, None, Band::ReportOnly) => Kind::Unprinted,
             (None, _, _) => Kind::Statement,
         }
@@ -208,6 +215,7 @@ impl fmt::Display for Kind {
             Kind::Calibrated => "calibrated",
             Kind::ClosedForm => "closed form",
             Kind::Statement => "statement",
+            Kind::Computed => "computed",
             Kind::Unprinted => "unprinted",
         })
     }

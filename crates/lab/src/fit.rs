@@ -96,6 +96,11 @@ fn check_published(tree: &Tree, spec: &Spec) -> Result<(), SpecError> {
                 "a `statement` beside a `value`",
                 "a `value` where a number is printed, a `statement` where none is",
             ),
+            (Some(_), None, _) if published.computed => (
+                "computed",
+                "a `value` that is `computed`",
+                "a `value` where a number is printed, `computed` where no document prints one",
+            ),
             _ => continue,
         };
         let message = format!("published[{index}] ({}) has {wrong}", published.quantity);

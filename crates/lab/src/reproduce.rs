@@ -186,7 +186,8 @@ fn push(
     let preset =
         preset.map_or_else(|| outcome.plan.presets.join("+"), |(_, name)| name.to_string());
     let kind = published.kind();
-    let words = if kind == Kind::Statement { published.words() } else { "" };
+    let has_words = matches!(kind, Kind::Statement | Kind::Computed);
+    let words = if has_words { published.words() } else { "" };
     // A note that serves as a statement's words is not repeated.
     let note = if published.note == words { "" } else { &published.note };
     let limits = limits_of(published, measured);
@@ -554,6 +555,11 @@ mod tests {
             ("statement = 'longer'\nband = { between = [0.0, 9.0] }", "statement", "longer"),
             ("note = 'faster'\nband = { between = [0.0, 9.0] }", "statement", "faster"),
             ("statement = 'longer'\nband = 'report_only'", "statement", "longer"),
+            (
+                "statement = 'longer'\ncomputed = true\nband = { between = [0.0, 9.0] }",
+                "computed",
+                "longer",
+            ),
             ("note = 'ours'\nband = 'report_only'", "unprinted", ""),
         ];
         for (given, kind, words) in cases {

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from weft.checks import CALIBRATED, CLOSED_FORM, PRINTED, STATEMENT, Check, checks_of, readings
+from weft.checks import (
+    CALIBRATED,
+    CLOSED_FORM,
+    COMPUTED,
+    PRINTED,
+    STATEMENT,
+    Check,
+    checks_of,
+    readings,
+)
 from weft.composition import caption, draw
 from weft.graph import is_drawn
 from weft.report.markup import Head, Section, marked, section, sentence, system_of
@@ -340,6 +349,7 @@ def _derived_rows(run: Result) -> list[list[str]]:
 _CAVEATS = {
     CLOSED_FORM: "Follows from parameters, without a run.",
     CALIBRATED: "A parameter was calibrated by it.",
+    COMPUTED: "Computed by us; no document prints it.",
 }
 
 

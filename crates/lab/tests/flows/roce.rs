@@ -76,3 +76,17 @@ fn two_senders_under_hpcc_share_what_it_leaves_and_no_queue() {
     let transit = of(&two, &[], "transit_p99_us");
     assert!((2.0 + 2.0 * packet..2.0 + 4.0 * packet).contains(&transit), "{transit}");
 }
+
+/// How many packets each sender has under way when it is paused, and when the leaf lets it go on, follow from the
+/// rate, the cables and the thresholds; the note of the experiment has the steps.
+#[test]
+fn pauses_begin_and_end_when_arithmetic_says() {
+    let pause = outcome("roce-pause", "1 ms");
+    let (packet, frame) = (1082.0 * 8.0 / 100e3, 64.0 * 8.0 / 100e3);
+    assert_eq!(of(&pause, &[], "class_0_pauses"), 2.0);
+    let paused = of(&pause, &[], "class_0_paused_us");
+    assert!((paused - 2.0 * 69.0 * packet).abs() < 1e-6, "{paused}");
+    let last = of(&pause, &[], "one_way_max_us");
+    assert!((last - (141.0 * packet + frame + 4.0)).abs() < 1e-6, "{last}");
+    assert_eq!(of(&pause, &[], "class_0_dropped"), 0.0);
+}
