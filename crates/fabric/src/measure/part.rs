@@ -164,6 +164,9 @@ impl Observations {
         self.budget.merge(&part.budget);
         self.hops.merge(&part.hops);
         self.attempts += part.attempts;
+        for (own, more) in self.drops.iter_mut().zip(part.drops) {
+            *own += more;
+        }
         self.delivered_measured += part.delivered_measured;
         self.payload_measured += part.payload_measured;
         if let (Some(passages), Some(more)) = (&mut self.passages, part.passages) {

@@ -17,7 +17,9 @@ mod stream;
 pub use arrivals::ArrivalsSettings;
 pub use burst::{BurstLength, BurstSettings, BurstTargets};
 pub use error::WorkloadError;
-pub use flows::{FlowDemand, FlowGroup, FlowList, FlowSizes, IncastSettings, ListedFlow};
+pub use flows::{
+    ClosedLoop, FlowDemand, FlowGroup, FlowList, FlowLoop, FlowSizes, IncastSettings, ListedFlow,
+};
 pub use pattern::{Flow, PatternSettings, PermutationSettings};
 pub use settings::{ChannelFacts, Listed, Pair, SourceSettings, WorkloadSettings};
 pub use source::{Demand, Feedback, Source};

@@ -83,7 +83,7 @@ pub(super) fn parts(
     }
     let list = match workload {
         Some(own) => own.flows(&settings.facts(site), site.streams, site.until)?,
-        None => FlowList { groups: Vec::new(), flows: Vec::new() },
+        None => FlowList::default(),
     };
     let classes = match workload {
         Some(_) => list.flows.iter().map(|flow| flow.class).collect(),
@@ -99,7 +99,7 @@ pub(super) fn parts(
         !routes.is_per_connection() || transport.spraying.is_some_and(|own| own.values > 1);
     let (ports, planes) = if is_sprayed { (wiring.planes(), 1) } else { (1, wiring.planes()) };
     let rate = |host| links[wiring.link_of(wiring.host_port(host))].rate.times(ports);
-    let FlowList { groups, flows } = list;
+    let FlowList { groups, flows, loops } = list;
     let transports = TransportParts {
         settings: transport.clone(),
         payload: settings.payload,
@@ -108,6 +108,7 @@ pub(super) fn parts(
         planes,
         classes: classed.classes,
         flows,
+        loops,
         from: site.from,
         key: site.streams.stream(&format!("{name}.spraying"), 0).bits(),
     };

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod beside;
+mod closed;
 mod collectives;
 mod failures;
 mod infiniband;

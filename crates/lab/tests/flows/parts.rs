@@ -1,5 +1,7 @@
 //! A channel with flows that is divided shows the same bytes.
 
+use std::num::NonZeroUsize;
+
 use weft_fabric::adapter::{TransportParts, TransportSettings};
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
 use weft_fabric::graph::SwitchParts;
@@ -10,7 +12,9 @@ use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
 use weft_fabric::workload::{ChannelFacts, FlowList, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
-use weft_lab::drive::engine::{ClassedParts, ConnectionParts, Engine, EngineParts, FlowParts};
+use weft_lab::drive::engine::{
+    Alone, ClassedParts, ConnectionParts, Engine, EngineParts, FlowParts,
+};
 use weft_units::{Bytes, Limit, Time};
 
 #[derive(serde::Deserialize)]
@@ -70,7 +74,8 @@ fn channel(text: &str, seed: u64) -> Engine {
         sample: None,
         cables: None,
     };
-    let FlowList { groups, flows } = parts.workload.flows(&facts, &streams, UNTIL).expect(text);
+    let FlowList { groups, flows, loops } =
+        parts.workload.flows(&facts, &streams, UNTIL).expect(text);
     let transports = TransportParts {
         settings: parts.transport,
         payload: Bytes(950),
@@ -79,6 +84,7 @@ fn channel(text: &str, seed: u64) -> Engine {
         planes: 1,
         classes: classes.len(),
         flows,
+        loops,
         from,
         key: seed,
     };
@@ -113,6 +119,17 @@ fn shown(mut engine: Engine) -> (String, usize) {
     let seen = engine.into_observations();
     assert_eq!(seen.conserve(held.0 + held.1), Ok(()));
     (format!("{delivered:?}\n{held:?}\n{flows}\n{seen:?}"), delivered.len())
+}
+
+/// The part of each of three leaves and two spines.
+const DIVISIONS: [[u32; 5]; 3] = [[0, 1, 2, 0, 1], [0, 0, 1, 1, 0], [4, 3, 2, 1, 0]];
+
+/// Parts run on as many threads as there are, at most three.
+fn spread(mut engine: Engine, part: &[u32]) -> Engine {
+    let threads = part.iter().max().map_or(1, |last| last + 1).min(3) as usize;
+    let threads = NonZeroUsize::new(threads).expect("at least one");
+    assert_eq!(engine.spread_over(part, threads), Ok(()));
+    engine
 }
 
 #[test]
@@ -154,12 +171,54 @@ fn any_division_shows_the_same_flows() {
             let (whole, delivered) = shown(channel(&text, number));
             assert!(delivered > 1_000, "{delivered} packets: {text}");
             assert_eq!(whole.contains("\"cut_packets\",0.0"), trim.is_empty(), "{text}");
-            for part in [[0, 1, 2, 0, 1], [0, 0, 1, 1, 0], [4, 3, 2, 1, 0]] {
-                let mut divided = channel(&text, number);
-                divided.cut(&part);
-                assert!(shown(divided).0 == whole, "{part:?}: {text}");
+            for part in DIVISIONS {
+                assert!(
+                    shown(spread(channel(&text, number), &part)).0 == whole,
+                    "{part:?}: {text}"
+                );
             }
         }
+    }
+}
+
+/// What a target knows passes from one flow to the next when that begins, at the other end; flows of closed loops
+/// have their numbers in the order in which they begin.
+#[test]
+fn queue_pairs_that_are_kept_and_closed_loops_are_not_divided() {
+    let kept = "fabric.leaf_spine = { hosts_per_leaf = 4, leaves = 3, spines = 2 }\n\
+                routes.per_connection = 'hashed'\n\
+                link = { rate = '100 Gbit/s', length = '20 m', delay_per_metre = '5 ns' }\n\
+                switch = { latency = '300 ns', memory = '200 kB' }\n\
+                transport = { acknowledgment = '64 B', timeout = '50 us', reliability = 'go_back_n', \
+                queue_pairs = 'kept', congestion_control.dcqcn = {} }\n\
+                workload.source.flows = { a = { load = 0.3, sizes = 'ali_storage_2019' } }\n";
+    let closed =
+        kept.replace("load = 0.3", "closed.outstanding = 2").replace("queue_pairs = 'kept', ", "");
+    let threads = NonZeroUsize::new(2).expect("two");
+    for (text, why) in [(kept, Alone::Kept), (&closed, Alone::Closed)] {
+        assert_eq!(channel(text, 1).spread_over(&DIVISIONS[0], threads), Err(why));
+    }
+}
+
+/// A part has what flows begin in it, while the other end of each is in another one.
+#[test]
+fn a_run_that_is_ended_early_holds_the_same() {
+    let text = "fabric.leaf_spine = { hosts_per_leaf = 4, leaves = 3, spines = 2 }\n\
+                routes.per_packet = 'random'\n\
+                link = { rate = '100 Gbit/s', length = '20 m', delay_per_metre = '5 ns' }\n\
+                switch = { latency = '300 ns', memory = '60 kB' }\n\
+                transport = { acknowledgment = '64 B', timeout = '50 us', reliability = 'selective_repeat', \
+                congestion_control.dctcp = {} }\n\
+                workload.source.flows = { a = { load = 0.9, sizes = 'ali_storage_2019' } }\n";
+    for until in [Time(30_000_000), Time(300_000_001)] {
+        let held = |mut engine: Engine| {
+            assert_eq!(engine.run_watched(until, &Halt::new(), |_| {}), None);
+            let held = (engine.backlog(), engine.in_flight());
+            assert!(held.0 > 0 && held.1 > 0, "{held:?}");
+            (held, serde_json::to_string(&engine.flows()).expect("written"))
+        };
+        let whole = held(channel(text, 1));
+        assert_eq!(held(spread(channel(text, 1), &DIVISIONS[2])), whole);
     }
 }
 
@@ -177,9 +236,7 @@ fn any_division_shows_the_same_credits() {
                 load = 0.1, sizes.constant = '20 kB', incast.senders = 6 } }\n";
     let (whole, delivered) = shown(channel(text, 1));
     assert!(delivered > 1_000, "{delivered} packets");
-    for part in [[0, 1, 2, 0, 1], [0, 0, 1, 1, 0], [4, 3, 2, 1, 0]] {
-        let mut divided = channel(text, 1);
-        divided.cut(&part);
-        assert!(shown(divided).0 == whole, "{part:?}");
+    for part in DIVISIONS {
+        assert!(shown(spread(channel(text, 1), &part)).0 == whole, "{part:?}");
     }
 }

@@ -27,6 +27,7 @@ impl Transports {
         if self.pacers.is_empty() {
             return None;
         }
+        self.begin_target(flow);
         let target = self.targets[flow as usize].as_deref_mut()?;
         let joins = match asked {
             Asked::ByData => target.demand.ask(pull_target),
@@ -90,6 +91,7 @@ impl Transports {
 
     /// An initiator has requested credits without success.
     pub(super) fn hear_request(&mut self, now: Time, of: &Segment, pull_target: u32) -> Arrived {
+        self.begin_target(of.flow);
         let said = match self.targets[of.flow as usize] {
             Some(_) => self.ask(now, of.flow, pull_target, Asked::InVain),
             // The target has all of the flow, but its initiator does not know.

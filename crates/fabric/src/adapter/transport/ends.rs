@@ -5,6 +5,9 @@ use weft_protocol::spraying::Spraying;
 use weft_protocol::transport::{Answer, Notifier, Receiver, Sender};
 use weft_units::{Bytes, Span, Time};
 
+use super::Transports;
+use crate::workload::FlowDemand;
+
 /// The state of a flow at its initiator.
 #[derive(Debug)]
 pub(super) struct Initiator {
@@ -96,5 +99,36 @@ impl Target {
     pub fn tell_before(&mut self, answer: Answer) -> Answer {
         self.owed = 0;
         Answer { before: self.receiver.before(answer.number), ..answer }
+    }
+}
+
+impl Transports {
+    /// In a closed loop the next flow of a host follows one that has ended at its initiator.
+    pub(super) fn follow(&mut self, now: Time, flow: u32) {
+        let FlowDemand { from, group, .. } = self.flows[flow as usize];
+        let mut loops = self.loops.iter_mut();
+        if let Some(next) = loops.find(|own| own.is_of(group)).and_then(|own| own.next(from, now)) {
+            self.add(next);
+        }
+    }
+
+    /// The target's state of a flow that begins, with its queue pair.
+    pub(super) fn fresh_target(
+        &self,
+        flow: u32,
+        (queue_pair, notifier): (u32, Notifier),
+    ) -> Box<Target> {
+        let receiver = Receiver::new(self.settings.reliability, self.packets(flow));
+        let demand = Demand::default();
+        Box::new(Target { receiver, notifier, queue_pair, owed: 0, is_asked: false, demand })
+    }
+
+    /// The target of a flow has state from the first packet there on, until it has all of it.
+    #[inline]
+    pub(super) fn begin_target(&mut self, flow: u32) {
+        let number = flow as usize;
+        if self.targets[number].is_none() && self.outcomes[number].end == Time::NEVER {
+            self.targets[number] = Some(self.fresh_target(flow, (0, Notifier::default())));
+        }
     }
 }

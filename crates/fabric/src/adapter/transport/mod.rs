@@ -7,6 +7,7 @@
 //! each changes only through events at its own host, so that parts of a channel may run in parallel.
 
 mod credits;
+mod division;
 mod ends;
 mod outcome;
 mod packets;
@@ -19,14 +20,14 @@ mod turns;
 use std::sync::Arc;
 
 use weft_protocol::congestion::{
-    Acknowledged, CongestionControl, Demand, Flight, Line, LinkState, Loss, Pacer,
+    Acknowledged, CongestionControl, Flight, Line, LinkState, Loss, Pacer,
 };
 use weft_protocol::spraying::{Spraying, WayReport};
-use weft_protocol::transport::{Answer, LossRecovery, Receiver, Sender};
+use weft_protocol::transport::{Answer, LossRecovery, Sender};
 use weft_units::{Bytes, Rate, Span, Time};
 
 use crate::fabric::LivePlanes;
-use crate::workload::FlowDemand;
+use crate::workload::{FlowDemand, FlowLoop};
 
 use credits::Asked;
 use ends::{Initiator, Target};
@@ -54,6 +55,8 @@ pub struct TransportParts {
     pub classes: usize,
     /// All flows, in the order in which they begin.
     pub flows: Vec<FlowDemand>,
+    /// What follows them in closed loops.
+    pub loops: Vec<FlowLoop>,
     /// When counting begins.
     pub from: Time,
     /// The state from which spraying values are drawn.
@@ -80,6 +83,8 @@ pub struct Transports {
     planes: u32,
     classes: usize,
     flows: Vec<FlowDemand>,
+    /// What follows flows in closed loops.
+    loops: Vec<FlowLoop>,
     /// The next flow of the same initiator.
     following: Vec<u32>,
     initiators: Vec<Option<Box<Initiator>>>,
@@ -103,7 +108,7 @@ impl Transports {
     /// All flows before they begin. The caller must take their first wake-ups.
     pub fn new(parts: TransportParts) -> Transports {
         let TransportParts { settings, payload, overhead, rates, planes, classes, .. } = parts;
-        let TransportParts { flows, from, key, .. } = parts;
+        let TransportParts { flows, loops, from, key, .. } = parts;
         let (payload, overhead) = (payload.0.max(1), overhead.0);
         let line = |rate| Line { rate, packet: Bytes(payload + overhead), payload: Bytes(payload) };
         let hosts = rates.len();
@@ -129,6 +134,7 @@ impl Transports {
             overhead,
             classes,
             flows,
+            loops,
             following,
             initiators: std::iter::repeat_with(|| None).take(count).collect(),
             targets: std::iter::repeat_with(|| None).take(count).collect(),
@@ -144,11 +150,11 @@ impl Transports {
         own
     }
 
-    /// Adds a flow that begins at `now`, and returns its number. The caller must wake its host.
-    pub fn add(&mut self, now: Time, flow: FlowDemand) -> u32 {
+    /// Adds a flow, and returns its number. The caller must wake its host.
+    pub fn add(&mut self, flow: FlowDemand) -> u32 {
         let number = self.flows.len() as u32;
-        self.wakes.push(Wake { time: now, host: flow.from, item: number << 2 | BEGINS });
-        self.flows.push(FlowDemand { start: now, ..flow });
+        self.wakes.push(Wake { time: flow.start, host: flow.from, item: number << 2 | BEGINS });
+        self.flows.push(flow);
         self.following.push(NONE);
         self.initiators.push(None);
         self.targets.push(None);
@@ -245,10 +251,10 @@ impl Transports {
             has_timer: false,
         };
         self.initiators[number as usize] = Some(Box::new(own));
-        let receiver = Receiver::new(reliability, packets);
-        let demand = Demand::default();
-        let target = Target { receiver, notifier, queue_pair, owed: 0, is_asked: false, demand };
-        self.targets[number as usize] = Some(Box::new(target));
+        // The target of a queue pair that is kept continues with the notifications that are due there.
+        if self.kept.is_some() {
+            self.targets[number as usize] = Some(self.fresh_target(number, (queue_pair, notifier)));
+        }
         self.consider(now, number, Span::ZERO);
     }
 
@@ -422,6 +428,7 @@ impl Transports {
         let is_counted = now >= self.from;
         self.counts.marked += u64::from(is_counted && is_marked);
         let full = self.payload + self.overhead;
+        self.begin_target(flow);
         let Some(own) = self.targets[flow as usize].as_deref_mut() else {
             let first = self.has_all(segment, number, (is_marked, hops));
             return Arrived { answers: [Some(first), None], payload: None };
@@ -468,6 +475,7 @@ impl Transports {
         };
         self.counts.cut += u64::from(now >= self.from);
         let seen = (false, hops);
+        self.begin_target(segment.flow);
         let Some(own) = self.targets[segment.flow as usize].as_deref() else {
             let first = self.has_all(segment, number, seen);
             return Arrived { answers: [Some(first), None], payload: None };
@@ -547,11 +555,13 @@ impl Transports {
             );
         }
         if is_done {
-            self.outcomes[flow as usize].acknowledged = now;
             // A flow in the list of those that may send is skipped there.
-            if !own.is_queued {
+            let is_queued = own.is_queued;
+            self.outcomes[flow as usize].acknowledged = now;
+            if !is_queued {
                 self.close(flow);
             }
+            self.follow(now, flow);
             return;
         }
         if heard.is_loss {
@@ -569,16 +579,6 @@ impl Transports {
     /// How long an initiator waits for an acknowledgment before it retransmits.
     pub fn timeout(&self) -> Span {
         self.settings.timeout
-    }
-
-    /// The outcome of each flow, in the order in which they begin.
-    pub fn outcomes(&self) -> impl Iterator<Item = (&FlowDemand, &Outcome)> {
-        self.flows.iter().zip(&self.outcomes)
-    }
-
-    /// Records how long a flow takes alone on the same route.
-    pub fn note_alone(&mut self, flow: u32, span: Span) {
-        self.outcomes[flow as usize].alone = span;
     }
 
     /// What the congestion control of a flow allows at `now`; `None` if the flow has not begun or has

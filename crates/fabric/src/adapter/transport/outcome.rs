@@ -3,6 +3,7 @@
 use weft_units::{Span, Time};
 
 use super::Transports;
+use crate::workload::FlowDemand;
 
 /// The outcome of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +65,26 @@ impl Transports {
         &self.counts
     }
 
+    /// The outcome of each flow, in the order in which they begin.
+    pub fn outcomes(&self) -> impl Iterator<Item = (&FlowDemand, &Outcome)> {
+        self.flows.iter().zip(&self.outcomes)
+    }
+
+    /// Records how long a flow takes alone on the same route.
+    pub fn note_alone(&mut self, flow: u32, span: Span) {
+        self.outcomes[flow as usize].alone = span;
+    }
+
     /// Packets of active flows that were never sent, and packets that were sent and have not arrived.
     pub fn held(&self) -> (u64, u64) {
+        self.held_by(|_| self)
+    }
+
+    /// The same where parts have the initiators, of which `part` gives that of a host.
+    pub fn held_by<'a>(&'a self, part: impl Fn(u32) -> &'a Transports) -> (u64, u64) {
         let mut held = (0, 0);
-        for (number, outcome) in (0..).zip(&self.outcomes) {
-            if let Some(own) = &self.initiators[number as usize] {
+        for (number, (flow, outcome)) in (0..).zip(self.outcomes()) {
+            if let Some(own) = &part(flow.from).initiators[number as usize] {
                 let fresh = u64::from(own.sender.fresh());
                 held.0 += u64::from(self.packets(number)) - fresh;
                 held.1 += fresh - u64::from(outcome.delivered);

@@ -73,6 +73,7 @@ impl Pair {
             planes,
             classes,
             flows,
+            loops: Vec::new(),
             from,
             key,
         };

@@ -1,6 +1,8 @@
 //! Flows: a number of bytes from one host to another, starting at some time. What is offered does
-//! not depend on the state of the channel, so all flows are drawn before a run.
+//! not depend on the state of the channel, so all flows are drawn before a run; those of closed loops are
+//! drawn one by one.
 
+mod closed;
 mod sizes;
 
 use std::collections::BTreeMap;
@@ -13,8 +15,10 @@ use weft_units::{Bytes, Load, PositiveCount, Span, Time};
 use super::error::{WorkloadError, check_host};
 use super::pattern::{PatternSettings, Targets};
 use super::settings::ChannelFacts;
+use closed::LoopHost;
 use sizes::SizeLaw;
 
+pub use closed::{ClosedLoop, FlowLoop};
 pub use sizes::FlowSizes;
 
 /// Settings of a group of flows: drawn, or listed.
@@ -28,6 +32,9 @@ pub struct FlowGroup {
     /// of flows, not the headers of their packets, as is usual in comparisons of completion times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
+    /// In place of a load: each host begins a flow when one of its flows has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<ClosedLoop>,
     /// The targets of each host; "uniform" if not given. Each host begins flows at exponential
     /// intervals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,12 +102,14 @@ pub struct FlowDemand {
 }
 
 /// All flows of a channel, in the order in which they begin; those of one instant by their initiators.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct FlowList {
     /// The names of the groups.
     pub groups: Vec<String>,
     /// The flows.
     pub flows: Vec<FlowDemand>,
+    /// What follows them in closed loops.
+    pub loops: Vec<FlowLoop>,
 }
 
 /// This many flows take some gigabytes.
@@ -140,6 +149,11 @@ pub(super) fn build(
             group.list(&mut begin, until);
             continue;
         }
+        if let Some(closed) = &group.closed {
+            let drawn = group.closed_loop(closed, (&key, number, end), channel, streams)?;
+            list.begin_loop(drawn, closed, Time::ZERO + group.start);
+            continue;
+        }
         let drawn = group.drawn(&key, channel, end)?;
         match &group.incast {
             Some(incast) => {
@@ -147,9 +161,7 @@ pub(super) fn build(
                 drawn.incast(incast, channel.hosts, random, &mut begin);
             }
             None => {
-                let pattern = group.pattern.clone().unwrap_or_default();
-                let targets = pattern.build(channel.hosts, streams, &purpose("pattern"));
-                let targets = targets.map_err(|error| error.below(&key))?;
+                let targets = group.targets(&key, channel, (streams, &purpose("pattern")))?;
                 for (host, targets) in targets.into_iter().enumerate() {
                     let Some(targets) = targets else { continue };
                     let random = ["arrivals", "targets", "sizes"]
@@ -186,6 +198,18 @@ struct Drawn {
     end: Time,
 }
 
+impl FlowList {
+    /// The first flows of a closed loop.
+    fn begin_loop(&mut self, mut own: FlowLoop, closed: &ClosedLoop, start: Time) {
+        for host in 0..own.hosts.len() as u32 {
+            for _ in 0..closed.outstanding.get() {
+                self.flows.extend(own.begin(host, start));
+            }
+        }
+        self.loops.push(own);
+    }
+}
+
 impl FlowGroup {
     fn check(&self, key: &str, hosts: u32) -> Result<(), WorkloadError> {
         let at = |own: &str| format!("{key}.{own}");
@@ -196,6 +220,7 @@ impl FlowGroup {
         let unread = [
             ("sizes", self.sizes.is_some()),
             ("load", self.load.is_some()),
+            ("closed", self.closed.is_some()),
             ("pattern", self.pattern.is_some()),
             ("incast", self.incast.is_some()),
             ("start", self.start > Span::ZERO),
@@ -216,6 +241,13 @@ impl FlowGroup {
             }
             if flow.size.0 == 0 {
                 return Err(WorkloadError::new(&at("list.size"), flow.size, "a size above 0"));
+            }
+        }
+        if self.closed.is_some() {
+            let beside = [("load", self.load.is_some()), ("incast", self.incast.is_some())];
+            if let Some((own, _)) = beside.iter().find(|(_, given)| *given) {
+                let accepted = "either closed, in which flows begin when others end, or flows that come by themselves";
+                return Err(WorkloadError::new(&at(own), "given beside closed", accepted));
             }
         }
         let Some(incast) = &self.incast else { return Ok(()) };
@@ -239,19 +271,54 @@ impl FlowGroup {
         }
     }
 
+    fn targets(
+        &self,
+        key: &str,
+        channel: &ChannelFacts<'_>,
+        (streams, purpose): (&Streams, &str),
+    ) -> Result<Vec<Option<Targets>>, WorkloadError> {
+        let pattern = self.pattern.clone().unwrap_or_default();
+        let targets = pattern.build(channel.hosts, streams, purpose);
+        targets.map_err(|error| error.below(key))
+    }
+
+    fn closed_loop(
+        &self,
+        closed: &ClosedLoop,
+        (key, group, end): (&str, u16, Time),
+        channel: &ChannelFacts<'_>,
+        streams: &Streams,
+    ) -> Result<FlowLoop, WorkloadError> {
+        let name = key.rsplit('.').next().unwrap_or(key);
+        let purpose = |what: &str| format!("{}.{name}.{what}", channel.name);
+        let targets = self.targets(key, channel, (streams, &purpose("pattern")))?;
+        let hosts = targets.into_iter().enumerate().map(|(host, targets)| {
+            let [destinations, lengths] =
+                ["targets", "sizes"].map(|what| streams.stream(&purpose(what), host));
+            targets.map(|targets| LoopHost { targets, destinations, lengths })
+        });
+        let (class, think, sizes) = (self.class, closed.think, self.sizes(key)?);
+        Ok(FlowLoop { group, class, think, end, sizes, hosts: hosts.collect() })
+    }
+
+    fn sizes(&self, key: &str) -> Result<SizeLaw, WorkloadError> {
+        let key = format!("{key}.sizes");
+        let accepted = "sizes of flows, such as \"web_search\"";
+        let sizes = self.sizes.as_ref();
+        let sizes = sizes.ok_or_else(|| WorkloadError::new(&key, "(none)", accepted))?;
+        sizes.build(&key)
+    }
+
     fn drawn(
         &self,
         key: &str,
         channel: &ChannelFacts<'_>,
         end: Time,
     ) -> Result<Drawn, WorkloadError> {
-        let need = |own: &str, accepted: &str| {
-            WorkloadError::new(&format!("{key}.{own}"), "(none)", accepted)
-        };
-        let load = self.load.ok_or_else(|| need("load", "an offered load, such as 0.5"))?;
-        let sizes = self.sizes.as_ref();
-        let sizes = sizes.ok_or_else(|| need("sizes", "sizes of flows, such as \"web_search\""))?;
-        let sizes = sizes.build(&format!("{key}.sizes"))?;
+        let accepted = "an offered load, such as 0.5, or closed, such as closed.outstanding = 1";
+        let absent = || WorkloadError::new(&format!("{key}.load"), "(none)", accepted);
+        let load = self.load.ok_or_else(absent)?;
+        let sizes = self.sizes(key)?;
         let bytes_per_ps = channel.packet.0 as f64 / channel.packet_span.0 as f64;
         let mean = sizes.mean() / (bytes_per_ps * load.get());
         let start = Time::ZERO + self.start;

@@ -109,3 +109,49 @@ fn what_makes_no_sense_is_refused_by_its_key() {
         assert_eq!(refused(group), format!("source.flows.x.{key}"));
     }
 }
+
+#[test]
+fn a_closed_loop_begins_so_many_flows_a_host_and_the_next_after_the_time_to_think() {
+    let group = FlowGroup {
+        sizes: Some(FlowSizes::Constant(Bytes(10_000))),
+        closed: Some(ClosedLoop { outstanding: PositiveCount::new(3).unwrap(), think: Span(70) }),
+        start: Span(40),
+        end: Some(Span(1_000)),
+        class: 2,
+        ..FlowGroup::default()
+    };
+    let (own, until) =
+        (groups(&[("a", drawn(0.1, FlowSizes::Constant(Bytes(1)))), ("b", group)]), Time(900));
+    let list = build(&own, &facts(4), &Streams::new(3), until).expect("flows");
+    let first: Vec<_> = list.flows.iter().filter(|flow| flow.group == 1).collect();
+    assert_eq!(first.len(), 12);
+    assert!(
+        first.iter().all(|flow| (flow.start, flow.class) == (Time(40), 2) && flow.from != flow.to)
+    );
+    let [mut own] = <[FlowLoop; 1]>::try_from(list.loops).expect("one loop");
+    assert!(own.is_of(1) && !own.is_of(0));
+    let next = own.next(3, Time(500)).expect("before the end");
+    assert_eq!((next.start, next.from, next.group), (Time(570), 3, 1));
+    // The run ends before the group does, and nothing begins then.
+    assert_eq!(own.next(3, Time(830)), None);
+    assert!(own.next(3, Time(829)).is_some());
+}
+
+/// A host that a pattern gives no other one sends nothing, in place of a flow to itself.
+#[test]
+fn a_closed_loop_has_no_flows_to_oneself() {
+    let closed = Some(ClosedLoop { outstanding: PositiveCount::ONE, think: Span::ZERO });
+    let (sizes, pattern) =
+        (Some(FlowSizes::WebSearch), Some(PatternSettings::Uniform { self_included: true }));
+    let group = FlowGroup { sizes, closed, pattern, ..FlowGroup::default() };
+    let own = groups(&[("x", group)]);
+    let mut list = build(&own, &facts(2), &Streams::new(1), Time(1_000_000)).expect("flows");
+    assert_eq!(list.flows.len(), 2);
+    for _ in 0..100 {
+        let next = list.loops[0].next(1, Time(5)).expect("another");
+        assert_eq!((next.from, next.to), (1, 0));
+    }
+    let shift = FlowGroup { pattern: Some(PatternSettings::Shift(2)), ..own["x"].clone() };
+    let list = build(&groups(&[("x", shift)]), &facts(2), &Streams::new(1), Time(1_000_000));
+    assert!(list.expect("none").flows.is_empty());
+}

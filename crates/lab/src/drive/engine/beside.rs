@@ -57,9 +57,9 @@ const LEAST_EVENTS_PER_RANK: u64 = 8_000;
 pub enum Alone {
     /// Only packets of one size between hosts without adapters cross between parts so far.
     #[error(
-        "more threads or ranks only take packets that sources hand over to hosts without adapters and transports, \
-         for switches that are output_queued, input_queued with a buffer, or (threads only) have a shared_buffer, \
-         in one plane"
+        "more threads or ranks only take packets that sources hand over to hosts without adapters, for \
+         switches that are output_queued, input_queued with a buffer, or (threads only, with transports too) have a \
+         shared_buffer, in one plane"
     )]
     Kind,
     /// Something is recorded of all ports at once, or cables fail.
@@ -82,6 +82,18 @@ pub enum Alone {
         "switches choose among packets of one instant, which more threads or ranks do not take"
     )]
     Deciding,
+    /// Queue pairs outlive flows.
+    #[error(
+        "queue pairs are kept (queue_pairs = 'kept'), and what their targets know passes to the next flow when \
+         that begins elsewhere, which more threads or ranks do not take"
+    )]
+    Kept,
+    /// Flows are numbered in the order in which they begin.
+    #[error(
+        "flows begin when others end (closed), in an order that parts of the network would have to agree on, which \
+         more threads or ranks do not do"
+    )]
+    Closed,
     /// Routes weigh queues of other switches, as these are at that instant.
     #[error(
         "routes weigh the queues of other switches (ugal_global), which more threads or ranks do not take"
@@ -212,6 +224,7 @@ impl Engine {
         for (number, ((graph, supply), hosts)) in (0..).zip(each) {
             let border = Border::new(number, count, Arc::clone(&part_of));
             let mut part = self.part((graph, supply, classed.next()), (border, count));
+            part.flows = self.flows.as_ref().map(|own| Box::new(own.of_part(hosts.clone())));
             part.routes = self.routes.of_hosts(hosts);
             parts.push(part);
         }
@@ -233,11 +246,14 @@ impl Engine {
 
     pub(super) fn may_be_spread(&self) -> Result<(), Alone> {
         self.graph.may_be_divided()?;
-        let is_special = self.adapters.is_on || self.memories.is_on || self.flows.is_some();
+        let is_special = self.adapters.is_on || self.memories.is_on;
         let is_special = is_special || self.graph.planes() > 1;
         let is_special = is_special || self.ring.is_some() || self.turns.is_some();
         if is_special || !self.parts.is_one() || self.is_divided() {
             return Err(Alone::Kind);
+        }
+        if let Some(why) = self.flows.as_ref().and_then(|own| own.are_whole()) {
+            return Err(why);
         }
         if self.routes.weigh_other_switches() {
             return Err(Alone::Weighed);
@@ -340,6 +356,7 @@ impl Engine {
         let first = overruns.min_by_key(|own| (own.time, own.place));
         self.overrun = self.overrun.take().or(first);
         self.beside = Some(beside);
+        self.gather_flows();
         is_stopped.then_some(Stopped::Asked)
     }
 

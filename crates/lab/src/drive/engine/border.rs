@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use weft_fabric::adapter::Segment;
 use weft_fabric::graph::{Spent, Wakes};
 use weft_fabric::measure::{Arrival, Told};
-use weft_fabric::switch::shared_buffer::Header;
+use weft_fabric::switch::shared_buffer::{Header, Telemetry};
 use weft_kernel::Event;
 use weft_units::Time;
 
@@ -35,6 +36,10 @@ pub(super) struct Leaving {
     pub spent: Vec<Spent>,
     /// Its header, if packets have classes; empty otherwise.
     pub headers: Vec<Header>,
+    /// What switches wrote into it, if they do; empty otherwise.
+    pub telemetry: Vec<Telemetry>,
+    /// What it says, if it is of a flow.
+    pub segments: Vec<Segment>,
     /// Signals from far ends of cables to ports.
     pub said: Vec<Event>,
 }
@@ -84,17 +89,25 @@ impl Engine {
         let leaving = &mut border.leaving[part as usize];
         leaving.packets.push(Crossing { time, place, forwarding, packet });
         leaving.spent.extend(self.packets.spent(id).copied());
-        leaving.headers.extend(self.classed.as_ref().map(|own| own.header(id)));
+        if let Some(own) = &self.classed {
+            let header = own.header(id);
+            leaving.headers.push(header);
+            leaving.telemetry.extend(own.telemetry_of(id));
+            let flows = self.flows.as_ref().filter(|_| !header.has(Header::APART));
+            leaving.segments.extend(flows.map(|own| own.segment(id)));
+        }
         self.packets.remove(id);
     }
 
     /// Packets and signals arrive from another part, before any of their events.
     pub(super) fn enter_part(&mut self, leaving: &mut Leaving) {
         let (mut spent, mut headers) = (leaving.spent.drain(..), leaving.headers.drain(..));
+        let (mut told, mut segments) = (leaving.telemetry.drain(..), leaving.segments.drain(..));
         for Crossing { time, place, forwarding, packet } in leaving.packets.drain(..) {
             let id = self.packets.insert(forwarding, packet);
             if let Some(header) = headers.next() {
                 self.note_header(id, header);
+                self.note_content(id, (header, told.next()), &mut segments);
             }
             if let (Some(own), Some(spent)) = (self.packets.spent(id), spent.next()) {
                 *own = spent;
@@ -102,6 +115,24 @@ impl Engine {
             self.come_in(time, place, id);
         }
         leaving.said.drain(..).for_each(|event| self.parts.push(event));
+    }
+
+    /// What switches wrote into a packet, and what it says if it is of a flow.
+    fn note_content(
+        &mut self,
+        id: u32,
+        (header, told): (Header, Option<Telemetry>),
+        segments: &mut impl Iterator<Item = Segment>,
+    ) {
+        if let (Some(own), Some(told)) = (&mut self.classed, told) {
+            own.carry_telemetry(id, told);
+        }
+        if let Some(flows) = &mut self.flows
+            && !header.has(Header::APART)
+            && let Some(segment) = segments.next()
+        {
+            flows.note(id, segment);
+        }
     }
 
     /// A packet will arrive at a place, or at a clocked switch, which must expect it.

@@ -26,8 +26,8 @@ impl Channel for Engine {
         if let Some(turns) = &self.turns {
             return turns.unsent();
         }
-        if let Some(flows) = &self.flows {
-            return flows.held().0;
+        if let Some((unsent, _)) = self.held_of_flows() {
+            return unsent;
         }
         let waiting = match self.memories.is_on {
             true => self.memories.held().unsent,
@@ -49,8 +49,8 @@ impl Channel for Engine {
         if let Some(turns) = &self.turns {
             return turns.under_way();
         }
-        if let Some(flows) = &self.flows {
-            return flows.held().1 + self.classed.as_ref().map_or(0, |own| own.apart());
+        if let Some((_, under_way)) = self.held_of_flows() {
+            return under_way + self.classed.as_ref().map_or(0, |own| own.apart());
         }
         let beside = self.beside.as_ref().map_or(0, |beside| beside.packets());
         let ranks = self.ranks.as_ref().map_or(0, |ranks| ranks.packets());

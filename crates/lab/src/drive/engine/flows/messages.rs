@@ -29,7 +29,7 @@ impl Engine {
         let (from, size, class) = (message.from.into(), message.size, flows.class);
         feed.messages.post(message, |id, to, _| {
             let (start, to, group) = (now, to.into(), 0);
-            flows.transports.add(now, FlowDemand { start, size, from, to, group, class });
+            flows.transports.add(FlowDemand { start, size, from, to, group, class });
             flows.messages.push(id);
         });
         self.schedule_wakes();

@@ -6,6 +6,7 @@
 //! other waits for nobody but the port.
 
 mod alone;
+mod division;
 mod messages;
 mod report;
 
@@ -79,12 +80,6 @@ impl Flows {
         }
     }
 
-    /// Packets of flows that have begun which have never been sent, and those that were and have
-    /// not come.
-    pub fn held(&self) -> (u64, u64) {
-        self.transports.held()
-    }
-
     /// How long an initiator waits before it sends again.
     pub fn timeout(&self) -> Span {
         self.transports.timeout()
@@ -119,7 +114,7 @@ impl Flows {
     }
 
     /// What a packet says.
-    fn note(&mut self, id: u32, segment: Segment) {
+    pub fn note(&mut self, id: u32, segment: Segment) {
         if self.segments.len() <= id as usize {
             self.segments.resize(id as usize + 1, segment);
         }
