@@ -43,6 +43,8 @@ const PATIENCE: u64 = 1_000_000_000;
 /// But no longer than until the server has sent so often: it would have looked at its
 /// [`BreakEven::LATEST`] operation, and a few more times if others were in a call then.
 const SENDS: u64 = BreakEven::LATEST as u64 * 4 / 3;
+/// By so many more it has: one may be on its way while a client looks, and the count is of the kernel.
+const ON_THEIR_WAY: u64 = 2;
 
 /// So many callers a server looks at in one call.
 const CALLERS: usize = 4;
@@ -82,8 +84,7 @@ fn attempt(guard: &Guard, operations: u32) {
     let Some(_attaching) = Attaching::try_begin() else { return };
     let _errno = sys::KeepErrno::new();
     let connection = guard.connection;
-    let next = operations.saturating_add((operations / 3).max(1));
-    connection.next_attempt.store(next, Ordering::Relaxed);
+    connection.next_attempt.store(a_third_later(operations), Ordering::Relaxed);
     let alone = connection.holders.load(Ordering::SeqCst) == 1;
     if !alone || !guard.is_alone() || !table::is_owner() {
         return;
@@ -101,6 +102,30 @@ fn attempt(guard: &Guard, operations: u32) {
         let next = connection.next_attempt.load(Ordering::Relaxed);
         guard.hush(next.saturating_sub(operations + 1));
     }
+}
+
+/// The operation before which an end does not look again that looks after so many: a third of those later.
+const fn a_third_later(operations: u32) -> u32 {
+    operations.saturating_add(if operations < 3 { 1 } else { operations / 3 })
+}
+
+/// The same for a client that has found nobody, and not for the first time, after its server has sent so often. A
+/// server waits from its twelfth operation on, or from one that is twice, four times, ... as late
+/// ([`BreakEven::doubled`]), so a client that makes as many looks a third after each of these. It looks once more when
+/// the server will have sent so often that it comes no more.
+fn after_nobody(operations: u32, sends: u64) -> u32 {
+    if operations > LAST_ATTEMPT {
+        return a_third_later(operations);
+    }
+    let left = (SENDS + ON_THEIR_WAY).saturating_sub(sends);
+    let until_late = (left * u64::from(operations)).checked_div(sends).unwrap_or(u64::MAX);
+    // Neither much sooner, whatever the server does, nor a little before.
+    let an_eighth = operations / 8;
+    let pause = match u32::try_from(until_late) {
+        Ok(until_late) if until_late <= operations + an_eighth => until_late.max(an_eighth),
+        _ => operations,
+    };
+    operations.saturating_add(pause.max(1)).min(LAST_ATTEMPT + 1)
 }
 
 /// Lets this end's machine take its steps, as far as they go in this call. With the right to join held.
@@ -251,7 +276,8 @@ fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
     }
     let is_client = role == Role::Client;
     // A client asks again once its server is there.
-    if seeks_first(guard.connection) || !is_client {
+    let is_first = seeks_first(guard.connection);
+    if is_first || !is_client {
         refused_here(fd)?;
     }
     let place = Place::of(fd, role).ok_or(Reason::Elsewhere)?;
@@ -259,7 +285,13 @@ fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
         return Ok(None);
     }
     if is_client {
-        return offer(guard, &place, counts.sends() >= SENDS);
+        let sends = counts.sends();
+        let offered = offer(guard, &place, sends >= SENDS);
+        if offered == Ok(Offered::ToNobody) && !is_first {
+            let next = after_nobody(operations, sends);
+            guard.connection.next_attempt.store(next, Ordering::Relaxed);
+        }
+        return offered.map(|it| (it == Offered::Segment).then_some(Event::Shared));
     }
     rendezvous::wait(guard.connection, &place).map_err(no_meeting)?;
     Ok(Some(Event::Listens))
@@ -281,14 +313,24 @@ fn refused_here(fd: c_int) -> Result<(), Reason> {
     Ok(())
 }
 
+/// What a client has offered to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offered {
+    /// A segment to its server.
+    Segment,
+    /// Nothing, since nobody is there.
+    ToNobody,
+    /// Nothing, since somebody else waits there to be turned away.
+    Later,
+}
+
 /// The client's part: hand a segment over, if the server is there. One that is `late` will not come.
-fn offer(guard: &Guard, place: &Place, late: bool) -> Result<Option<Event>, Reason> {
+fn offer(guard: &Guard, place: &Place, late: bool) -> Result<Offered, Reason> {
     let caller = match place.call() {
         Ok(caller) => caller,
         Err(libc::ECONNREFUSED | libc::ENOENT) if late => return Err(Reason::PeerPlain),
-        Err(libc::ECONNREFUSED | libc::ENOENT) => return Ok(None),
-        // Somebody else waits there to be turned away.
-        Err(libc::EAGAIN) if !late => return Ok(None),
+        Err(libc::ECONNREFUSED | libc::ENOENT) => return Ok(Offered::ToNobody),
+        Err(libc::EAGAIN) if !late => return Ok(Offered::Later),
         Err(why) => return Err(no_meeting(why)),
     };
     if let Err(reason) = refused_here(guard.fd) {
@@ -299,7 +341,7 @@ fn offer(guard: &Guard, place: &Place, late: bool) -> Result<Option<Event>, Reas
 }
 
 /// The same at a server that waits at the other end of a socket.
-fn offer_to(guard: &Guard, caller: c_int) -> Result<Option<Event>, Reason> {
+fn offer_to(guard: &Guard, caller: c_int) -> Result<Offered, Reason> {
     let handed = if meeting::is_trusted(caller) {
         hand_segment_over(guard, caller)
     } else {
@@ -314,7 +356,7 @@ fn offer_to(guard: &Guard, caller: c_int) -> Result<Option<Event>, Reason> {
     }
     let (segment, [own, peer]) = handed?;
     guard.attach(segment, own, peer);
-    Ok(Some(Event::Shared))
+    Ok(Offered::Segment)
 }
 
 /// Why the ends cannot meet, by what the kernel says of their socket.
@@ -639,7 +681,7 @@ mod tests {
         give_up(server.connection, Reason::Limit);
         let (client, place) = end(Role::Client);
         let listener = place.listen().unwrap();
-        assert_eq!(offer_to(&client, place.call().unwrap()), Ok(Some(Event::Shared)));
+        assert_eq!(offer_to(&client, place.call().unwrap()), Ok(Offered::Segment));
         client.connection.on(Event::Shared);
         assert!(!rendezvous::makes_room(|| 1), "what was offered is to be answered");
         assert!(rendezvous::makes_room(|| 2));
@@ -650,11 +692,54 @@ mod tests {
     }
 
     #[test]
+    fn a_client_looks_soon_after_each_operation_at_which_its_server_may_begin_to_wait() {
+        // The server answers each of the client's messages, which is two operations at both ends.
+        let looks = |first: u32| {
+            let mut all = vec![first, a_third_later(first)];
+            while u64::from(all[all.len() - 1]) / 2 < SENDS {
+                let last = all[all.len() - 1];
+                all.push(after_nobody(last, u64::from(last) / 2));
+            }
+            all
+        };
+        assert_eq!(looks(12), [12, 16, 32, 64, 128, 256, 512, 1024, 2052]);
+        for doublings in 0..=BreakEven::DOUBLINGS {
+            let begins = BreakEven::doubled(doublings).after();
+            for all in (0..=doublings).map(|own| looks(BreakEven::doubled(own).after())) {
+                let later = |look: &&u32| (begins..=a_third_later(begins)).contains(*look);
+                assert!(all.iter().any(|look| later(&look)), "{begins}: {all:?}");
+            }
+            let last = looks(begins).pop();
+            assert_eq!(last, Some(2 * (SENDS + ON_THEIR_WAY) as u32), "{begins}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_has_found_nobody_looks_a_bounded_number_of_times() {
+        // Whatever the server has sent by each look: never so often that it is late.
+        for ratio in [0, 1, 2, 3, 7, 100, 1000, 100_000] {
+            for most in [1, SENDS / 2, SENDS - 1] {
+                let (mut operations, mut looks) = (16, 0);
+                while operations <= LAST_ATTEMPT {
+                    let sends = (u64::from(operations) * ratio / 100).min(most);
+                    let next = after_nobody(operations, sends);
+                    assert!(next > operations && next <= LAST_ATTEMPT + 1);
+                    (operations, looks) = (next, looks + 1);
+                }
+                // An eighth 47 times comes to 256 times as many; the first few are rounded down.
+                assert!(looks <= 50, "{ratio} of 100, {most}: {looks}");
+                assert_eq!(operations, LAST_ATTEMPT + 1, "nobody comes any more");
+            }
+        }
+        assert_eq!(after_nobody(LAST_ATTEMPT + 1, 0), a_third_later(LAST_ATTEMPT + 1));
+    }
+
+    #[test]
     fn a_client_hears_that_its_server_has_left_with_what_it_brought() {
         let _alone = ALONE.lock();
         let (guard, place) = end(Role::Client);
         let listener = place.listen().unwrap();
-        assert_eq!(offer_to(&guard, place.call().unwrap()), Ok(Some(Event::Shared)));
+        assert_eq!(offer_to(&guard, place.call().unwrap()), Ok(Offered::Segment));
         guard.connection.on(Event::Shared);
         assert_eq!(refused_there(guard.connection), Ok(None));
         sys::close(listener);
