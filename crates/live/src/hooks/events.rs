@@ -283,6 +283,7 @@ interpose! {
     }
 }
 
+/// An `epoll_ctl` that the only thread does not make here.
 #[inline(never)]
 fn control_apart(
     epoll: c_int,
@@ -291,7 +292,13 @@ fn control_apart(
     event: *mut epoll_event,
     next: impl Fn(c_int, c_int, c_int, *mut epoll_event) -> c_int + Copy,
 ) -> c_int {
+    if registry::is_kernels(epoll, operation, fd) {
+        return next(epoll, operation, fd, event);
+    }
     let kernel = move || next(epoll, operation, fd, event);
+    if let Some(result) = registry::control_passed_by(epoll, operation, fd, event, kernel) {
+        return result;
+    }
     if operation != libc::EPOLL_CTL_DEL && valid(event).is_err() {
         return kernel();
     }
@@ -303,14 +310,10 @@ interpose! {
         epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event,
     ) -> c_int
     = registry::way_of_control(epoll, operation, fd, event), else |next| {
-        if registry::is_kernels(epoll, operation, fd) {
-            return next(epoll, operation, fd, event);
+        match registry::control_alone(epoll, operation, fd, event) {
+            Some(result) => result,
+            None => control_apart(epoll, operation, fd, event, next),
         }
-        let kernel = move || next(epoll, operation, fd, event);
-        if let Some(result) = registry::control_passed_by(epoll, operation, fd, event, kernel) {
-            return result;
-        }
-        control_apart(epoll, operation, fd, event, next)
     }
 }
 

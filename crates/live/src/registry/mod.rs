@@ -19,7 +19,8 @@ pub use others::{
 };
 pub use parked::leave;
 pub use passing::{
-    control as control_passed_by, forget_number, is_kernels, let_pass, way as way_of_control,
+    control as control_passed_by, control_alone, forget_number, is_kernels, let_pass,
+    way as way_of_control,
 };
 
 use std::sync::atomic::{Ordering, fence};

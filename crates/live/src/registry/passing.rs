@@ -118,13 +118,13 @@ fn is_kernels_apart(epoll: c_int, operation: c_int, fd: c_int) -> bool {
         // It was taken out of the one that still counts it.
         note.instance.store(NOWHERE, Ordering::Relaxed);
         if let Some(other) = instance(other) {
-            count(&other.unaccelerated, -1);
+            count::<false>(&other.unaccelerated, -1);
         }
         noted = NOWHERE;
     }
     let is_here = noted == own || noted == NOWHERE;
     if is_here {
-        change_note(to, note, [own, noted], operation);
+        change_note::<false>(to, note, [own, noted], operation);
     }
     let is_told = is_here && note.instance.load(Ordering::Relaxed) == own;
     end_mark(fd, cell, held, is_told.then_some((index, true)));
@@ -141,45 +141,118 @@ pub fn control(
     event: *const epoll_event,
     kernel: impl Fn() -> c_int,
 ) -> Option<c_int> {
-    let cell = word(fd)?;
-    let now = Word::from_bits(cell.load(Ordering::Relaxed));
-    let held = now.controlled()?;
-    let Entry::Epoll(index) = table::entry(epoll) else { return None };
-    let (instance, note, own) = (instance(index)?, note(fd)?, index as u32 + 1);
-    // Nobody else changes the word while there is one thread, but for a handler.
-    replace(cell, now.bits(), held.bits()).ok()?;
-    let noted = note.instance.load(Ordering::Relaxed);
-    let is_here = noted == own || noted == NOWHERE;
-    let mut result = 0;
-    if is_here {
-        result = kernel();
-        if result == 0 {
-            if operation != libc::EPOLL_CTL_DEL {
-                // SAFETY: the kernel has just read it.
-                let event = unsafe { event.read_unaligned() };
-                note.events.store(event.events, Ordering::Relaxed);
-                note.data.store(event.u64, Ordering::Relaxed);
-            }
-            change_note(instance, note, [own, noted], operation);
+    let marked = Marked::begin([epoll, fd], Word::controlled, replace)?;
+    let result = marked.is_here().then(kernel);
+    if result == Some(0) {
+        marked.note::<false>(operation, event);
+    }
+    let after = marked.held.released().told_of(None);
+    marked.end(after, replace);
+    result
+}
+
+/// The same where the only thread may make the call here, and nothing of the library's is in any instance.
+#[inline(always)]
+pub fn control_alone(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> Option<c_int> {
+    if !system_calls::is_undisturbed() {
+        return None;
+    }
+    let marked = Marked::begin([epoll, fd], Word::controlled_while_quiet, sys::replace_alone)?;
+    let after = marked.held.released();
+    if !marked.is_here() {
+        marked.end(after, sys::replace_alone);
+        return None;
+    }
+    // SAFETY: the program says that the event is valid, as the C library's function would pass it on.
+    let result = unsafe { sys::enter_epoll_ctl(epoll, operation, fd, event) };
+    if result == 0 {
+        marked.note::<true>(operation, event);
+    }
+    marked.end(after, sys::replace_alone);
+    Some(if result < 0 { system_calls::refused(result) } else { result as c_int })
+}
+
+/// The mark of a number under which an instance is told of it.
+struct Marked {
+    fd: c_int,
+    cell: &'static AtomicU64,
+    held: Word,
+    instance: &'static Instance,
+    note: &'static Note,
+    /// What stands for the instance in a note, and what is noted.
+    own: u32,
+    noted: u32,
+}
+
+impl Marked {
+    /// `None` if more is to be done than to tell an instance of a connection, or another thread does so.
+    #[inline(always)]
+    fn begin(
+        [epoll, fd]: [c_int; 2],
+        mark: impl Fn(Word) -> Option<Word>,
+        replace: impl Fn(&AtomicU64, u64, u64) -> Result<(), u64>,
+    ) -> Option<Self> {
+        let (cell, outer) = (word(fd)?, word(epoll)?);
+        let now = Word::from_bits(cell.load(Ordering::Relaxed));
+        let held = mark(now)?;
+        let index = Word::from_bits(outer.load(Ordering::Acquire)).instance()?;
+        let (instance, note) = (instance(index)?, note(fd)?);
+        // Nobody else changes the word while there is one thread, but for a handler.
+        replace(cell, now.bits(), held.bits()).ok()?;
+        let noted = note.instance.load(Ordering::Relaxed);
+        Some(Self { fd, cell, held, instance, note, own: index as u32 + 1, noted })
+    }
+
+    /// Whether the note is of this instance, or of none.
+    #[inline(always)]
+    const fn is_here(&self) -> bool {
+        self.noted == self.own || self.noted == NOWHERE
+    }
+
+    /// Notes what the kernel has done. `ALONE` is whether it is known that there is one thread.
+    #[inline(always)]
+    fn note<const ALONE: bool>(&self, operation: c_int, event: *const epoll_event) {
+        if operation != libc::EPOLL_CTL_DEL {
+            // SAFETY: the kernel has just read it.
+            let event = unsafe { event.read_unaligned() };
+            self.note.events.store(event.events, Ordering::Relaxed);
+            self.note.data.store(event.u64, Ordering::Relaxed);
+        }
+        change_note::<ALONE>(self.instance, self.note, [self.own, self.noted], operation);
+    }
+
+    /// Ends it: the word is what it is to be after it.
+    #[inline(always)]
+    fn end(self, after: Word, replace: impl Fn(&AtomicU64, u64, u64) -> Result<(), u64>) {
+        if replace(self.cell, self.held.bits(), after.bits()).is_err() {
+            release(self.fd, self.cell, self.held);
         }
     }
-    end_mark(fd, cell, held, None);
-    is_here.then_some(result)
 }
 
 /// Notes in which instance the kernel has put a number, where `own` stands for this one and `noted` for what
 /// was noted.
 #[inline(always)]
-fn change_note(instance: &Instance, note: &Note, [own, noted]: [u32; 2], operation: c_int) {
+fn change_note<const ALONE: bool>(
+    instance: &Instance,
+    note: &Note,
+    [own, noted]: [u32; 2],
+    operation: c_int,
+) {
     match operation {
         libc::EPOLL_CTL_DEL if noted == NOWHERE => return others::discount(&instance.others),
         libc::EPOLL_CTL_DEL => {
             note.instance.store(NOWHERE, Ordering::Relaxed);
-            return count(&instance.unaccelerated, -1);
+            return count::<ALONE>(&instance.unaccelerated, -1);
         }
         libc::EPOLL_CTL_ADD if noted == NOWHERE => {
             note.instance.store(own, Ordering::Relaxed);
-            count(&instance.unaccelerated, 1);
+            count::<ALONE>(&instance.unaccelerated, 1);
         }
         _ => {}
     }
@@ -194,9 +267,10 @@ fn look_aside_after(instance: &Instance, operation: c_int) {
     }
 }
 
+/// Counts one more or one less. `ALONE` is whether it is known that there is one thread.
 #[inline(always)]
-fn count(count: &AtomicU32, change: i32) {
-    if table::is_single_threaded() {
+fn count<const ALONE: bool>(count: &AtomicU32, change: i32) {
+    if ALONE || table::is_single_threaded() {
         let now = count.load(Ordering::Relaxed);
         count.store(now.saturating_add_signed(change), Ordering::Relaxed);
     } else if change > 0 {
@@ -312,7 +386,7 @@ pub fn forget_number(fd: c_int, goes_on: bool) {
     };
     let noted = note.instance.swap(NOWHERE, Ordering::SeqCst);
     if let Some(instance) = noted.checked_sub(1).and_then(|index| instance(index as usize)) {
-        count(&instance.unaccelerated, -1);
+        count::<false>(&instance.unaccelerated, -1);
         if goes_on {
             instance.others.fetch_add(1, Ordering::SeqCst);
             others::mark_watched(fd, true);

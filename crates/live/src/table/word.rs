@@ -170,6 +170,12 @@ impl Word {
         }
     }
 
+    /// The index of an `epoll` instance, if it is one.
+    #[inline(always)]
+    pub const fn instance(self) -> Option<usize> {
+        if self.0 & WHAT == EPOLL { Some(((self.0 - 3) & MOST_TOLD) as usize) } else { None }
+    }
+
     /// The port of a listening socket, if it is known to be one.
     pub const fn port(self) -> Option<u16> {
         if self.0 & (WHAT | LISTENER) == LISTENER { Some((self.0 & INDEX) as u16) } else { None }
@@ -248,6 +254,18 @@ impl Word {
     pub const fn controlled(self) -> Option<Self> {
         let passes = self.0 & (PLAIN | (MOST_QUIET * QUIET)) != 0;
         if self.0 & (WHAT | CONTROLLED) == CONNECTION && passes {
+            Some(Self(self.0 | CONTROLLED))
+        } else {
+            None
+        }
+    }
+
+    /// The same of a connection that may be accelerated alone: of one that is the kernel's for good the word says
+    /// more.
+    #[inline(always)]
+    pub const fn controlled_while_quiet(self) -> Option<Self> {
+        if self.0 & (WHAT | PLAIN | CONTROLLED) == CONNECTION && self.0 & (MOST_QUIET * QUIET) != 0
+        {
             Some(Self(self.0 | CONTROLLED))
         } else {
             None
@@ -351,6 +369,8 @@ mod tests {
     fn a_word_says_what_it_was_made_of() {
         for entry in [Entry::Unknown, Entry::Connection(8191), Entry::Epoll(3), Entry::Own] {
             assert_eq!(Word::of(entry).entry(), entry);
+            let index = if let Entry::Epoll(index) = entry { Some(index) } else { None };
+            assert_eq!(Word::of(entry).instance(), index);
             assert_eq!(Word::of(entry).port(), None);
             assert_eq!(Word::of(entry).come_in(), None, "no call passes by");
             assert_eq!(Word::of(entry).newcomer(), None);
@@ -374,6 +394,19 @@ mod tests {
             assert_eq!(word.plain().newcomer(), None, "it is the kernel's");
             assert_eq!(word.plain().entry(), Entry::Unplaced);
         }
+    }
+
+    #[test]
+    fn a_mark_is_of_one_of_which_calls_pass_by() {
+        let quiet = connection(5, 1);
+        let marked = quiet.controlled().unwrap();
+        assert_eq!(quiet.controlled_while_quiet(), Some(marked));
+        assert!(marked.is_controlled() && marked.released() == quiet);
+        for other in [marked, quiet.hushed(0), Word::of(Entry::Epoll(5)), Word::listener(80)] {
+            assert_eq!([other.controlled(), other.controlled_while_quiet()], [None; 2]);
+        }
+        let plain = quiet.plain();
+        assert_eq!((plain.controlled_while_quiet(), plain.controlled().is_some()), (None, true));
     }
 
     #[test]
