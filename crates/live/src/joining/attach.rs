@@ -278,7 +278,7 @@ fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
     // A client asks again once its server is there.
     let is_first = seeks_first(guard.connection);
     if is_first || !is_client {
-        refused_here(fd)?;
+        refused_here(fd, if is_client { Look::IfLong } else { Look::Now })?;
     }
     let place = Place::of(fd, role).ok_or(Reason::Elsewhere)?;
     if !rendezvous::makes_room(descriptors::most_dispensable) {
@@ -297,12 +297,22 @@ fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
     Ok(Some(Event::Listens))
 }
 
+/// When the objects of the process are looked through for calls of their own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Now: the other end is there.
+    Now,
+    /// Now if that takes long, for which the other end would not wait. Else it is for who finds that there: of a
+    /// process whose servers are all plain nothing need be known.
+    IfLong,
+}
+
 /// Whether anything at this end leaves a connection to the kernel.
-fn refused_here(fd: c_int) -> Result<(), Reason> {
+fn refused_here(fd: c_int, look: Look) -> Result<(), Reason> {
     if is_of_stdio(fd) {
         return Err(Reason::Stdio);
     }
-    if bare_calls::are_there() {
+    if (look == Look::Now || bare_calls::take_long()) && bare_calls::are_there() {
         forbidden::begin(Reason::BareCalls);
         return Err(Reason::BareCalls);
     }
@@ -333,7 +343,7 @@ fn offer(guard: &Guard, place: &Place, late: bool) -> Result<Offered, Reason> {
         Err(libc::EAGAIN) if !late => return Ok(Offered::Later),
         Err(why) => return Err(no_meeting(why)),
     };
-    if let Err(reason) = refused_here(guard.fd) {
+    if let Err(reason) = refused_here(guard.fd, Look::Now) {
         sys::close(caller);
         return Err(reason);
     }

@@ -38,6 +38,9 @@ const MOVING: [c_long; 15] = [
 const BELOW: [&[u8]; 7] =
     [b"libc.so", b"libc-", b"libpthread", b"ld-linux", b"ld-2", b"linux-vdso", b"liburing.so"];
 
+/// So many bytes of code are looked through in some 10 ms on a slow machine.
+const QUICK: usize = 16 << 20;
+
 /// How many objects are remembered as looked through; those beyond are looked through again.
 const REMEMBERED: usize = 1024;
 
@@ -58,6 +61,37 @@ pub fn are_there() -> bool {
     // SAFETY: the function takes what it is declared to take, and does not unwind.
     unsafe { libc::dl_iterate_phdr(Some(look_through), std::ptr::null_mut()) };
     FOUND.load(Ordering::Relaxed)
+}
+
+/// Whether it takes long to look through those that are loaded, or were found to hold such a call.
+pub fn take_long() -> bool {
+    let mut bytes = 0usize;
+    // SAFETY: the function takes what it is declared to take, which is a number, and does not unwind.
+    unsafe { libc::dl_iterate_phdr(Some(add_code), (&raw mut bytes).cast()) };
+    FOUND.load(Ordering::Relaxed) || bytes > QUICK
+}
+
+/// Adds the bytes of an object's code that are not looked through yet to a number.
+unsafe extern "C" fn add_code(object: *mut dl_phdr_info, _: size_t, bytes: *mut c_void) -> c_int {
+    // SAFETY: the loader passes a valid description, and the caller a number of its own.
+    let (object, bytes) = unsafe { (&*object, &mut *bytes.cast::<usize>()) };
+    let headers = headers_of(object);
+    if !is_below(object) && !is_itself(object, headers) && !is_known(object) {
+        *bytes +=
+            headers.iter().filter(|it| is_code(it)).map(|it| it.p_filesz as usize).sum::<usize>();
+    }
+    0
+}
+
+fn headers_of(object: &dl_phdr_info) -> &[libc::Elf64_Phdr] {
+    // SAFETY: the loader says that there are so many headers.
+    unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) }
+}
+
+/// Whether a part of an object is code that can be read.
+const fn is_code(part: &libc::Elf64_Phdr) -> bool {
+    const CODE: u32 = libc::PF_X | libc::PF_R;
+    part.p_type == libc::PT_LOAD && part.p_flags & CODE == CODE
 }
 
 /// To be called where a connection was accepted: the process is a server.
@@ -96,22 +130,15 @@ unsafe extern "C" fn look_through(
             return 1;
         }
     }
-    // SAFETY: the loader says that there are so many headers.
-    let headers =
-        unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
+    let headers = headers_of(object);
     if is_below(object) || is_itself(object, headers) || is_remembered(object) {
         return 0;
     }
-    let readable_code = libc::PF_X | libc::PF_R;
-    let found = headers
-        .iter()
-        .filter(|it| it.p_type == libc::PT_LOAD && it.p_flags & readable_code == readable_code)
-        .any(|it| {
-            let place = (object.dlpi_addr + it.p_vaddr) as *const u8;
-            // SAFETY: the loader has mapped the segment, readable, and keeps it while its lock is
-            // held.
-            has_own_calls(unsafe { std::slice::from_raw_parts(place, it.p_filesz as usize) })
-        });
+    let found = headers.iter().filter(|it| is_code(it)).any(|it| {
+        let place = (object.dlpi_addr + it.p_vaddr) as *const u8;
+        // SAFETY: the loader has mapped the segment, readable, and keeps it while its lock is held.
+        has_own_calls(unsafe { std::slice::from_raw_parts(place, it.p_filesz as usize) })
+    });
     FOUND.fetch_or(found, Ordering::Relaxed);
     c_int::from(found)
 }
@@ -176,21 +203,40 @@ fn is_below(object: &dl_phdr_info) -> bool {
 /// one whose number is not told and which looks at its result as system calls do.
 #[cfg(target_arch = "x86_64")]
 fn has_own_calls(code: &[u8]) -> bool {
-    let mut at = 0;
-    while let Some(rest) = code.get(at..).filter(|rest| !rest.is_empty()) {
-        // The second byte is much the rarer of the two.
-        // SAFETY: the place has so many bytes.
-        let found = unsafe { libc::memchr(rest.as_ptr().cast(), 0x05, rest.len()) };
-        if found.is_null() {
-            return false;
-        }
-        at = found as usize - code.as_ptr() as usize;
-        if at > 0 && code[at - 1] == 0x0f && moves_bytes(code, at - 1) {
-            return true;
-        }
-        at += 1;
-    }
-    false
+    // A block is whole if there is one more byte.
+    let whole = code.len().saturating_sub(1) / 16 * 16;
+    let in_blocks = (0..whole).step_by(16).any(|from| {
+        let block = code[from..].first_chunk();
+        block.is_some_and(|it| instructions_in(it).any(|at| moves_bytes(code, from + at)))
+    });
+    let is_one = |at: &usize| code[*at..].starts_with(&INSTRUCTION);
+    in_blocks || (whole..code.len()).filter(is_one).any(|at| moves_bytes(code, at))
+}
+
+/// The instruction of a system call.
+#[cfg(target_arch = "x86_64")]
+const INSTRUCTION: [u8; 2] = [0x0f, 0x05];
+
+/// Where the instruction may begin within sixteen bytes, of which the next is told too.
+#[cfg(target_arch = "x86_64")]
+fn instructions_in(bytes: &[u8; 17]) -> impl Iterator<Item = usize> + use<> {
+    use std::arch::x86_64::{
+        _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,
+    };
+    let (first, second) = (bytes.as_ptr(), bytes[1..].as_ptr());
+    // SAFETY: both places have sixteen bytes, and each processor of this kind has these instructions.
+    let mut found = unsafe {
+        let is = |place: *const u8, byte: u8| {
+            _mm_cmpeq_epi8(_mm_loadu_si128(place.cast()), _mm_set1_epi8(byte as i8))
+        };
+        let both = _mm_and_si128(is(first, INSTRUCTION[0]), is(second, INSTRUCTION[1]));
+        _mm_movemask_epi8(both) as u32
+    };
+    std::iter::from_fn(move || {
+        let at = found.trailing_zeros();
+        found &= found.wrapping_sub(1);
+        (at < 16).then_some(at as usize)
+    })
 }
 
 /// Whether the instruction at this place is a call that moves bytes. The two bytes alone also stand
@@ -290,11 +336,24 @@ mod tests {
 
     #[test]
     fn a_read_by_an_instruction_is_found_wherever_it_stands() {
-        for place in 0..64 {
+        for (place, behind) in (0..64).flat_map(|place| [(place, 0), (place, 1), (place, 40)]) {
             let mut code = vec![0x90; place];
             code.extend(READ);
-            assert!(has_own_calls(&code), "{place}");
+            code.extend(vec![0x90; behind]);
+            assert!(has_own_calls(&code), "{place} {behind}");
         }
+    }
+
+    #[test]
+    fn each_place_of_the_two_bytes_is_found_once() {
+        for place in 0..16 {
+            let mut bytes = [0x05; 17];
+            bytes[place] = 0x0f;
+            assert!(instructions_in(&bytes).eq([place]), "{place}");
+        }
+        let all = instructions_in(&std::array::from_fn(|at| INSTRUCTION[at % 2]));
+        assert!(all.eq((0..16).step_by(2)));
+        assert_eq!(instructions_in(&[0x0f; 17]).next(), None);
     }
 
     #[test]
