@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use libc::{c_int, c_long};
+use libc::{c_int, c_long, c_void};
 
 use crate::sys;
 
@@ -20,8 +20,9 @@ static UNDISTURBED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).ca
 /// How many things of the library's are in instances of `epoll`.
 static DISTURBERS: AtomicU32 = AtomicU32::new(0);
 
-/// The functions whose calls are made here.
-const FUNCTIONS: [&CStr; 13] = [
+/// A function of which nobody but the C library has one by this name, and those whose calls are made here.
+const FUNCTIONS: [&CStr; 14] = [
+    c"gnu_get_libc_version",
     c"read",
     c"write",
     c"readv",
@@ -126,10 +127,8 @@ pub fn look(single_threaded: impl Fn() -> Option<*mut AtomicU8>) {
 
 #[cold]
 fn look_once(single_threaded: Option<*mut AtomicU8>) {
-    // Of what stands in the C library nobody else has a second one by this name.
-    let own = object_of(c"gnu_get_libc_version");
-    let all = own.is_some() && FUNCTIONS.into_iter().all(|name| object_of(name) == own);
-    let found = single_threaded.filter(|_| all).unwrap_or((&raw const ANOTHER).cast_mut());
+    let found = single_threaded.filter(|_| are_in_one_object(&FUNCTIONS.map(next)));
+    let found = found.unwrap_or((&raw const ANOTHER).cast_mut());
     let (unknown, order) = ((&raw const UNKNOWN).cast_mut(), Ordering::Relaxed);
     // Whoever has cancelled a thread meanwhile has the last word.
     let _ = ALONE.compare_exchange(unknown, found, order, order);
@@ -143,16 +142,50 @@ pub fn never_again() {
     say_whether_disturbed();
 }
 
-/// The address of the object that has the next definition of a name after this library.
-fn object_of(name: &CStr) -> Option<usize> {
-    // SAFETY: all zeroes is a valid description.
-    let mut place: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: the name is a C string, and the description a valid place for one.
-    let found = unsafe {
-        let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
-        !next.is_null() && libc::dladdr(next, &raw mut place) != 0
+/// The address of the next definition of a name after this library, or zero.
+fn next(name: &CStr) -> usize {
+    // SAFETY: the name is a C string.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr()
+}
+
+/// Whether one of the objects that are loaded has all these addresses. The loader's own function for that,
+/// `dladdr`, looks through all names of an object for each address.
+fn are_in_one_object(addresses: &[usize; FUNCTIONS.len()]) -> bool {
+    let mut sought = Sought { addresses, are_in_one: false };
+    // SAFETY: the function takes what it is declared to take, and does not unwind.
+    unsafe { libc::dl_iterate_phdr(Some(has_all), (&raw mut sought).cast()) };
+    sought.are_in_one
+}
+
+/// What the loader's objects are asked for.
+struct Sought<'a> {
+    addresses: &'a [usize; FUNCTIONS.len()],
+    are_in_one: bool,
+}
+
+/// Whether an object has the first address; if so, whether it has all.
+unsafe extern "C" fn has_all(
+    object: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    sought: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader passes a valid description, and the caller what it seeks.
+    let (object, sought) = unsafe { (&*object, &mut *sought.cast::<Sought>()) };
+    // SAFETY: the loader says that there are so many headers.
+    let headers =
+        unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
+    let has = |address: &usize| {
+        headers.iter().any(|part| {
+            let begin = (object.dlpi_addr + part.p_vaddr) as usize;
+            let part_has = begin..begin + part.p_memsz as usize;
+            part.p_type == libc::PT_LOAD && part_has.contains(address)
+        })
     };
-    found.then(|| place.dli_fbase.addr())
+    if !has(&sought.addresses[0]) {
+        return 0;
+    }
+    sought.are_in_one = sought.addresses.iter().all(has);
+    1
 }
 
 #[cfg(test)]
@@ -161,6 +194,19 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    #[test]
+    fn the_functions_of_one_library_are_told_from_those_of_several() {
+        let all = FUNCTIONS.map(next);
+        assert!(all.iter().all(|it| *it != 0) && are_in_one_object(&all));
+        for (nth, other) in
+            [(0, 0), (5, 0), (13, next as *const () as usize), (1, all.as_ptr().addr())]
+        {
+            let mut changed = all;
+            changed[nth] = other;
+            assert!(!are_in_one_object(&changed), "{nth}");
+        }
+    }
 
     /// A handler interrupts who is about to say what it has found, changes that, and says it itself.
     #[test]
