@@ -406,11 +406,9 @@ mod tests {
         fs::remove_dir(directory.path()).unwrap();
     }
 
-    #[test]
-    fn what_a_killed_process_left_is_removed_by_the_next() {
-        let directory = directory("left");
-        let dead = Name { pid: 0x7fff_fff0, ..Name::new() };
-        let left = Listener::new(&directory, dead).unwrap();
+    /// What a process leaves that ends without removing it.
+    fn left_by(directory: &Directory, pid: libc::pid_t) -> PathBuf {
+        let left = Listener::new(directory, Name { pid, ..Name::new() }).unwrap();
         let path = left.path.clone();
         let Listener { socket, .. } = &left;
         // Closed without being removed, as by a kill.
@@ -418,9 +416,26 @@ mod tests {
         unsafe { libc::close(socket.as_raw_fd()) };
         std::mem::forget(left);
         assert!(path.exists());
-        let listener = Listener::new(&directory, Name::new()).unwrap();
-        assert!(!path.exists());
-        drop(listener);
+        path
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_by_the_next() {
+        let directory = directory("left");
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let alive = left_by(&directory, child.id() as libc::pid_t);
+        let dead = left_by(&directory, 0x7fff_fff0);
+        drop(Listener::new(&directory, Name::new()).unwrap());
+        assert!(alive.exists() && !dead.exists());
+        child.kill().unwrap();
+        // It has ended, and its parent has not yet asked.
+        let process = sys::pidfd(child.id() as libc::pid_t).unwrap();
+        while !sys::is_readable(&process) {
+            std::thread::yield_now();
+        }
+        drop(Listener::new(&directory, Name::new()).unwrap());
+        assert!(!alive.exists());
+        child.wait().unwrap();
         fs::remove_dir(directory.path()).unwrap();
     }
 }

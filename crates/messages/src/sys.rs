@@ -296,10 +296,17 @@ pub fn is_readable(fd: &OwnedFd) -> bool {
     unsafe { libc::poll(&raw mut asked, 1, 0) > 0 }
 }
 
-/// Whether a process with this number exists.
+/// Whether a process with this number exists and has not ended. One that has ended keeps its number until its parent
+/// asks what became of it.
 pub fn process_exists(pid: libc::pid_t) -> bool {
     // SAFETY: no signal is sent.
-    unsafe { libc::kill(pid, 0) == 0 || last() == libc::EPERM }
+    let has_number = || unsafe { libc::kill(pid, 0) == 0 || last() == libc::EPERM };
+    match pidfd(pid) {
+        Ok(process) => !is_readable(&process),
+        Err(libc::ESRCH) => false,
+        // Too many descriptors are open, or a filter refuses the call.
+        Err(_) => has_number(),
+    }
 }
 
 /// An eventfd, which any thread may set and epoll reports.
