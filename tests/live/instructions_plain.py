@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COUNT = 1_000
 """Rounds that are counted."""
-CONSTANT = 260
+CONSTANT = 145
 """System calls that a connection may cost until it is known that it stays with the kernel."""
 PROGRAM = r"""
 #define _GNU_SOURCE
@@ -201,8 +201,8 @@ CASES = (
     Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 186, known=AFTER_ALL),
     Case("send", "send, recv", 46, threads=2),
     Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 860, threads=2),
-    Case("send", "send, recv", 200, known=NOT_YET),
-    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 1015, known=NOT_YET),
+    Case("send", "send, recv", 150, known=NOT_YET),
+    Case("turns", "write, read, 2 epoll_wait, 4 epoll_ctl", 680, known=NOT_YET),
     # The first look of a call is at what holds for most: the library is on.
     Case("vector", "writev, readv", 34, known=NOT_YET, off=True),
     Case("message", "sendmsg, recvmsg", 32, known=NOT_YET, off=True),
