@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from weft import mpi_figures, mpi_record
+from weft import mpi_figures, mpi_launcher, mpi_record
 from weft.live_figures import size
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from weft.mpi_as import System
 
 NOT_FOUND = 127
+# As a shell says it of what was killed.
+ENDED = 128 + signal.SIGKILL
 
 # The provider's file: libfabric takes every file of a directory that ends so.
 PROVIDER = "libweft-fi.so"
@@ -327,22 +330,23 @@ def _run(command: tuple[str, ...], more: Mapping[str, str]) -> int:
     said = f"weft mpi: Open MPI {mpi.version} sends over shared memory of this host, by {path}"
     click.echo(said, err=True)
     with _meeting() as directory:
-        return _call(command, {**environment(path, directory, is_launched), **more})
+        variables = {**environment(path, directory, is_launched), **more}
+        return _call(command, variables, is_launched)
 
 
-def _call(command: tuple[str, ...], variables: dict[str, str]) -> int:
+def _call(command: tuple[str, ...], variables: dict[str, str], is_launched: bool) -> int:
     try:
         process = subprocess.Popen(command, env=variables)
     except OSError as error:
         click.echo(f"weft mpi: {command[0]}: {error.strerror}", err=True)
         return NOT_FOUND
-    while True:
-        try:
-            status = process.wait()
-        except KeyboardInterrupt:
-            # The launcher has the signal too, and ends its processes.
-            continue
-        return status if status >= 0 else 128 - status
+    try:
+        # What a program of its own starts and ends is its own matter.
+        status = (mpi_launcher.wait if is_launched else mpi_launcher.wait_plainly)(process)
+    except mpi_launcher.AloneError as why:
+        click.echo(f"weft mpi: {command[0]}: {why}", err=True)
+        return ENDED
+    return status if status >= 0 else 128 - status
 
 
 class _Programs(click.Group):
