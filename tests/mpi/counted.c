@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { BATCH = 32, WARM = 4 };
+enum { BATCH = 32, POLLS = 512, WARM = 4 };
 static MPI_Request requests[BATCH];
 static double in[BATCH], out[BATCH];
 static atomic_int *arrived;
@@ -31,6 +31,11 @@ __attribute__((noinline)) void counted_send(void) {
 
 __attribute__((noinline)) void counted_receive(void) { MPI_Waitall(BATCH, requests, MPI_STATUSES_IGNORE); }
 
+/* Polls that find nothing, while receives are posted. */
+__attribute__((noinline)) void counted_poll(void) {
+  for (int at = 0, is_done; at < POLLS; at++) MPI_Test(&requests[0], &is_done, MPI_STATUS_IGNORE);
+}
+
 /* The same calls, which are not counted: what is done once only is done here. */
 static void warm(void) {
   for (int at = 0; at < BATCH; at++)
@@ -49,6 +54,8 @@ int main(int count, char **words) {
   for (int at = 0; at < WARM; at++) warm();
   for (int batch = 0; batch < batches; batch++) {
     counted_post();
+    meet();
+    counted_poll();
     meet();
     if (rank == 1) counted_send();
     meet();
