@@ -8,6 +8,7 @@
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use weft_protocol::interrupt_flag::InterruptFlag;
@@ -220,6 +221,11 @@ impl<'a> Ring<'a> {
     #[inline(always)]
     pub fn has_next(&self, reader: &Reader) -> bool {
         reader.has_next(self)
+    }
+
+    /// The word that is zero until the next slot holds a record. It lies in the segment.
+    pub fn next_head(&self, reader: &Reader) -> NonNull<AtomicU64> {
+        NonNull::from(self.head(reader.slot()))
     }
 
     /// Returns the slots that were read to the writer; whether there were any.

@@ -9,6 +9,8 @@
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use weft_messages::channel::{Envelope, Range};
@@ -330,6 +332,59 @@ fn what_must_arrive_is_sent_only_once_it_has() {
     other.receive(None, 2, ANY, &mut buffer);
     until(&mut [&mut one, &mut other], |ends| ends[0].outcome(1).is_some());
     assert_eq!((one.outcome(1), &buffer), (Some(Ok(0)), &bytes));
+}
+
+/// How many polls may look at its words alone once an endpoint is idle; how many words these are, and whether one says
+/// that there is something.
+fn watched(end: &mut End) -> (u32, usize, bool) {
+    let mut heads = Vec::new();
+    let polls = end.endpoint.watch_for_news(&mut heads);
+    // SAFETY: no segment was unmapped since the endpoint named them.
+    let has_news =
+        |head: &NonNull<AtomicU64>| unsafe { head.as_ref() }.load(Ordering::Relaxed) != 0;
+    (polls, heads.len(), heads.iter().any(has_news))
+}
+
+#[test]
+fn whatever_reaches_an_idle_endpoint_is_seen_at_the_words_that_it_names() {
+    let place = Place::new("words");
+    let (mut one, mut other) = (End::new(&place), End::new(&place));
+    let (to, back) = (one.knows(other.endpoint.name()), other.knows(one.endpoint.name()));
+    let (long, mut buffer) = (pattern(400_000, 0), vec![0; 400_000]);
+    for context in 0..300 {
+        other.receive(None, context, 1, &mut buffer[..8]);
+        one.post(to, 1000 + context, 1, &long[..8]).unwrap();
+        if context > 0 {
+            assert!(watched(&mut other).2 && !other.endpoint.is_idle(), "message {context}");
+        }
+        until(&mut [&mut other], |ends| ends[0].outcome(context).is_some());
+        assert_eq!(watched(&mut other).0, 0, "the next record may come at once");
+        while !other.endpoint.is_idle() {
+            other.progress();
+        }
+        let (polls, words, has_news) = watched(&mut other);
+        assert_eq!((words, has_news), (1, false), "message {context}");
+        assert!(polls < 64, "the kernel is polled in between");
+        other.endpoint.pass(polls);
+        assert!(!other.endpoint.is_idle(), "all polls before the next of the kernel are used up");
+        other.progress();
+    }
+    // One that stays in its buffers: the answer is seen.
+    other.post(back, 2001, 2, &long).unwrap();
+    assert_eq!((watched(&mut other).1, watched(&mut other).2), (2, false));
+    one.receive(None, 2001, 2, &mut buffer);
+    until(&mut [&mut one], |ends| ends[0].outcome(2001).is_some());
+    assert!(watched(&mut other).2 && !other.endpoint.is_idle());
+    until(&mut [&mut other], |ends| ends[0].outcome(2001).is_some());
+    // One that is pulled: its pieces are sent by polls, which must not be short until all are on their way.
+    one.endpoint.disable_fetch();
+    other.post(back, 2002, 3, &long).unwrap();
+    one.receive(None, 2002, 3, &mut buffer);
+    until(&mut [&mut one], |_| watched(&mut other).2);
+    other.progress();
+    assert_eq!(watched(&mut other).0, 0);
+    until(&mut [&mut one, &mut other], |ends| ends.iter().all(|end| end.outcome(2002).is_some()));
+    assert!(buffer == long);
 }
 
 #[test]

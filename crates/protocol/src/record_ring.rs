@@ -273,7 +273,13 @@ impl Reader {
     /// Whether something claims to be a record where the next will be. For polling only: nothing was checked.
     #[inline]
     pub fn has_next(&self, heads: &impl Heads) -> bool {
-        heads.head(self.slots.place(self.read) as usize).load(Ordering::Relaxed) != 0
+        heads.head(self.slot()).load(Ordering::Relaxed) != 0
+    }
+
+    /// The slot at which the next record is looked for first.
+    #[inline]
+    pub const fn slot(&self) -> usize {
+        self.slots.place(self.read) as usize
     }
 
     /// Advances past a record whose bytes have been used.

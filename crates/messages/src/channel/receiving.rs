@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 use libc::{c_void, iovec};
 use weft_protocol::interrupt_flag::Sleep;
@@ -98,6 +100,11 @@ impl Receiving {
     #[inline(always)]
     pub fn has_next(&self) -> bool {
         self.segment.ring(Side::Sender).has_next(&self.reader)
+    }
+
+    /// The word that is zero until the next record is there.
+    pub fn next_head(&self) -> NonNull<AtomicU64> {
+        self.segment.ring(Side::Sender).next_head(&self.reader)
     }
 
     /// The next record, without consuming it. Pieces are stored at once; a message must be handled before

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 use weft_protocol::record_ring::{HEAD, Reader, SLOT, Writer};
@@ -345,6 +347,12 @@ impl Sending {
     #[inline(always)]
     pub fn has_answers(&self) -> bool {
         !self.pulled.is_empty() || self.segment.ring(Side::Receiver).has_next(&self.answers)
+    }
+
+    /// The word that is zero until the next answer is there; `None` while pieces are still to be sent.
+    pub fn next_answer(&self) -> Option<NonNull<AtomicU64>> {
+        let ring = self.segment.ring(Side::Receiver);
+        self.pulled.is_empty().then(|| ring.next_head(&self.answers))
     }
 
     /// Handles the receiver's answers and sends the pieces that it pulls. Calls `done` for each message or

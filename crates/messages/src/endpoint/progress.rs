@@ -1,5 +1,7 @@
 //! The progress of an endpoint: receives messages, accepts new peers, and detects peers that have ended.
 
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use super::queue::{Receive, Stored, Unexpected};
@@ -89,6 +91,32 @@ impl Endpoint {
         self.calls += u32::from(is_idle);
         self.figures.counts().empty_polls.add(u64::from(is_idle));
         is_idle
+    }
+
+    /// Adds the words at which news will be seen after a poll that found none; for how many polls they are enough.
+    pub fn watch_for_news(&self, heads: &mut Vec<NonNull<AtomicU64>>) -> u32 {
+        let mut polls = if self.replies.is_empty() { CALLS.saturating_sub(self.calls) } else { 0 };
+        for from in self.incoming.iter().flatten() {
+            // One that was busy is to be marked as idle by the next poll.
+            polls = if from.is_busy { 0 } else { polls };
+            heads.push(from.receiving.next_head());
+        }
+        for way in &self.outgoing {
+            match way {
+                Outgoing::Open(way) if way.has_held() => match way.next_answer() {
+                    Some(head) => heads.push(head),
+                    None => polls = 0,
+                },
+                _ => {}
+            }
+        }
+        polls
+    }
+
+    /// Counts polls that found nothing at the words of [`Endpoint::watch_for_news`].
+    pub fn pass(&mut self, polls: u32) {
+        self.calls = self.calls.saturating_add(polls);
+        self.figures.counts().empty_polls.add(u64::from(polls));
     }
 
     #[inline(never)]

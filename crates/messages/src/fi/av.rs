@@ -62,7 +62,7 @@ unsafe extern "C" fn close(object: *mut fid) -> c_int {
     // SAFETY: the program passes an object of this provider, for the last time.
     let vector = unsafe { Box::from_raw(object.cast::<Av>()) };
     let mut state = vector.shared.lock();
-    if state.endpoints.iter_mut().any(|it| it.bound.vector == Some(vector.number)) {
+    if state.endpoints().iter_mut().any(|it| it.bound.vector == Some(vector.number)) {
         drop(state);
         let _ = Box::into_raw(vector);
         return -libc::EBUSY;

@@ -86,7 +86,7 @@ impl Active {
     fn connect(&self, peer: Name) {
         let mut state = self.shared.lock();
         let number = state.peers.number(peer);
-        if let Ok(Entry { bound, .. }) = state.endpoints.get(self.number) {
+        if let Ok(Entry { bound, .. }) = state.endpoints().get(self.number) {
             // An endpoint that had a connection gets no other, and is as one that has lost its peer.
             bound.peer = bound.endpoint.admit(number).ok().map(|()| number);
         }

@@ -73,8 +73,7 @@ pub unsafe fn open(
         Err(error) => return -error,
     };
     let event = Arc::clone(&waiter.event);
-    let queue = Queue { entries: std::collections::VecDeque::new(), waiter };
-    let number = domain.shared.lock().queues.add(queue);
+    let number = domain.shared.lock().queues.add(Queue::new(waiter));
     let fid = fid_cq {
         fid: fid { fclass: FI_CLASS_CQ, context, ops: &raw const FID },
         ops: &raw const OPS,
@@ -198,9 +197,34 @@ unsafe fn read_any(
 ) -> ssize_t {
     // SAFETY: the program passes an object of this provider.
     let queue = unsafe { &*queue.cast::<Cq>() };
+    // Most polls end here, without what the others need: a lock, room for a completion.
+    if let Some(state) = queue.shared.serial()
+        && state.is_quiet(queue.number)
+    {
+        return -(libc::EAGAIN as ssize_t);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { poll_and_take(queue, buffer, count, sources) }
+}
+
+/// Reads up to `count` entries after a look at all that may bring some.
+///
+/// # Safety
+///
+/// As [`read_any`].
+#[inline(never)]
+unsafe fn poll_and_take(
+    queue: &Cq,
+    buffer: *mut c_void,
+    count: usize,
+    sources: *mut u64,
+) -> ssize_t {
     let mut state = queue.shared.lock();
+    if state.is_quiet(queue.number) {
+        return -(libc::EAGAIN as ssize_t);
+    }
     state.enter();
-    state.progress(Waitable::Queue(queue.number));
+    state.poll(queue.number);
     // SAFETY: the caller's promise.
     let taken = unsafe { take(&mut state, queue, buffer, count, sources) };
     state.leave();

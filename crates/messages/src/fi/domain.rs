@@ -57,8 +57,8 @@ pub unsafe extern "C" fn open(
 unsafe extern "C" fn close(object: *mut fid) -> c_int {
     // SAFETY: the program passes an object of this provider.
     let domain = unsafe { &*object.cast::<Domain>() };
-    let state = domain.shared.lock();
-    let is_used = !state.endpoints.is_empty()
+    let mut state = domain.shared.lock();
+    let is_used = !state.endpoints().is_empty()
         || !state.queues.is_empty()
         || !state.counters.is_empty()
         || !state.vectors.is_empty()

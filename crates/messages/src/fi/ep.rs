@@ -87,7 +87,7 @@ pub unsafe fn open(
             Err(error) => return -error,
         }
     }
-    let number = state.endpoints.add(Entry { bound, bindings });
+    let number = state.endpoints().add(Entry { bound, bindings });
     drop(state);
     let fid = fid_ep {
         fid: fid { fclass: FI_CLASS_EP, context, ops: &raw const FID },
@@ -144,7 +144,7 @@ unsafe extern "C" fn close(object: *mut fid) -> c_int {
     if let Some(mut record) = state.record.take() {
         record.end(&state.peers);
     }
-    state.endpoints.remove(endpoint.number);
+    state.endpoints().remove(endpoint.number);
     0
 }
 
@@ -163,7 +163,7 @@ unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u64) -> c_in
         FI_CLASS_AV => {
             // SAFETY: as above.
             let vector = unsafe { &*other.cast::<Av>() };
-            state.endpoints.get(endpoint.number).map(|it| it.bound.vector = Some(vector.number))
+            state.endpoints().get(endpoint.number).map(|it| it.bound.vector = Some(vector.number))
         }
         FI_CLASS_CQ => {
             // SAFETY: as above.
@@ -198,7 +198,7 @@ fn bind_to(
     flags: u64,
     bind: impl Fn(&mut Binding),
 ) -> Result<(), Errno> {
-    let bindings = &mut state.endpoints.get(endpoint)?.bindings;
+    let bindings = &mut state.endpoints().get(endpoint)?.bindings;
     if flags & (FI_SEND | FI_RECV) == 0 {
         return Err(libc::EINVAL);
     }
@@ -218,7 +218,7 @@ fn bind_counter(
     flags: u64,
     number: usize,
 ) -> Result<(), Errno> {
-    let bindings = &mut state.endpoints.get(endpoint)?.bindings;
+    let bindings = &mut state.endpoints().get(endpoint)?.bindings;
     if flags == 0 || flags & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE) != 0 {
         return Err(libc::EINVAL);
     }
@@ -243,7 +243,7 @@ fn watch(
     waiter: impl FnOnce(&mut State) -> Result<&Waiter, Errno>,
 ) -> Result<(), Errno> {
     let watch = Arc::clone(&waiter(state)?.watch);
-    let bound = &state.endpoints.get(endpoint)?.bound;
+    let bound = &state.endpoints().get(endpoint)?.bound;
     match watch.add(bound.endpoint.watch().fd(), 1) {
         // It is bound for the other direction already.
         Err(libc::EEXIST) => Ok(()),
@@ -255,7 +255,7 @@ unsafe extern "C" fn control(object: *mut fid, command: c_int, argument: *mut c_
     // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
-    let Ok(Entry { bound, bindings }) = state.endpoints.get(endpoint.number) else {
+    let Ok(Entry { bound, bindings }) = state.endpoints().get(endpoint.number) else {
         return -libc::EINVAL;
     };
     let flags = argument.cast::<u64>();
@@ -337,7 +337,7 @@ pub unsafe extern "C" fn getname(
     // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
-    let name = state.endpoints.get(endpoint.number).map(|it| it.bound.endpoint.name());
+    let name = state.endpoints().get(endpoint.number).map(|it| it.bound.endpoint.name());
     // SAFETY: the caller has room for `length` bytes.
     outcome(name.and_then(|name| unsafe { put_name(name, place, length) }))
 }

@@ -224,7 +224,7 @@ unsafe extern "C" fn connect(
 /// The endpoint as the event queue knows it. Connecting enables it.
 fn active(endpoint: &Ep) -> Result<Active, Errno> {
     let mut state = endpoint.shared.lock();
-    let bound = &mut state.endpoints.get(endpoint.number)?.bound;
+    let bound = &mut state.endpoints().get(endpoint.number)?.bound;
     bound.is_enabled = true;
     Ok(Active {
         fid: std::ptr::from_ref(endpoint).expose_provenance(),
@@ -277,7 +277,7 @@ unsafe extern "C" fn getpeer(
     // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*endpoint.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
-    let peer = state.endpoints.get(endpoint.number).map(|it| it.bound.peer);
+    let peer = state.endpoints().get(endpoint.number).map(|it| it.bound.peer);
     let name =
         peer.and_then(|peer| peer.and_then(|peer| state.peers.name(peer)).ok_or(libc::ENOTCONN));
     // SAFETY: the caller has room for `length` bytes.

@@ -1,9 +1,11 @@
 //! The state of a domain, under one lock: endpoints, completion queues, counters, address vectors.
 
+mod quiet;
+mod waitable;
+
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::abi::{
     FI_ADDR_NOTAVAIL, FI_ATOMIC, FI_ETRUNC, FI_MSG, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA,
@@ -14,7 +16,9 @@ use super::record::Record;
 use crate::channel::{Envelope, Operation, Range};
 use crate::endpoint::{Endpoint, Event, Events, Received, Touch};
 use crate::peers::{PeerId, Peers};
-use crate::sys::{self, Errno, Watch};
+use crate::sys::Errno;
+use quiet::Quiet;
+pub use waitable::{Waitable, Waiter};
 
 /// What the objects of a domain share.
 #[derive(Debug)]
@@ -67,6 +71,14 @@ impl Shared {
         let _lock = lock.map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
         // SAFETY: this thread holds the lock, or the program has promised to serialise access.
         Locked { state: unsafe { &mut *self.state.get() }, _lock }
+    }
+
+    /// The state where no lock is needed to access it.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the program serialises access, as for `Shared::lock`")]
+    pub fn serial(&self) -> Option<&mut State> {
+        // SAFETY: the program has promised to serialise access. No caller holds the state meanwhile.
+        self.lock.is_none().then(|| unsafe { &mut *self.state.get() })
     }
 }
 
@@ -259,6 +271,15 @@ pub struct Queue {
     pub entries: VecDeque<Completion>,
     /// Its wait object.
     pub waiter: Waiter,
+    /// Where its next poll has to look, if its last one found nothing.
+    quiet: Quiet,
+}
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(waiter: Waiter) -> Self {
+        Self { entries: VecDeque::new(), waiter, quiet: Quiet::default() }
+    }
 }
 
 /// A counter.
@@ -269,31 +290,13 @@ pub struct Counter {
     pub waiter: Waiter,
 }
 
-/// The wait object of a queue or a counter.
-#[derive(Debug)]
-pub struct Waiter {
-    /// Polls all bound endpoints and the event.
-    pub watch: Arc<Watch>,
-    /// Set to wake a waiting thread.
-    pub event: Arc<OwnedFd>,
-    /// The kind of wait object that the program chose (`fi_wait_obj`).
-    pub object: u32,
-}
-
-impl Waiter {
-    /// A wait object that polls only its own event.
-    pub fn new(object: u32) -> Result<Self, Errno> {
-        let (watch, event) = (Watch::new()?, sys::event()?);
-        watch.add(&event, 0)?;
-        Ok(Self { watch: Arc::new(watch), event: Arc::new(event), object })
-    }
-}
-
 /// The parts of a domain.
 #[derive(Debug, Default)]
 pub struct State {
     pub peers: Peers,
-    pub endpoints: Table<Entry>,
+    endpoints: Table<Entry>,
+    /// How often something was done with endpoints that may move what a poll has to look at.
+    changes: u64,
     pub queues: Table<Queue>,
     pub counters: Table<Counter>,
     pub vectors: Table<Vector>,
@@ -444,28 +447,6 @@ impl Events for Reporter<'_> {
     }
 }
 
-/// An object that a program can wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waitable {
-    /// A completion queue.
-    Queue(usize),
-    /// A counter.
-    Counter(usize),
-}
-
-impl Waitable {
-    #[inline(always)]
-    fn concerns(self, bindings: &Bindings) -> bool {
-        let Bindings { sends, receives, reads, writes } = bindings;
-        match self {
-            Self::Queue(number) => sends.queue == Some(number) || receives.queue == Some(number),
-            Self::Counter(number) => {
-                [sends.counter, receives.counter, *reads, *writes].contains(&Some(number))
-            }
-        }
-    }
-}
-
 /// What a call on an endpoint works with.
 pub struct Working<'a> {
     /// The endpoint.
@@ -479,9 +460,16 @@ pub struct Working<'a> {
 }
 
 impl State {
+    /// The endpoints of the domain.
+    pub fn endpoints(&mut self) -> &mut Table<Entry> {
+        self.changes += 1;
+        &mut self.endpoints
+    }
+
     /// An endpoint with all that a call on it works with.
     #[inline(always)]
     pub fn working(&mut self, endpoint: usize) -> Result<Working<'_>, Errno> {
+        self.changes += 1;
         let Entry { bound, bindings } = self.endpoints.get(endpoint)?;
         let vector = match bound.vector {
             Some(number) => Some(&*self.vectors.get(number)?),
@@ -564,6 +552,7 @@ impl State {
         of: Waitable,
         mut work: impl FnMut(&mut Bound, &mut Peers, &mut Reporter<'_>) -> bool,
     ) -> bool {
+        self.changes += 1;
         let mut any = false;
         for entry in self.endpoints.slots() {
             let Some(Entry { bound, bindings }) = entry else { continue };
