@@ -264,18 +264,6 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_division_shows_the_same_bytes(
-        (text, hosts, switches) in compositions(Others::Shared),
-        part in prop::collection::vec(0_u32..4, 10),
-        seed in any::<u64>(),
-    ) {
-        let (whole, delivered, _) = shown(&text, hosts, seed, |_| {});
-        prop_assert!(delivered > 50, "{delivered} packets");
-        let (divided, ..) = shown(&text, hosts, seed, |engine| engine.cut(&part[..switches]));
-        prop_assert_eq!(whole, divided, "{}", text);
-    }
-
-    #[test]
     fn any_division_among_threads_shows_the_same_bytes(
         (text, hosts, switches) in compositions(Others::Nothing),
         part in prop::collection::vec(0_u32..6, 10),

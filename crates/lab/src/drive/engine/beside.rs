@@ -280,7 +280,7 @@ impl Engine {
                 self.packets.has_spent(),
                 graph.has_limits() || classed.is_some(),
             ),
-            clocks: Clocks::new(&graph, None),
+            clocks: Clocks::new(&graph),
             graph,
             observations: self.observations.of_part(),
             payload: self.payload,

@@ -159,7 +159,7 @@ impl Engine {
     pub(super) fn run_part(&mut self, last: Time) {
         loop {
             if self.classed.is_some() && self.parts.first().open(last) {
-                self.look_ahead(0);
+                self.look_ahead();
             }
             let Some(event) = self.parts.first().pop_until(last) else { break };
             self.steps += 1;

@@ -1,4 +1,4 @@
-//! Clocks that switches share: switches of one part of the graph whose slots are equally long take
+//! Clocks that switches share: switches of a graph, or of a part of it, whose slots are equally long take
 //! part at the same edges, so that one event of the clock serves all of them.
 
 use weft_fabric::graph::Graph;
@@ -39,28 +39,23 @@ pub(super) enum Needs {
 }
 
 impl Clocks {
-    /// The clocks of a graph whose switches are in the parts given, or all in one.
-    pub fn new(graph: &Graph, part: Option<&[u32]>) -> Clocks {
+    /// The clocks of the switches of a graph.
+    pub fn new(graph: &Graph) -> Clocks {
         if !graph.has_limits() {
             return Clocks::default();
         }
-        let part_of = |switch: u32| part.map_or(0, |part| part[switch as usize]);
-        let mut clocks: Vec<(u32, Clock)> = Vec::new();
+        let mut clocks: Vec<Clock> = Vec::new();
         let mut own = vec![(u32::MAX, 0); graph.switches() as usize];
         for switch in 0..graph.switches() {
             let Some(slot) = graph.slot(switch) else { continue };
-            let is_same =
-                |(part, clock): &(u32, Clock)| *part == part_of(switch) && clock.slot == slot;
-            let number = clocks.iter().position(is_same).unwrap_or_else(|| {
-                let clock = Clock { slot, switches: Vec::new(), occupied: 0, due: Box::default() };
-                clocks.push((part_of(switch), clock));
+            let number = clocks.iter().position(|clock| clock.slot == slot).unwrap_or_else(|| {
+                clocks.push(Clock { slot, switches: Vec::new(), occupied: 0, due: Box::default() });
                 clocks.len() - 1
             });
-            let switches = &mut clocks[number].1.switches;
+            let switches = &mut clocks[number].switches;
             own[switch as usize] = (number as u32, switches.len() as u32);
             switches.push(switch);
         }
-        let mut clocks: Vec<Clock> = clocks.into_iter().map(|(_, clock)| clock).collect();
         for clock in &mut clocks {
             clock.due = vec![0; clock.words() * AHEAD as usize].into();
         }

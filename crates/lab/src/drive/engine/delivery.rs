@@ -83,7 +83,7 @@ impl Engine {
         if self.parts.is_one() {
             complete(&mut self.observations, &instants, watch);
         } else {
-            self.parts.note_delivered(&mut self.observations, instants);
+            self.parts.note_delivered(&mut self.observations, &instants);
         }
     }
 

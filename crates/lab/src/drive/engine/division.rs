@@ -44,11 +44,6 @@ impl Division<'_> {
 
     /// The part that each place is in, in two bytes each: a run has fewer than 65,536 parts.
     pub fn of_all_places(&self, places: Places) -> Arc<[u16]> {
-        self.of_places(places).into_iter().map(|part| part as u16).collect()
-    }
-
-    /// The part that each place is in.
-    pub fn of_places(&self, places: Places) -> Vec<u32> {
         let ports = || (0..places.hosts).map(|port| self.of_port(port));
         let hosts = || self.of_hosts();
         let all = || ports().chain(hosts());
@@ -71,7 +66,7 @@ impl Division<'_> {
         }
         of.extend(hosts());
         debug_assert_eq!(of.len(), places.samples as usize, "every place is in a part");
-        of
+        of.into_iter().map(|part| part as u16).collect()
     }
 }
 

@@ -16,7 +16,7 @@
 //! is known. A directed port has one sender, which starts one packet at a time, so this order is
 //! complete, and it does not depend on which event was scheduled first. All randomness belongs to
 //! hosts. Parts of the graph may therefore run in parallel for as long as nothing can get from one to
-//! another ([`Engine::cut`]), with the same results.
+//! another ([`Engine::spread`]), with the same results.
 //!
 //! *Queueing* ends when the adapter of the initiator starts to send; waiting in switches belongs to
 //! *transit*.
@@ -243,7 +243,7 @@ impl Engine {
                 Some(own) => Parts::whole(own.spacing()),
                 None => Parts::one(&graph, adapters.is_on),
             },
-            clocks: Clocks::new(&graph, None),
+            clocks: Clocks::new(&graph),
             plane_turns: PlaneTurns::new(graph.hosts(), graph.planes()),
             names: (has_queues || turns.is_some()).then(|| Arc::new(wiring)),
             graph,
@@ -303,25 +303,6 @@ impl Engine {
         self.graph.hosts()
     }
 
-    /// Divides the graph: `part` is the part of each switch, together with its hosts. Parts then
-    /// run one after another, each for as long as nothing can get from one to another, which does
-    /// not change results. The graph is not divided if nothing keeps parts apart, if streams,
-    /// endpoints, adapters, errors, samples or failing cables are counted for the whole, if
-    /// packets are marked as they have left, if routes weigh the queues of other switches, if hosts
-    /// form a ring or have ports in several planes, or if links have turns. For a channel with
-    /// sources that has not run.
-    pub fn cut(&mut self, part: &[u32]) {
-        let is_whole = self.happens_to_the_whole() || self.graph.planes() > 1;
-        if self.adapters.is_on || !self.memories.may_be_cut() || is_whole {
-            return;
-        }
-        let places = (self.places, self.classed.is_some());
-        self.parts.cut(&self.graph, places, part);
-        if !self.parts.is_one() {
-            self.clocks = Clocks::new(&self.graph, Some(part));
-        }
-    }
-
     /// Makes every credit arrive as an event, including those that are counted at once because
     /// nothing can wait for them. Does not change results, which a test checks.
     pub fn report_every_credit(&mut self) {
@@ -335,13 +316,16 @@ impl Engine {
         halt: &Halt,
         mut watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
-        let stopped = match self.parts.is_one() {
-            true if self.ranks.is_some() => self.run_ranks(until, halt, &mut watch),
-            true if self.beside.is_some() => self.run_beside(until, halt, &mut watch),
-            true if self.adapters.is_on => self.run_with_adapters(until, halt),
-            true if self.classed.is_some() => self.run_classed(until, halt, &mut watch),
-            true => self.run_whole(until, halt, &mut watch),
-            false => self.run_parts(until, halt, &mut watch),
+        let stopped = if self.ranks.is_some() {
+            self.run_ranks(until, halt, &mut watch)
+        } else if self.beside.is_some() {
+            self.run_beside(until, halt, &mut watch)
+        } else if self.adapters.is_on {
+            self.run_with_adapters(until, halt)
+        } else if self.classed.is_some() {
+            self.run_classed(until, halt, &mut watch)
+        } else {
+            self.run_whole(until, halt, &mut watch)
         };
         if stopped.is_none() {
             self.now = until;

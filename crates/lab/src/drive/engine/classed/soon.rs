@@ -20,7 +20,7 @@ impl Engine {
     ) -> Option<Stopped> {
         loop {
             if self.parts.first().open(until) {
-                self.look_ahead(0);
+                self.look_ahead();
             }
             let event = self.parts.first().pop_until(until)?;
             self.now = event.time;
@@ -33,13 +33,13 @@ impl Engine {
         }
     }
 
-    /// Fetches what the events of the open slot of a part need.
-    pub(in crate::drive::engine) fn look_ahead(&mut self, part: usize) {
+    /// Fetches what the events of the open slot need.
+    pub(in crate::drive::engine) fn look_ahead(&mut self) {
         let Engine { classed: Some(own), places, packets, parts, graph, flows, routes, .. } = self
         else {
             return;
         };
-        let events = parts.of(part).soon();
+        let events = parts.first().soon();
         let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
         let is_alike = own.ports.are_alike();
         for Event { place, item, .. } in events.clone() {

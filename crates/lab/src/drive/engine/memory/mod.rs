@@ -327,16 +327,6 @@ impl Memories {
         }
     }
 
-    /// Whether parts of the graph may run in parallel: streams, endpoints, errors and samples are
-    /// counted for the whole.
-    pub fn may_be_cut(&self) -> bool {
-        !self.is_on
-            || (self.streams.is_empty()
-                && !self.has_endpoints
-                && self.faults.0.is_empty()
-                && self.sample.is_none())
-    }
-
     /// The messages that have not ended.
     pub fn held(&self) -> HeldMessages {
         let all = (self.messages.len() - self.free.len()) as u64;
