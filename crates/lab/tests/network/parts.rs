@@ -368,6 +368,41 @@ proptest! {
     }
 }
 
+/// Slots of several lengths, long cables, and room for two packets at each input, so that no credit counts at once.
+#[test]
+fn switches_with_slots_of_several_lengths_show_the_same_among_threads() {
+    let text = "routes.per_packet = 'random'\nswitch = { latency = '90 ns', buffers = 'unlimited' }\n\
+        other = { buffer = 10, cell = '25 B', scheduler.pim = {} }\nclocked = 90\n\
+        memory = { latency = '70 ns', buffer = 10, queues = 'per_connection' }\nshared = 0\n\
+        flow_control = 'credits'\n\
+        link = { rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }\n\
+        [fabric.table]\n\
+        switches = [{ name = 's0', ports = 5 }, { name = 's1', ports = 3 }, { name = 's2', ports = 3 }, \
+        { name = 's3', ports = 4 }, { name = 's4', ports = 3 }]\n\
+        cables = [{ from = 'host 0', to = 's0.0' }, { from = 'host 1', to = 's0.1' }, \
+        { from = 'host 2', to = 's1.0' }, { from = 'host 3', to = 's1.1' }, { from = 'host 4', to = 's2.0' }, \
+        { from = 'host 5', to = 's2.1' }, { from = 'host 6', to = 's3.0' }, { from = 'host 7', to = 's3.1' }, \
+        { from = 'host 8', to = 's4.0' }, { from = 'host 9', to = 's4.1' }, \
+        { from = 's1.2', to = 's0.2', link = { rate = '1 Gbit/s', length = '280 m' } }, \
+        { from = 's2.2', to = 's0.3', link = { rate = '1 Gbit/s', length = '280 m' } }, \
+        { from = 's3.2', to = 's0.4', link = { rate = '1 Gbit/s', length = '280 m' } }, \
+        { from = 's4.2', to = 's3.3', link = { rate = '3 Gbit/s', length = '641 m' } }]\n\
+        [workload]\nload = 0.6\n";
+    let seed = 15_595_744_745_522_956_089;
+    let (whole, delivered, _) = shown(text, 10, seed, |_| {});
+    assert!(delivered > 50, "{delivered} packets");
+    for part in [[0, 0, 0, 1, 0], [0, 1, 0, 1, 2], [4, 3, 2, 1, 0]] {
+        for threads in 1..4 {
+            let threads = NonZeroUsize::new(threads).expect("one or more");
+            let spread = |engine: &mut Engine| {
+                assert_eq!(engine.spread_over(&part, threads), Ok(()));
+            };
+            let (divided, ..) = shown(text, 10, seed, spread);
+            assert_eq!(whole, divided, "{part:?} on {threads}");
+        }
+    }
+}
+
 /// The same where most credits are counted at once, so that there is something to compare.
 #[test]
 fn most_credits_are_counted_at_once_where_buffers_are_large() {
