@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 VERDICTS = ("within", "outside", "missed", "undecided", "report")
 
 # What the document gives: a number, a statement in words, or nothing. A number that parameters give
-# without a run, and one by which a parameter was calibrated, say less than one that a run predicts. What we
-# have computed ourselves checks the model, and reproduces nothing.
+# without a run, and one by which a parameter was calibrated, say less than one that a run predicts.
+# What we have computed ourselves checks the model, and reproduces nothing.
 NUMBER, STATEMENT, UNPRINTED = "number", "statement", "unprinted"
 CLOSED_FORM, CALIBRATED, COMPUTED = "closed form", "calibrated", "computed"
 KINDS = (NUMBER, CLOSED_FORM, CALIBRATED, STATEMENT, COMPUTED, UNPRINTED)
@@ -41,10 +41,11 @@ class Check:
 
     `kind` is "number", "closed form" (a number that follows without a run), "calibrated" (a number
     by which a parameter was calibrated), "statement" (words, which hold if what is measured lies in
-    the band), "computed" (no document prints anything; the band is arithmetic of ours) or "unprinted". `band` says in words what counts as reproduced; `band_low` and
-    `band_high` are its ends in the unit of the quantity, both included. What is printed once and
-    held against a run at several places has `counted` at one of them, the one that came out worst;
-    `also` names the other experiments.
+    the band), "computed" (no document prints anything; the band is arithmetic of ours) or
+    "unprinted". `band` says in words what counts as reproduced; `band_low` and `band_high` are its
+    ends in the unit of the quantity, both included. What is printed once and held against a run at
+    several places has `counted` at one of them, the one that came out worst; `also` names the other
+    experiments.
     """
 
     system: str
@@ -184,6 +185,14 @@ def counted_in_words(checks: list[Check]) -> str:
         ),
         _came_out(found[STATEMENT], "statement holds", "statements hold"),
     ]
+    computed = _came_out(
+        found[COMPUTED],
+        "number that we computed and no document prints agrees",
+        "numbers that we computed and no document prints agree",
+    )
+    # Where the document gives nothing, this is the answer.
+    if not any(parts):
+        parts, computed = [computed], ""
     sentences = [", ".join(part for part in parts if part) or "No band is claimed for any of these"]
     rest = [
         _came_out(
@@ -196,11 +205,7 @@ def counted_in_words(checks: list[Check]) -> str:
             "number that calibrated a parameter agrees",
             "numbers that calibrated parameters agree",
         ),
-        _came_out(
-            found[COMPUTED],
-            "number that we computed and no document prints agrees",
-            "numbers that we computed and no document prints agree",
-        ),
+        computed,
     ]
     numbers = {verdict: sum(found[kind][verdict] for kind in PRINTED) for verdict in VERDICTS}
     rest += [

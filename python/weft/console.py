@@ -218,6 +218,8 @@ def _statements_table(head: str, checks: list[Check]) -> Table:
     heading = ""
     for check in checks:
         said = check.statement if check.kind in (STATEMENT, COMPUTED) else "not in the document"
+        if check.kind == COMPUTED:
+            said += " (computed by us)"
         if said != heading:
             table.add_row(f"[dim]{_plain(said)}[/]")
             heading = said

@@ -42,7 +42,7 @@ fn identity(checks: &Table, row: usize) -> String {
     let columns: &[&str] = if [Kind::Number, Kind::Calibrated, Kind::ClosedForm].into_iter().any(is)
     {
         &["system", "section", "published"]
-    } else if is(Kind::Statement) {
+    } else if is(Kind::Statement) || is(Kind::Computed) {
         &["kind", "system", "section", "statement"]
     } else {
         &["kind", "experiment", "quantity", "at"]

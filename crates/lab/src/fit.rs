@@ -96,6 +96,11 @@ fn check_published(tree: &Tree, spec: &Spec) -> Result<(), SpecError> {
                 "a `statement` beside a `value`",
                 "a `value` where a number is printed, a `statement` where none is",
             ),
+            (None, None, _) | (None, _, Band::ReportOnly) if published.computed => (
+                "computed",
+                "`computed` without a `statement` and a band",
+                "a `statement` of what was computed, and a band around it",
+            ),
             (Some(_), None, _) if published.computed => (
                 "computed",
                 "a `value` that is `computed`",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from weft.checks import NUMBER, STATEMENT, checks_of, counts, judged
+from weft.checks import COMPUTED, NUMBER, STATEMENT, checks_of, counts, judged
 from weft.place import claim
 from weft.report import plain_page
 from weft.report.markup import render, system_of
@@ -84,8 +84,13 @@ def _card(entry: Entry) -> dict[str, Any]:
         "counts": [
             ("Printed numbers", _counts(entry.found[NUMBER], "within their bands")),
             ("Statements", _counts(entry.found[STATEMENT], "hold")),
+            *_computed(entry.found[COMPUTED]),
         ],
     }
+
+
+def _computed(found: dict[str, int]) -> list[tuple[str, list[tuple[str, str]]]]:
+    return [("Computed by us", _counts(found, "agree"))] if any(found.values()) else []
 
 
 def _counts(found: dict[str, int], words: str) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from weft.checks import (
+    COMPUTED,
     LITERAL,
     NUMBER,
     STATEMENT,
@@ -42,6 +43,16 @@ _TILES = {
             "within": "hold",
             "outside": "do not hold",
             "missed": "known not to hold",
+            "undecided": "not decided at this size",
+            "report": "shown, not judged",
+        },
+    ),
+    COMPUTED: (
+        "Computed by us",
+        {
+            "within": "agree",
+            "outside": "do not agree",
+            "missed": "known not to agree",
             "undecided": "not decided at this size",
             "report": "shown, not judged",
         },
