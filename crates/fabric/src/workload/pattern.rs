@@ -205,6 +205,33 @@ fn of_shares(shares: &[(f64, u32)]) -> Option<Targets> {
 }
 
 impl Targets {
+    /// The same without a host itself, whose share the others get; `None` if there is no other.
+    pub fn without(self, host: u32) -> Option<Targets> {
+        match self {
+            Targets::Fixed(target) => (target != host).then_some(Targets::Fixed(target)),
+            Targets::Any { hosts } => {
+                let others = hosts - 1;
+                (others > 0).then_some(Targets::Others { host, others })
+            }
+            Targets::Shares(shares) => {
+                let mut before = 0.0;
+                let each = shares.iter().map(|share| {
+                    (share.target, share.up_to - std::mem::replace(&mut before, share.up_to))
+                });
+                let kept: Vec<_> = each.filter(|(target, _)| *target != host).collect();
+                let all: f64 = kept.iter().map(|(_, share)| share).sum();
+                let mut up_to = 0.0;
+                let shares = kept.into_iter().map(|(target, share)| {
+                    up_to += share / all;
+                    Share { up_to, target }
+                });
+                let shares: Box<[Share]> = shares.collect();
+                (!shares.is_empty()).then_some(Targets::Shares(shares))
+            }
+            others @ (Targets::Others { .. } | Targets::HotSpot { .. }) => Some(others),
+        }
+    }
+
     /// The target of the next packet or burst.
     #[inline]
     pub fn draw(&self, random: &mut Stream) -> u32 {

@@ -55,6 +55,25 @@ fn flows_times_their_time_are_what_is_outstanding() {
     }
 }
 
+/// A timeout that is shorter than the queue has flows sent again that arrive all the same: their hosts hear of them
+/// more than once, and begin one flow for each all the same.
+#[test]
+fn a_flow_that_is_heard_of_twice_is_followed_by_one() {
+    let workload = "x = { sizes.constant = '3 kB', pattern.hot_spot = { target = 0, fraction = 1.0 }, \
+                    closed.outstanding = 16 }";
+    let text = Channel { hosts: 8, workload, ..Channel::default() }.text();
+    let text =
+        text.replace("timeout = '1 ms'", "timeout = '5 us'\nreliability = 'selective_repeat'");
+    let run = super::run(&text, 1);
+    assert!(count(&run, "timeouts") > 100.0 && count(&run, "unneeded_packets") > 100.0);
+    let report = run.flows.as_ref().expect("flows");
+    // Sixteen of each host are under way when the run ends, some of which have come.
+    assert!(report.unfinished <= 8 * 16, "{} flows", report.unfinished);
+    let begun = run.observations.generated / 4;
+    let ended: u64 = report.bins.iter().map(|bin| bin.acknowledged.count()).sum();
+    assert_eq!(begun - ended, 8 * 16);
+}
+
 #[test]
 fn flows_that_begin_when_others_end_have_no_load() {
     for (own, key) in [
@@ -62,6 +81,7 @@ fn flows_that_begin_when_others_end_have_no_load() {
         ("incast.senders = 2, sizes = 'web_search', closed.outstanding = 1", "incast"),
         ("list = [{ from = 0, to = 1, size = '1 kB' }], closed.outstanding = 1", "closed"),
         ("closed.outstanding = 1", "sizes"),
+        ("sizes = 'web_search', closed.outstanding = 1000000000", "closed.outstanding"),
         ("sizes = 'web_search'", "load"),
     ] {
         let workload = format!("x = {{ {own} }}");

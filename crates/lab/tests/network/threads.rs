@@ -14,10 +14,11 @@ fn threads(count: usize) -> Threads {
     Threads::at_most(NonZeroUsize::new(count).expect("one or more"))
 }
 
-/// What runs show. Of input-queued switches the number of events is left out: those of clocks that switches of
-/// several parts share are as many as there are parts.
-fn text(mut runs: Vec<ChannelRun>, are_clocked: bool) -> String {
-    if are_clocked {
+/// What runs show. Of input-queued switches the number of events is left out, since those of clocks that switches of
+/// several parts share are as many as there are parts, and of those with a shared buffer, since parts plan no
+/// departures.
+fn text(mut runs: Vec<ChannelRun>, depends_on_parts: bool) -> String {
+    if depends_on_parts {
         runs.iter_mut().for_each(|run| run.steps = 0);
     }
     serde_json::to_string(&runs).expect("text")
@@ -30,8 +31,10 @@ fn shown(request: &Request, count: usize) -> (Vec<String>, Vec<String>) {
     let threads = threads(count).even_if_slower();
     let runs = plan.points.iter().map(|point| {
         let runs = simulate_on(&threads, &point.spec, point.spec.run.seed, &Halt::new());
-        let are_clocked = format!("{:?}", point.spec.channel).contains("InputQueued");
-        text(runs.expect("a run"), are_clocked)
+        let channels = format!("{:?}", point.spec.channel);
+        let is_counted =
+            !["InputQueued", "SharedBuffer"].iter().any(|kind| channels.contains(kind));
+        text(runs.expect("a run"), !is_counted)
     });
     (runs.collect(), threads.alone())
 }

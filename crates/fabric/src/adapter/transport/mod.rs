@@ -555,7 +555,10 @@ impl Transports {
             );
         }
         if is_done {
-            // A flow in the list of those that may send is skipped there.
+            // A flow in the list of those that may send is skipped there, and may hear of itself until then.
+            if self.outcomes[flow as usize].acknowledged < Time::NEVER {
+                return;
+            }
             let is_queued = own.is_queued;
             self.outcomes[flow as usize].acknowledged = now;
             if !is_queued {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
-use weft_units::{Bytes, PositiveCount, Span, Time};
+use weft_units::{PositiveCount, Span, Time};
 
 use super::sizes::SizeLaw;
 use super::{FlowDemand, Targets};
@@ -29,7 +29,7 @@ pub struct FlowLoop {
     pub(super) think: Span,
     pub(super) end: Time,
     pub(super) sizes: SizeLaw,
-    /// By host; those that send nothing are absent.
+    /// By host, without those that send to nobody else.
     pub(super) hosts: Vec<Option<LoopHost>>,
 }
 
@@ -41,9 +41,6 @@ pub(super) struct LoopHost {
     pub lengths: Stream,
 }
 
-/// A pattern that names a host as its own target does so at most every second time, unless it names nobody else.
-const MOST_DRAWS: u32 = 64;
-
 impl FlowLoop {
     /// Whether these flows belong to a group.
     #[inline]
@@ -51,17 +48,15 @@ impl FlowLoop {
         self.group == group
     }
 
-    /// The flow that follows one of a host that has ended at `now`; none after the end of the group, or if the
-    /// pattern has no other host.
+    /// The flow that follows one of a host that has ended at `now`; none after the end of the group.
     pub fn next(&mut self, host: u32, now: Time) -> Option<FlowDemand> {
         self.begin(host, now + self.think)
     }
 
     pub(super) fn begin(&mut self, host: u32, start: Time) -> Option<FlowDemand> {
         let own = self.hosts.get_mut(host as usize)?.as_mut().filter(|_| start < self.end)?;
-        let mut draws = (0..MOST_DRAWS).map(|_| own.targets.draw(&mut own.destinations));
-        let to = draws.find(|to| *to != host)?;
-        let size: Bytes = self.sizes.draw(&mut own.lengths);
+        let to = own.targets.draw(&mut own.destinations);
+        let size = self.sizes.draw(&mut own.lengths);
         Some(FlowDemand { start, size, from: host, to, group: self.group, class: self.class })
     }
 }

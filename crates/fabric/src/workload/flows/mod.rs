@@ -150,7 +150,8 @@ pub(super) fn build(
             continue;
         }
         if let Some(closed) = &group.closed {
-            let drawn = group.closed_loop(closed, (&key, number, end), channel, streams)?;
+            let drawn =
+                group.closed_loop(closed, (&key, number, end), channel, (streams, &purpose))?;
             list.begin_loop(drawn, closed, Time::ZERO + group.start);
             continue;
         }
@@ -287,15 +288,19 @@ impl FlowGroup {
         closed: &ClosedLoop,
         (key, group, end): (&str, u16, Time),
         channel: &ChannelFacts<'_>,
-        streams: &Streams,
+        (streams, purpose): (&Streams, &dyn Fn(&str) -> String),
     ) -> Result<FlowLoop, WorkloadError> {
-        let name = key.rsplit('.').next().unwrap_or(key);
-        let purpose = |what: &str| format!("{}.{name}.{what}", channel.name);
+        if closed.outstanding.get() as f64 * f64::from(channel.hosts) > MOST_FLOWS {
+            let accepted = format!("at most {MOST_FLOWS} flows under way in all");
+            let key = format!("{key}.closed.outstanding");
+            return Err(WorkloadError::new(&key, closed.outstanding, accepted));
+        }
         let targets = self.targets(key, channel, (streams, &purpose("pattern")))?;
-        let hosts = targets.into_iter().enumerate().map(|(host, targets)| {
+        let hosts = (0..).zip(targets).map(|(host, targets)| {
             let [destinations, lengths] =
-                ["targets", "sizes"].map(|what| streams.stream(&purpose(what), host));
-            targets.map(|targets| LoopHost { targets, destinations, lengths })
+                ["targets", "sizes"].map(|what| streams.stream(&purpose(what), host as usize));
+            let targets = targets?.without(host)?;
+            Some(LoopHost { targets, destinations, lengths })
         });
         let (class, think, sizes) = (self.class, closed.think, self.sizes(key)?);
         Ok(FlowLoop { group, class, think, end, sizes, hosts: hosts.collect() })

@@ -1,3 +1,4 @@
+use super::super::pattern::Flow;
 use super::*;
 use weft_units::Rate;
 
@@ -151,6 +152,11 @@ fn a_closed_loop_has_no_flows_to_oneself() {
         let next = list.loops[0].next(1, Time(5)).expect("another");
         assert_eq!((next.from, next.to), (1, 0));
     }
+    let flow = |to, share| Flow { from: 1, to, share };
+    let weighted = Some(PatternSettings::Flows(vec![flow(1, 99.0), flow(0, 1.0)]));
+    let group = groups(&[("x", FlowGroup { pattern: weighted, ..own["x"].clone() })]);
+    let mut list = build(&group, &facts(2), &Streams::new(1), Time(1_000_000)).expect("flows");
+    assert!((0..100).all(|_| list.loops[0].next(1, Time(5)).is_some_and(|next| next.to == 0)));
     let shift = FlowGroup { pattern: Some(PatternSettings::Shift(2)), ..own["x"].clone() };
     let list = build(&groups(&[("x", shift)]), &facts(2), &Streams::new(1), Time(1_000_000));
     assert!(list.expect("none").flows.is_empty());

@@ -91,7 +91,7 @@ pub enum Alone {
     /// Flows are numbered in the order in which they begin.
     #[error(
         "flows begin when others end (closed), in an order that parts of the network would have to agree on, which \
-         more threads or ranks do not do"
+         more threads or ranks do not take"
     )]
     Closed,
     /// Routes weigh queues of other switches, as these are at that instant.

@@ -210,10 +210,9 @@ impl Engine {
     }
 
     fn may_be_ranked(&self) -> Result<(), Alone> {
-        self.may_be_spread()?;
         match self.classed.is_some() {
             true => Err(Alone::Classed),
-            false => Ok(()),
+            false => self.may_be_spread(),
         }
     }
 
