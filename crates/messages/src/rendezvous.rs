@@ -407,7 +407,7 @@ mod tests {
     }
 
     /// What a process leaves that ends without removing it.
-    fn left_by(directory: &Directory, pid: libc::pid_t) -> PathBuf {
+    fn left_by(directory: &Directory, pid: u32) -> PathBuf {
         let left = Listener::new(directory, Name { pid, ..Name::new() }).unwrap();
         let path = left.path.clone();
         let Listener { socket, .. } = &left;
@@ -423,7 +423,7 @@ mod tests {
     fn what_a_killed_process_left_is_removed_by_the_next() {
         let directory = directory("left");
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let alive = left_by(&directory, child.id() as libc::pid_t);
+        let alive = left_by(&directory, child.id());
         let dead = left_by(&directory, 0x7fff_fff0);
         drop(Listener::new(&directory, Name::new()).unwrap());
         assert!(alive.exists() && !dead.exists());
