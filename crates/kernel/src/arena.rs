@@ -72,6 +72,11 @@ impl<T> IndexMut<Id<T>> for Arena<T> {
 }
 
 impl<T> Id<T> {
+    /// What [`index`](Self::index) said, as an index again: for an event that carries it as a number.
+    pub const fn at(index: usize) -> Id<T> {
+        Id(index as u32, PhantomData)
+    }
+
     /// The bare index, for tables kept beside the arena.
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -1,4 +1,4 @@
-//! Builds a channel from its settings. The composition determines the driver.
+//! Builds a channel from its settings. The composition determines the parts.
 
 mod adapter;
 mod bodies;
@@ -33,7 +33,6 @@ use weft_units::{Bytes, Span, Time};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::Channel;
 use crate::drive::engine::{Alone, Coupled, Engine, Half};
-use crate::drive::hub::HubChannel;
 use crate::error::Error;
 use crate::ranks::Ranks;
 
@@ -48,8 +47,6 @@ pub enum Driver {
     Half(Box<Half>),
     /// Hosts in front of a channel, event by event.
     Hosted(Box<HostedChannel>),
-    /// Event by event, between mapped windows around a hub.
-    Hub(Box<HubChannel>),
 }
 
 /// What a channel is built from in addition to its settings.

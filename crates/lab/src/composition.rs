@@ -234,7 +234,7 @@ pub struct ChannelSettings {
     pub disabled: Vec<DisabledInitiator>,
 }
 
-/// The switches of a channel. They determine which driver runs the channel.
+/// The switches of a channel. They determine of which parts the channel is made.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SwitchSettings {

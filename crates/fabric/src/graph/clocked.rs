@@ -138,7 +138,8 @@ impl Graph {
             | Kind::Queued { .. }
             | Kind::Memory { .. }
             | Kind::Deciding(_)
-            | Kind::Fifos => None,
+            | Kind::Fifos
+            | Kind::Hub => None,
         }
     }
 
@@ -150,7 +151,8 @@ impl Graph {
             | Kind::Queued { .. }
             | Kind::Memory { .. }
             | Kind::Deciding(_)
-            | Kind::Fifos => None,
+            | Kind::Fifos
+            | Kind::Hub => None,
         }
     }
 

@@ -32,7 +32,8 @@ impl Graph {
             | Kind::Queued { .. }
             | Kind::Clocked(_)
             | Kind::Deciding(_)
-            | Kind::Fifos => None,
+            | Kind::Fifos
+            | Kind::Hub => None,
         }
     }
 
@@ -45,7 +46,8 @@ impl Graph {
             | Kind::Queued { .. }
             | Kind::Clocked(_)
             | Kind::Deciding(_)
-            | Kind::Fifos => (Limit::Unlimited, None),
+            | Kind::Fifos
+            | Kind::Hub => (Limit::Unlimited, None),
         }
     }
 

@@ -86,6 +86,8 @@ pub enum SwitchParts {
     OutputBuffered(OutputBufferedSettings, Stream),
     /// With FIFOs at its ports, between links with turns.
     Fifos(BoxRules),
+    /// A hub, which gives all packets one order, and how long a byte takes through it.
+    Hub(Span),
 }
 
 impl SwitchParts {
@@ -97,7 +99,8 @@ impl SwitchParts {
             | SwitchParts::InputQueued(_)
             | SwitchParts::Crossbar(..)
             | SwitchParts::OutputBuffered(..)
-            | SwitchParts::Fifos(_) => None,
+            | SwitchParts::Fifos(_)
+            | SwitchParts::Hub(_) => None,
         }
     }
 
@@ -109,7 +112,8 @@ impl SwitchParts {
             | SwitchParts::InputQueued(_)
             | SwitchParts::SharedMemory(_)
             | SwitchParts::Crossbar(..)
-            | SwitchParts::OutputBuffered(..) => None,
+            | SwitchParts::OutputBuffered(..)
+            | SwitchParts::Hub(_) => None,
         }
     }
 }
@@ -173,6 +177,8 @@ enum Kind {
     Deciding(u32),
     /// In the [FIFOs](stations) at its ports, which links with turns fill and empty.
     Fifos,
+    /// Nowhere, or in buffers of a [hub](crate::switch::Hub), which knows of room at all its hosts.
+    Hub,
 }
 
 /// The times of a packet on a link.
@@ -291,6 +297,7 @@ impl Graph {
                 (self.add_deciding(Deciding::output_buffered(own, ports, random)), latency)
             }
             SwitchParts::Fifos(own) => (Kind::Fifos, own.analysis),
+            SwitchParts::Hub(latency) => (Kind::Hub, latency),
         };
         let (first, is_plain) = (around.wiring.port(number, 0), matches!(kind, Kind::Plain));
         self.is_mixed |= self.switches.first().is_some_and(|other| other.latency != latency);
@@ -329,7 +336,8 @@ impl Graph {
         match self.kinds[switch as usize] {
             Kind::Clocked(index) => Some(self.clocked[index as usize].room()),
             Kind::Memory { buffer, .. } => Some(share(buffer)),
-            Kind::Plain | Kind::Queued { .. } | Kind::Deciding(_) | Kind::Fifos => None,
+            Kind::Plain | Kind::Queued { .. } | Kind::Deciding(_) => None,
+            Kind::Fifos | Kind::Hub => None,
         }
     }
 
@@ -479,7 +487,8 @@ impl Graph {
             | Kind::Clocked(_)
             | Kind::Memory { .. }
             | Kind::Deciding(_)
-            | Kind::Fifos => u32::MAX,
+            | Kind::Fifos
+            | Kind::Hub => u32::MAX,
         }
     }
 

@@ -51,7 +51,8 @@ impl Graph {
             | Kind::Queued { .. }
             | Kind::Memory { .. }
             | Kind::Deciding(_)
-            | Kind::Fifos => None,
+            | Kind::Fifos
+            | Kind::Hub => None,
         }
     }
 

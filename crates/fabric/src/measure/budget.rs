@@ -88,6 +88,12 @@ impl Budget {
         self.sums[stage as usize] += u128::from(span.0);
     }
 
+    /// Adds the spans that one packet spent in several stages.
+    #[inline]
+    pub fn add_all(&mut self, stages: &[(Stage, Span)]) {
+        stages.iter().for_each(|(stage, span)| self.add(*stage, *span));
+    }
+
     /// Adds the same span for a number of packets.
     pub fn add_times(&mut self, stage: Stage, span: Span, packets: u64) {
         self.counts[stage as usize] += packets;

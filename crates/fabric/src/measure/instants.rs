@@ -2,7 +2,7 @@
 
 use weft_units::{Bytes, Span, Time};
 
-use super::{Latency, Observations, Passage, Stage};
+use super::{Budget, Latency, Observations, Passage, Stage};
 
 /// What is known of a packet, or of a message of several cells, when its last byte is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +57,13 @@ pub struct Waits {
 }
 
 impl Observations {
-    /// Counts a delivery whose budget was recorded stage by stage: `stages` take the place of the
-    /// differences between its instants.
-    pub fn complete_in_stages(&mut self, one: &Instants, stages: &[(Stage, Span)]) {
+    /// Counts a delivery whose budget was recorded stage by stage: what `spend` adds takes the place of
+    /// the differences between its instants.
+    #[inline]
+    pub fn complete_in_stages(&mut self, one: &Instants, spend: impl FnOnce(&mut Budget)) {
         self.record_latencies(one);
-        for (stage, span) in stages {
-            self.spend(*stage, one.delivered, *span);
+        if one.delivered >= self.from {
+            spend(&mut self.budget);
         }
         self.count_delivery(one);
     }
@@ -76,8 +77,9 @@ impl Observations {
         self.latency(Latency::OneWay, now, queueing + transit + one.target);
     }
 
+    /// Counts a delivery, of which no latency is recorded.
     #[inline]
-    fn count_delivery(&mut self, one: &Instants) {
+    pub fn count_delivery(&mut self, one: &Instants) {
         let now = one.delivered;
         self.count_hops(now, one.hops);
         self.deliver_from(one.from as usize, now, one.payload);

@@ -9,8 +9,7 @@ use weft_units::Time;
 use super::Driver;
 use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Departure, Message, Notice, RemoteAccess, Ticket};
-use crate::drive::engine::{Alone, FastForward, FlowReport, Horizon, Jump, NetworkReport};
-use crate::drive::hub::Course;
+use crate::drive::engine::{Alone, Course, FastForward, FlowReport, Horizon, Jump, NetworkReport};
 use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
 
@@ -22,7 +21,6 @@ macro_rules! on_each {
             Driver::Coupled($channel) => $call,
             Driver::Half($channel) => $call,
             Driver::Hosted($channel) => $call,
-            Driver::Hub($channel) => $call,
         }
     };
 }
@@ -73,7 +71,6 @@ impl Carrier for Driver {
             Driver::Engine(channel) => return Carrier::begin_fast_forward(&mut **channel),
             Driver::Hosted(_) => "hosts with stages, buses or libraries",
             Driver::Coupled(_) | Driver::Half(_) => "a switch with a schedule",
-            Driver::Hub(_) => "mapped windows around a hub",
         };
         Err(why.to_owned())
     }

@@ -169,6 +169,7 @@ pub(crate) fn engine(
         adapters,
         ring: None,
         turns: None,
+        hub: None,
     }))
 }
 

@@ -1,12 +1,13 @@
-//! A channel of mapped windows around a hub: which of the settings its driver reads.
+//! A channel of mapped windows around a hub: which of the settings it reads, and what it is made of.
 
 use weft_fabric::adapter::{Feed, Insertion};
+use weft_fabric::graph::SwitchParts;
 use weft_fabric::switch::HubSettings;
 use weft_fabric::workload::Source;
 
-use super::{Driver, Site, errors, refuse};
+use super::{Driver, Site, classed, errors, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::hub::{HubChannel, HubParts};
+use crate::drive::engine::{ConnectionParts, Engine, EngineParts, HubParts};
 use crate::error::{ABSENT, Error};
 
 /// The channel of a hub.
@@ -40,15 +41,35 @@ pub(super) fn build(
         send_buffers: settings.adapter.send_buffers,
         errors: settings.errors.clone().unwrap_or_default(),
         sample: site.sample,
-        sources,
-        observations: site.observations(),
+        feedback: sources.iter().map(Source::feedback).collect(),
     };
-    let channel = HubChannel::new(parts, site.streams).map_err(|error| Error::Assembly {
+    let windows = parts.build(site.streams).map_err(|error| Error::Assembly {
         key: format!("channel.{}.{}", site.name, error.key),
         value: error.value,
         accepted: error.accepted,
     })?;
-    Ok(Driver::Hub(Box::new(channel)))
+    let (wiring, routes) = network::ways(settings, site)?;
+    let switch = (!hub.is_direct()).then(|| SwitchParts::Hub(hub.latency));
+    Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
+        wiring,
+        routes,
+        link: settings.link.clone(),
+        packet: settings.packet,
+        payload: settings.payload,
+        switches: switch.into_iter().collect(),
+        flow: classed::no_flow_control(),
+        send_buffers: settings.adapter.send_buffers,
+        sources,
+        observations: site.observations(),
+        until: site.until,
+        connections: ConnectionParts::default(),
+        classed: None,
+        flows: None,
+        adapters: None,
+        ring: None,
+        turns: None,
+        hub: Some(windows),
+    }))))
 }
 
 /// Only a hub has windows.

@@ -57,6 +57,7 @@ pub(super) fn build(
         adapters: None,
         ring: Some(parts),
         turns: None,
+        hub: None,
     }))))
 }
 

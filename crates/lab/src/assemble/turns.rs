@@ -74,6 +74,7 @@ pub(super) fn build(
         adapters: None,
         ring: None,
         turns: Some(turns),
+        hub: None,
     }))))
 }
 

@@ -7,8 +7,7 @@ use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
 use super::carrier::Carrier;
-use super::engine::{Alone, FlowReport, NetworkReport};
-use super::hub::Course;
+use super::engine::{Alone, Course, FlowReport, NetworkReport};
 use super::interface::HandlerReport;
 use super::trace::{TraceEntry, of_passages};
 

@@ -5,7 +5,6 @@ mod channel;
 pub mod engine;
 pub mod faults;
 pub mod host_path;
-pub mod hub;
 pub mod interface;
 pub mod receiver;
 pub mod trace;

@@ -104,6 +104,7 @@ impl Star {
             until: Time(1 << 60),
             ring: None,
             turns: None,
+            hub: None,
             connections: ConnectionParts::default(),
             classed: None,
             flows: None,

@@ -101,6 +101,7 @@ fn channel(text: &str, seed: u64) -> Engine {
         until: UNTIL,
         ring: None,
         turns: None,
+        hub: None,
         connections: ConnectionParts::default(),
         adapters: None,
         classed: Some(classed),

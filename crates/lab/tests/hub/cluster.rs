@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use weft_lab::ChannelRun;
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
-use weft_lab::drive::hub::HubChannel;
+use weft_lab::drive::engine::Engine;
 use weft_protocol::window::{Bid, Change, Lock, LockAction, Node};
 use weft_units::{Bytes, Time};
 
@@ -168,7 +168,7 @@ fn a_node_that_joins_takes_part() {
 
 /// Nodes that want the same lock again and again, over a channel on which anything happens.
 struct Bidders {
-    channel: HubChannel,
+    channel: Engine,
     locks: Vec<Lock>,
     alive: Vec<bool>,
     /// What each message writes.
@@ -190,9 +190,7 @@ impl Bidders {
         let errors = format!("channel.memory.errors.packet_error_rate={errors}");
         let recovery = "channel.memory.window.recovery=10 us";
         let all = [cluster.as_str(), &errors, recovery, "system.hosts=4"];
-        let mut channel = channel(name, "", &all);
-        // A channel without sources begins with its first run.
-        channel.run(Time::ZERO, &weft_kernel::Halt::new());
+        let channel = channel(name, "", &all);
         let locks = (0..4).map(|node| Lock::new(Node(node))).collect();
         let due = (0..4).map(|node| ((1_000 * u64::from(node), node), ())).collect();
         Bidders {
@@ -269,7 +267,7 @@ impl Bidders {
 
     /// The cluster manager clears the words of nodes that are gone.
     fn clear_words(&mut self) {
-        let new: Vec<_> = self.channel.changes()[self.seen..].to_vec();
+        let new: Vec<_> = self.channel.windows().expect("a hub").changes()[self.seen..].to_vec();
         self.seen += new.len();
         for (_, who, change) in new {
             let manager = (0..4).find(|node| self.alive[usize::from(*node)]);

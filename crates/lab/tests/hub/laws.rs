@@ -2,7 +2,11 @@
 
 use proptest::prelude::*;
 use weft_fabric::measure::Latency;
+use weft_kernel::Halt;
+use weft_lab::drive::Channel as _;
+use weft_units::Time;
 
+use super::operations::with_sources;
 use super::{megabytes_per_second, run};
 
 const PAIR: &str =
@@ -172,6 +176,29 @@ fn what_is_put_off_counts_from_its_own_instant_on() {
         let length = format!("run.length={} ps", instant + 64 * 4_020_000);
         is_observed_all_the_same("memory-channel-2", "compare", &[flow, &skip, &length]);
     }
+}
+
+/// Whoever watches a run sees each delivery once, in the order of time, and changes nothing.
+#[test]
+fn whoever_watches_sees_every_delivery() {
+    let load = "workload.memory.load=0.5";
+    let watched = |is_watched: bool| {
+        let mut engine = with_sources(&[load, "channel.memory.window.broadcast=0.1"]);
+        let (until, mut seen) = (Time(300_000_000), Vec::new());
+        match is_watched {
+            true => engine.run_watched(until, &Halt::new(), |one| seen.push(one)),
+            false => engine.run(until, &Halt::new()),
+        };
+        (seen, engine.into_observations())
+    };
+    let ((seen, observed), (nothing, alone)) = (watched(true), watched(false));
+    assert!(nothing.is_empty() && observed.delivered > 1_000);
+    assert_eq!((seen.len() as u64, observed.delivered), (alone.delivered, alone.delivered));
+    assert!(seen.is_sorted_by_key(|one| one.end));
+    let latency: u128 = seen.iter().map(|one| u128::from(one.end.since(one.generated).0)).sum();
+    assert_eq!(latency, observed.recorder(Latency::OneWay).sum_ps());
+    assert_eq!(latency, alone.recorder(Latency::OneWay).sum_ps());
+    assert!(seen.iter().all(|one| one.hops == 1));
 }
 
 proptest! {

@@ -5,22 +5,31 @@ use weft_kernel::Streams;
 use weft_lab::assemble::{Driver, Site};
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
-use weft_lab::drive::hub::{HubChannel, Operation};
+use weft_lab::drive::engine::{Engine, Operation};
 use weft_lab::{Options, Plan, Request};
 use weft_units::{Bytes, Time};
 
 use super::pages::mapped;
 
-pub fn channel(name: &str, preset: &str, overrides: &[&str]) -> HubChannel {
+pub fn channel(name: &str, preset: &str, overrides: &[&str]) -> Engine {
     build(name, 1, preset, overrides)
 }
 
 /// Generation 2 with the random streams of a seed.
-pub fn seeded(seed: u64, preset: &str, overrides: &[&str]) -> HubChannel {
+pub fn seeded(seed: u64, preset: &str, overrides: &[&str]) -> Engine {
     build("memory-channel-2", seed, preset, overrides)
 }
 
-fn build(name: &str, seed: u64, preset: &str, overrides: &[&str]) -> HubChannel {
+/// Generation 2 with the sources of its workload.
+pub fn with_sources(overrides: &[&str]) -> Engine {
+    engine("memory-channel-2", 1, "", overrides, true)
+}
+
+fn build(name: &str, seed: u64, preset: &str, overrides: &[&str]) -> Engine {
+    engine(name, seed, preset, overrides, false)
+}
+
+fn engine(name: &str, seed: u64, preset: &str, overrides: &[&str], is_fed: bool) -> Engine {
     let mut all = vec!["channel.memory.window.check_order=true".to_owned()];
     all.extend(overrides.iter().map(|text| (*text).to_owned()));
     let plan = Plan::new(&Request::new(name, Some(preset), &all))
@@ -30,14 +39,15 @@ fn build(name: &str, seed: u64, preset: &str, overrides: &[&str]) -> HubChannel 
     let (from, until) = (Time::ZERO, Time(1_000_000_000));
     let hosts = spec.system.hosts;
     let site = Site { name: "memory", hosts, streams: &streams, from, until, sample: None };
-    match Driver::new(&spec.channel["memory"], None, site) {
-        Ok(Driver::Hub(channel)) => *channel,
+    let workload = spec.workload.get("memory").filter(|_| is_fed);
+    match Driver::new(&spec.channel["memory"], workload, site) {
+        Ok(Driver::Engine(channel)) => *channel,
         other => panic!("{other:?}"),
     }
 }
 
 /// Lets everything happen that is under way.
-pub fn finish(channel: &mut HubChannel) -> Vec<Notice> {
+pub fn finish(channel: &mut Engine) -> Vec<Notice> {
     let mut notices = Vec::new();
     while channel.next_time() < Time::NEVER {
         let now = channel.next_time();
@@ -57,7 +67,7 @@ pub fn delivered(notices: &[Notice], ticket: u64) -> Vec<(u64, u16)> {
 
 fn operate(preset: &str, operation: Operation) -> u64 {
     let mut channel = channel("memory-channel-2", preset, &[]);
-    channel.begin(Time::ZERO, 0, operation, Ticket(1)).expect("no page is mapped");
+    channel.begin_operation(Time::ZERO, 0, operation, Ticket(1)).expect("no page is mapped");
     let notices = finish(&mut channel);
     // A read tells its target, too, when its memory has been read.
     match delivered(&notices, 1)[..] {
@@ -108,7 +118,9 @@ fn a_sweep_follows_what_was_sent_before() {
         };
         channel.offer(Time::ZERO, message);
     }
-    channel.begin(Time::ZERO, 0, Operation::Sweep { targets: 0b1010 }, Ticket(3)).expect("free");
+    channel
+        .begin_operation(Time::ZERO, 0, Operation::Sweep { targets: 0b1010 }, Ticket(3))
+        .expect("free");
     let notices = finish(&mut channel);
     let swept = delivered(&notices, 3)[0].0;
     assert!([1, 2].iter().all(|ticket| delivered(&notices, *ticket)[0].0 < swept));
@@ -120,10 +132,12 @@ fn a_remote_read_of_a_page_without_the_attribute_is_refused() {
     let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
     let mut channel = channel("memory-channel-2", "", &pages);
     let read = |offset| Operation::Read { target: 1, offset, size: Bytes(8) };
-    let refused = channel.begin(Time::ZERO, 0, read(0), Ticket(1)).map_err(|e| e.to_string());
+    let refused =
+        channel.begin_operation(Time::ZERO, 0, read(0), Ticket(1)).map_err(|e| e.to_string());
     let text = "page 0 of node 1 has no attribute remote_read: it can be written and not read";
     assert_eq!(refused, Err(text.to_owned()));
-    let refused = channel.begin(Time::ZERO, 0, read(1 << 40), Ticket(1)).map_err(|e| e.to_string());
+    let refused =
+        channel.begin_operation(Time::ZERO, 0, read(1 << 40), Ticket(1)).map_err(|e| e.to_string());
     assert!(refused.is_err_and(|text| text.contains("of a window of 128 MiB")));
 }
 

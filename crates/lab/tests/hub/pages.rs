@@ -9,7 +9,7 @@ use weft_lab::ChannelRun;
 use weft_lab::assemble::Driver;
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
-use weft_lab::drive::hub::{HubChannel, Operation};
+use weft_lab::drive::engine::{Engine, Operation};
 use weft_units::{Bytes, Span, Time};
 
 use super::operations::{channel, delivered, finish};
@@ -127,7 +127,7 @@ fn a_broadcast_reaches_those_that_map_it_and_takes_memory_there_alone() {
     assert_eq!(counter(&channel, "mapped_memory_max_kib"), 8.0);
 }
 
-fn counter(channel: &HubChannel, name: &str) -> f64 {
+fn counter(channel: &Engine, name: &str) -> f64 {
     let columns = channel.counters(Time(1_000_000_000));
     let found = columns.iter().find(|(own, _)| *own == name);
     found.map_or_else(|| panic!("no column {name}"), |(_, value)| *value)
@@ -150,7 +150,7 @@ fn the_memory_of_figure_1_is_in_a_run() {
 /// 5 cycles, two adapters, 10 cycles of the link, cable, 5 cycles.
 const THERE: u64 = 330_000 + 151_515 + 750_000 + 150_000 + 50_000 + 151_515;
 
-fn one_store(out: &str, incoming: &str, others: &[&str]) -> (u64, HubChannel) {
+fn one_store(out: &str, incoming: &str, others: &[&str]) -> (u64, Engine) {
     let out = format!("reach = {{ point = 1 }}, {out}");
     let pages = mapped(&[(0, 0, &out)], &[(1, 0, incoming)]);
     let mut channel = channel("memory-channel-2", "virtual_hub", &with(&pages, others));
@@ -290,7 +290,7 @@ fn a_store_of_a_program_does_not_arrive_from_a_node_that_maps_nothing() {
         let ended = crew.run(&Halt::new()).map(|_| ()).map_err(|error| error.to_string());
         let channels = crew.into_machine().into_channels();
         let counted = channels.iter().find_map(|(_, driver)| match driver {
-            Driver::Hub(channel) => Some(counter(channel, "unmapped_packets")),
+            Driver::Engine(channel) => Some(counter(channel, "unmapped_packets")),
             _ => None,
         });
         (ended, seen.take(), counted)
@@ -313,7 +313,9 @@ fn a_read_needs_the_entries_of_both_sides() {
         let pages = mapped(outgoing, incoming);
         let mut channel = channel("memory-channel-2", "virtual_hub", &with(&pages, &[]));
         let read = Operation::Read { target: 1, offset: 2 * 8192 + 8, size: Bytes(8) };
-        channel.begin(Time::ZERO, 0, read, Ticket(1)).map_err(|error| error.to_string())?;
+        channel
+            .begin_operation(Time::ZERO, 0, read, Ticket(1))
+            .map_err(|error| error.to_string())?;
         Ok::<_, String>(delivered(&finish(&mut channel), 1).len())
     };
     let page = (1, 2, "remote_read = true");
@@ -332,7 +334,7 @@ fn a_barrier_of_the_channel_needs_pages_that_acknowledge_and_copy() {
         let pages = mapped(&all, &[(0, 0, ""), (1, 0, ""), (2, 0, "")]);
         let mut channel = channel("memory-channel-2", "", &with(&pages, &["system.hosts=3"]));
         let sweep = Operation::Sweep { targets: 0b110 };
-        let begun = channel.begin(Time::ZERO, 0, sweep, Ticket(1)).is_ok();
+        let begun = channel.begin_operation(Time::ZERO, 0, sweep, Ticket(1)).is_ok();
         (channel.keeps_barrier(), channel.keeps_one_order(), begun)
     };
     assert_eq!(keeps("local_copy = true, sweep = true"), (true, true, true));

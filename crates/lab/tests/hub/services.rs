@@ -72,7 +72,7 @@ fn finish(mut crew: Crew<Driver>) -> Result<Time, String> {
     let halt = Halt::new().with_step_limit(Some(3_000_000));
     let end = crew.run(&halt).map_err(|error| error.to_string())?;
     for (_, channel) in crew.into_machine().into_channels() {
-        if let Driver::Hub(channel) = channel {
+        if let Driver::Engine(channel) = channel {
             assert_eq!(channel.broken_order(), None);
         }
     }

@@ -124,6 +124,7 @@ fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Eng
         until,
         ring: None,
         turns: None,
+        hub: None,
         connections: ConnectionParts::default(),
         adapters: None,
         flows: None,

@@ -109,6 +109,7 @@ fn deliveries(
         until,
         ring: None,
         turns: None,
+        hub: None,
         connections: ConnectionParts::default(),
         classed: None,
         adapters: None,

@@ -92,6 +92,7 @@ pub(super) fn build(
         until,
         ring: None,
         turns: None,
+        hub: None,
         connections: ConnectionParts::default(),
         classed: None,
         adapters: None,

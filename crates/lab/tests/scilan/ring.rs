@@ -59,6 +59,7 @@ fn ring(hosts: u16, change: impl FnOnce(&mut RingParts)) -> Engine {
         adapters: None,
         ring: Some(parts),
         turns: None,
+        hub: None,
     })
 }
 

@@ -249,6 +249,7 @@ impl Engine {
         let is_special = self.adapters.is_on || self.memories.is_on;
         let is_special = is_special || self.graph.planes() > 1;
         let is_special = is_special || self.ring.is_some() || self.turns.is_some();
+        let is_special = is_special || self.hub.is_some();
         if is_special || !self.parts.is_one() || self.is_divided() {
             return Err(Alone::Kind);
         }
@@ -299,6 +300,7 @@ impl Engine {
             flows: None,
             ring: None,
             turns: None,
+            hub: None,
             adapters: super::Adapters::none(),
             forward: None,
             plane_turns: PlaneTurns::new(self.graph.hosts(), self.graph.planes()),

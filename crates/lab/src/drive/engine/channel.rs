@@ -6,14 +6,14 @@ use weft_fabric::measure::Observations;
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
-use super::{Alone, Engine, FlowReport, NetworkReport};
+use super::{Alone, Course, Engine, FlowReport, NetworkReport, Windows};
 use crate::drive::Channel;
 use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
 
 impl Channel for Engine {
     fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        self.run_watched(until, halt, |_| {})
+        self.run_until(until, halt, |_| {})
     }
 
     fn backlog(&self) -> u64 {
@@ -25,6 +25,9 @@ impl Channel for Engine {
         }
         if let Some(turns) = &self.turns {
             return turns.unsent();
+        }
+        if let Some(hub) = &self.hub {
+            return hub.unsent();
         }
         if let Some((unsent, _)) = self.held_of_flows() {
             return unsent;
@@ -49,6 +52,9 @@ impl Channel for Engine {
         if let Some(turns) = &self.turns {
             return turns.under_way();
         }
+        if let Some(hub) = &self.hub {
+            return hub.under_way();
+        }
         if let Some((_, under_way)) = self.held_of_flows() {
             return under_way + self.classed.as_ref().map_or(0, |own| own.apart());
         }
@@ -66,10 +72,11 @@ impl Channel for Engine {
     }
 
     fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
-        match (&self.ring, &self.turns) {
-            (Some(ring), _) => ring.columns(),
-            (None, Some(turns)) => turns.columns(&self.observations),
-            (None, None) => self.adapter_columns(until),
+        match (&self.ring, &self.turns, &self.hub) {
+            (Some(ring), ..) => ring.columns(),
+            (None, Some(turns), _) => turns.columns(&self.observations),
+            (None, None, Some(hub)) => hub.columns(until),
+            (None, None, None) => self.adapter_columns(until),
         }
     }
 
@@ -101,6 +108,14 @@ impl Channel for Engine {
         self.report_handlers()
     }
 
+    fn course(&self) -> Vec<Course> {
+        self.hub.as_deref().map_or_else(Vec::new, Windows::course)
+    }
+
+    fn broken_order(&self) -> Option<String> {
+        self.hub.as_deref().and_then(Windows::broken_order)
+    }
+
     fn overrun(&self) -> Option<&str> {
         self.overrun.as_ref().map(|own| own.said.as_str())
     }
@@ -113,9 +128,15 @@ impl Channel for Engine {
 impl Engine {
     /// The observations; afterwards only counters remain.
     pub(in crate::drive) fn take_observations(&mut self) -> Observations {
-        let starts_as_counted = self.adapters.is_on || self.ring.is_some() || self.turns.is_some();
+        let starts_as_counted = self.adapters.is_on
+            || self.ring.is_some()
+            || self.turns.is_some()
+            || self.hub.is_some();
         let waiting = if starts_as_counted { 0 } else { self.started_later() };
         let mut observations = std::mem::take(&mut self.observations);
+        if let Some(hub) = &self.hub {
+            hub.add_stages(&mut observations.budget);
+        }
         if self.adapters.sends_in_slots() {
             // So that the records are the same whether or not anything happened after the last step.
             observations.sample(self.now);

@@ -1,6 +1,8 @@
-//! What happens to a packet at its target, and what an observer of a run sees of a delivery.
+//! What happens to a packet at its target, and what an observer of a run sees of a delivery or a loss.
 
-use weft_fabric::measure::{Drop, Instants, Observations};
+use weft_fabric::measure::{Budget, Drop, Instants, Observations};
+use weft_fabric::switch::Loss;
+use weft_kernel::{Halt, Stopped};
 use weft_units::{Span, Time};
 
 use super::Engine;
@@ -33,6 +35,19 @@ impl Delivery {
 }
 
 impl Engine {
+    /// [`Channel::run`](crate::drive::Channel::run), showing every delivery to `watch`.
+    pub fn run_watched(
+        &mut self,
+        until: Time,
+        halt: &Halt,
+        watch: impl FnMut(Delivery),
+    ) -> Option<Stopped> {
+        if let Some(hub) = &mut self.hub {
+            hub.show_deliveries();
+        }
+        self.run_until(until, halt, watch)
+    }
+
     /// The last byte of a packet is at its target.
     #[inline(never)]
     pub(super) fn deliver(
@@ -87,6 +102,17 @@ impl Engine {
         }
     }
 
+    /// A packet finds no room where switches drop such packets.
+    #[cold]
+    pub(super) fn drop(&mut self, now: Time, id: u32) {
+        if self.adapters.is_on {
+            return self.lose(now, id, Loss::Overflow);
+        }
+        let Packet { from, .. } = self.packets.packets[id as usize];
+        self.packets.remove(id);
+        self.observe_loss(now, from, Drop::Overflow);
+    }
+
     /// Observes that a packet of a host is given up, and why, in the same way.
     pub(super) fn observe_loss(&mut self, now: Time, host: u32, why: Drop) {
         match self.parts.is_one() {
@@ -101,6 +127,25 @@ impl Engine {
 pub(super) fn complete(seen: &mut Observations, one: &Instants, watch: &mut impl FnMut(Delivery)) {
     seen.complete(one);
     watch(Delivery::of(one));
+}
+
+/// The same where the stages in which its time went were told apart on the way, and are added by `spend`.
+#[inline]
+pub(super) fn complete_in_stages(
+    seen: &mut Observations,
+    one: &Instants,
+    spend: impl FnOnce(&mut Budget),
+    watch: impl FnOnce(Delivery),
+) {
+    seen.complete_in_stages(one, spend);
+    watch(Delivery::of(one));
+}
+
+/// Observes the delivery of a packet that is no whole message: others of it follow, or no program waits for
+/// it.
+#[inline]
+pub(super) fn count(seen: &mut Observations, one: &Instants) {
+    seen.count_delivery(one);
 }
 
 /// Observes that a packet is given up: when, whose it was, and why.

@@ -34,6 +34,7 @@ mod division;
 mod feed;
 mod flows;
 mod forward;
+mod hub;
 mod limits;
 mod memory;
 mod packed;
@@ -53,8 +54,8 @@ use std::sync::Arc;
 use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::graph::{Departure, Graph, GraphParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
-use weft_fabric::measure::{Drop, Observations};
-use weft_fabric::switch::{BoxRules, Loss, Outbox, SharedQueues};
+use weft_fabric::measure::Observations;
+use weft_fabric::switch::{BoxRules, Outbox, SharedQueues};
 use weft_fabric::workload::Source;
 use weft_kernel::{Event, Halt, Stopped};
 use weft_units::{Bytes, Limit, Span, Time};
@@ -84,6 +85,7 @@ pub use coupled::{Coupled, Half};
 pub use delivery::Delivery;
 pub use flows::{FlowBin, FlowParts, FlowReport, MILLIONTHS};
 pub use forward::{FastForward, Horizon, Jump};
+pub use hub::{Course, HubParts, HubPartsError, Operation, Windows};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 pub use ring::{RingCounters, RingParts};
 pub use turns::TurnParts;
@@ -129,6 +131,9 @@ pub struct EngineParts {
     pub ring: Option<RingParts>,
     /// The parts of links whose ends take turns; all switches then have FIFOs at their ports.
     pub turns: Option<TurnParts>,
+    /// The hub of all hosts, with what they have before it, or the ends of the cable that stands in its
+    /// place; there is then no other switch.
+    pub hub: Option<Windows>,
 }
 
 /// A channel that runs.
@@ -142,8 +147,8 @@ pub struct Engine {
     payload: Bytes,
     places: Places,
     plane_turns: PlaneTurns,
-    /// The places for [`Engine::happen`]. If packets have classes, hosts form a ring or links have turns,
-    /// all are zero, so that it leaves every event to those.
+    /// The places for [`Engine::happen`]. If packets have classes, hosts form a ring or have a hub, or links
+    /// have turns, all are zero, so that it leaves every event to those.
     ranges: Places,
     clocks: Clocks,
     /// The future events, and the part of the graph of each.
@@ -179,6 +184,8 @@ pub struct Engine {
     ring: Option<Box<Ring>>,
     /// Links with turns, if cables are such links.
     turns: Option<Box<Turns>>,
+    /// The hub with the windows around it, if hosts have one.
+    hub: Option<Box<Windows>>,
 }
 
 impl Engine {
@@ -190,6 +197,7 @@ impl Engine {
         let boxes: Vec<BoxRules> = switches.iter().filter_map(SwitchParts::fifos).collect();
         let virtual_channels = parts.routes.virtual_channels();
         let window = (observations.from, parts.until);
+        let hub = parts.hub.map(Box::new);
         let on_ring = parts.ring.as_ref().map(|own| {
             let links = own.settings.links(own.receivers.len(), &link);
             Graph::ring(&links, (packet, own.settings.acknowledgment), window)
@@ -207,7 +215,11 @@ impl Engine {
                 acknowledgment: parts.adapters.as_ref().map(AdapterParts::acknowledgment),
             })
         };
-        let graph = on_ring.unwrap_or_else(in_fabric);
+        // Without a hub its two hosts are wired to each other.
+        let is_direct = hub.as_ref().is_some_and(|own| own.is_direct());
+        let on_cable =
+            is_direct.then(|| Graph::ring(&[link.clone(), link.clone()], (packet, packet), window));
+        let graph = on_ring.or(on_cable).unwrap_or_else(in_fabric);
         let ring = parts.ring.map(|own| Box::new(Ring::new(own, packet)));
         let turns = parts
             .turns
@@ -239,9 +251,10 @@ impl Engine {
         let flows = parts.flows.map(|own| Box::new(Flows::new(own, parts.routes.clone())));
         let mut engine = Engine {
             packets: Packets::new(spends_by_way, has_queues),
-            parts: match &turns {
-                Some(own) => Parts::whole(own.spacing()),
-                None => Parts::one(&graph, adapters.is_on),
+            parts: match (&turns, &hub) {
+                (Some(own), _) => Parts::whole(own.spacing()),
+                (None, Some(own)) => Parts::whole(own.spacing()),
+                (None, None) => Parts::one(&graph, adapters.is_on),
             },
             clocks: Clocks::new(&graph),
             plane_turns: PlaneTurns::new(graph.hosts(), graph.planes()),
@@ -251,7 +264,7 @@ impl Engine {
             observations,
             payload,
             places,
-            ranges: match classed.is_some() || ring.is_some() || turns.is_some() {
+            ranges: match classed.is_some() || ring.is_some() || turns.is_some() || hub.is_some() {
                 true => Places::default(),
                 false => places,
             },
@@ -271,6 +284,7 @@ impl Engine {
             ranks: None,
             ring,
             turns,
+            hub,
         };
         if engine.adapters.is_on {
             engine.begin_adapters();
@@ -282,6 +296,10 @@ impl Engine {
         }
         if engine.turns.is_some() {
             engine.begin_turns(parts.send_buffers);
+            return engine;
+        }
+        if engine.hub.is_some() {
+            engine.begin_hub(parts.send_buffers);
             return engine;
         }
         for (host, time) in engine.supply.begin(parts.send_buffers) {
@@ -309,8 +327,7 @@ impl Engine {
         self.graph.report_every_credit();
     }
 
-    /// [`Channel::run`], showing every delivery to `watch`.
-    pub fn run_watched(
+    fn run_until(
         &mut self,
         until: Time,
         halt: &Halt,
@@ -324,6 +341,8 @@ impl Engine {
             self.run_with_adapters(until, halt)
         } else if self.classed.is_some() {
             self.run_classed(until, halt, &mut watch)
+        } else if self.hub.is_some() {
+            self.run_hub(until, halt, &mut watch)
         } else {
             self.run_whole(until, halt, &mut watch)
         };
@@ -339,6 +358,9 @@ impl Engine {
     pub fn step(&mut self, until: Time) -> Option<Time> {
         if self.adapters.is_on {
             return self.step_with_adapters(until);
+        }
+        if self.hub.is_some() {
+            return self.step_with_hub(until);
         }
         let event = self.parts.first().pop_until(until)?;
         self.now = event.time;
@@ -553,15 +575,5 @@ impl Engine {
         }
         let Departure { arrival: time, place, .. } = departure;
         self.forward(Event { time, place, item: id });
-    }
-
-    #[cold]
-    fn drop(&mut self, now: Time, id: u32) {
-        if self.adapters.is_on {
-            return self.lose(now, id, Loss::Overflow);
-        }
-        let Packet { from, .. } = self.packets.packets[id as usize];
-        self.packets.remove(id);
-        self.observe_loss(now, from, Drop::Overflow);
     }
 }

@@ -304,7 +304,7 @@ impl Engine {
             (Stage::Switch, spent.switches),
             (Stage::SwitchWait, Span(now.since(start).0 - moving.0)),
         ];
-        self.observations.complete_in_stages(&one, &stages);
+        self.observations.complete_in_stages(&one, |budget| budget.add_all(&stages));
         watch(Delivery::of(&one));
         if let Some(time) = self.supply.arrived(now, (from, node), message) {
             self.at_node(time, node, happens::GENERATE, 0);

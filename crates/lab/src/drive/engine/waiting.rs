@@ -16,6 +16,7 @@ impl Engine {
         let mut lines = self.flows_without_a_way().0;
         lines.extend(self.who_waits_at_adapters());
         lines.extend(self.ring.iter().flat_map(|own| own.who_waits()));
+        lines.extend(self.hub.iter().flat_map(|own| own.who_waits()));
         let Some(wiring) = &self.names else { return lines };
         if let Some(own) = &self.turns {
             return own.who_waits(wiring);

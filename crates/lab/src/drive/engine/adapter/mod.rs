@@ -269,8 +269,11 @@ impl Engine {
         None
     }
 
-    /// When something happens next, if hosts have adapters.
+    /// When something happens next, if hosts have adapters or a hub.
     pub(in crate::drive) fn next_with_adapters(&mut self) -> Time {
+        if let Some(hub) = &self.hub {
+            return hub.next_time();
+        }
         let next = self.parts.first().earliest().unwrap_or(Time::NEVER);
         if self.adapters.settling.is_empty() { next } else { next.min(self.adapters.settles_at) }
     }

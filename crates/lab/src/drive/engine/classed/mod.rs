@@ -198,10 +198,11 @@ impl Engine {
 
     /// Whether queues are noted at intervals, or cables fail, which is done for the whole, or a packet is
     /// marked that may be in another part by then, or routes weigh queues that may be in one, or hosts are a ring or
-    /// links have turns, which have no parts.
+    /// have a hub or links have turns, which have no parts.
     pub(super) fn happens_to_the_whole(&self) -> bool {
         self.ring.is_some()
             || self.turns.is_some()
+            || self.hub.is_some()
             || self.is_sampled()
             || self.marks_departures()
             || self.routes.weigh_other_switches()

@@ -198,6 +198,8 @@ impl Engine {
             Some("a ring")
         } else if self.turns.is_some() {
             Some("links with turns")
+        } else if self.hub.is_some() {
+            Some("mapped windows around a hub")
         } else if self.flows.is_some() {
             Some("a transport: rates, windows and sequence numbers of flows")
         } else if self.classed.is_some() {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use weft_fabric::adapter::{Release, Throttle, ThrottleSettings};
 use weft_fabric::interface::Movers;
-use weft_fabric::measure::{Instants, Journey, Latency};
+use weft_fabric::measure::{Budget, Instants, Journey, Latency};
 use weft_fabric::switch::MulticastStart;
 use weft_protocol::turns::CHANNELS;
 use weft_units::{Bytes, Span, Time};
@@ -12,8 +12,9 @@ use weft_units::{Bytes, Span, Time};
 use super::message::{Carried, Use};
 use super::{NO_PAYLOAD, Step, Turns, crossing};
 use crate::drive::carrier::{Destination, Message, MessageId, Notice, Ticket};
+use crate::drive::engine::Engine;
+use crate::drive::engine::delivery::complete_in_stages;
 use crate::drive::engine::packets::{Forwarding, Packet};
-use crate::drive::engine::{Delivery, Engine};
 
 /// A host.
 #[derive(Debug)]
@@ -362,7 +363,7 @@ impl Step<'_> {
         // The cables of the hosts are the first.
         let link = crossing(self.own.cables[number as usize].link.timing());
         let stages = message.journey.stages((generated, start), (arrived, self.now), link);
-        self.seen.complete_in_stages(&one, &stages);
-        self.own.delivered.push(Delivery::of(&one));
+        let spend = |budget: &mut Budget| budget.add_all(&stages);
+        complete_in_stages(self.seen, &one, spend, |seen| self.own.delivered.push(seen));
     }
 }

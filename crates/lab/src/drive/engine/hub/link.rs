@@ -7,14 +7,9 @@ use weft_kernel::Id;
 use weft_units::{Span, Time};
 
 use super::host::Packet;
-use super::{HubChannel, HubParts};
+use super::{HubParts, HubStep, State};
 
 impl HubParts {
-    /// The direction from a host among those of all cables: behind the ports of the hub, if any.
-    pub(super) fn link_of(&self, place: u16) -> usize {
-        usize::from(place) + if self.hub.is_direct() { 0 } else { usize::from(self.hosts) }
-    }
-
     /// The room of an input of the hub, as the adapter before it knows it.
     pub(super) fn input_room(&self) -> Room {
         let buffer = self.hub.buffer().unwrap_or(self.window.receive_buffers);
@@ -34,25 +29,25 @@ impl HubParts {
     }
 }
 
-impl HubChannel {
+impl HubStep<'_> {
     /// Sends what has known room at the far end of the link.
     pub(super) fn feed_link(&mut self, place: u16) {
-        let direct = self.parts.hub.is_direct();
-        let is_long = self.times.is_long;
-        while let Some(id) = self.hosts[usize::from(place)].link.next(is_long) {
+        let direct = self.own.parts.hub.is_direct();
+        let is_long = self.own.times.is_long;
+        while let Some(id) = self.own.hosts[usize::from(place)].link.next(is_long) {
             if direct {
-                (0..2).for_each(|end| self.learn_of_adapter(self.now, end));
+                (0..2).for_each(|end| self.own.learn_of_adapter(self.own.now, end));
             } else {
-                self.learn_of_input(place);
+                self.own.learn_of_input(place);
             }
-            let packet = &mut self.packets[id];
+            let packet = &mut self.own.packets[id];
             let to = if packet.targets == 1 << place { place } else { place ^ 1 };
             let far = if direct {
-                &mut self.adapters[usize::from(to)]
+                &mut self.own.adapters[usize::from(to)]
             } else {
-                &mut self.inputs[usize::from(place)]
+                &mut self.own.inputs[usize::from(place)]
             };
-            let start = match self.hosts[usize::from(place)].link.commit(far) {
+            let start = match self.own.hosts[usize::from(place)].link.commit(far) {
                 Some(Commitment::Starts { start, .. }) => start,
                 Some(Commitment::NoRoom { earliest, span }) => {
                     return self.wait_for_room(place, to, earliest, span);
@@ -63,11 +58,11 @@ impl HubChannel {
             if is_long {
                 self.leaves_adapter(id);
             }
-            let there = start + self.times.cable;
-            if there == self.now {
+            let there = start + self.own.times.cable;
+            if there == self.own.now {
                 self.leave_cable(there, id);
             } else {
-                self.agenda.reach(there, id, place);
+                self.agenda().reach(there, id, place);
             }
         }
     }
@@ -75,23 +70,23 @@ impl HubChannel {
     /// A packet that could begin at `earliest` has no room. Its link is looked at again before it
     /// can be at the far end, and before its last byte has left.
     fn wait_for_room(&mut self, place: u16, to: u16, earliest: Time, span: Span) {
-        let lane = if self.parts.hub.is_direct() {
-            self.hosts[usize::from(to)].link.lane()
+        let lane = if self.own.parts.hub.is_direct() {
+            self.own.hosts[usize::from(to)].link.lane()
         } else {
-            self.hub.lane(place)
+            self.own.hub.lane(place)
         };
         let Some(told) = lane.next_start() else { return };
-        let begin = earliest.max(told + self.times.notice);
-        let host = &self.hosts[usize::from(place)];
-        let time = host.link.look_again(begin, span, self.times.cable);
-        self.agenda.look_at_link(place, time);
+        let begin = earliest.max(told + self.own.times.notice);
+        let host = &self.own.hosts[usize::from(place)];
+        let time = host.link.look_again(begin, span, self.own.times.cable);
+        self.own.lines.look_at_link(place, time);
     }
 
     /// The first byte of a packet would be at the far end of its cable, and another one may follow.
     pub(super) fn reach(&mut self, now: Time, id: Id<Packet>) {
-        let place = self.packets[id].from;
+        let place = self.own.packets[id].from;
         self.leave_cable(now, id);
-        if !self.hosts[usize::from(place)].link.is_empty() {
+        if !self.own.hosts[usize::from(place)].link.is_empty() {
             self.feed_link(place);
         }
     }
@@ -99,43 +94,44 @@ impl HubChannel {
     /// The place of a packet between bus and link is free when its last byte has left, as far as is
     /// known now.
     fn leaves_adapter(&mut self, id: Id<Packet>) {
-        let packet = &self.packets[id];
+        let packet = &self.own.packets[id];
         let place = packet.from;
-        let bus = &mut self.hosts[usize::from(place)].bus;
+        let bus = &mut self.own.hosts[usize::from(place)].bus;
         if let Some(room) = bus.room_mut()
             && packet.is_stored()
         {
             room.give(packet.start + packet.span);
             if !bus.has_no_stores() {
-                self.wake_bus(self.now, place);
+                self.wake_bus(self.own.now, place);
             }
         }
     }
 
     fn leave_cable(&mut self, now: Time, id: Id<Packet>) {
-        if !self.parts.hub.is_bus() && self.gives_way(id) {
+        if !self.own.parts.hub.is_bus() && self.gives_way(id) {
             return;
         }
-        if self.parts.hub.is_direct() {
-            let packet = &mut self.packets[id];
-            packet.granted = packet.start + self.times.wire;
-            let there = self.times.at_target(packet.granted, packet.span);
+        if self.own.parts.hub.is_direct() {
+            let packet = &mut self.own.packets[id];
+            packet.granted = packet.start + self.own.times.wire;
+            let there = self.own.times.at_target(packet.granted, packet.span);
             let Packet { from, targets, start, .. } = *packet;
-            self.observations.attempt(start);
+            self.seen.attempt(start);
             let to = if targets == 1 << from { from } else { from ^ 1 };
-            self.agenda.arrive(there, id, to);
+            self.agenda().arrive(there, id, to);
         } else if self.reaches(now, id) {
-            let Packet { from, targets, span, .. } = self.packets[id];
-            self.hub.request(from, HubRequest { targets, span, key: id });
+            let Packet { from, targets, span, .. } = self.own.packets[id];
+            self.own.hub.request(from, HubRequest { targets, span, key: id });
             self.wake_hub(now);
         }
     }
 
     /// Whether control packets go before a packet, so that it begins later.
     fn gives_way(&mut self, id: Id<Packet>) -> bool {
-        let packet = &mut self.packets[id];
-        let (place, host) = (packet.from, &mut self.hosts[usize::from(packet.from)]);
+        let packet = &mut self.own.packets[id];
+        let (place, host) = (packet.from, &mut self.own.hosts[usize::from(packet.from)]);
         let is_of_the_dead = self
+            .own
             .management
             .as_ref()
             .is_some_and(|own| own.members.is_from_before_death(packet.sent()));
@@ -144,13 +140,14 @@ impl HubChannel {
         }
         packet.is_settled = true;
         let start = host.link.settle(packet.start, packet.span);
-        self.observations.occupy(self.parts.link_of(place), start, packet.span);
+        self.graph.occupy(start, self.graph.host_port(place.into()), packet.span);
         let is_later = start != packet.start;
         if is_later {
             packet.start = start;
-            self.agenda.reach(start + self.times.cable, id, place);
+            let there = start + self.own.times.cable;
+            self.agenda().reach(there, id, place);
         }
-        if !self.times.is_long {
+        if !self.own.times.is_long {
             self.leaves_adapter(id);
         }
         is_later
@@ -158,36 +155,38 @@ impl HubChannel {
 
     /// A place in an adapter is free from `time` on.
     pub(super) fn free_adapter(&mut self, place: u16, time: Time) {
-        let known = time + self.times.notice;
-        let own = &mut self.adapters[usize::from(place)];
-        if self.parts.hub.is_bus() {
+        let known = time + self.own.times.notice;
+        let own = &mut self.own.adapters[usize::from(place)];
+        if self.own.parts.hub.is_bus() {
             own.give(known);
         } else if own.free_one() {
-            self.hosts[usize::from(place)].link.lane_mut().insert(time);
-            self.telling |= 1 << place;
+            self.own.hosts[usize::from(place)].link.lane_mut().insert(time);
+            self.own.telling |= 1 << place;
         } else {
             return;
         }
-        if self.parts.hub.is_direct() {
+        if self.own.parts.hub.is_direct() {
             let peer = 1 - place;
-            if !self.hosts[usize::from(peer)].link.is_empty() {
+            if !self.own.hosts[usize::from(peer)].link.is_empty() {
                 self.feed_link(peer);
             }
-        } else if self.hub.is_wanted(known, place) {
+        } else if self.own.hub.is_wanted(known, place) {
             self.wake_hub(known);
         }
     }
 
+    /// The hub tells a node something at once. Returns when its control packet begins.
+    pub(super) fn tell_node(&mut self, now: Time, node: u16) -> Time {
+        let lane = self.own.hub.lane(node);
+        if self.own.parts.hub.is_bus() { lane.free().max(now) } else { lane.send(now) }
+    }
+}
+
+impl State {
     /// What control packets of the hub have told an adapter by now, or will.
     fn learn_of_input(&mut self, place: u16) {
         let room = &mut self.inputs[usize::from(place)];
         room.learn(self.hub.lane(place), self.now, self.times.notice);
-    }
-
-    /// The hub tells a node something at once. Returns when its control packet begins.
-    pub(super) fn tell_node(&mut self, now: Time, node: u16) -> Time {
-        let lane = self.hub.lane(node);
-        if self.parts.hub.is_bus() { lane.free().max(now) } else { lane.send(now) }
     }
 
     /// How many control packets there were, and their share of the time of the links.

@@ -1,12 +1,13 @@
 //! What the hub asks about room in the adapters of its targets, and what becomes of what it grants.
 
+use weft_fabric::graph::Graph;
 use weft_fabric::link::Room;
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{HubRequest, HubSide, HubTimes};
 use weft_kernel::{Arena, Id};
 use weft_units::Time;
 
-use super::HubChannel;
+use super::State;
 use super::agenda::Agenda;
 use super::host::{Host, Packet};
 
@@ -19,9 +20,10 @@ pub(super) struct Side<'channel> {
     pub is_managed: bool,
     pub isolated: u64,
     pub packets: &'channel mut Arena<Packet>,
-    pub agenda: &'channel mut Agenda,
+    pub agenda: Agenda<'channel>,
     pub adapters: &'channel mut [Room],
-    pub observations: &'channel mut Observations,
+    pub graph: &'channel mut Graph,
+    pub seen: &'channel mut Observations,
     pub hosts: &'channel mut [Host],
     pub telling: &'channel mut u64,
     /// Inputs of which a packet was granted, and those packets if they are looked at again.
@@ -51,10 +53,9 @@ impl HubSide<Id<Packet>> for Side<'_> {
             }
         }
         self.fed |= 1 << input;
-        self.observations.attempt(packet.start);
+        self.seen.attempt(packet.start);
         if self.is_bus {
-            let link = self.hosts.len() + usize::from(input);
-            self.observations.occupy(link, packet.start, span);
+            self.graph.occupy(packet.start, self.graph.host_port(input.into()), span);
         }
         let there = self.times.at_target(self.now, span);
         if self.is_managed {
@@ -65,7 +66,7 @@ impl HubSide<Id<Packet>> for Side<'_> {
             let target = targets.trailing_zeros() as u16;
             targets &= targets - 1;
             self.adapters[usize::from(target)].take(self.now);
-            self.observations.occupy(target.into(), self.now + arbitration, span);
+            self.graph.occupy(self.now + arbitration, target.into(), span);
             self.agenda.arrive(there, key, target);
         }
     }
@@ -91,10 +92,10 @@ fn learn(
     }
 }
 
-impl HubChannel {
+impl State {
     /// What is known of the room in an adapter by now.
     pub(super) fn learn_of_adapter(&mut self, now: Time, place: u16) {
-        let HubChannel { times, telling, hosts, adapters, .. } = self;
+        let State { times, telling, hosts, adapters, .. } = self;
         let at = usize::from(place);
         learn(now, times, (place, telling), &mut hosts[at], &mut adapters[at]);
     }

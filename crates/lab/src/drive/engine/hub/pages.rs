@@ -7,10 +7,10 @@ use weft_kernel::Id;
 use weft_protocol::window::MapError;
 use weft_units::{Bytes, Span, Time};
 
-use super::HubChannel;
 use super::host::{Packet, Purpose};
+use super::{HubStep, State};
 
-impl HubChannel {
+impl HubStep<'_> {
     /// A store goes where the page that it is stored to leads, and nowhere else. Its node gets a
     /// copy if the page says so.
     #[inline]
@@ -21,7 +21,7 @@ impl HubChannel {
         stores: Stores<Purpose>,
         through: Through,
     ) -> Option<Stores<Purpose>> {
-        match self.pages.is_some() {
+        match self.own.pages.is_some() {
             true => self.map_store(now, host, stores, through),
             false => Some(stores),
         }
@@ -35,7 +35,7 @@ impl HubChannel {
         through: Through,
     ) -> Option<Stores<Purpose>> {
         let packets = u64::from(stores.packets());
-        let mapped = self.pages.as_mut()?.map(host, stores.targets, through, packets);
+        let mapped = self.own.pages.as_mut()?.map(host, stores.targets, through, packets);
         let MappedStore { page, targets, refused, is_copied } = mapped;
         for target in (0..64).filter(|target| refused >> target & 1 == 1) {
             self.refuse_store(now, stores.purpose, packets, target);
@@ -46,8 +46,8 @@ impl HubChannel {
             return None;
         }
         if is_copied {
-            (0..packets).for_each(|_| self.observations.generate(now));
-            self.waiting += packets;
+            (0..packets).for_each(|_| self.seen.generate(now));
+            self.own.waiting += packets;
         }
         Some(stores)
     }
@@ -55,9 +55,9 @@ impl HubChannel {
     /// A source that always has another store has the next one when the one that nobody takes would
     /// have been on the bus.
     pub(super) fn go_on_after_refusal(&mut self, now: Time, host: u16, next: Bytes) {
-        if self.hosts[usize::from(host)].feedback == Feedback::Ready {
-            let time = now + self.parts.window.transaction(next) + Span(1);
-            self.agenda.generate(time, host);
+        if self.own.hosts[usize::from(host)].feedback == Feedback::Ready {
+            let time = now + self.own.parts.window.transaction(next) + Span(1);
+            self.agenda().generate(time, host);
         }
     }
 
@@ -65,12 +65,12 @@ impl HubChannel {
     /// its place free and never asks for the bus.
     #[inline]
     pub(super) fn takes(&mut self, now: Time, id: Id<Packet>, target: u16) -> bool {
-        self.pages.is_none() || self.looks_up(now, id, target)
+        self.own.pages.is_none() || self.looks_up(now, id, target)
     }
 
     fn looks_up(&mut self, now: Time, id: Id<Packet>, target: u16) -> bool {
-        let packet = self.packets[id];
-        let (Some(pages), Some(page)) = (&mut self.pages, packet.page) else { return true };
+        let packet = self.own.packets[id];
+        let (Some(pages), Some(page)) = (&mut self.own.pages, packet.page) else { return true };
         if let Lookup::Taken { is_acknowledged } = pages.look_up(page, packet.from, target) {
             if is_acknowledged {
                 self.acknowledge(now, &packet, target);
@@ -78,10 +78,10 @@ impl HubChannel {
             return true;
         }
         self.free_adapter(target, now);
-        let missing = &mut self.packets[id].missing;
+        let missing = &mut self.own.packets[id].missing;
         *missing -= 1;
         if *missing == 0 {
-            self.packets.remove(id);
+            self.own.packets.remove(id);
         }
         self.let_go(now, &packet, target);
         if let Purpose::Request(place) = packet.purpose
@@ -95,8 +95,8 @@ impl HubChannel {
     /// The bus of a target has written a packet at `time`.
     #[inline]
     pub(super) fn written(&mut self, time: Time, id: Id<Packet>, target: u16) {
-        if let Some(pages) = &mut self.pages {
-            let packet = self.packets[id];
+        if let Some(pages) = &mut self.own.pages {
+            let packet = self.own.packets[id];
             if packet.page.is_some_and(|page| pages.written(page, packet.from, target)) {
                 self.acknowledge(time, &packet, target);
             }
@@ -110,7 +110,9 @@ impl HubChannel {
             self.send_back(time, target, packet.from, SHORT, purpose);
         }
     }
+}
 
+impl State {
     /// Whether a program is interrupted by a packet and does not poll.
     #[inline]
     pub(super) fn interrupts(&self, packet: &Packet, target: u16) -> bool {

@@ -1,13 +1,21 @@
 //! What a channel with a hub is made of, and what does not fit together.
 
+use weft_fabric::interface::window::{HostBus, Numbering, Operations, PageTables};
 use weft_fabric::interface::{AccessKind, ClusterEvent, ClusterEventKind, WindowSettings};
+use weft_fabric::link::LaneSender;
 use weft_fabric::link::{ErrorSettings, LinkSettings};
-use weft_fabric::measure::Observations;
-use weft_fabric::switch::{HubSettings, HubTimes, HubTimesParts};
-use weft_fabric::workload::{Feedback, Source};
-use weft_protocol::window::{Cluster, MapError};
-use weft_units::{Bytes, Limit, Span};
+use weft_fabric::scheduler::MAX_PORTS;
+use weft_fabric::switch::{Hub, HubSettings, HubTimes, HubTimesParts};
+use weft_fabric::workload::Feedback;
+use weft_kernel::{Arena, DelayLine, Streams};
+use weft_protocol::window::{Cluster, MapError, OrderChecker};
+use weft_units::{Bytes, Limit, Span, Time};
 
+use super::agenda::Lines;
+use super::cluster::Management;
+use super::host::Host;
+use super::report::{Counters, StageSums};
+use super::{Shown, State, Windows};
 use crate::error::ABSENT;
 
 /// The parts of a channel with a hub.
@@ -33,10 +41,8 @@ pub struct HubParts {
     pub errors: ErrorSettings,
     /// How often the course of the run is noted; never if absent.
     pub sample: Option<Span>,
-    /// The source of each host, or none.
-    pub sources: Vec<Source>,
-    /// Where the observations go.
-    pub observations: Observations,
+    /// What the source of each host is to hear of; none if all packets are those of messages.
+    pub feedback: Vec<Feedback>,
 }
 
 /// What does not fit.
@@ -52,6 +58,61 @@ pub struct HubPartsError {
 }
 
 impl HubParts {
+    /// A hub with nothing on the way.
+    ///
+    /// # Errors
+    /// [`HubPartsError`] names what does not fit.
+    pub fn build(self, streams: &Streams) -> Result<Windows, HubPartsError> {
+        let cluster = self.check()?;
+        let random = streams.stream(&format!("{}.scheduler", self.name), 0);
+        let times = self.times();
+        let hub = Hub::new(&self.hub, times.control, random).map_err(|_| HubPartsError {
+            key: "switch.hub.ports",
+            value: self.hub.ports.to_string(),
+            accepted: format!("1 to {MAX_PORTS} ports"),
+        })?;
+        let hosts = usize::from(self.hosts);
+        let state = State {
+            hosts: (0..hosts).map(|host| self.host(host, &times, streams)).collect(),
+            packets: Arena::new(),
+            hub,
+            inputs: (0..hosts).map(|_| self.input_room()).collect(),
+            adapters: (0..hosts).map(|_| self.adapter_room()).collect(),
+            telling: 0,
+            lines: Lines::new(hosts),
+            decide: Time::NEVER,
+            now: Time::ZERO,
+            checker: self.window.check_order.then(|| OrderChecker::new(self.hosts)),
+            pages: self.window.is_listed().then(|| Box::new(PageTables::new(cluster))),
+            management: Management::new(&self, &times, streams),
+            numbering: self.window.configuration.as_ref().map(|settings| {
+                Numbering::new(settings, (self.name.as_str(), self.hosts), streams)
+            }),
+            operations: Operations::default(),
+            problem: None,
+            notices: Vec::new(),
+            departures: Vec::new(),
+            stages: StageSums::default(),
+            counters: Counters::default(),
+            waiting: 0,
+            flying: 0,
+            uncounted: DelayLine::new(),
+            count_at: 0,
+            counts_later: false,
+            times,
+            parts: self,
+        };
+        Ok(Windows { state, shown: Shown::default() })
+    }
+
+    fn host(&self, number: usize, times: &HubTimes, streams: &Streams) -> Host {
+        let random = streams.stream(&format!("{}.broadcasts", self.name), number);
+        let flag = self.window.flag.as_ref().map(|flag| flag.size);
+        let bus = HostBus::new(self.send_room(), times.stall, flag);
+        let feedback = self.feedback.get(number).copied().unwrap_or(Feedback::None);
+        Host::new(feedback, bus, LaneSender::new(times.control), random)
+    }
+
     /// The page control tables, if everything fits.
     pub(super) fn check(&self) -> Result<Cluster, HubPartsError> {
         let refuse =
@@ -102,9 +163,7 @@ impl HubParts {
         if window.bus.as_ref().is_some_and(|bus| bus.word == Bytes(0)) {
             return refuse("window.bus.word", "0 B".into(), "1 B or more".into());
         }
-        if self.send_buffers == Limit::Unlimited
-            && self.sources.iter().any(|source| source.feedback() == Feedback::Ready)
-        {
+        if self.send_buffers == Limit::Unlimited && self.feedback.contains(&Feedback::Ready) {
             let accepted = "a number, since a greedy source fills them all at once";
             return refuse("adapter.send_buffers", "unlimited".into(), accepted.into());
         }
@@ -167,6 +226,14 @@ impl HubParts {
         let node = cluster.events.iter().filter_map(node).find(|node| *node >= self.hosts)?;
         let accepted = format!("0 to {}", self.hosts - 1);
         Some(("window.cluster.events", format!("node {node}"), accepted))
+    }
+
+    /// About how far events are apart that have no cheaper place: those of a cluster come at its
+    /// intervals, one of each node.
+    pub(super) fn spacing(&self) -> Span {
+        let cluster = self.window.cluster.as_ref();
+        let interval = cluster.map_or(Span::ZERO, |own| own.heartbeat.max(own.retry));
+        Span(interval.0 / u64::from(self.hosts.max(1))).max(self.link.span(self.payload))
     }
 
     pub(super) fn times(&self) -> HubTimes {

@@ -11,8 +11,9 @@ use weft_kernel::Streams;
 use weft_protocol::window::Change;
 use weft_units::{Bytes, Span, Time};
 
+use super::agenda::Agenda;
 use super::host::Packet;
-use super::{Departure, Event, HubChannel, HubParts};
+use super::{Departure, HubParts, HubStep, State, Windows};
 
 /// What happens in the cluster.
 #[derive(Clone, Copy, Debug)]
@@ -114,33 +115,35 @@ impl Management {
     }
 }
 
-impl HubChannel {
+impl HubStep<'_> {
     /// Schedules what happens of itself.
     pub(super) fn start_cluster(&mut self) {
-        let Some(own) = &mut self.management else { return };
-        let hosts = u64::from(self.parts.hosts);
+        let State { parts, management, lines, .. } = self.own;
+        let mut agenda = Agenda { lines, calendar: self.calendar };
+        let Some(own) = management else { return };
+        let hosts = u64::from(parts.hosts);
         for (place, event) in (0..).zip(&own.settings.events) {
             let time = Time::ZERO + event.at;
-            self.agenda.push(time, Event::Manage(Step::Scripted(place)));
+            agenda.manage(time, Step::Scripted(place));
         }
         let beat = own.settings.heartbeat;
         if beat > Span::ZERO {
-            for node in 0..self.parts.hosts {
+            for node in 0..parts.hosts {
                 if !own.members.begin_beating(node) {
                     continue;
                 }
                 // Adapters are not in step with each other.
                 let first = Span(beat.0 * (u64::from(node) + 1) / (hosts + 1));
-                self.agenda.push(Time::ZERO + first, Event::Manage(Step::Heartbeat(node)));
+                agenda.manage(Time::ZERO + first, Step::Heartbeat(node));
             }
-            self.agenda.push(Time::ZERO + beat, Event::Manage(Step::Beat));
-            self.agenda.push(Time::ZERO + own.settings.time_out, Event::Manage(Step::Silence));
+            agenda.manage(Time::ZERO + beat, Step::Beat);
+            agenda.manage(Time::ZERO + own.settings.time_out, Step::Silence);
         }
         if let Some(clock) = &own.settings.clock {
-            self.agenda.push(Time::ZERO + clock.interval, Event::Manage(Step::Pulse));
+            agenda.manage(Time::ZERO + clock.interval, Step::Pulse);
         }
         if let Some(sample) = own.sample {
-            self.agenda.push(Time::ZERO + sample, Event::Manage(Step::Sample));
+            agenda.manage(Time::ZERO + sample, Step::Sample);
         }
     }
 
@@ -171,7 +174,7 @@ impl HubChannel {
     }
 
     fn scripted(&mut self, now: Time, place: u16) {
-        let Some(own) = &self.management else { return };
+        let Some(own) = &self.own.management else { return };
         match own.settings.events[usize::from(place)].what {
             ClusterEventKind::Dies(node) => self.die(now, node),
             ClusterEventKind::Joins(node) => self.join(now, node),
@@ -181,33 +184,34 @@ impl HubChannel {
 
     /// An adapter tells its port that it is there, and looks whether it has heard of the hub.
     fn heartbeat(&mut self, now: Time, node: u16) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         let Some(is_silent) = own.members.beat(now, node) else { return };
         let beat = own.settings.heartbeat;
-        let lane = self.hosts[usize::from(node)].link.lane_mut();
+        let lane = self.own.hosts[usize::from(node)].link.lane_mut();
         // Ahead of everything that has not begun; on a bus it has lines of its own to the hub.
-        let start = if self.parts.hub.is_bus() { now } else { lane.send(now) };
-        self.agenda.push(start + self.times.notice, Event::Manage(Step::Heard(node)));
-        self.agenda.push(now + beat, Event::Manage(Step::Heartbeat(node)));
+        let start = if self.own.parts.hub.is_bus() { now } else { lane.send(now) };
+        let heard = start + self.own.times.notice;
+        self.agenda().manage(heard, Step::Heard(node));
+        self.agenda().manage(now + beat, Step::Heartbeat(node));
         if is_silent {
             self.switch(now, node);
         }
     }
 
     fn hear_heartbeat(&mut self, now: Time, node: u16) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         if own.members.hear(now, node) {
-            self.adapters[usize::from(node)] = self.parts.adapter_room();
-            self.hosts[usize::from(node)].link.lane_mut().forget();
+            self.own.adapters[usize::from(node)] = self.own.parts.adapter_room();
+            self.own.hosts[usize::from(node)].link.lane_mut().forget();
             self.tell_status(now);
         }
     }
 
     /// Ports isolate the nodes that they have not heard of for the time-out.
     fn expire(&mut self, now: Time) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         let Silent { nodes, next } = own.members.expire(now);
-        self.agenda.push(next, Event::Manage(Step::Silence));
+        self.agenda().manage(next, Step::Silence);
         if nodes.is_empty() {
             return;
         }
@@ -217,13 +221,13 @@ impl HubChannel {
     }
 
     fn isolate(&mut self, now: Time, node: u16) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         if own.members.isolate(now, node) {
             // Its control packets were lost: it is taken for dead, and begins anew.
             self.die(now, node);
             self.join(now, node);
         }
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         for entry in own.software.logs().remove_target(node) {
             self.give_up(now, &entry.packet, node);
         }
@@ -231,26 +235,26 @@ impl HubChannel {
 
     /// The hub sends a control packet to every node at its interval.
     fn beat(&mut self, now: Time) {
-        let Some(own) = &self.management else { return };
+        let Some(own) = &self.own.management else { return };
         let beat = own.settings.heartbeat;
-        self.agenda.push(now + beat, Event::Manage(Step::Beat));
+        self.agenda().manage(now + beat, Step::Beat);
         self.tell_status(now);
     }
 
     fn tell_status(&mut self, now: Time) {
-        for node in 0..self.parts.hosts {
+        for node in 0..self.own.parts.hosts {
             // Behind the packet that the port sends now, and before the next.
-            let start = self.tell_node(now, node);
-            self.agenda.push(start + self.times.notice, Event::Manage(Step::Status(node)));
+            let told = self.tell_node(now, node) + self.own.times.notice;
+            self.agenda().manage(told, Step::Status(node));
         }
     }
 
     /// A control packet of the hub is at a node: it knows who is on line.
     fn hear_status(&mut self, now: Time, node: u16) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         let Some(News { gone, is_new }) = own.members.hear_status(now, node) else { return };
-        for other in (0..self.parts.hosts).filter(|other| gone >> other & 1 == 1) {
-            self.departures.push(Departure::IsKnown { host: other, at: node });
+        for other in (0..self.own.parts.hosts).filter(|other| gone >> other & 1 == 1) {
+            self.own.departures.push(Departure::IsKnown { host: other, at: node });
             self.forget_peer(now, node, other);
         }
         self.recover(now, |software, members| {
@@ -262,29 +266,31 @@ impl HubChannel {
 
     /// The hub sends a pulse to all nodes, each behind the packet that its port sends now.
     fn pulse(&mut self, now: Time) {
-        let is_bus = self.parts.hub.is_bus();
-        let Some(own) = &mut self.management else { return };
+        let State { parts, times, hub, management, lines, .. } = self.own;
+        let mut agenda = Agenda { lines, calendar: self.calendar };
+        let is_bus = parts.hub.is_bus();
+        let Some(own) = management else { return };
         let Management { members, clocks: Some(clocks), .. } = &mut **own else { return };
         clocks.compare(now);
-        self.agenda.push(now + clocks.interval(), Event::Manage(Step::Pulse));
+        agenda.manage(now + clocks.interval(), Step::Pulse);
         let is_up = members.up().is_some();
-        for node in (0..self.parts.hosts).filter(|node| is_up && members.is_alive(*node)) {
-            let lane = self.hub.lane(node);
+        for node in (0..parts.hosts).filter(|node| is_up && members.is_alive(*node)) {
+            let lane = hub.lane(node);
             let start = if is_bus { lane.free().max(now) } else { lane.send(now) };
-            let read = clocks.send(now, node, start.since(now) + self.times.notice);
-            self.agenda.push(read, Event::Manage(Step::Served(node)));
+            let read = clocks.send(now, node, start.since(now) + times.notice);
+            agenda.manage(read, Step::Served(node));
         }
     }
 
     /// The service routine of a node notes how far its clock is off.
     fn served(&mut self, now: Time, node: u16) {
-        if let Some(clocks) = self.management.as_mut().and_then(|own| own.clocks.as_mut()) {
+        if let Some(clocks) = self.own.management.as_mut().and_then(|own| own.clocks.as_mut()) {
             clocks.served(now, node);
         }
     }
 
     fn note_course(&mut self, now: Time) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         let Some(sample) = own.sample else { return };
         let bytes = own.carried.0 - own.sampled.0;
         own.sampled = own.carried;
@@ -293,20 +299,24 @@ impl HubChannel {
             accepted_mb_per_s: bytes as f64 / sample.as_secs() * 1e-6,
             on_line: own.members.on_line().count_ones(),
         });
-        self.agenda.push(now + sample, Event::Manage(Step::Sample));
+        self.agenda().manage(now + sample, Step::Sample);
     }
+}
 
+impl Windows {
     /// Changes of the membership as nodes heard of them: when, who, what.
     pub fn changes(&self) -> &[(Time, u16, Change)] {
-        self.management.as_ref().map_or(&[], |own| own.members.changes())
+        self.state.management.as_ref().map_or(&[], |own| own.members.changes())
     }
 
     /// Copies of packets that nobody misses and that were not delivered: none is ever lost without
     /// a node that is gone.
     pub fn given_up(&self) -> u64 {
-        self.management.as_ref().map_or(0, |own| own.given_up + own.refused)
+        self.state.management.as_ref().map_or(0, |own| own.given_up + own.refused)
     }
+}
 
+impl State {
     /// What is counted of the cluster, with the names of its columns.
     pub(super) fn cluster_columns(&self, until: Time) -> Vec<(&'static str, f64)> {
         let Some(own) = &self.management else { return Vec::new() };

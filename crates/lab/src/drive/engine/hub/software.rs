@@ -8,27 +8,27 @@ use weft_fabric::measure::Drop;
 use weft_kernel::Id;
 use weft_units::{Bytes, Time};
 
+use super::HubStep;
 use super::cluster::{Management, Step};
 use super::host::{Packet, Purpose};
-use super::{Event, HubChannel};
 
-impl HubChannel {
+impl HubStep<'_> {
     /// Damage on the way to the hub: the hub passes the packet on and does not look.
     pub(super) fn damage_upstream(&mut self, id: Id<Packet>) {
-        let Some(own) = &mut self.management else { return };
-        let packet = &mut self.packets[id];
+        let Some(own) = &mut self.own.management else { return };
+        let packet = &mut self.own.packets[id];
         packet.is_whole &= own.damage.is_whole(packet.bytes(), Leg::ToHub);
     }
 
     /// Whether the adapter of a target takes a packet that comes; otherwise it is lost for now.
     #[inline]
     pub(super) fn admits(&mut self, now: Time, id: Id<Packet>, target: u16) -> bool {
-        self.management.is_none() || self.looks_whole(now, id, target)
+        self.own.management.is_none() || self.looks_whole(now, id, target)
     }
 
     fn looks_whole(&mut self, now: Time, id: Id<Packet>, target: u16) -> bool {
-        let Some(own) = &mut self.management else { return true };
-        let packet = self.packets[id];
+        let Some(own) = &mut self.own.management else { return true };
+        let packet = self.own.packets[id];
         if Some(packet.rail) != own.members.up() || !own.members.is_alive(target) {
             self.lose(now, id, target);
             return false;
@@ -39,10 +39,10 @@ impl HubChannel {
         let admitted = own.software.admit(now, target, packet.on_path(is_whole));
         let Admitted::Discarded { is_damaged, is_first, is_failed } = admitted else { return true };
         let rule = if is_damaged { Drop::Corrupted } else { Drop::OutOfOrder };
-        self.observations.drop(rule, now);
+        self.seen.drop(rule, now);
         if is_first {
-            let step = Step::Interrupt(target);
-            self.agenda.push(now + self.parts.window.recovery, Event::Manage(step));
+            let handled = now + self.own.parts.window.recovery;
+            self.agenda().manage(handled, Step::Interrupt(target));
         }
         if is_failed {
             self.give_up_rail(now, target);
@@ -58,10 +58,10 @@ impl HubChannel {
         now: Time,
         tell: impl FnOnce(&mut RecoverySoftware<Packet>, &Members),
     ) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         let Management { software, members, .. } = &mut **own;
         tell(software, members);
-        while let Some(act) = self.management.as_mut().and_then(|own| own.software.next_act()) {
+        while let Some(act) = self.own.management.as_mut().and_then(|own| own.software.next_act()) {
             match act {
                 SoftwareAct::Send { from, targets, size, message } => {
                     self.push_urgent(now, from, targets, size, Purpose::Recovery(message));
@@ -72,10 +72,10 @@ impl HubChannel {
                 }
                 SoftwareAct::Wake(node) => self.wake_bus(now, node),
                 SoftwareAct::After(span, timer) => {
-                    self.agenda.push(now + span, Event::Manage(Step::Software(timer)));
+                    self.agenda().manage(now + span, Step::Software(timer));
                 }
                 SoftwareAct::Contradiction(text) => {
-                    self.problem.get_or_insert(text);
+                    self.own.problem.get_or_insert(text);
                 }
             }
         }
@@ -83,11 +83,11 @@ impl HubChannel {
 
     /// A packet of software is stored before everything ordinary of its node.
     fn push_urgent(&mut self, now: Time, from: u16, targets: u64, size: Bytes, purpose: Purpose) {
-        let mut pieces = self.parts.window.writes(self.parts.payload).pieces(0, size);
+        let mut pieces = self.own.parts.window.writes(self.own.parts.payload).pieces(0, size);
         let next = pieces.next().map_or(size, |(_, size)| size);
-        let times = (now, now + self.times.store);
+        let times = (now, now + self.own.times.store);
         let stores = Stores::one(purpose.stores(targets), next, times);
-        self.hosts[usize::from(from)].bus.push(stores);
+        self.own.hosts[usize::from(from)].bus.push(stores);
     }
 
     /// A message of the recovery is in the memory of a node.

@@ -9,7 +9,7 @@ use weft_fabric::measure::Latency;
 use weft_protocol::window::{MapError, Node, Use};
 use weft_units::{Bytes, Time};
 
-use super::HubChannel;
+use super::HubStep;
 use super::host::{Packet, Purpose};
 use crate::drive::carrier::{Notice, RemoteAccess, Ticket};
 
@@ -41,7 +41,7 @@ pub enum Operation {
     },
 }
 
-impl HubChannel {
+impl HubStep<'_> {
     /// Begins an operation of `from`; it is over with a [`Notice::Delivered`] to `from`.
     /// A read has another one before, to its target.
     ///
@@ -57,27 +57,27 @@ impl HubChannel {
         let initiator = Node(from as u8);
         let (targets, size, answer, offset) = match operation {
             Operation::Sweep { targets } => {
-                self.check_sweep(from, targets)?;
+                self.own.check_sweep(from, targets)?;
                 (targets, SHORT, SHORT, None)
             }
             Operation::Read { target, offset, size } => {
-                if let Some(pages) = &self.pages {
+                if let Some(pages) = &self.own.pages {
                     pages.cluster().check_read(initiator, Node(target as u8), offset)?;
                 }
                 (1 << target, SHORT, size.max(SHORT), Some(offset))
             }
             Operation::Conditional { target, offset, size } => {
-                if let Some(pages) = &self.pages {
+                if let Some(pages) = &self.own.pages {
                     pages.cluster().check_conditional(initiator, Node(target as u8), offset)?;
                 }
                 (1 << target, size.max(SHORT), SHORT, Some(offset))
             }
         };
-        let page = |offset| Some(Through::Page(self.pages.as_ref()?.cluster().page_of(offset)));
+        let page = |offset| Some(Through::Page(self.own.pages.as_ref()?.cluster().page_of(offset)));
         let through = offset.and_then(page).unwrap_or(Through::Use(Use::Sweep));
         let is_read = matches!(operation, Operation::Read { .. });
         let question = Question { from, targets, answer, ticket, is_read };
-        let request = self.operations.ask(question, Use::Sweep);
+        let request = self.own.operations.ask(question, Use::Sweep);
         self.request(now, size, request, through);
         Ok(())
     }
@@ -89,14 +89,14 @@ impl HubChannel {
 
     /// Tells the operations something, and does what comes of it.
     pub(super) fn operate(&mut self, now: Time, tell: impl FnOnce(&mut Operations<Ticket>)) {
-        tell(&mut self.operations);
-        while let Some(act) = self.operations.next_act() {
+        tell(&mut self.own.operations);
+        while let Some(act) = self.own.operations.next_act() {
             match act {
                 Act::Done { ticket, to } => {
-                    self.notices.push(Notice::Delivered { time: now, ticket, to });
+                    self.own.notices.push(Notice::Delivered { time: now, ticket, to });
                 }
                 Act::Lost { ticket, to } => {
-                    self.notices.push(Notice::Lost { time: now, ticket, to });
+                    self.own.notices.push(Notice::Lost { time: now, ticket, to });
                 }
                 Act::Ask(request) => {
                     self.request(now, SHORT, request, Through::Use(request.what));
@@ -106,10 +106,10 @@ impl HubChannel {
                     self.store(now, from, targets, SHORT, what);
                 }
                 Act::Usable { since } => {
-                    self.observations.latency(Latency::OneWay, now, now.since(since));
+                    self.seen.latency(Latency::OneWay, now, now.since(since));
                 }
                 Act::Confirmed { since } => {
-                    self.observations.latency(Latency::RoundTrip, now, now.since(since));
+                    self.seen.latency(Latency::RoundTrip, now, now.since(since));
                 }
             }
         }
@@ -117,8 +117,8 @@ impl HubChannel {
 
     /// A source has a write for these targets.
     pub(super) fn offer_write(&mut self, now: Time, from: u16, targets: u64) {
-        let size = self.parts.window.write;
-        let Some(how) = self.parts.window.recoverable else {
+        let size = self.own.parts.window.write;
+        let Some(how) = self.own.parts.window.recoverable else {
             let what = (Purpose::Traffic, Through::Use(Use::Store));
             return self.store(now, from, targets, size, what);
         };
@@ -132,7 +132,7 @@ impl HubChannel {
     /// adapters can, otherwise by round trip.
     pub(super) fn write_for_program(&mut self, now: Time, write: RemoteAccess) {
         let RemoteAccess { from, target, size, ticket, .. } = write;
-        let how = match self.parts.window.conditional_write {
+        let how = match self.own.parts.window.conditional_write {
             true => RecoverableSettings::ConditionalWrite,
             false => RecoverableSettings::RoundTrip,
         };
@@ -148,7 +148,7 @@ impl HubChannel {
             self.store(now, message.from, 1 << message.target, size, what);
             size = SHORT;
         }
-        let request = self.operations.ask_recoverably(message);
+        let request = self.own.operations.ask_recoverably(message);
         self.request(now, size, request, Through::Use(request.what));
     }
 
@@ -156,16 +156,18 @@ impl HubChannel {
     #[inline]
     pub(super) fn carried(&self, packet: &Packet) -> Bytes {
         match packet.purpose {
-            Purpose::Request(place) if packet.last => {
-                self.operations.answer(place).map_or(packet.size, |(size, _)| size.max(packet.size))
-            }
+            Purpose::Request(place) if packet.last => self
+                .own
+                .operations
+                .answer(place)
+                .map_or(packet.size, |(size, _)| size.max(packet.size)),
             _ => packet.size,
         }
     }
 
     /// The bus of a target is done with a request at `time`: its adapter answers.
     pub(super) fn answer(&mut self, time: Time, target: u16, place: u32) {
-        let Some((size, from)) = self.operations.answer(place) else { return };
+        let Some((size, from)) = self.own.operations.answer(place) else { return };
         self.send_back(time, target, from, size, Purpose::Answer(place));
     }
 
@@ -178,14 +180,14 @@ impl HubChannel {
         size: Bytes,
         purpose: Purpose,
     ) {
-        let ready = time + self.times.transmit;
-        self.observations.generate(time);
-        self.flying += 1;
+        let ready = time + self.own.times.transmit;
+        self.seen.generate(time);
+        self.own.flying += 1;
         let mut packet = Packet {
             from,
             targets: 1 << to,
             size,
-            span: self.times.of(size).link,
+            span: self.own.times.of(size).link,
             last: true,
             purpose,
             page: None,
@@ -197,7 +199,7 @@ impl HubChannel {
             ready,
             start: ready,
             granted: Time::ZERO,
-            rail: self.hosts[usize::from(from)].rail,
+            rail: self.own.hosts[usize::from(from)].rail,
             is_whole: true,
             survey: None,
             is_settled: false,
@@ -228,14 +230,14 @@ impl HubChannel {
         hosts: u16,
         ticket: Ticket,
     ) -> bool {
-        if !self.has_barrier() {
+        if !self.own.has_barrier() {
             return false;
         }
-        let view = |own: u16| match &self.management {
+        let view = |own: u16| match &self.own.management {
             Some(cluster) => cluster.members.view(own),
             None => u64::MAX,
         };
-        self.operations.enter_barrier(host, hosts, ticket, view);
+        self.own.operations.enter_barrier(host, hosts, ticket, view);
         self.operate(now, |_| {});
         true
     }

@@ -9,12 +9,12 @@ use weft_units::Time;
 
 use super::cluster::Step;
 use super::host::{Packet, Purpose, purpose_at};
-use super::{Departure, Event, HubChannel, Notice};
+use super::{Departure, HubStep, Notice};
 
-impl HubChannel {
+impl HubStep<'_> {
     /// A node knows that another one is gone: it sends nothing more to it, and waits for no answer.
     pub(super) fn forget_peer(&mut self, now: Time, node: u16, other: u16) {
-        let given_up = self.hosts[usize::from(node)].bus.remove_target(other);
+        let given_up = self.own.hosts[usize::from(node)].bus.remove_target(other);
         for (purpose, packets) in given_up {
             match purpose {
                 Purpose::Again(number, _) => self.take_back(now, node, number, 1 << other),
@@ -29,7 +29,7 @@ impl HubChannel {
     /// are on line, and lost for good to others.
     fn take_back(&mut self, now: Time, node: u16, number: u64, targets: u64) {
         let name = PacketName { sender: Node(node as u8), number };
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         let Some((packet, gone)) = own.software.logs().take_back(name, targets) else { return };
         for target in (0..64).filter(|target| gone >> target & 1 == 1) {
             self.give_up(now, &packet, target);
@@ -41,11 +41,11 @@ impl HubChannel {
         if purpose.is_urgent() {
             return;
         }
-        self.waiting -= packets;
-        (0..packets).for_each(|_| self.observations.abandon(now));
+        self.own.waiting -= packets;
+        (0..packets).for_each(|_| self.seen.abandon(now));
         match purpose {
             Purpose::Message(ticket) => {
-                self.notices.push(Notice::Lost { time: now, ticket, to: target });
+                self.own.notices.push(Notice::Lost { time: now, ticket, to: target });
             }
             Purpose::Request(place) => self.operate(now, |own| own.unanswered(place, target)),
             _ => {}
@@ -55,7 +55,7 @@ impl HubChannel {
     /// The same, since one of the nodes is gone.
     fn refuse_for_good(&mut self, now: Time, purpose: Purpose, packets: u64, target: u16) {
         self.refuse_store(now, purpose, packets, target);
-        if let Some(own) = &mut self.management
+        if let Some(own) = &mut self.own.management
             && !purpose.is_urgent()
         {
             own.refused += packets;
@@ -69,7 +69,7 @@ impl HubChannel {
         host: u16,
         mut stores: Stores<Purpose>,
     ) -> Option<Stores<Purpose>> {
-        let Some(own) = &self.management else { return Some(stores) };
+        let Some(own) = &self.own.management else { return Some(stores) };
         let refused = stores.targets & !(own.members.view(host) | 1 << host);
         if refused == 0 {
             return Some(stores);
@@ -92,7 +92,7 @@ impl HubChannel {
         match packet.purpose {
             Purpose::Recovery(_) => {}
             Purpose::Again(number, survey) => {
-                let Some(own) = &mut self.management else { return false };
+                let Some(own) = &mut self.own.management else { return false };
                 let name = PacketName { sender, number };
                 // Its sender sends it before it answers the survey that lets it be forgotten.
                 let logs = own.software.logs();
@@ -109,9 +109,9 @@ impl HubChannel {
                 };
             }
             _ => {
-                let name = self.checker.as_mut().map(|own| own.send(sender, packet.targets));
+                let name = self.own.checker.as_mut().map(|own| own.send(sender, packet.targets));
                 packet.number = name.map(|name| name.number);
-                if let Some(own) = &mut self.management {
+                if let Some(own) = &mut self.own.management {
                     let logs = own.software.logs();
                     packet.number = Some(logs.next_name(packet.from).number);
                     logs.record(packet.from, packet.targets, *packet);
@@ -123,35 +123,36 @@ impl HubChannel {
 
     /// A packet that the hub granted goes to those of its targets that are not isolated.
     pub(super) fn let_through(&mut self, now: Time, id: Id<Packet>) {
-        let packet = self.packets[id];
+        let packet = self.own.packets[id];
         let held_back = self.held_back(&packet);
         for target in (0..64).filter(|target| packet.targets >> target & 1 == 1) {
             if held_back >> target & 1 == 1 {
                 self.lose(now, id, target);
             } else {
-                self.adapters[usize::from(target)].take(now);
-                let start = now + self.times.arbitration;
-                self.observations.occupy(target.into(), start, packet.span);
-                self.agenda.arrive(self.times.at_target(packet.granted, packet.span), id, target);
+                self.own.adapters[usize::from(target)].take(now);
+                let start = now + self.own.times.arbitration;
+                self.graph.occupy(start, target.into(), packet.span);
+                let there = self.own.times.at_target(packet.granted, packet.span);
+                self.agenda().arrive(there, id, target);
             }
         }
     }
 
     /// Whether the room of a packet counts in the network that works.
     pub(super) fn is_on_working_rail(&self, rail: Rail) -> bool {
-        self.management.as_ref().is_none_or(|own| own.members.up() == Some(rail))
+        self.own.management.as_ref().is_none_or(|own| own.members.up() == Some(rail))
     }
 
     /// A copy of a packet does not reach its target now. Its sender sends it again, unless one of
     /// them is gone.
     pub(super) fn lose(&mut self, now: Time, id: Id<Packet>, target: u16) {
-        let packet = &mut self.packets[id];
+        let packet = &mut self.own.packets[id];
         packet.missing -= 1;
         let lost = *packet;
         if lost.missing == 0 {
-            self.packets.remove(id);
+            self.own.packets.remove(id);
         }
-        let (Some(own), Some(name)) = (&mut self.management, lost.name()) else { return };
+        let (Some(own), Some(name)) = (&mut self.own.management, lost.name()) else { return };
         let is_there = own.members.isolated() >> target & 1 == 0;
         if is_there && own.software.logs().lose(target, name) {
             own.software.open(now);
@@ -162,7 +163,7 @@ impl HubChannel {
 
     /// A copy of a packet is lost for good: its sender or its target is gone.
     pub(super) fn give_up(&mut self, now: Time, packet: &Packet, target: u16) {
-        if let Some(own) = &mut self.management {
+        if let Some(own) = &mut self.own.management {
             own.given_up += 1;
         }
         self.let_go(now, packet, target);
@@ -170,51 +171,51 @@ impl HubChannel {
 
     /// A copy of a packet does not come to its target, and is not sent again.
     pub(super) fn let_go(&mut self, now: Time, packet: &Packet, target: u16) {
-        self.flying -= 1;
-        self.observations.abandon(now);
-        if let Some(own) = &mut self.management
+        self.own.flying -= 1;
+        self.seen.abandon(now);
+        if let Some(own) = &mut self.own.management
             && let Some(name) = packet.name()
         {
             own.software.logs().let_go(target, name);
         }
-        if let (Some(checker), Some(name)) = (&mut self.checker, packet.name()) {
+        if let (Some(checker), Some(name)) = (&mut self.own.checker, packet.name()) {
             checker.abandon(Node(target as u8), name);
         }
         if let Purpose::Message(ticket) = packet.purpose_at(target)
             && packet.last
         {
-            self.notices.push(Notice::Lost { time: now, ticket, to: target });
+            self.own.notices.push(Notice::Lost { time: now, ticket, to: target });
         }
     }
 
     /// Whether a packet in memory is no message to a program: the node is dead, or it is one of the
     /// recovery.
     pub(super) fn is_for_cluster(&mut self, now: Time, id: Id<Packet>, target: u16) -> bool {
-        let Some(own) = &mut self.management else { return false };
+        let Some(own) = &mut self.own.management else { return false };
         let is_alive = own.members.is_alive(target);
-        let Packet { from, size, .. } = self.packets[id];
-        let purpose = self.packets[id].purpose_at(target);
+        let Packet { from, size, .. } = self.own.packets[id];
+        let purpose = self.own.packets[id].purpose_at(target);
         if is_alive && !purpose.is_urgent() {
             own.note_delivery(now, size);
             return false;
         }
-        let packet = &mut self.packets[id];
+        let packet = &mut self.own.packets[id];
         packet.missing -= 1;
         if packet.missing == 0 {
-            self.packets.remove(id);
+            self.own.packets.remove(id);
         }
         match purpose {
             Purpose::Recovery(message) if is_alive => self.hear(now, target, from, message),
             Purpose::Recovery(_) => {}
             // It was in the memory of a node that died before its program looked.
             _ => {
-                self.flying -= 1;
-                self.observations.abandon(now);
-                if let Some(own) = &mut self.management {
+                self.own.flying -= 1;
+                self.seen.abandon(now);
+                if let Some(own) = &mut self.own.management {
                     own.given_up += 1;
                 }
                 if let Purpose::Message(ticket) = purpose {
-                    self.notices.push(Notice::Lost { time: now, ticket, to: target });
+                    self.own.notices.push(Notice::Lost { time: now, ticket, to: target });
                 }
             }
         }
@@ -222,7 +223,7 @@ impl HubChannel {
     }
 
     pub(super) fn lose_all(&mut self, now: Time, id: Id<Packet>) {
-        let mut targets = self.packets[id].targets;
+        let mut targets = self.own.packets[id].targets;
         while targets != 0 {
             let target = targets.trailing_zeros() as u16;
             targets &= targets - 1;
@@ -232,9 +233,9 @@ impl HubChannel {
 
     /// Whether a packet whose first byte should be at the hub is there.
     pub(super) fn reaches(&mut self, now: Time, id: Id<Packet>) -> bool {
-        let Some(own) = &self.management else { return true };
-        let is_bus = self.parts.hub.is_bus();
-        let packet = self.packets[id];
+        let Some(own) = &self.own.management else { return true };
+        let is_bus = self.own.parts.hub.is_bus();
+        let packet = self.own.packets[id];
         let members = &own.members;
         let is_isolated = members.isolated() >> packet.from & 1 == 1;
         let is_unsent = members.is_unsent(packet.sent(), is_bus);
@@ -249,8 +250,8 @@ impl HubChannel {
 
     /// A packet that waited in its adapter for a bus waits no more.
     pub(super) fn leave_adapter(&mut self, now: Time, packet: &Packet) {
-        if let Some(room) = self.hosts[usize::from(packet.from)].bus.room_mut()
-            && self.parts.hub.is_bus()
+        if let Some(room) = self.own.hosts[usize::from(packet.from)].bus.room_mut()
+            && self.own.parts.hub.is_bus()
             && packet.is_stored()
         {
             room.give(now);
@@ -259,25 +260,25 @@ impl HubChannel {
 
     /// The targets of a packet that the hub grants which it does not let through.
     pub(super) fn held_back(&self, packet: &Packet) -> u64 {
-        let Some(own) = &self.management else { return 0 };
+        let Some(own) = &self.own.management else { return 0 };
         let members = &own.members;
-        let is_gone = self.parts.hub.is_bus() && members.is_unsent(packet.sent(), true);
+        let is_gone = self.own.parts.hub.is_bus() && members.is_unsent(packet.sent(), true);
         if is_gone { packet.targets } else { packet.targets & members.isolated() }
     }
 
     /// A node stops in the middle of everything.
     pub(super) fn die(&mut self, now: Time, node: u16) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         if !own.members.die(now, node) {
             return;
         }
-        self.departures.push(Departure::Stops { host: node });
+        self.own.departures.push(Departure::Stops { host: node });
         let mut gone: Vec<(Packet, u16)> = Vec::new();
         let mut lost_at = |entry: &Entry<Packet>, set: u64| {
             let targets = (0..64).filter(|target| set >> target & 1 == 1);
             gone.extend(targets.map(|target| (entry.packet, target)));
         };
-        let host = &mut self.hosts[usize::from(node)];
+        let host = &mut self.own.hosts[usize::from(node)];
         let all_stores = host.bus.take_stores(|_| true);
         let logs = own.software.logs();
         for stores in &all_stores {
@@ -290,7 +291,7 @@ impl HubChannel {
         logs.remove_sender(node).iter().for_each(|entry| lost_at(entry, entry.lost));
         let (links, incoming) = (host.link.take_waiting(), host.bus.take_all_incoming());
         own.software.die(node);
-        if let Some(checker) = &mut self.checker {
+        if let Some(checker) = &mut self.own.checker {
             // What it has seen is lost with it, and binds nobody.
             checker.remove(Node(node as u8));
         }
@@ -307,7 +308,7 @@ impl HubChannel {
     fn drop_stores(&mut self, now: Time, node: u16, stores: &Stores<Purpose>) {
         if let Purpose::Message(ticket) = stores.purpose {
             // What it was in is gone with the node.
-            self.notices.push(Notice::Sent { time: now, ticket });
+            self.own.notices.push(Notice::Sent { time: now, ticket });
         }
         for to in (0..64).filter(|target| stores.targets >> target & 1 == 1) {
             let purpose = purpose_at(stores.purpose, stores.is_copied && to == node);
@@ -318,26 +319,26 @@ impl HubChannel {
     /// A node comes on line. It has nothing to send again, and sends nothing before the cluster has
     /// been surveyed.
     pub(super) fn join(&mut self, now: Time, node: u16) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         let rail = match own.members.join(now, node) {
             Joining::Already => return,
             Joining::Later(again) => {
-                return self.agenda.push(again, Event::Manage(Step::Join(node)));
+                return self.agenda().manage(again, Step::Join(node));
             }
             Joining::Joined(rail) => rail,
         };
         own.software.join(now, node);
-        self.inputs[usize::from(node)] = self.parts.input_room();
-        self.hub.lane(node).forget();
-        let send = self.parts.send_buffers.count().map(|count| count.get());
-        let host = &mut self.hosts[usize::from(node)];
-        host.bus.set_room(self.parts.send_room());
+        self.own.inputs[usize::from(node)] = self.own.parts.input_room();
+        self.own.hub.lane(node).forget();
+        let send = self.own.parts.send_buffers.count().map(|count| count.get());
+        let host = &mut self.own.hosts[usize::from(node)];
+        host.bus.set_room(self.own.parts.send_room());
         host.bus.set_free(now);
         host.link.restart(now);
         host.rail = rail;
         if host.feedback == Feedback::Ready {
             let posted = send.unwrap_or(1);
-            (0..posted).for_each(|_| self.agenda.generate(now, node));
+            (0..posted).for_each(|_| self.agenda().generate(now, node));
         }
         if !self.configure(now, node) {
             self.begin_beating(now, node);
@@ -347,15 +348,15 @@ impl HubChannel {
 
     /// The active network breaks, with all that is on it.
     pub(super) fn break_rail(&mut self, now: Time) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         if !own.members.break_rail(now) {
             return;
         }
         own.software.open(now);
-        self.adapters.iter_mut().for_each(|room| *room = self.parts.adapter_room());
-        self.hosts.iter_mut().for_each(|host| host.link.lane_mut().forget());
-        for request in self.hub.drain() {
-            let packet = self.packets[request.key];
+        self.own.adapters.iter_mut().for_each(|room| *room = self.own.parts.adapter_room());
+        self.own.hosts.iter_mut().for_each(|host| host.link.lane_mut().forget());
+        for request in self.own.hub.drain() {
+            let packet = self.own.packets[request.key];
             self.leave_adapter(now, &packet);
             self.lose_all(now, request.key);
         }
@@ -363,7 +364,7 @@ impl HubChannel {
 
     /// A node found its path beyond repair: the network is given up, if another one stands by.
     pub(super) fn give_up_rail(&mut self, now: Time, node: u16) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         if own.members.can_give_up() {
             self.break_rail(now);
             self.switch(now, node);
@@ -374,7 +375,7 @@ impl HubChannel {
 
     /// A message came over the standby network.
     pub(super) fn follow_rail(&mut self, now: Time, node: u16) {
-        if self.management.as_ref().is_some_and(|own| own.members.is_behind(node)) {
+        if self.own.management.as_ref().is_some_and(|own| own.members.is_behind(node)) {
             self.switch(now, node);
         }
     }
@@ -383,7 +384,7 @@ impl HubChannel {
     /// another survey.
     fn survey_again(&mut self, now: Time, node: u16) {
         let is_again = |stores: &Stores<Purpose>| matches!(stores.purpose, Purpose::Again(..));
-        for stores in self.hosts[usize::from(node)].bus.take_stores(is_again) {
+        for stores in self.own.hosts[usize::from(node)].bus.take_stores(is_again) {
             if let Purpose::Again(number, _) = stores.purpose {
                 self.take_back(now, node, number, stores.targets);
             }
@@ -394,24 +395,24 @@ impl HubChannel {
     /// A node goes over to the standby network. What it had given to the first one is to be sent
     /// again.
     pub(super) fn switch(&mut self, now: Time, node: u16) {
-        let Some(own) = &mut self.management else { return };
+        let Some(own) = &mut self.own.management else { return };
         if !own.members.switch(now, node) {
             return;
         }
         own.software.switch(now, node);
-        self.inputs[usize::from(node)] = self.parts.input_room();
-        self.hub.lane(node).forget();
-        let host = &mut self.hosts[usize::from(node)];
+        self.own.inputs[usize::from(node)] = self.own.parts.input_room();
+        self.own.hub.lane(node).forget();
+        let host = &mut self.own.hosts[usize::from(node)];
         let queued = host.link.take_waiting();
         host.link.restart(now);
         host.rail = Rail::Second;
-        if !self.parts.hub.is_bus() {
-            host.bus.set_room(self.parts.send_room());
+        if !self.own.parts.hub.is_bus() {
+            host.bus.set_room(self.own.parts.send_room());
         }
         queued.for_each(|id| self.lose_all(now, id));
         self.survey_again(now, node);
-        let step = Step::Interrupt(node);
-        self.agenda.push(now + self.parts.window.recovery, Event::Manage(step));
+        let handled = now + self.own.parts.window.recovery;
+        self.agenda().manage(handled, Step::Interrupt(node));
         self.wake_bus(now, node);
     }
 }

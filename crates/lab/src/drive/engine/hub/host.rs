@@ -4,7 +4,7 @@ use weft_fabric::interface::window::{
     Damageable, HostBus, PathPacket, RecoveryMessage, Sent, StoresFor,
 };
 use weft_fabric::link::LaneSender;
-use weft_fabric::workload::{Feedback, Source};
+use weft_fabric::workload::Feedback;
 use weft_kernel::{Id, Stream};
 use weft_protocol::window::{NetworkPage, Node, PacketName, Rail};
 use weft_units::{Bytes, Span, Time};
@@ -142,7 +142,7 @@ impl Packet {
 
 #[derive(Debug)]
 pub(super) struct Host {
-    pub source: Option<Source>,
+    /// What its source is to hear of.
     pub feedback: Feedback,
     /// Which of its writes are broadcast.
     pub random: Stream,
@@ -155,18 +155,11 @@ pub(super) struct Host {
 
 impl Host {
     pub fn new(
-        source: Option<Source>,
+        feedback: Feedback,
         bus: HostBus<Purpose, Id<Packet>>,
         link: LaneSender<Id<Packet>>,
         random: Stream,
     ) -> Host {
-        Host {
-            feedback: source.as_ref().map_or(Feedback::None, Source::feedback),
-            source,
-            random,
-            rail: Rail::First,
-            bus,
-            link,
-        }
+        Host { feedback, random, rail: Rail::First, bus, link }
     }
 }

@@ -1,4 +1,4 @@
-//! A channel of mapped windows around a hub: packets of any size in one order (Memory Channel).
+//! A hub with the mapped windows of the hosts around it: packets of any size in one order (Memory Channel).
 //!
 //! A store reaches the bus of its host, the adapter takes the whole packet in and then forwards it,
 //! the hub gives it its place in the order, the adapter of each target takes the whole packet in,
@@ -7,7 +7,7 @@
 //!
 //! What is certain ahead of time costs no event: when a packet will leave the bus, when it will
 //! start on a link with room, when room will be known of. The hub decides behind all events of an
-//! instant, so that it knows all requests, and its decisions are no events of the queue.
+//! instant, so that it knows all requests, and its decisions are no events of the calendar.
 //!
 //! The mechanisms are parts without events: the hub and its times, the near ends of links, and those of
 //! [`weft_fabric::interface::window`]. Here they are moved through time and accounted for.
@@ -22,20 +22,21 @@ mod operations;
 mod pages;
 mod parts;
 mod report;
+mod run;
 mod side;
 mod software;
 mod start;
 mod traffic;
 
+use weft_fabric::graph::Graph;
 use weft_fabric::interface::window::{
-    BusTurn, HostBus, Numbering, NumberingStep, Operations, PageTables, Stores, TakenStore, Through,
+    BusTurn, Numbering, NumberingStep, Operations, PageTables, Stores, TakenStore, Through,
 };
-use weft_fabric::link::{LaneSender, Room, Sendable};
+use weft_fabric::link::{Room, Sendable};
 use weft_fabric::measure::Observations;
-use weft_fabric::scheduler::MAX_PORTS;
 use weft_fabric::switch::{Awaited, Hub, HubTimes, TimesOfSize};
-use weft_fabric::workload::{Feedback, Source};
-use weft_kernel::{Arena, DelayLine, Id, Streams};
+use weft_fabric::workload::Feedback;
+use weft_kernel::{Arena, Calendar, DelayLine, Id};
 use weft_protocol::window::OrderChecker;
 use weft_units::{Bytes, Time};
 
@@ -43,8 +44,9 @@ pub use cluster::Course;
 pub use operations::Operation;
 pub use parts::{HubParts, HubPartsError};
 
-use super::carrier::{Departure, Notice, Ticket};
-use agenda::Agenda;
+use super::{Delivery, Supply};
+use crate::drive::carrier::{Departure, MessageId, Notice, Ticket};
+use agenda::{Agenda, Lines};
 use cluster::{Management, Step};
 use host::{Host, Packet, Purpose, count_of};
 use report::{Counters, StageSums};
@@ -74,9 +76,23 @@ enum Event {
 
 const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
 
-/// One channel with all its parts and their state.
+/// A hub with all windows around it.
 #[derive(Debug)]
-pub struct HubChannel {
+pub struct Windows {
+    state: State,
+    shown: Shown,
+}
+
+/// What was delivered and not yet shown to whoever watches, if anybody does.
+#[derive(Debug, Default)]
+struct Shown {
+    is_watched: bool,
+    deliveries: Vec<Delivery>,
+}
+
+/// All that a hub has and the rest of the engine has not.
+#[derive(Debug)]
+struct State {
     parts: HubParts,
     times: HubTimes,
     hosts: Vec<Host>,
@@ -87,6 +103,7 @@ pub struct HubChannel {
     adapters: Vec<Room>,
     /// Hosts with control packets of whose room nobody knows yet.
     telling: u64,
+    lines: Lines,
     /// When the hub decides next, behind all events of that instant.
     decide: Time,
     /// The time of the event that is handled.
@@ -101,103 +118,70 @@ pub struct HubChannel {
     problem: Option<String>,
     notices: Vec<Notice>,
     departures: Vec<Departure>,
-    observations: Observations,
     stages: StageSums,
     counters: Counters,
     /// Deliveries that are still to come: of stores before the bus, and of packets.
     waiting: u64,
     flying: u64,
-    agenda: Agenda,
     /// Deliveries that are only to be counted, and how many may be there before they are, if so.
     uncounted: DelayLine<(Id<Packet>, u16)>,
     count_at: usize,
     counts_later: bool,
-    started: bool,
-    steps: u64,
 }
 
-impl HubChannel {
-    /// A channel at time zero with nothing on the way.
-    ///
-    /// # Errors
-    /// [`HubPartsError`] names what does not fit.
-    pub fn new(mut parts: HubParts, streams: &Streams) -> Result<HubChannel, HubPartsError> {
-        let cluster = parts.check()?;
-        let is_listed = parts.window.is_listed();
-        let random = streams.stream(&format!("{}.scheduler", parts.name), 0);
-        let times = parts.times();
-        let hub = Hub::new(&parts.hub, times.control, random).map_err(|_| HubPartsError {
-            key: "switch.hub.ports",
-            value: parts.hub.ports.to_string(),
-            accepted: format!("1 to {MAX_PORTS} ports"),
-        })?;
-        let mut sources = std::mem::take(&mut parts.sources).into_iter();
-        let hosts = usize::from(parts.hosts);
-        let purpose = format!("{}.broadcasts", parts.name);
-        let links = parts.link_of(parts.hosts);
-        let observations = std::mem::take(&mut parts.observations).of_links(links);
-        let mut channel = HubChannel {
-            hosts: (0..hosts)
-                .map(|host| {
-                    let random = streams.stream(&purpose, host);
-                    let flag = parts.window.flag.as_ref().map(|flag| flag.size);
-                    let bus = HostBus::new(parts.send_room(), times.stall, flag);
-                    Host::new(sources.next(), bus, LaneSender::new(times.control), random)
-                })
-                .collect(),
-            packets: Arena::new(),
-            hub,
-            inputs: (0..hosts).map(|_| parts.input_room()).collect(),
-            adapters: (0..hosts).map(|_| parts.adapter_room()).collect(),
-            telling: 0,
-            decide: Time::NEVER,
-            now: Time::ZERO,
-            checker: parts.window.check_order.then(|| OrderChecker::new(parts.hosts)),
-            pages: is_listed.then(|| Box::new(PageTables::new(cluster))),
-            management: Management::new(&parts, &times, streams),
-            numbering: parts.window.configuration.as_ref().map(|settings| {
-                Numbering::new(settings, (parts.name.as_str(), parts.hosts), streams)
-            }),
-            operations: Operations::default(),
-            problem: None,
-            notices: Vec::new(),
-            departures: Vec::new(),
-            observations,
-            stages: StageSums::default(),
-            counters: Counters::default(),
-            waiting: 0,
-            flying: 0,
-            agenda: Agenda::new(hosts),
-            uncounted: DelayLine::new(),
-            count_at: 0,
-            counts_later: false,
-            started: false,
-            steps: 0,
-            times,
-            parts,
-        };
-        channel.start_nodes();
-        channel.start_cluster();
-        Ok(channel)
+/// The engine at an instant, as far as a hub reaches.
+struct HubStep<'a> {
+    own: &'a mut State,
+    calendar: &'a mut Calendar,
+    graph: &'a mut Graph,
+    supply: &'a mut Supply,
+    seen: &'a mut Observations,
+    shown: &'a mut Shown,
+    steps: &'a mut u64,
+}
+
+impl Shown {
+    /// Something is delivered.
+    #[inline]
+    fn note(&mut self, delivery: Delivery) {
+        if self.is_watched {
+            self.deliveries.push(delivery);
+        }
+    }
+}
+
+impl State {
+    /// Whether a host sends nothing ordinary.
+    #[inline]
+    fn is_halted(&self, host: u16) -> bool {
+        self.management.as_ref().is_some_and(|own| own.software.is_halted(host))
+    }
+}
+
+impl HubStep<'_> {
+    #[inline]
+    fn agenda(&mut self) -> Agenda<'_> {
+        Agenda { lines: &mut self.own.lines, calendar: self.calendar }
     }
 
     /// Does the next thing that there is to do, not after `until`. Whether there was any.
     fn step(&mut self, until: Time) -> bool {
-        if let Some((now, event)) = self.agenda.pop_until(until.min(self.decide)) {
-            self.steps += 1;
-            self.now = now;
+        let limit = until.min(self.own.decide);
+        if let Some((now, event)) = self.agenda().pop_until(limit) {
+            *self.steps += 1;
+            self.own.now = now;
             self.handle(now, event);
-            self.agenda.close();
-            if self.decide > now || self.agenda.next_time() == now {
+            self.own.lines.close();
+            if self.own.decide > now || self.own.lines.next_time() == now {
                 return true;
             }
-        } else if self.decide > until || self.decide == Time::NEVER {
+        } else if self.own.decide > until || self.own.decide == Time::NEVER {
             return false;
         } else {
-            self.steps += 1;
+            *self.steps += 1;
         }
-        self.now = std::mem::replace(&mut self.decide, Time::NEVER);
-        self.pass(self.now);
+        self.own.now = std::mem::replace(&mut self.own.decide, Time::NEVER);
+        self.pass(self.own.now);
         true
     }
 
@@ -212,7 +196,7 @@ impl HubChannel {
             }
             Event::Arrive(id, host) => {
                 if self.admits(now, id, host) && self.takes(now, id, host) {
-                    self.hosts[usize::from(host)].bus.arrive(id);
+                    self.own.hosts[usize::from(host)].bus.arrive(id);
                     self.serve_bus(now, host);
                 }
             }
@@ -237,7 +221,7 @@ impl HubChannel {
     ) {
         if self.hand_over(now, host, targets, size, (purpose, through)) {
             // Whoever moves the channel hands stores over between its events.
-            self.now = now;
+            self.own.now = now;
             self.serve_bus(now, host);
         }
     }
@@ -252,44 +236,38 @@ impl HubChannel {
         (purpose, through): (Purpose, Through),
     ) -> bool {
         let is_device = matches!(purpose, Purpose::Device);
-        let writes = self.parts.window.writes(self.parts.payload);
+        let writes = self.own.parts.window.writes(self.own.parts.payload);
         let writes = if is_device { writes.of_device() } else { writes };
         let is_message = matches!(purpose, Purpose::Traffic | Purpose::Message(_));
-        let is_flagged = is_message && self.parts.window.flag.is_some();
-        let ready = if is_device { now } else { now + self.times.store };
+        let is_flagged = is_message && self.own.parts.window.flag.is_some();
+        let ready = if is_device { now } else { now + self.own.times.store };
         let pieces = writes.pieces(0, size);
         let stores = Stores::new(purpose.stores(targets), pieces, is_flagged, (now, ready));
         let deliveries = u64::from(stores.packets()) * u64::from(count_of(targets));
-        (0..deliveries).for_each(|_| self.observations.generate(now));
-        self.waiting += deliveries;
+        (0..deliveries).for_each(|_| self.seen.generate(now));
+        self.own.waiting += deliveries;
         let Some(stores) = self.only_those_mapped(now, host, stores, through) else { return false };
         let Some(stores) = self.only_those_on_line(now, host, stores) else { return false };
-        self.hosts[usize::from(host)].bus.push(stores);
+        self.own.hosts[usize::from(host)].bus.push(stores);
         true
-    }
-
-    /// Whether a host sends nothing ordinary.
-    #[inline]
-    fn is_halted(&self, host: u16) -> bool {
-        self.management.as_ref().is_some_and(|own| own.software.is_halted(host))
     }
 
     /// The bus of a host is looked at as soon as it can do something.
     fn wake_bus(&mut self, now: Time, host: u16) {
-        let bus = &self.hosts[usize::from(host)].bus;
-        let looked_at = self.agenda.bus_time(host);
+        let bus = &self.own.hosts[usize::from(host)].bus;
+        let looked_at = self.own.lines.bus_time(host);
         if looked_at <= bus.free().max(now) {
             return;
         }
-        let time = bus.next_turn(now, self.is_halted(host));
+        let time = bus.next_turn(now, self.own.is_halted(host));
         if time < looked_at {
-            self.agenda.look_at_bus(host, time);
+            self.own.lines.look_at_bus(host, time);
         }
     }
 
     /// Gives the bus to whoever's turn it is.
     fn serve_bus(&mut self, now: Time, host: u16) {
-        match self.hosts[usize::from(host)].bus.turn(now, self.is_halted(host)) {
+        match self.own.hosts[usize::from(host)].bus.turn(now, self.own.is_halted(host)) {
             Some(BusTurn::Write) => self.write(now, host),
             Some(BusTurn::TakeIn) => self.take_in(now, host),
             None => {}
@@ -299,12 +277,12 @@ impl HubChannel {
 
     /// The bus takes a store into the adapter, which forwards the packet when it has all of it.
     fn take_in(&mut self, now: Time, place: u16) {
-        let host = &mut self.hosts[usize::from(place)];
+        let host = &mut self.own.hosts[usize::from(place)];
         let Some(size) = host.bus.next_store() else { return };
-        let TimesOfSize { bus, link: span } = self.times.of(size);
+        let TimesOfSize { bus, link: span } = self.own.times.of(size);
         let Some(taken) = host.bus.take_in(now, bus) else { return };
         let TakenStore { targets, generated, purpose, page, is_copied, last, end } = taken;
-        let ready = end + self.times.transmit;
+        let ready = end + self.own.times.transmit;
         let mut packet = Packet {
             from: place,
             targets,
@@ -328,19 +306,19 @@ impl HubChannel {
         };
         if !purpose.is_urgent() {
             let deliveries = u64::from(packet.missing);
-            self.waiting -= deliveries;
-            self.flying += deliveries;
+            self.own.waiting -= deliveries;
+            self.own.flying += deliveries;
         }
         let is_ready = host.feedback == Feedback::Ready && !purpose.is_urgent();
         if last {
             if let Purpose::Message(ticket) = purpose {
-                self.notices.push(Notice::Sent { time: now, ticket });
+                self.own.notices.push(Notice::Sent { time: now, ticket });
             }
             if is_ready {
-                self.agenda.generate(now, place);
+                self.agenda().generate(now, place);
             }
         }
-        if last && self.hosts[usize::from(place)].bus.has_no_stores() {
+        if last && self.own.hosts[usize::from(place)].bus.has_no_stores() {
             self.wait_for_source(now, place);
         }
         if self.name(&mut packet) {
@@ -351,49 +329,50 @@ impl HubChannel {
     /// An adapter has all of a packet, and forwards it when it is ready.
     fn forward(&mut self, packet: Packet) {
         let Packet { from: place, ready, span, .. } = packet;
-        let id = self.packets.insert(packet);
-        if self.parts.hub.is_bus() {
+        let id = self.own.packets.insert(packet);
+        if self.own.parts.hub.is_bus() {
             // It waits in its adapter for the bus of the hub.
-            self.agenda.reach(ready, id, place);
+            self.agenda().reach(ready, id, place);
         } else {
-            self.hosts[usize::from(place)].link.push(Sendable { key: id, ready, span });
+            self.own.hosts[usize::from(place)].link.push(Sendable { key: id, ready, span });
             self.feed_link(place);
         }
     }
 
     fn wake_hub(&mut self, time: Time) {
-        self.decide = self.decide.min(time);
+        self.own.decide = self.own.decide.min(time);
     }
 
     /// The hub lets pass what can.
     fn pass(&mut self, now: Time) {
-        let isolated = self.management.as_ref().map_or(0, |own| own.members.isolated());
-        let is_bus = self.parts.hub.is_bus();
-        let HubChannel { packets, agenda, adapters, observations, hosts, telling, .. } = self;
+        let isolated = self.own.management.as_ref().map_or(0, |own| own.members.isolated());
+        let is_bus = self.own.parts.hub.is_bus();
+        let own = &mut *self.own;
         let mut side = Side {
             now,
-            times: &self.times,
+            times: &own.times,
             is_bus,
-            is_managed: self.management.is_some(),
+            is_managed: own.management.is_some(),
             isolated,
-            packets,
-            agenda,
-            adapters,
-            observations,
-            hosts,
-            telling,
+            packets: &mut own.packets,
+            agenda: Agenda { lines: &mut own.lines, calendar: self.calendar },
+            adapters: &mut own.adapters,
+            graph: self.graph,
+            seen: self.seen,
+            hosts: &mut own.hosts,
+            telling: &mut own.telling,
             fed: 0,
             granted: Vec::new(),
         };
-        let Awaited { next: mut wake, idle } = self.hub.decide(now, &mut side);
+        let Awaited { next: mut wake, idle } = own.hub.decide(now, &mut side);
         let (mut fed, granted) = (side.fed, side.granted);
         granted.into_iter().for_each(|key| self.let_through(now, key));
-        let members = u64::MAX >> (64 - self.parts.hosts);
+        let members = u64::MAX >> (64 - self.own.parts.hosts);
         let mut starved = idle & !isolated & members;
         while starved != 0 {
             let place = starved.trailing_zeros() as u16;
             starved &= starved - 1;
-            wake = wake.min(self.next_room(now, place));
+            wake = wake.min(self.own.next_room(now, place));
         }
         self.wake_hub(wake);
         while fed != 0 {
@@ -403,11 +382,11 @@ impl HubChannel {
                 self.wake_bus(now, input);
                 continue;
             }
-            if self.inputs[usize::from(input)].free_one() {
-                let read = self.hub.read_until(input);
-                self.hub.lane(input).insert(read);
+            if self.own.inputs[usize::from(input)].free_one() {
+                let read = self.own.hub.read_until(input);
+                self.own.hub.lane(input).insert(read);
             }
-            if !self.hosts[usize::from(input)].link.is_empty() {
+            if !self.own.hosts[usize::from(input)].link.is_empty() {
                 self.feed_link(input);
             }
         }
@@ -415,14 +394,14 @@ impl HubChannel {
 
     /// The bus of a target takes a packet out of the adapter.
     fn write(&mut self, now: Time, place: u16) {
-        let Some(id) = self.hosts[usize::from(place)].bus.take_incoming() else { return };
-        let packet = &self.packets[id];
-        let span = self.times.of(self.carried(packet)).bus;
+        let Some(id) = self.own.hosts[usize::from(place)].bus.take_incoming() else { return };
+        let packet = &self.own.packets[id];
+        let span = self.own.times.of(self.carried(packet)).bus;
         let rest = match packet.last {
-            true => self.times.after(self.interrupts(packet, place)),
-            false => self.times.memory,
+            true => self.own.times.after(self.own.interrupts(packet, place)),
+            false => self.own.times.memory,
         };
-        let end = self.hosts[usize::from(place)].bus.write(now, span);
+        let end = self.own.hosts[usize::from(place)].bus.write(now, span);
         let (name, rail) = (packet.name(), packet.rail);
         let request = Some(packet.purpose).filter(|_| packet.last);
         self.will_deliver(end + rest, id, place);
@@ -437,15 +416,10 @@ impl HubChannel {
     }
 
     fn source_hears(&mut self, now: Time, host: u16, from: u16) {
-        let Some(source) = &mut self.hosts[usize::from(host)].source else { return };
-        if source.feedback() != Feedback::Delivered {
-            return;
-        }
-        let before = source.next_time();
-        source.delivered(now, from.into());
-        let next = Source::next_time(source);
-        if next != before {
-            self.agenda.generate(next, host);
+        let is_heard = self.own.hosts[usize::from(host)].feedback == Feedback::Delivered;
+        let ends = (from.into(), host.into());
+        if is_heard && let Some(time) = self.supply.arrived(now, ends, MessageId::NONE) {
+            self.agenda().generate(time, host);
         }
     }
 }
