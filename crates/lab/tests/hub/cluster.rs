@@ -10,7 +10,7 @@ use weft_lab::drive::engine::Engine;
 use weft_protocol::window::{Bid, Change, Lock, LockAction, Node};
 use weft_units::{Bytes, Time};
 
-use super::operations::channel;
+use super::operations::{channel, delivered};
 use super::run;
 
 const CLUSTER: &str = "channel.memory.window.cluster={ heartbeat = '20 us', time_out = '60 us', \
@@ -164,6 +164,41 @@ fn a_node_that_joins_takes_part() {
     assert_eq!(run.backlog + run.in_flight, 0, "{:?}", run.counters);
     let without = faulty("memory-channel-2", &traffic(4, 2000), "", &[]);
     assert!(run.observations.delivered > without.observations.delivered / 2);
+}
+
+/// What a program hands over on a node that has stopped is lost in that instant. Nothing of it waits in
+/// the adapter until the node has joined again, and got its number.
+#[test]
+fn a_node_that_has_stopped_stores_nothing() {
+    let events = "channel.memory.window.cluster.events=[{ at = '100 us', what = { dies = 0 } }, \
+        { at = '400 us', what = { joins = 0 } }]";
+    let numbers = "channel.memory.window.configuration={ answer = '20 us' }";
+    let mut channel =
+        channel("memory-channel-2", "", &["system.hosts=4", CLUSTER, events, numbers]);
+    let (mut notices, mut told) = (Vec::new(), Time::ZERO);
+    for (ticket, at) in [50_u64, 150, 200, 250, 900].into_iter().enumerate() {
+        let at = Time(at * 1_000_000);
+        while channel.next_time() <= at {
+            let now = channel.next_time();
+            assert!(now >= told, "{now:?} after {told:?}");
+            told = now;
+            channel.advance(now, &mut notices);
+        }
+        let (to, ticket) = (Destination::Host(1), Ticket(ticket as u64));
+        channel.offer(at, Message { from: 0, to, size: Bytes(4), ticket });
+    }
+    while channel.next_time() <= Time(1_000_000_000) {
+        let now = channel.next_time();
+        channel.advance(now, &mut notices);
+    }
+    let of = |notice: &Notice| match *notice {
+        Notice::Lost { time, ticket, .. } => Some((ticket.0, time.0 / 1_000_000)),
+        _ => None,
+    };
+    let lost: Vec<_> = notices.iter().filter_map(of).collect();
+    assert_eq!(lost, [(1, 150), (2, 200), (3, 250)]);
+    assert_eq!([0, 4].map(|ticket| delivered(&notices, ticket).len()), [1, 1]);
+    assert_eq!((channel.backlog(), channel.in_flight(), channel.broken_order()), (0, 0, None));
 }
 
 /// Nodes that want the same lock again and again, over a channel on which anything happens.

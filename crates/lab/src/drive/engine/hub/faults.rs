@@ -62,7 +62,8 @@ impl HubStep<'_> {
         }
     }
 
-    /// A store goes to the targets that are on line, and is refused for others.
+    /// A store goes to the targets that are on line, and is refused for others. A node that has stopped
+    /// stores nothing.
     pub(super) fn only_those_on_line(
         &mut self,
         now: Time,
@@ -70,6 +71,10 @@ impl HubStep<'_> {
         mut stores: Stores<Purpose>,
     ) -> Option<Stores<Purpose>> {
         let Some(own) = &self.own.management else { return Some(stores) };
+        if !own.members.is_alive(host) {
+            self.drop_stores(now, host, &stores);
+            return None;
+        }
         let refused = stores.targets & !(own.members.view(host) | 1 << host);
         if refused == 0 {
             return Some(stores);
