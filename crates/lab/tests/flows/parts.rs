@@ -12,6 +12,7 @@ use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
 use weft_fabric::workload::{ChannelFacts, FlowList, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
+use weft_lab::drive::carrier::Carrier as _;
 use weft_lab::drive::engine::{
     Alone, ClassedParts, ConnectionParts, Engine, EngineParts, FlowParts,
 };
@@ -50,7 +51,10 @@ fn channel(text: &str, seed: u64) -> Engine {
             ports: wiring.ports_of(number) as usize,
             classes: &classes,
             headroom: vec![
-                classes.iter().map(|own| own.credits.unwrap_or(Bytes(0)));
+                classes.iter().map(|own| match &own.pfc {
+                    Some(_) => Bytes(8_000),
+                    None => own.credits.unwrap_or(Bytes(0)),
+                });
                 wiring.ports_of(number) as usize
             ]
             .into_iter()
@@ -112,14 +116,32 @@ fn channel(text: &str, seed: u64) -> Engine {
 }
 
 /// Everything that a run shows, and how many packets were delivered.
-fn shown(mut engine: Engine) -> (String, usize) {
+fn shown(engine: Engine) -> (String, usize) {
+    let (text, delivered, _) = shown_with_steps(engine);
+    (text, delivered)
+}
+
+/// The same, and how many events that took.
+fn shown_with_steps(mut engine: Engine) -> (String, usize, u64) {
     let mut delivered = Vec::new();
     assert_eq!(engine.run_watched(UNTIL, &Halt::new(), |one| delivered.push(one)), None);
     let held = (engine.backlog(), engine.in_flight());
+    let steps = engine.steps();
     let flows = serde_json::to_string(&engine.flows()).expect("written");
     let seen = engine.into_observations();
     assert_eq!(seen.conserve(held.0 + held.1), Ok(()));
-    (format!("{delivered:?}\n{held:?}\n{flows}\n{seen:?}"), delivered.len())
+    (format!("{delivered:?}\n{held:?}\n{flows}\n{seen:?}"), delivered.len(), steps)
+}
+
+/// Shows a channel as it runs, and with an event for every departure, which are more.
+fn compare_with_all_told(text: &str, seed: u64) {
+    let (own, delivered, steps) = shown_with_steps(channel(text, seed));
+    assert!(delivered > 1_000, "{delivered} packets: {text}");
+    let mut told = channel(text, seed);
+    told.tell_every_departure();
+    let (told, _, more) = shown_with_steps(told);
+    assert!(own == told, "{text}");
+    assert!(steps < more, "{steps} events of {more}: {text}");
 }
 
 /// The part of each of three leaves and two spines.
@@ -178,6 +200,39 @@ fn any_division_shows_the_same_flows() {
                     "{part:?}: {text}"
                 );
             }
+            compare_with_all_told(&text, number);
+        }
+    }
+}
+
+/// Hosts send on when their ports are free, whether they are told of that or something waits: under pauses, which hold
+/// ports back, and beside a class of acknowledgments that goes first.
+#[test]
+fn departures_that_no_host_is_told_of_change_no_flow() {
+    let classes = [
+        ("pfc.threshold.static = { xoff = '3 kB', xon = '1 kB' }", "", ""),
+        ("pfc.threshold.dynamic = { alpha = 0.125, below = '2 kB' }", "", ""),
+        (
+            "pfc.threshold.static = { xoff = '3 kB', xon = '1 kB' }",
+            ", classes.1.schedule = 'strict'",
+            "acknowledgment_class = 1, ",
+        ),
+    ];
+    for (seed, (class, more, acknowledgment)) in (1_u64..).zip(classes) {
+        for control in ["", ", congestion_control.dcqcn = {}", ", window = '8 kB'"] {
+            let text = format!(
+                "fabric.leaf_spine = {{ hosts_per_leaf = 4, leaves = 3, spines = 2 }}\n\
+                 routes.per_connection = 'hashed'\n\
+                 link = {{ rate = '100 Gbit/s', length = '20 m', delay_per_metre = '5 ns' }}\n\
+                 switch = {{ latency = '300 ns', memory = '200 kB', classes.0 = {{ {class}, ecn = {{ at = \
+                 'enqueue', law.step.threshold = '9 kB' }} }}{more} }}\n\
+                 transport = {{ acknowledgment = '64 B', {acknowledgment}timeout = '50 us'{control} }}\n\
+                 workload.source.flows = {{ a = {{ load = 0.3, sizes = 'ali_storage_2019' }}, b = {{ \
+                 load = 0.1, sizes.constant = '20 kB', incast.senders = 6 }} }}\n"
+            );
+            compare_with_all_told(&text, seed);
+            let divided = spread(channel(&text, seed), &DIVISIONS[0]);
+            assert!(shown(divided).0 == shown(channel(&text, seed)).0, "{text}");
         }
     }
 }

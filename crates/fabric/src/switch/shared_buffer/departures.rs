@@ -4,7 +4,8 @@
 //! An event for the end of each transmission would cost as much as the packet itself. Nothing but the
 //! admission of the next packets depends on it while nothing waits at the port, no input of its switch
 //! pauses its cable, and no packet is [marked](Ports::mark_departure) then: a port is
-//! [settled](Ports::settle) when it is looked at next. Other ports are told ([`Ports::sent`]).
+//! [settled](Ports::settle) when it is looked at next. Other ports are told ([`Ports::sent`]), and those
+//! of hosts that have several, as any of them may send what is next.
 
 use weft_kernel::prefetch;
 use weft_units::{Span, Time};
@@ -38,7 +39,9 @@ impl Ports {
         if self.credits.are_given() || self.marks_departures {
             return;
         }
-        for rule in &mut self.rules {
+        // That of hosts is the last one: what they send is decided when their ports are free.
+        let Some((_, switches)) = self.rules.split_last_mut() else { return };
+        for rule in switches {
             let asks = |own: &EcnSettings| own.at == MarkAt::Dequeue;
             let is_one = has_one || rule.is_fifo;
             rule.plans = is_one && !rule.tells_all && !rule.ecn.iter().flatten().any(asks);
@@ -59,7 +62,7 @@ impl Ports {
         self.rules.iter_mut().for_each(|rule| rule.tells_all = true);
     }
 
-    /// What the port of a switch has sent by `now` has left, unless that is [told](Self::sent).
+    /// What a port has sent by `now` has left, unless that is [told](Self::sent).
     #[inline]
     pub fn settle(&mut self, now: Time, port: u32) {
         let own = &self.egress[port as usize];
@@ -97,14 +100,14 @@ impl Ports {
         true
     }
 
-    /// What a port sends next is sent until `until`. Returns whether it is to be told when that has left: a host
-    /// always is.
+    /// What a port sends next is sent until `until`. Returns whether it is to be told when that has left: if
+    /// something waits for that there or, as `is_awaited` tells, at its host.
     #[inline]
-    pub fn note_end(&mut self, port: u32, until: Time) -> bool {
+    pub fn note_end(&mut self, port: u32, until: Time, is_awaited: bool) -> bool {
         let own = &mut self.egress[port as usize];
         let rule = &self.rules[own.rule as usize];
         own.until = until;
-        let waits = own.waiting != 0 || own.has_to_tell;
+        let waits = own.waiting != 0 || own.has_to_tell || is_awaited;
         own.is_noted = waits || rule.pausing > 0 || rule.tells_all;
         own.is_noted
     }

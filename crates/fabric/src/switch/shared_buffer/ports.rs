@@ -189,7 +189,9 @@ impl Ports {
             rules.push(Rule::new(own_ports, sharing, Some(own)));
         }
         let of_hosts = (ports, wiring.ends());
-        rules.push(Rule::new(of_hosts, Sharing::new(hosts.into_iter(), size), None));
+        let of_hosts = Rule::new(of_hosts, Sharing::new(hosts.into_iter(), size), None);
+        // What waits at a host with several ports leaves by that which is free first.
+        rules.push(Rule { tells_all: wiring.planes() > 1, ..of_hosts });
         let link = |own: &LinkSettings| Link::new(own.clone(), size);
         let all = egress.len() * classes;
         Ports {
@@ -448,23 +450,22 @@ impl Ports {
         Some(rule.sharing.next(&mut egress.turn, ready, deficits, |class| oldest(class).size))
     }
 
-    /// What a port sends next, from `now` on.
+    /// What a port sends next, from `now` on. At the port of a host something may be [awaited](Self::note_end) that
+    /// does not wait there.
     #[inline]
     pub fn next(
         &mut self,
         now: Time,
-        port: u32,
+        (port, is_awaited): (u32, bool),
         (headers, behind): (&mut [Header], &[u32]),
         telemetry: Option<&mut Vec<Telemetry>>,
     ) -> Next {
         let egress = &mut self.egress[port as usize];
         if egress.is_busy {
-            return match egress.is_noted || (egress.waiting == 0 && !egress.has_to_tell) {
-                true => Next::Nothing,
-                false => {
-                    egress.is_noted = true;
-                    Next::Later(egress.until)
-                }
+            let waits = egress.waiting != 0 || egress.has_to_tell || is_awaited;
+            return match waits && !std::mem::replace(&mut egress.is_noted, true) {
+                true => Next::Later(egress.until),
+                false => Next::Nothing,
             };
         }
         if egress.has_to_tell {

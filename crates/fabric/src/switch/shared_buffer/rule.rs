@@ -23,8 +23,7 @@ pub(super) struct Rule {
     pub trim: [Option<TrimSettings>; MOST_CLASSES],
     pub memory: Option<Memory>,
     pub random: Option<Stream>,
-    /// How many ports there are, and whether they are told of all that has left: hosts then send on, and switches
-    /// may mark.
+    /// How many ports there are, and whether they are told of all that has left.
     pub ports: u32,
     pub tells_all: bool,
     /// Inputs and classes of the memory that pause their cables: while there are any, it matters when exactly
@@ -82,7 +81,7 @@ impl Rule {
         let mut rule = Rule {
             first,
             ports,
-            tells_all: own.as_ref().is_none_or(|own| own.classes.iter().any(at_departure)),
+            tells_all: own.as_ref().is_some_and(|own| own.classes.iter().any(at_departure)),
             pausing: 0,
             plans: false,
             latency: Span::ZERO,

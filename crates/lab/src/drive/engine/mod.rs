@@ -515,6 +515,14 @@ impl Engine {
         }
     }
 
+    /// So many packets at once.
+    fn count_all_handed(&mut self, now: Time, host: u32, packets: u32) {
+        match self.parts.is_one() {
+            true => self.observations.generate_all_from(host as usize, now, packets.into()),
+            false => (0..packets).for_each(|_| self.parts.note_handed(now, host)),
+        }
+    }
+
     /// The first byte of a packet is at a switch.
     #[inline(always)]
     fn reach(&mut self, now: Time, input: u32, id: u32) {

@@ -77,11 +77,12 @@ impl Engine {
         }
     }
 
+    // Those of several planes are told of all that they have sent, so that there is nothing to settle.
     #[inline(never)]
-    fn send_from_planes(&mut self, now: Time, host: u32, planes: u32) {
+    pub(super) fn send_from_planes(&mut self, now: Time, host: u32, planes: u32) {
         let (first, hosts) = (self.plane_turns.0[host as usize], self.graph.hosts());
         for plane in (first..planes).chain(0..first) {
-            self.send_on(now, self.graph.host_port(plane * hosts + host));
+            self.send_next(now, self.graph.host_port(plane * hosts + host));
         }
     }
 }

@@ -17,9 +17,10 @@ impl Engine {
         }
     }
 
-    /// What the port of a switch has sent by now has left.
+    /// What a port has sent by now has left. That of a host is settled at an instant after what arrives there in the
+    /// same instant, as if it were told.
     #[inline]
-    pub(super) fn settle_port(&mut self, now: Time, port: u32) {
+    pub(in crate::drive::engine) fn settle_port(&mut self, now: Time, port: u32) {
         if let Some(own) = &mut self.classed {
             own.ports.settle(now, port);
         }
@@ -85,7 +86,7 @@ impl Engine {
         let cables = own.cables.as_ref();
         let is_lost =
             cables.is_some_and(|own| own.fate(now, (port, true), (span, cable)).is_some());
-        let is_noted = own.ports.note_end(port, now + span);
+        let is_noted = own.ports.note_end(port, now + span, false);
         self.graph.occupy(now, port, span);
         if is_noted {
             self.schedule(now + span, self.places.frees + port, 0);

@@ -363,15 +363,22 @@ impl Engine {
     /// A port sends what is next, if it may.
     #[inline]
     pub(super) fn send_on(&mut self, now: Time, port: u32) {
+        self.settle_port(now, port);
+        self.send_next(now, port);
+    }
+
+    /// The same of a port that is settled.
+    pub(super) fn send_next(&mut self, now: Time, port: u32) {
         if port < self.graph.switch_ports() {
-            self.settle_port(now, port);
             self.recall_if_held(port);
         } else if self.flows.is_some() {
             self.feed_port(now, port);
         }
+        let is_awaited = self.is_awaited(port);
         let Some(own) = &mut self.classed else { return };
         let (headers, behind) = (&mut own.headers[..], &self.packets.behind[..]);
-        let (id, span) = match own.ports.next(now, port, (headers, behind), own.telemetry.as_mut())
+        let telemetry = own.telemetry.as_mut();
+        let (id, span) = match own.ports.next(now, (port, is_awaited), (headers, behind), telemetry)
         {
             Next::Packet(id, span) => (id, span),
             Next::Pause(paused, span) => return self.pause(now, port, (paused, span)),
@@ -384,8 +391,9 @@ impl Engine {
     /// A packet starts, and is sent for so long.
     #[inline]
     pub(super) fn send(&mut self, now: Time, port: u32, (id, span): (u32, Span)) {
+        let is_awaited = self.is_awaited(port);
         let Some(own) = &mut self.classed else { return };
-        let is_noted = own.ports.note_end(port, now + span);
+        let is_noted = own.ports.note_end(port, now + span, is_awaited);
         let credit = own.ports.credit(port);
         let marks_departures = own.ports.marks_departures();
         if let Some(credit) = credit {

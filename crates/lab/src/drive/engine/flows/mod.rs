@@ -160,7 +160,7 @@ impl Engine {
         if let Some(flow) = woken.begins {
             let packets = flows.transports.packets(flow);
             self.note_alone(flow);
-            (0..packets).for_each(|_| self.count_handed(now, host));
+            self.count_all_handed(now, host, packets);
         }
         self.schedule_wakes();
         if let Some(out) = &woken.says {
@@ -206,8 +206,18 @@ impl Engine {
         }
     }
 
-    /// A packet of a flow is at the port of its host. It starts at once if there is no other class that might
-    /// be before it.
+    /// Whether a flow waits until the port of a host is free.
+    #[inline]
+    pub(super) fn is_awaited(&self, port: u32) -> bool {
+        let (Some(end), Some(flows)) = (port.checked_sub(self.places.hosts), &self.flows) else {
+            return false;
+        };
+        let host = self.graph.host_of(end);
+        (0..flows.classes).any(|class| flows.transports.is_waiting(host, class))
+    }
+
+    /// A packet of a flow, or an answer, is at the port of its host. It starts at once if there is no other class
+    /// that might be before it.
     #[inline]
     fn feed_packet(&mut self, now: Time, port: u32, id: u32) {
         if self.flows.as_ref().is_some_and(|own| own.classes == 1)
@@ -268,6 +278,8 @@ impl Engine {
         };
         let said = self.classed.as_ref().and_then(|own| own.telemetry_of(id));
         self.packets.remove(id);
+        // What the port has sent until now leaves after that.
+        self.settle_port(Time(now.0.saturating_sub(1)), self.graph.host_port(end));
         let Arrived { answers, payload } =
             self.arrive_at_end(now, &segment, (header, hops), said.as_ref());
         self.schedule_wakes();
@@ -278,9 +290,12 @@ impl Engine {
             if let (Some(own), Some(said)) = (&mut self.classed, said) {
                 own.carry_telemetry(id, said);
             }
-            self.put_in_queue(now, port, id);
+            self.feed_packet(now, port, id);
         }
-        self.send_from(now, host);
+        match self.graph.planes() {
+            1 => self.send_next(now, self.graph.host_port(host)),
+            planes => self.send_from_planes(now, host, planes),
+        }
         let Some(payload) = payload else { return };
         self.part_arrived(now, segment.flow);
         let instants = Instants {
