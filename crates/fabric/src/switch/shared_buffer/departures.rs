@@ -73,8 +73,12 @@ impl Ports {
 
     fn let_leave(&mut self, now: Time, port: u32) {
         loop {
-            let freed = self.free(now, port);
-            debug_assert!(freed == Freed::Nothing, "no input waits for a packet that is not noted");
+            let own = &mut self.egress[port as usize];
+            let (left, rule) = (own.end(), &mut self.rules[own.rule as usize]);
+            // No input waits for it: it would have been noted.
+            if let (Some(Held { input, size, class }), Some(memory)) = (left, &mut rule.memory) {
+                memory.let_go((input - rule.first, port - rule.first), class, size.into());
+            }
             if !self.begin_planned(port) || self.egress[port as usize].until > now {
                 return;
             }
@@ -261,12 +265,23 @@ impl Ports {
         port: u32,
         (packet, header): (u32, &mut Header),
     ) -> Option<(Time, Span)> {
+        let egress = &self.egress[port as usize];
+        let plans = self.rules[egress.rule as usize].plans;
+        let is_held = egress.paused != 0 || egress.has_to_tell || egress.waiting != 0;
+        let is_planned = plans && egress.is_busy && !is_held;
+        is_planned.then(|| self.put_behind(now, port, (packet, header)))
+    }
+
+    /// A packet joins those that are planned at a port, the same.
+    #[inline]
+    pub(super) fn put_behind(
+        &mut self,
+        now: Time,
+        port: u32,
+        (packet, header): (u32, &mut Header),
+    ) -> (Time, Span) {
         let egress = &mut self.egress[port as usize];
         let rule = &mut self.rules[egress.rule as usize];
-        let is_held = egress.paused != 0 || egress.has_to_tell || egress.waiting != 0;
-        if !rule.plans || !egress.is_busy || is_held {
-            return None;
-        }
         if let Some(ecn) = &rule.ecn[0]
             && ecn.at == MarkAt::Enqueue
             && mark(ecn, egress.waiting_bytes, header, rule.random.as_mut())
@@ -281,7 +296,7 @@ impl Ports {
         planned.push_back(Planned { start, end: start + span, packet, size, input, class });
         egress.has_planned = true;
         egress.waiting_bytes += u64::from(size);
-        Some((start, span))
+        (start, span)
     }
 
     /// Whether anything is planned at a port, which a pause is to be sent by, or that is to pause.

@@ -206,6 +206,29 @@ impl Memory {
     /// that.
     #[inline]
     pub fn release(&mut self, (input, output): (u32, u32), class: u8, size: u64) -> bool {
+        let place = input as usize * self.classes + usize::from(class);
+        let Rule::Lossless { limit, below } = self.rules[usize::from(class)] else {
+            self.let_go((input, output), class, size);
+            return false;
+        };
+        let own = &mut self.inputs[place];
+        let of_headroom = own.headroom.min(size);
+        own.headroom -= of_headroom;
+        own.shared -= size - of_headroom;
+        self.used -= size - of_headroom;
+        let free = self.pool - self.used;
+        let Input { shared, headroom, pauses, .. } = *own;
+        let is_low = shared == 0 || shared + below <= limit.of(free);
+        if !pauses || headroom > 0 || !is_low {
+            return false;
+        }
+        own.pauses = false;
+        true
+    }
+
+    /// The same of a packet from an input that does not pause its cable.
+    #[inline]
+    pub fn let_go(&mut self, (input, output): (u32, u32), class: u8, size: u64) {
         let place = |port: u32| port as usize * self.classes + usize::from(class);
         match self.rules[usize::from(class)] {
             Rule::Lossy { reserved, .. } => {
@@ -213,28 +236,14 @@ impl Memory {
                 let before = held.saturating_sub(reserved);
                 *held -= size;
                 self.used -= before - held.saturating_sub(reserved);
-                false
             }
-            Rule::Lossless { limit, below } => {
-                let place = place(input);
-                let own = &mut self.inputs[place];
-                let of_headroom = own.headroom.min(size);
-                own.headroom -= of_headroom;
-                own.shared -= size - of_headroom;
-                self.used -= size - of_headroom;
-                let free = self.pool - self.used;
-                let Input { shared, headroom, pauses, .. } = *own;
-                let is_low = shared == 0 || shared + below <= limit.of(free);
-                if !pauses || headroom > 0 || !is_low {
-                    return false;
-                }
-                own.pauses = false;
-                true
+            Rule::Lossless { .. } => {
+                let own = &mut self.inputs[place(input)];
+                debug_assert!(!own.pauses && own.headroom == 0, "input {input} does not pause");
+                own.shared -= size;
+                self.used -= size;
             }
-            Rule::Credited => {
-                self.inputs[place(input)].headroom -= size;
-                false
-            }
+            Rule::Credited => self.inputs[place(input)].headroom -= size,
         }
     }
 

@@ -15,6 +15,7 @@ mod header;
 mod headroom;
 mod marks;
 mod memory;
+mod pass;
 mod ports;
 mod rule;
 mod settings;
@@ -26,6 +27,7 @@ pub use credits::{MOST_CREDIT, credit_item, credit_of};
 pub use header::Header;
 pub use headroom::{HeadroomParts, headroom};
 pub use memory::{Admission, Memory, MemoryParts};
+pub use pass::Passage;
 pub use ports::{Freed, Next, Ports, PortsParts, SwitchRule};
 pub use settings::{
     ClassMisfit, ClassSettings, EcnLaw, EcnSettings, MarkAt, PauseThreshold, PfcSettings,

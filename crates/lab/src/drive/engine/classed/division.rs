@@ -30,6 +30,7 @@ impl Classed {
                 ends: self.ends,
                 switch_ports: self.switch_ports,
                 cables: None,
+                passes: self.passes,
             }
         });
         parts.collect()

@@ -19,7 +19,7 @@ use weft_fabric::graph::Spent;
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::shared_buffer::{
-    Admission, Header, Next, Ports, PortsParts, ScheduleSettings, SwitchRule, Telemetry,
+    Admission, Header, Next, Passage, Ports, PortsParts, ScheduleSettings, SwitchRule, Telemetry,
 };
 use weft_kernel::Event;
 use weft_units::{Bytes, Rate, Span, Time};
@@ -81,6 +81,9 @@ pub(super) struct Classed {
     ends: u32,
     switch_ports: u32,
     cables: Option<Box<Cables>>,
+    /// Whether packets may pass through switches in one step: nothing is written into them, no cable fails, and what
+    /// they spend follows from their size.
+    passes: bool,
 }
 
 impl Classed {
@@ -101,6 +104,7 @@ impl Classed {
         }
         let sampled = if parts.sample.is_some() { count as usize } else { 0 };
         Classed {
+            passes: !has_telemetry && ports.let_pass(),
             ports,
             cables,
             headers: Vec::new(),
@@ -463,9 +467,11 @@ impl Engine {
     /// A packet enters the memory of a switch, and chooses its output.
     fn admit(&mut self, now: Time, input: u32, id: u32) {
         let Some(own) = &mut self.classed else { return };
-        if std::mem::take(&mut own.headers[id as usize].is_early) {
+        let header = &mut own.headers[id as usize];
+        if std::mem::take(&mut header.is_early) {
             return;
         }
+        header.input = input;
         let forwarding = &mut self.packets.forwarding[id as usize];
         let output = match std::mem::replace(&mut forwarding.output, NOT_CHOSEN) {
             NOT_CHOSEN => {
@@ -480,8 +486,23 @@ impl Engine {
             chosen => chosen,
         };
         forwarding.hops += 1;
+        if own.passes
+            && let Some(passage) = own.ports.pass(now, output, (id, header))
+        {
+            let Passage { start, span, arrival: time, peer } = passage;
+            self.graph.occupy(start, output, span);
+            let is_inside = peer < self.places.hosts;
+            let place = if is_inside { self.places.enters + peer } else { peer };
+            return self.forward(Event { time, place, item: id });
+        }
+        self.admit_in_steps(now, (input, output), id);
+    }
+
+    /// The same of a packet that does not pass in one step.
+    #[inline(never)]
+    fn admit_in_steps(&mut self, now: Time, (input, output): (u32, u32), id: u32) {
+        let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];
-        header.input = input;
         match own.ports.admit(now, output, header) {
             Admission::Held => {}
             Admission::Pauses => {

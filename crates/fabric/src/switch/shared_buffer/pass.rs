@@ -1,0 +1,62 @@
+//! Packets that go through a switch without a wait whose end is not known: nearly all.
+
+use weft_units::{Span, Time};
+
+use super::{Header, Ports};
+
+/// How a packet goes through a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// When its first byte leaves.
+    pub start: Time,
+    /// For how long it is sent.
+    pub span: Span,
+    /// When it arrives at the far end of the cable.
+    pub arrival: Time,
+    /// Where.
+    pub peer: u32,
+}
+
+impl Ports {
+    /// Whether packets may [pass](Self::pass) anywhere: no cable gives credits, and a packet joins its queue as soon as
+    /// it is in the memory.
+    pub fn let_pass(&self) -> bool {
+        self.are_alike() && !self.credits.are_given()
+    }
+
+    /// A packet enters the memory of a switch from an input for an output. If it is simply held, starts at once or
+    /// may be [planned](Self::plan), and nobody is to be told when it has left, all of that happens in one step, as
+    /// it would in several. Otherwise nothing happens to it.
+    #[inline]
+    pub fn pass(
+        &mut self,
+        now: Time,
+        output: u32,
+        (packet, header): (u32, &mut Header),
+    ) -> Option<Passage> {
+        self.settle(now, output);
+        let own = &mut self.egress[output as usize];
+        let rule = &mut self.rules[own.rule as usize];
+        let is_held = (own.waiting | own.paused) != 0 || own.has_to_tell;
+        let is_told = rule.tells_all || rule.pausing > 0 || rule.most < u32::MAX;
+        if is_held || is_told || (own.is_busy && !rule.plans) {
+            return None;
+        }
+        let ends = (header.input - rule.first, output - rule.first);
+        if !rule.memory.as_mut()?.hold(ends, header.class, header.size.into()) {
+            return None;
+        }
+        let (start, span) = match own.is_busy {
+            true => self.put_behind(now, output, (packet, header)),
+            false => {
+                let span = self.links[own.link as usize].note_span(header.size);
+                own.start(header);
+                (own.until, own.is_noted) = (now + span, false);
+                (now, span)
+            }
+        };
+        let own = &self.egress[output as usize];
+        let whole = if own.is_whole { span } else { Span::ZERO };
+        Some(Passage { start, span, arrival: start + own.ahead + whole, peer: own.peer })
+    }
+}
