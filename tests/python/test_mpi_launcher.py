@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,15 +58,17 @@ def test_one_without_processes_is_ended_and_its_session_removed(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    sessions = temporary / f"ompi.{os.uname().nodename}.{os.getuid()}"
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="node.of.a.domain"))
+    sessions = temporary / f"ompi.{'node' if obeys else 'node.of.a.domain'}.{os.getuid()}"
     (sessions / "pid.1").mkdir(parents=True)
     # As where it deadlocks: its rank has ended, and nobody has waited for it.
     trap = "" if obeys else "trap '' TERM\n"
-    text = f"mkdir {sessions}/pid.$$\n{trap}sleep 0.3 &\nexec sleep 60"
+    # It is too short to be seen as it runs.
+    text = f"mkdir {sessions}/pid.$$\n{trap}sleep 0 &\nexec sleep 60"
     launcher(tmp_path, monkeypatch, text)
     began_s = time.monotonic()
     assert mpi.run(("mpirun", "-n", "1", "x")) == 128 + signal.SIGKILL
-    assert 0.3 + ALONE_S < time.monotonic() - began_s < 30
+    assert ALONE_S < time.monotonic() - began_s < 30
     said = capfd.readouterr().err.splitlines()[-1]
     assert said.startswith("weft mpi: mpirun: it went on for 0.4 s after the end of its last")
     assert [it.name for it in sessions.iterdir()] == ["pid.1"], "that of another run is kept"
@@ -80,6 +84,61 @@ def test_one_with_a_process_or_yet_without_one_is_left(
     assert mpi.run(("mpirun", "-n", "1", "x")) == 0
 
 
+def test_one_is_left_as_long_as_what_a_rank_has_left_behind_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # As mpirun does, the launcher reads until nobody has the other end.
+    rank = "(setsid sh -c 'sleep 1.2; echo late' &) "
+    launcher(tmp_path, monkeypatch, f"mkfifo $0.out\n{rank}> $0.out &\nexec cat $0.out")
+    assert mpi.run(("mpirun", "-n", "1", "x")) == 0
+    assert capfd.readouterr().out == "late\n"
+
+
+def test_a_process_that_has_left_its_first_thread_has_not_ended() -> None:
+    program = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        while mpi_launcher._state(process.pid) != "Z":
+            time.sleep(0.01)
+        assert not mpi_launcher._has_ended(process.pid)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert mpi_launcher._has_ended(process.pid)
+
+
+def test_one_that_ends_by_itself_at_last_keeps_its_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher(tmp_path, monkeypatch, "exec sleep 0.5")
+
+    def look(self: mpi_launcher._Alone, _now_s: float) -> float:
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        return ALONE_S
+
+    monkeypatch.setattr(mpi_launcher._Alone, "look", look)
+    assert mpi.run(("mpirun", "-n", "1", "x")) == 0
+
+
+def test_one_is_ended_whoever_interrupts_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sh", "-c", "trap '' TERM; echo; exec sleep 60"], stdout=-1) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        waits = iter([KeyboardInterrupt, KeyboardInterrupt])
+        wait = process.wait
+
+        def interrupted(limit_s: float | None = None) -> int:
+            for why in waits:
+                raise why
+            return wait(limit_s)
+
+        monkeypatch.setattr(process, "wait", interrupted)
+        mpi_launcher._end(process)
+        assert process.returncode == -signal.SIGKILL
+
+
 def test_a_program_without_a_launcher_may_outlive_what_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,18 +149,20 @@ def test_a_program_without_a_launcher_may_outlive_what_it_starts(
 
 
 def test_one_that_is_stopped_or_not_read_is_not_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi_launcher, "_LOOK_S", 1)
     with subprocess.Popen(["sleep", "60"]) as process:
         alone = mpi_launcher._Alone(process.pid, had_children=True)
-        assert (alone.look(0), alone.look(9)) == (0, 9)
+        assert (alone.look(0), alone.look(1), alone.look(2.5)) == (0, 1, 2.5)
+        assert alone.look(100) == 4.5, "both were stopped meanwhile"
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
-        assert alone.look(10) == 0
+        assert alone.look(101) == 0
         process.send_signal(signal.SIGCONT)
         while mpi_launcher._state(process.pid) == "T":
             time.sleep(0.01)
-        assert (alone.look(20), alone.look(21)) == (0, 1), "its time begins anew"
+        assert (alone.look(102), alone.look(103)) == (0, 1), "its time begins anew"
         monkeypatch.setattr(mpi_launcher, "_are_read", lambda: False)
-        assert alone.look(22) == 0
+        assert alone.look(104) == 0
         process.kill()
 
 
