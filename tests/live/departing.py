@@ -152,7 +152,9 @@ int main(int count, char **words) {
 BARE = (
     SERVER
     + r"""
-/* Accepts, answers by the C library's functions, then echoes past them. */
+#include <stdlib.h>
+#include <string.h>
+/* Accepts, answers by the C library's functions, then echoes past them; or calls such a one. */
 static long past(long number, long fd, char *buffer, long length) {
 #ifdef INSTRUCTION
     long result;
@@ -165,7 +167,24 @@ static long past(long number, long fd, char *buffer, long length) {
     return syscall(number, fd, buffer, length, 0, 0, 0);
 #endif
 }
-int main(void) {
+static int call(int port) {
+    struct sockaddr_in at = {AF_INET, htons(port), {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, (void *)&at, sizeof at)) return 2;
+    for (int round = 0; round < 100; round++)
+        if (send(fd, "ping\n", 5, 0) != 5 || recv(fd, buffer, 5, MSG_WAITALL) != 5) return 3;
+    for (int round = 0; round < 100; round++) {
+        char sent[4096];
+        memset(sent, round, sizeof sent);
+        if (past(SYS_write, fd, sent, sizeof sent) != sizeof sent) return 4;
+        for (long got = 0, more; got < (long)sizeof sent; got += more)
+            if ((more = past(SYS_read, fd, buffer + got, sizeof sent - got)) <= 0) return 5;
+        if (memcmp(buffer, sent, sizeof sent)) return 6;
+    }
+    return 0;
+}
+int main(int count, char **words) {
+    if (count > 1) return call(atoi(words[1]));
     int fd = accept(listening(), NULL, NULL);
     if (!warm(fd)) return 2;
     long calls[] = {SYS_read, SYS_recvfrom}, got;
@@ -332,6 +351,12 @@ got = read_all(s); sender.join()
 assert got == sent, (len(got), len(sent))
 """
 
+ECHO = """
+listener = socket.create_server(("127.0.0.1", 0)); print(listener.getsockname()[1], flush=True)
+s = listener.accept()[0]; warm_server(s)
+while more := s.recv(65536): s.sendall(more)
+"""
+
 PASSING = """
 listener = socket.create_server(("127.0.0.1", 0)); print(listener.getsockname()[1], flush=True)
 s = listener.accept()[0]; warm_server(s)
@@ -388,14 +413,17 @@ class Scenes:
         source.write_text(STATIC)
         subprocess.run(["cc", "-O1", "-static", "-o", self.static, source], check=True)
 
-    def bare(self, flag: str = "") -> None:
+    def bare(self, flag: str = "", *, client: bool = False) -> None:
         """Let a program call past the C library; one that does so by an instruction stays plain."""
         program, source = self.folder / "bare", self.folder / "bare.c"
         source.write_text(BARE)
         command = ["cc", "-O1", *([flag] if flag else []), "-o", program, source]
         subprocess.run(command, check=True)
-        server = subprocess.Popen([program], env=self.env, stdout=subprocess.PIPE, text=True)
-        self.together(server, INHERIT_CLIENT, accelerated=not flag)
+        if client:
+            self.together(self.python(ECHO), [str(program)], accelerated=not flag)
+        else:
+            server = subprocess.Popen([program], env=self.env, stdout=subprocess.PIPE, text=True)
+            self.together(server, INHERIT_CLIENT, accelerated=not flag)
         reason = "system calls past the C library" if flag else "a call that cannot be accelerated"
         if reason not in self.log.read_text():
             raise SceneError(f"nobody said {reason!r}")
@@ -530,6 +558,7 @@ def main() -> int:
             "passed to an accelerated process": lambda: scenes.passing("accelerated"),
             "calls by the C library's syscall": scenes.bare,
             "calls by an instruction": lambda: scenes.bare("-DINSTRUCTION"),
+            "a client's calls by an instruction": lambda: scenes.bare("-DINSTRUCTION", client=True),
             "a filter by prctl": scenes.filtered,
             "a filter by syscall": lambda: scenes.filtered("-DBY_SYSCALL"),
             "a filter in a child": lambda: scenes.filtered("-DFORKED"),

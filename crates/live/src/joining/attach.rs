@@ -43,7 +43,8 @@ const PATIENCE: u64 = 1_000_000_000;
 /// But no longer than until the server has sent so often: it would have looked at its
 /// [`BreakEven::LATEST`] operation, and a few more times if others were in a call then.
 const SENDS: u64 = BreakEven::LATEST as u64 * 4 / 3;
-/// By so many more it has: one may be on its way while a client looks, and the count is of the kernel.
+/// A client's last look is so many sends of its server later than that: those may still be on their way then, which
+/// the kernel has not counted.
 const ON_THEIR_WAY: u64 = 2;
 
 /// So many callers a server looks at in one call.
@@ -111,8 +112,8 @@ const fn a_third_later(operations: u32) -> u32 {
 
 /// The same for a client that has found nobody, and not for the first time, after its server has sent so often. A
 /// server waits from its twelfth operation on, or from one that is twice, four times, ... as late
-/// ([`BreakEven::doubled`]), so a client that makes as many looks a third after each of these. It looks once more when
-/// the server will have sent so often that it comes no more.
+/// ([`BreakEven::doubled`]), so a client looks a third after each of these, if both make as many operations. If not, it
+/// looks about twice as late at most. It looks once more when the server will have sent so often that it comes no more.
 fn after_nobody(operations: u32, sends: u64) -> u32 {
     if operations > LAST_ATTEMPT {
         return a_third_later(operations);
@@ -278,7 +279,10 @@ fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
     // A client asks again once its server is there.
     let is_first = seeks_first(guard.connection);
     if is_first || !is_client {
-        refused_here(fd, if is_client { Look::IfLong } else { Look::Now })?;
+        refused_here(fd)?;
+    }
+    if !is_client {
+        refused_for_calls()?;
     }
     let place = Place::of(fd, role).ok_or(Reason::Elsewhere)?;
     if !rendezvous::makes_room(descriptors::most_dispensable) {
@@ -291,34 +295,36 @@ fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
             let next = after_nobody(operations, sends);
             guard.connection.next_attempt.store(next, Ordering::Relaxed);
         }
-        return offered.map(|it| (it == Offered::Segment).then_some(Event::Shared));
+        if offered? == Offered::Segment {
+            guard.connection.on(Event::Shared);
+            // Only now: who finds no server need not look, and a server that is there waits for the segment. What
+            // was offered can be taken back.
+            refused_for_calls()?;
+        }
+        return Ok(None);
     }
     rendezvous::wait(guard.connection, &place).map_err(no_meeting)?;
     Ok(Some(Event::Listens))
 }
 
-/// When the objects of the process are looked through for calls of their own.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
-    /// Now: the other end is there.
-    Now,
-    /// Now if that takes long, for which the other end would not wait. Else it is for who finds that there: of a
-    /// process whose servers are all plain nothing need be known.
-    IfLong,
-}
-
 /// Whether anything at this end leaves a connection to the kernel.
-fn refused_here(fd: c_int, look: Look) -> Result<(), Reason> {
+fn refused_here(fd: c_int) -> Result<(), Reason> {
     if is_of_stdio(fd) {
         return Err(Reason::Stdio);
-    }
-    if (look == Look::Now || bare_calls::take_long()) && bare_calls::are_there() {
-        forbidden::begin(Reason::BareCalls);
-        return Err(Reason::BareCalls);
     }
     let signals = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_ASYNC != 0;
     if signals || options::is_kernels(fd) {
         return Err(Reason::Option);
+    }
+    Ok(())
+}
+
+/// Whether the process makes calls past this library, which takes milliseconds to find out for the first
+/// connection, and more if there is much code.
+fn refused_for_calls() -> Result<(), Reason> {
+    if bare_calls::are_there() {
+        forbidden::begin(Reason::BareCalls);
+        return Err(Reason::BareCalls);
     }
     Ok(())
 }
@@ -343,7 +349,7 @@ fn offer(guard: &Guard, place: &Place, late: bool) -> Result<Offered, Reason> {
         Err(libc::EAGAIN) if !late => return Ok(Offered::Later),
         Err(why) => return Err(no_meeting(why)),
     };
-    if let Err(reason) = refused_here(guard.fd, Look::Now) {
+    if let Err(reason) = refused_here(guard.fd) {
         sys::close(caller);
         return Err(reason);
     }
@@ -457,7 +463,7 @@ fn look_for_offer(guard: &Guard) -> Result<Option<Event>, Reason> {
 }
 
 fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
-    // The client sends at once after it has connected, so this is a wait of microseconds.
+    // The client makes and sends the segment at once after it has connected, so this is a wait of microseconds.
     if sys::poll(caller, libc::POLLIN, HAND_OVER) & libc::POLLIN == 0 {
         return Err(Reason::Withdrawn);
     }
@@ -721,6 +727,26 @@ mod tests {
             }
             let last = looks(begins).pop();
             assert_eq!(last, Some(2 * (SENDS + ON_THEIR_WAY) as u32), "{begins}");
+        }
+    }
+
+    #[test]
+    fn a_client_looks_by_twice_the_operation_at_which_a_slower_or_faster_server_begins_to_wait() {
+        // So many operations of the server for so many of the client; every other one is a send.
+        for (servers, own) in [(1, 3), (1, 2), (2, 3), (3, 2), (2, 1), (3, 1)] {
+            let sends = |operations: u32| u64::from(operations * servers / own) / 2;
+            let (mut looks, mut last) = (vec![12], 16);
+            while sends(last) < SENDS && last <= LAST_ATTEMPT {
+                looks.push(last);
+                last = after_nobody(last, sends(last));
+            }
+            looks.push(last);
+            for doublings in 0..=BreakEven::DOUBLINGS {
+                let begins = (BreakEven::doubled(doublings).after() * own).div_ceil(servers);
+                // It looks first at its twelfth operation, and the last look may wait an eighth longer.
+                let soon = begins..=(2 * begins + begins / 8).max(12);
+                assert!(looks.iter().any(|look| soon.contains(look)), "{soon:?}: {looks:?}");
+            }
         }
     }
 

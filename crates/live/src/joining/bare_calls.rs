@@ -38,9 +38,6 @@ const MOVING: [c_long; 15] = [
 const BELOW: [&[u8]; 7] =
     [b"libc.so", b"libc-", b"libpthread", b"ld-linux", b"ld-2", b"linux-vdso", b"liburing.so"];
 
-/// So many bytes of code are looked through in some 10 ms on a slow machine.
-const QUICK: usize = 16 << 20;
-
 /// How many objects are remembered as looked through; those beyond are looked through again.
 const REMEMBERED: usize = 1024;
 
@@ -48,8 +45,6 @@ static LOOKED_AT: [AtomicUsize; REMEMBERED] = [const { AtomicUsize::new(0) }; RE
 /// How many objects were ever loaded and unloaded when they were last looked through.
 static LOADED: AtomicU64 = AtomicU64::new(0);
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
-/// How many there were when those not looked through were last found to be little code.
-static SHORT: AtomicU64 = AtomicU64::new(0);
 static FOUND: AtomicBool = AtomicBool::new(false);
 /// Whether the process has ever accepted a connection.
 static EXPECTED: AtomicBool = AtomicBool::new(false);
@@ -63,43 +58,6 @@ pub fn are_there() -> bool {
     // SAFETY: the function takes what it is declared to take, and does not unwind.
     unsafe { libc::dl_iterate_phdr(Some(look_through), std::ptr::null_mut()) };
     FOUND.load(Ordering::Relaxed)
-}
-
-/// Whether it takes long to look through those that are loaded, or were found to hold such a call.
-pub fn take_long() -> bool {
-    let mut code = Code::default();
-    // SAFETY: the function takes what it is declared to take, and does not unwind.
-    unsafe { libc::dl_iterate_phdr(Some(add_code), (&raw mut code).cast()) };
-    if code.bytes <= QUICK {
-        SHORT.store(code.loaded, Ordering::Relaxed);
-    }
-    FOUND.load(Ordering::Relaxed) || code.bytes > QUICK
-}
-
-/// How much code is not looked through yet.
-#[derive(Default)]
-struct Code {
-    bytes: usize,
-    /// How many objects were ever loaded.
-    loaded: u64,
-}
-
-/// Adds an object's code, if it is not looked through yet. Not zero ends the walk.
-unsafe extern "C" fn add_code(object: *mut dl_phdr_info, size: size_t, code: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid description, and the caller what is counted.
-    let (object, code) = unsafe { (&*object, &mut *code.cast::<Code>()) };
-    if size >= size_of::<dl_phdr_info>() {
-        code.loaded = object.dlpi_adds;
-        if SHORT.load(Ordering::Relaxed) == code.loaded {
-            return 1;
-        }
-    }
-    let headers = headers_of(object);
-    if !is_below(object) && !is_itself(object, headers) && !is_known(object) {
-        code.bytes +=
-            headers.iter().filter(|it| is_code(it)).map(|it| it.p_filesz as usize).sum::<usize>();
-    }
-    0
 }
 
 fn headers_of(object: &dl_phdr_info) -> &[libc::Elf64_Phdr] {
@@ -399,24 +357,6 @@ mod tests {
         let gcc = [0x48, 0x8b, 0x55, 0xd8, 0x0f, 0x05, 0x48, 0x89, 0x45, 0xf8, 0x48, 0x8b, 0x45];
         assert!(has_own_calls(&go));
         assert!(has_own_calls(&gcc));
-    }
-
-    #[test]
-    fn code_that_is_looked_through_takes_no_time() {
-        let count = || {
-            let mut code = Code::default();
-            SHORT.store(0, Ordering::Relaxed);
-            // SAFETY: the function takes what it is declared to take.
-            unsafe { libc::dl_iterate_phdr(Some(add_code), (&raw mut code).cast()) };
-            code
-        };
-        are_there();
-        let known = count().bytes;
-        assert!(count().loaded > 1, "it stands beside the C library");
-        // The walk ends at what it finds, so that of those behind it nothing is known.
-        LOOKED_AT.iter().for_each(|place| place.store(0, Ordering::Relaxed));
-        let all = count().bytes;
-        assert!(all > known && all > 1 << 20, "{all} {known}");
     }
 
     #[test]
