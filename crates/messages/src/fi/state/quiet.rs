@@ -80,3 +80,91 @@ impl State {
         quiet.left = quiet.granted;
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+mod tests {
+    use super::super::{Binding, Bindings, Bound, Entry, Waiter};
+    use super::*;
+    use crate::endpoint::Endpoint;
+    use crate::fi::abi::FI_WAIT_NONE;
+    use crate::rendezvous::Directory;
+
+    /// Lets something be done with a domain of one endpoint, which reports to the first of two queues, and with the
+    /// number of the endpoint.
+    fn with_domain(name: &str, act: impl FnOnce(&mut State, usize)) {
+        let path = std::env::temp_dir().join(format!("weft-quiet-{}-{name}", std::process::id()));
+        let endpoint = Endpoint::new(Directory::at(path.clone()).unwrap()).unwrap();
+        let mut state = State::default();
+        for queue in 0..2 {
+            assert_eq!(state.queues.add(Queue::new(Waiter::new(FI_WAIT_NONE).unwrap())), queue);
+        }
+        let to = Binding { queue: Some(0), ..Binding::default() };
+        let bindings = Bindings { sends: to, receives: to, ..Bindings::default() };
+        let bound = Bound {
+            endpoint,
+            vector: None,
+            is_connected_type: false,
+            peer: None,
+            is_directed: false,
+            is_enabled: true,
+            is_armed: false,
+        };
+        let number = state.endpoints().add(Entry { bound, bindings });
+        act(&mut state, number);
+        drop(state);
+        std::fs::remove_dir(path).unwrap();
+    }
+
+    /// What may be done with endpoints between two polls.
+    type Step = fn(&mut State, usize);
+
+    #[test]
+    fn polls_are_short_until_anything_is_done_with_endpoints() {
+        let steps: [(&str, bool, Step); 5] = [
+            ("nothing", true, |_, _| {}),
+            ("progress without work", true, |state, _| {
+                assert!(!state.progress(Waitable::Queue(0)));
+            }),
+            ("a call on an endpoint", false, |state, endpoint| {
+                state.working(endpoint).unwrap();
+            }),
+            ("endpoints", false, |state, _| {
+                state.endpoints();
+            }),
+            ("progress with work", false, |state, endpoint| {
+                // As if a thread had slept: the wake-up is to be read.
+                state.endpoints.get(endpoint).unwrap().bound.is_armed = true;
+                state.progress(Waitable::Queue(0));
+            }),
+        ];
+        for (name, is_kept, step) in steps {
+            with_domain(&name.replace(' ', "-"), |state, endpoint| {
+                assert!(!state.is_quiet(0), "no poll has looked at everything");
+                state.poll(0);
+                assert!(state.is_quiet(0), "{name}");
+                step(state, endpoint);
+                assert_eq!(state.is_quiet(0), is_kept, "{name}");
+                assert_eq!(state.is_quiet(0), is_kept, "{name}");
+                state.poll(0);
+                assert!(state.is_quiet(0), "{name}: the next poll grants anew");
+            });
+        }
+    }
+
+    #[test]
+    fn short_polls_are_counted_and_end() {
+        with_domain("end", |state, endpoint| {
+            state.poll(0);
+            let granted = state.queues.get(0).unwrap().quiet.granted;
+            assert!(granted > 0 && (0..granted).all(|_| state.is_quiet(0)));
+            assert!(!state.is_quiet(0), "the kernel is due");
+            state.poll(0);
+            let bound = &state.endpoints.get(endpoint).unwrap().bound;
+            let counted = format!("{:?}", bound.endpoint.figures().counts().empty_polls);
+            assert_eq!(counted, format!("Count({})", granted + 2), "with the first and the last");
+            state.poll(1);
+            assert!(!state.is_quiet(1), "no endpoint reports to this one");
+        });
+    }
+}
