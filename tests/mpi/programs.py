@@ -441,7 +441,7 @@ def killed(stage: Stage) -> str:
 def launcher_ends(job: subprocess.Popen[bytes], ranks: list[int]) -> bool:
     """Wait until all ranks have ended; whether their launcher ends then.
 
-    Debian's (Open MPI 4.1.4) deadlocks in `PMIx_server_finalize` in one or two of a hundred times.
+    That of Open MPI 4.1.4 deadlocks in `PMIx_server_finalize` after one or two of a hundred kills.
     """
     deadline = time.monotonic() + LIMIT_S
     while any(is_running(rank) for rank in ranks):
