@@ -257,23 +257,10 @@ impl Observations {
         Observations { classes: vec![ClassSeen::default(); count], ..self }
     }
 
-    /// Also records how long each of `links` directions of cables is busy until the end of a run
-    /// that is [`watch`](Self::watch)ed: see [`LinkUse`].
-    #[must_use]
-    pub fn of_links(self, links: usize) -> Observations {
-        Observations { links: LinkUse::among(links, self.until), ..self }
-    }
-
     /// Also takes links whose busy times are known.
     #[must_use]
     pub fn with_busy(self, busy: Vec<Span>) -> Observations {
         Observations { links: LinkUse::known(busy), ..self }
-    }
-
-    /// Something is on a link for `span` from `start` on.
-    #[inline]
-    pub fn occupy(&mut self, link: usize, start: Time, span: Span) {
-        self.links.occupy(link, self.from, start, span);
     }
 
     /// How long each direction of each cable was busy since `from`; empty if that is not recorded.

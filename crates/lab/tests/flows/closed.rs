@@ -65,7 +65,7 @@ fn a_flow_that_is_heard_of_twice_is_followed_by_one() {
     let text =
         text.replace("timeout = '1 ms'", "timeout = '5 us'\nreliability = 'selective_repeat'");
     let run = super::run(&text, 1);
-    assert!(count(&run, "timeouts") > 100.0 && count(&run, "unneeded_packets") > 100.0);
+    assert!(count(&run, "timeouts") > 100.0 && count(&run, "retransmitted_packets") > 100.0);
     let report = run.flows.as_ref().expect("flows");
     // Sixteen of each host are under way when the run ends, some of which have come.
     assert!(report.unfinished <= 8 * 16, "{} flows", report.unfinished);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use weft_lab::ChannelRun;
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
-use weft_lab::drive::engine::Engine;
+use weft_lab::drive::engine::{Engine, Operation};
 use weft_protocol::window::{Bid, Change, Lock, LockAction, Node};
 use weft_units::{Bytes, Time};
 
@@ -186,6 +186,10 @@ fn a_node_that_has_stopped_stores_nothing() {
         }
         let (to, ticket) = (Destination::Host(1), Ticket(ticket as u64));
         channel.offer(at, Message { from: 0, to, size: Bytes(4), ticket });
+        if at == Time(200_000_000) {
+            let sweep = Operation::Sweep { targets: 0b10 };
+            channel.begin_operation(at, 0, sweep, Ticket(10)).expect("a free slot");
+        }
     }
     while channel.next_time() <= Time(1_000_000_000) {
         let now = channel.next_time();
@@ -196,7 +200,7 @@ fn a_node_that_has_stopped_stores_nothing() {
         _ => None,
     };
     let lost: Vec<_> = notices.iter().filter_map(of).collect();
-    assert_eq!(lost, [(1, 150), (2, 200), (3, 250)]);
+    assert_eq!(lost, [(1, 150), (2, 200), (10, 200), (3, 250)]);
     assert_eq!([0, 4].map(|ticket| delivered(&notices, ticket).len()), [1, 1]);
     assert_eq!((channel.backlog(), channel.in_flight(), channel.broken_order()), (0, 0, None));
 }

@@ -2,7 +2,7 @@
 //! because of it.
 //!
 //! An event for the end of each transmission would cost as much as the packet itself. Nothing but the
-//! admission of the next packets depends on it while nothing waits at the port, no input of its switch
+//! admission of the next packets depends on it while nothing waits at the port or at its host, no input of its switch
 //! pauses its cable, and no packet is [marked](Ports::mark_departure) then: a port is
 //! [settled](Ports::settle) when it is looked at next. Other ports are told ([`Ports::sent`]), and those
 //! of hosts that have several, as any of them may send what is next.

@@ -24,8 +24,9 @@ const REACH: usize = 2;
 const LINK: usize = 3;
 const TIMERS: usize = 4;
 
-/// The kinds of events of the calendar, in the order in which they go at equal times. Each has a place
-/// for every host, or the first of these alone.
+// The kinds of events of the calendar, in the order in which they go at equal times. Each has a place
+// for every host, or the first of these alone.
+
 /// One for each step, so that all adapters have asked before any of them is heard.
 const CONFIGURE: u32 = 0;
 const CONFIGURED: u32 = 3;

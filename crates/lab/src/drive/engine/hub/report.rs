@@ -207,7 +207,6 @@ impl HubStep<'_> {
             budget.add(Stage::SlotWait, wait);
             budget.add(Stage::Transmission, span);
             budget.add(Stage::Wire, wire);
-            // A direct cable has no hub in which anything could be spent.
             if !is_direct {
                 budget.add(Stage::Switch, through);
                 budget.add(Stage::SwitchWait, waited);

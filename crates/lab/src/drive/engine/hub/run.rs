@@ -61,12 +61,17 @@ impl Engine {
         halt: &Halt,
         watch: &mut impl FnMut(Delivery),
     ) -> Option<Stopped> {
-        self.step_at_hub()?.run_traffic(until, halt, watch)
+        let mut step = self.step_at_hub()?;
+        let stopped = step.run_traffic(until, halt, watch);
+        self.now = step.own.now;
+        stopped
     }
 
     /// Lets the next thing happen that is due by `until`. Returns when it happened.
     pub(in crate::drive::engine) fn step_with_hub(&mut self, until: Time) -> Option<Time> {
         let mut step = self.step_at_hub()?;
-        step.step(until).then_some(step.own.now)
+        let now = step.step(until).then_some(step.own.now)?;
+        self.now = now;
+        Some(now)
     }
 }
