@@ -254,7 +254,7 @@ fn queue_pairs_that_are_kept_and_closed_loops_are_not_divided() {
     }
 }
 
-/// A part has what flows begin in it, while the other end of each is in another one.
+/// What is unsent and in flight is counted from initiators in one part and targets in another.
 #[test]
 fn a_run_that_is_ended_early_holds_the_same() {
     let text = "fabric.leaf_spine = { hosts_per_leaf = 4, leaves = 3, spines = 2 }\n\

@@ -555,7 +555,8 @@ impl Transports {
             );
         }
         if is_done {
-            // A flow in the list of those that may send is skipped there, and may hear of itself until then.
+            // A finished flow that waits for its port is dropped at its turn; until then further
+            // acknowledgments of it may arrive.
             if self.outcomes[flow as usize].acknowledged < Time::NEVER {
                 return;
             }

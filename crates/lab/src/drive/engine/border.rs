@@ -117,7 +117,7 @@ impl Engine {
         leaving.said.drain(..).for_each(|event| self.parts.push(event));
     }
 
-    /// What switches wrote into a packet, and what it says if it is of a flow.
+    /// Restores the telemetry of a packet that has crossed, and its segment if it belongs to a flow.
     fn note_content(
         &mut self,
         id: u32,

@@ -72,7 +72,7 @@ impl HubStep<'_> {
     ) -> Option<Stores<Purpose>> {
         let Some(own) = &self.own.management else { return Some(stores) };
         if !own.members.is_alive(host) {
-            // What it asks for is lost as what it had asked for when it stopped.
+            // Its requests are lost, as those are that were pending when it stopped.
             self.operate(now, |own| own.orphan(host));
             self.drop_stores(now, host, &stores);
             return None;
