@@ -186,13 +186,15 @@ bench-live: ## kernel TCP against the live library, in turn, one JSON object a c
 	@$(PYTHON) tests/live/exchange.py --library target/release/libweft_live.so
 	@$(PYTHON) tests/live/programs.py --library target/release/libweft_live.so --bench
 
-test-loom: ## every interleaving of the shared ring and the interrupt flag
+test-loom: ## every interleaving of shared rings, interrupt flags and the windows of threads
 	RUSTFLAGS="--cfg loom" cargo test --locked --release --package weft-protocol \
 		--test shared_memory_model --test shared_ring_model --test record_ring_model --test migration_model \
 		--test write_log_model --target-dir target/loom
+	RUSTFLAGS="--cfg loom" cargo test --locked --release --package weft-kernel --test windows_model \
+		--target-dir target/loom
 
 # The standard library is built with the sanitizer, too: of one that is not, locks and barriers would be unseen.
-SANITIZED := network::parts network::threads network::ranks
+SANITIZED := network::parts network::threads network::ranks flows::parts
 SYSROOT = $(shell rustc +nightly --print sysroot 2>/dev/null)
 
 test-threads-sanitized: ## runs on threads under the thread sanitizer (needs a nightly toolchain with rust-src)

@@ -13,6 +13,7 @@
 //!   the seed. Who draws more, or is added, changes nobody else's numbers.
 //! * [`Arena`]: what lives longer than one event. An event carries its four-byte [`Id`].
 //! * [`Halt`]: how a run is ended from outside; [`Stopped`] says why it did.
+//! * [`Windows`]: parts of a model that several threads take through windows of time together.
 //! * [`prefetch`]: asks for what an event that comes soon will need.
 //!
 //! What is deliberately absent: processes, callbacks and a clock. An engine is a loop that takes
@@ -66,6 +67,7 @@ mod queue;
 mod stream;
 mod timers;
 mod wheel;
+mod windows;
 mod ziggurat;
 
 pub use arena::{Arena, Id};
@@ -76,3 +78,4 @@ pub use prefetch::{prefetch, prefetch_whole};
 pub use queue::Queue;
 pub use stream::{Geometric, Position, Stream, Streams};
 pub use timers::Timers;
+pub use windows::{Course, Observed, Step, Windows};

@@ -12,13 +12,12 @@ use std::any::Any;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
 use weft_fabric::graph::{Graph, Together};
 use weft_fabric::measure::{Observations, Told};
-use weft_kernel::{Halt, Stopped};
+use weft_kernel::{Course, Halt, Observed, Step, Stopped, Windows};
 use weft_units::{Span, Time};
 
 use super::border::{Border, Leaving, delivery};
@@ -328,18 +327,18 @@ impl Engine {
             let crew = &crew;
             let join = |member: &usize| {
                 let member = *member;
-                let work = move || crew.work(member, || false, |_, _| {});
+                let work = move || crew.work(member, || false, |_| {});
                 starts(member).spawn_scoped(scope, work).is_ok()
             };
             // If the system provides fewer threads, those that exist do the work.
-            let others = (1..crew.members).take_while(join).count();
-            crew.meet(1 + others);
+            let others = (1..crew.windows.members()).take_while(join).count();
+            crew.windows.meet(1 + others);
             crew.work(
                 0,
                 || halt.is_asked(),
-                |last, window| {
-                    *now = last;
-                    let mut told: Vec<_> = window.told.iter().map(lock).collect();
+                |observed| {
+                    *now = observed.last;
+                    let mut told: Vec<_> = observed.lists().collect();
                     seen.hear(&told, |arrival| watch(delivery(arrival)));
                     told.iter_mut().for_each(|one| one.clear());
                 },
@@ -363,13 +362,11 @@ impl Engine {
     }
 
     /// Takes the lists of a window in place of its own, or puts them back.
-    fn change_lists(&mut self, window: &Window, part: usize) {
+    fn change_lists(&mut self, step: &Step<'_, Leaving, Told>) {
         let Some(border) = &mut self.parts.border else { return };
-        std::mem::swap(&mut *lock(&window.told[part]), &mut border.told);
-        let count = border.leaving.len();
-        let crossing = &window.crossing[part * count..][..count];
-        for (crossing, leaving) in crossing.iter().zip(&mut border.leaving) {
-            std::mem::swap(&mut *lock(crossing), leaving);
+        std::mem::swap(&mut *step.observed(), &mut border.told);
+        for (mut crossing, leaving) in step.leaving().zip(&mut border.leaving) {
+            std::mem::swap(&mut *crossing, leaving);
         }
     }
 }
@@ -387,17 +384,8 @@ impl From<Together> for Alone {
 #[derive(Debug)]
 struct Crew {
     parts: Vec<Mutex<Engine>>,
-    /// For windows with even and with odd numbers: while one is written the other one is read.
-    windows: [Window; 2],
-    /// By part, the number of the last window for which a thread took it.
-    taken: Vec<AtomicU64>,
-    /// How many threads there should be, and their barrier, once it is known how many there are.
-    members: usize,
-    meeting: OnceLock<Barrier>,
-    apart: Span,
-    until: Time,
-    /// The time of the first event.
-    begin: Time,
+    windows: Windows<Leaving, Told>,
+    course: Course,
     /// By thread, the counters that it adds up over the parts that it runs.
     observations: Vec<Mutex<Observations>>,
     /// The panic of a thread.
@@ -414,30 +402,6 @@ struct Dispersed {
     is_stopped: bool,
 }
 
-/// What one window leaves for the next one.
-#[derive(Debug)]
-struct Window {
-    /// By part, the time of its next event, or of the next event that it causes elsewhere.
-    next: Vec<AtomicU64>,
-    /// By part, its observations.
-    told: Vec<Mutex<Told>>,
-    /// By source and destination part.
-    crossing: Vec<Mutex<Leaving>>,
-    /// Whether this was the last window, whatever happens next.
-    is_last: AtomicBool,
-}
-
-impl Window {
-    fn new(parts: usize) -> Window {
-        Window {
-            next: (0..parts).map(|_| AtomicU64::new(Time::NEVER.0)).collect(),
-            told: (0..parts).map(|_| Mutex::default()).collect(),
-            crossing: (0..parts * parts).map(|_| Mutex::default()).collect(),
-            is_last: AtomicBool::new(false),
-        }
-    }
-}
-
 impl Crew {
     fn new(
         parts: Vec<Engine>,
@@ -445,90 +409,60 @@ impl Crew {
         (apart, until): (Span, Time),
         nothing_seen: impl Fn() -> Observations,
     ) -> Crew {
-        let (count, members) = (parts.len(), threads.clamp(1, parts.len().max(1)));
         let begin = parts.iter().map(Engine::earliest).min().unwrap_or(Time::NEVER);
+        let windows = Windows::new(parts.len(), threads);
         Crew {
             parts: parts.into_iter().map(Mutex::new).collect(),
-            windows: [Window::new(count), Window::new(count)],
-            taken: (0..count).map(|_| AtomicU64::new(0)).collect(),
-            members,
-            meeting: OnceLock::new(),
-            apart,
-            until,
-            begin,
-            observations: (0..members).map(|_| Mutex::new(nothing_seen())).collect(),
+            observations: (0..windows.members()).map(|_| Mutex::new(nothing_seen())).collect(),
+            windows,
+            course: Course { begin, apart, until },
             defect: Mutex::default(),
         }
     }
 
-    /// This many threads wait for each other from now on.
-    fn meet(&self, members: usize) {
-        self.meeting.get_or_init(|| Barrier::new(members));
-    }
-
     /// The loop of one thread. `asks` says whether the run should end, and `hears` receives the
     /// observations of each window while other threads continue with the next one.
-    fn work(&self, member: usize, asks: impl Fn() -> bool, mut hears: impl FnMut(Time, &Window)) {
-        let count = self.parts.len();
-        let own = member * count / self.members;
+    fn work(
+        &self,
+        member: usize,
+        asks: impl Fn() -> bool,
+        mut hears: impl FnMut(&Observed<'_, Told>),
+    ) {
         let mut seen = lock(&self.observations[member]);
-        let (mut begin, mut number) = (self.begin, 0);
-        let mut is_broken = false;
-        while begin <= self.until {
-            let last = Time(begin.0.saturating_add(self.apart.0 - 1)).min(self.until);
-            number += 1;
-            for part in (own..count).chain(0..own) {
-                if self.taken[part].fetch_max(number, Ordering::Relaxed) < number {
-                    is_broken |= !self.keep(|| self.run_through((part, &mut seen), number, last));
-                }
-            }
-            let window = self.window(number);
-            if asks() || is_broken {
-                window.is_last.store(true, Ordering::Relaxed);
-            }
-            // The barrier orders these writes before the reads after it.
-            self.meeting.wait().wait();
-            is_broken = !self.keep(|| hears(last, window));
-            if window.is_last.load(Ordering::Relaxed) {
-                break;
-            }
-            let next = window.next.iter().map(|next| next.load(Ordering::Relaxed)).min();
-            begin = Time(next.unwrap_or(Time::NEVER.0));
-        }
-    }
-
-    fn window(&self, number: u64) -> &Window {
-        &self.windows[(number % 2) as usize]
+        self.windows.work(
+            member,
+            self.course,
+            asks,
+            |step| self.keep(|| self.run_through(step, &mut seen)),
+            |observed| self.keep(|| hears(observed)).is_some(),
+        );
     }
 
     /// Runs `work`, and keeps its panic until all threads are at the end of a window, so that none waits for
-    /// ever. Returns whether it did not panic.
-    fn keep(&self, work: impl FnOnce()) -> bool {
+    /// ever. Returns nothing if it did panic.
+    fn keep<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         // Nothing reads what it leaves half done.
         let done = catch_unwind(AssertUnwindSafe(work));
-        let Err(defect) = done else { return true };
-        // Others may follow from the first one.
-        lock(&self.defect).get_or_insert(defect);
-        false
+        done.map_err(|defect| {
+            // Others may follow from the first one.
+            lock(&self.defect).get_or_insert(defect);
+        })
+        .ok()
     }
 
-    fn run_through(&self, (part, seen): (usize, &mut Observations), number: u64, last: Time) {
-        let (before, window) = (self.window(number - 1), self.window(number));
-        let count = self.parts.len();
-        let mut own = lock(&self.parts[part]);
-        for crossing in before.crossing.iter().skip(part).step_by(count) {
-            own.enter_part(&mut lock(crossing));
-        }
+    /// Runs a part through a window, and returns when its next event is, here or elsewhere.
+    fn run_through(&self, step: &Step<'_, Leaving, Told>, seen: &mut Observations) -> Time {
+        let mut own = lock(&self.parts[step.part]);
+        step.arriving().for_each(|mut crossing| own.enter_part(&mut crossing));
         // Observations of the window are in their own lists, all of which are empty by now.
-        own.change_lists(window, part);
+        own.change_lists(step);
         std::mem::swap(&mut own.observations, seen);
-        own.run_part(last);
+        own.run_part(step.last);
         std::mem::swap(&mut own.observations, seen);
-        own.change_lists(window, part);
+        own.change_lists(step);
         let first =
             own.parts.border.as_mut().map(|own| std::mem::replace(&mut own.first, Time::NEVER));
-        let next = own.earliest().min(first.unwrap_or(Time::NEVER));
-        window.next[part].store(next.0, Ordering::Relaxed);
+        own.earliest().min(first.unwrap_or(Time::NEVER))
     }
 
     fn disperse(self) -> Dispersed {
@@ -537,13 +471,9 @@ impl Crew {
         }
         let mut parts: Vec<Engine> = self.parts.into_iter().map(open).collect();
         let observations = self.observations.into_iter().map(open).collect();
-        let count = parts.len();
-        let is_stopped = self.windows.iter().any(|window| window.is_last.load(Ordering::Relaxed));
-        for window in &self.windows {
-            for (between, crossing) in window.crossing.iter().enumerate() {
-                let to = &mut parts[between % count];
-                to.enter_part(&mut lock(crossing));
-            }
+        let is_stopped = self.windows.is_ended();
+        for (to, mut crossing) in self.windows.into_crossing() {
+            parts[to].enter_part(&mut crossing);
         }
         Dispersed { parts, observations, is_stopped }
     }
