@@ -42,7 +42,8 @@ class Program:
     name: str
     needs: list[str]
     server: Callable[[Path, int], list[str]]
-    client: Callable[[int], list[str]]
+    # Of a port and the seconds that it should take, where a client works for a time.
+    client: Callable[[int, int], list[str]]
     figure: str = ""
     setup: Callable[[Path, int], None] = lambda folder, port: None
     environment: dict[str, str] = field(default_factory=dict)
@@ -110,12 +111,12 @@ while kill -0 $php; do sleep 0.05; done
 
 def php(connections: int) -> Program:
     """Some twenty processes that compute share the processors, and nothing is pinned."""
-    ask = ["wrk", "-t", "1", "-c", str(connections), "-d", "2"]
+    ask = ["wrk", "-t", "1", "-c", str(connections)]
     return Program(
         f"php-{connections}, nothing pinned",
         [str(PHP_FPM), "nginx", "wrk"],
         lambda folder, port: ["sh", "-c", PHP_SERVER, "php", str(PHP_FPM), str(folder)],
-        lambda port: [*ask, f"http://127.0.0.1:{port}/"],
+        lambda port, seconds: [*ask, "-d", str(seconds), f"http://127.0.0.1:{port}/"],
         r"Requests/sec:\s+([\d.]+)",
         php_setup,
         processor=None,
@@ -152,7 +153,7 @@ def postgres_setup(folder: Path, port: int) -> None:
     server.wait(LIMIT_S)
 
 
-def memcached_client(port: int) -> list[str]:
+def memcached_client(port: int, _seconds: int) -> list[str]:
     """Sets and gets values of many sizes, pipelined and not, and compares every byte."""
     script = f"""
 import socket, time
@@ -185,19 +186,21 @@ def redis(clients: int, requests: int, *, bench_only: bool = False) -> Program:
         f"redis-{clients}",
         ["redis-server", "redis-benchmark"],
         redis_server,
-        lambda port: ["redis-benchmark", *local(port), *ask],
+        lambda port, _seconds: ["redis-benchmark", *local(port), *ask],
         r"GET: ([\d.]+) requests",
         bench_only=bench_only,
     )
 
 
 def nginx(connections: int, *, bench_only: bool = False) -> Program:
-    ask = ["wrk", "-t", "1", "-c", str(connections), "-d", "2"]
+    ask = ["wrk", "-t", "1", "-c", str(connections)]
     return Program(
         f"nginx-{connections}",
         ["nginx", "wrk"],
         lambda folder, port: ["nginx", "-c", f"{folder}/nginx.conf", "-p", str(folder)],
-        lambda port: [*ask, f"http://127.0.0.1:{port}/index.html"],
+        lambda port, seconds: [
+            *(*ask, "-d", str(seconds), f"http://127.0.0.1:{port}/index.html"),
+        ],
         r"Requests/sec:\s+([\d.]+)",
         nginx_setup,
         bench_only=bench_only,
@@ -205,14 +208,14 @@ def nginx(connections: int, *, bench_only: bool = False) -> Program:
 
 
 def pgbench(clients: int, *, pinned: bool = True) -> Program:
-    ask = ["-U", "postgres", "-S", "-n", "-T", "2", "-c", str(clients), "postgres"]
+    ask = ["-U", "postgres", "-S", "-n", "-c", str(clients)]
     return Program(
         f"pgbench-{clients}" if pinned else f"pgbench-{clients}, nothing pinned",
         ["pgbench", "setpriv"],
         lambda folder, port: [
             *(f"{POSTGRES}/postgres", "-D", f"{folder}/data", "-p", str(port), "-k", ""),
         ],
-        lambda port: ["pgbench", *local(port), *ask],
+        lambda port, seconds: ["pgbench", *local(port), *ask, "-T", str(seconds), "postgres"],
         r"tps = ([\d.]+)",
         postgres_setup,
         user="postgres",
@@ -226,7 +229,9 @@ def iperf3(processor: int, *, bench_only: bool = False) -> Program:
         "iperf3" if processor else "iperf3, one processor",
         ["iperf3"],
         lambda folder, port: ["iperf3", "-s", "-p", str(port)],
-        lambda port: ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", "2", "-f", "m"],
+        lambda port, seconds: [
+            *("iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", str(seconds), "-f", "m"),
+        ],
         r"([\d.]+) Mbits/sec\s+receiver",
         processor=processor,
         bench_only=bench_only,
@@ -245,7 +250,7 @@ PROGRAMS = [
         "curl",
         ["nginx", "curl"],
         lambda folder, port: ["nginx", "-c", f"{folder}/nginx.conf", "-p", str(folder)],
-        lambda port: [
+        lambda port, _seconds: [
             *("curl", "-sS", "--fail", "-o", "/dev/null", "-w", "rate %{speed_download}\n"),
             f"http://127.0.0.1:{port}/index.html?[1-200]",
         ],
@@ -320,9 +325,9 @@ def environment(library: Path | None) -> dict[str, str]:
     return {**os.environ, "LD_PRELOAD": str(library)} if library else dict(os.environ)
 
 
-def run_client(program: Program, port: int, library: Path | None) -> float:
+def run_client(program: Program, port: int, library: Path | None, seconds: int) -> float:
     pin = [] if program.processor is None else ["taskset", "-c", str(program.processor)]
-    command = [*pin, *program.client(port)]
+    command = [*pin, *program.client(port, seconds)]
     if program.user:
         who = [f"--reuid={program.user}", f"--regid={program.user}", "--clear-groups"]
         command = ["setpriv", *who, *command]
@@ -353,7 +358,7 @@ def check(program: Program, folder: Path, library: Path) -> str:
         program.setup(folder, port)
         try:
             with serving(program, folder, port, ends[0]) as pid:
-                run_client(program, port, ends[1])
+                run_client(program, port, ends[1], seconds=1)
                 count = joined(pid)
         except (RuntimeError, TimeoutError, subprocess.TimeoutExpired) as why:
             return f"{how}: {why}"
@@ -395,7 +400,7 @@ def bench(
         end = library if accelerated else None
         with serving(program, folder, port, None if ends == "client" else end):
             figures[accelerated].append(
-                run_client(program, port, None if ends == "server" else end)
+                run_client(program, port, None if ends == "server" else end, seconds=2)
             )
     shutil.rmtree(folder / "data", ignore_errors=True)
     medians = {accelerated: statistics.median(values) for accelerated, values in figures.items()}
