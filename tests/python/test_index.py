@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from click.testing import CliRunner
 
 import fake_core
+from weft.checks import COMPUTED
 from weft.cli import main
 from weft.report.index import Entry, index_page, write_index
 from weft.report.summary import reduced_in_words
@@ -62,6 +63,17 @@ def test_what_a_size_cannot_decide_has_no_verdict(
     assert "1 number that this size cannot decide" in text
     assert '<li class="undecided"><b>1</b> not decided at this size</li>' in text
     assert '<span class="badge undecided">undecided</span>' in text
+
+
+def test_the_index_counts_what_we_computed_where_there_is_any(
+    reproduction: weft.Result, tmp_path: Path
+) -> None:
+    entry = Entry.of(tmp_path / "clint", reproduction)
+    assert "Computed by us" not in index_page([entry])
+    entry.found[COMPUTED].update(within=2, outside=1)
+    page = index_page([entry])
+    card = page[page.index("Computed by us") :]
+    assert "<b>2 of 3</b> agree" in card[: card.index("</dd>")]
 
 
 def test_the_index_leads_to_each_report_and_says_its_size(

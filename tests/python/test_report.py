@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weft.checks import CALIBRATED, CLOSED_FORM, checks_of, counted_in_words
+from weft.checks import (
+    CALIBRATED,
+    CLOSED_FORM,
+    COMPUTED,
+    STATEMENT,
+    checks_of,
+    counted_in_words,
+    verdict_of,
+)
 from weft.report.markup import together
 from weft.system import System
 from weft.words import rate, short_keys
@@ -123,6 +131,25 @@ def test_what_says_less_than_a_prediction_is_counted_apart(reproduction: weft.Re
     )
     # They are the same number in print all the same.
     assert len({check.entry for check in (number, closed, calibrated)}) == 1
+
+
+def test_what_no_document_prints_is_no_statement_of_one(reproduction: weft.Result) -> None:
+    statement = next(
+        check
+        for check in checks_of(reproduction)
+        if check.kind == STATEMENT and check.verdict == "within"
+    )
+    computed = replace(statement, kind=COMPUTED)
+    failed = replace(computed, verdict="outside")
+    assert counted_in_words([statement, computed, failed]) == (
+        "1 of 1 statement holds; besides, "
+        "1 of 2 numbers that we computed and no document prints agree."
+    )
+    # A document that gives nothing else is answered by these alone.
+    assert counted_in_words([computed]) == (
+        "1 of 1 number that we computed and no document prints agrees."
+    )
+    assert verdict_of(COMPUTED, "outside") == verdict_of(STATEMENT, "outside")
 
 
 def test_no_fault_is_not_shown_in_the_colour_of_a_fault(text: str) -> None:
