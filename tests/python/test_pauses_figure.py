@@ -87,11 +87,11 @@ def test_many_hosts_of_one_switch_are_drawn_as_one() -> None:
     assert len(lines(few)) == 4
 
 
-def test_a_circle_begins_where_the_longest_pauses_come_from() -> None:
-    circle = [pause("switch a", "port 1 of switch b", 1, 5.0),
+def test_a_cycle_begins_where_the_longest_pauses_come_from() -> None:
+    cycle = [pause("switch a", "port 1 of switch b", 1, 5.0),
               pause("switch b", "port 1 of switch c", 2, 9.0),
               pause("switch c", "port 1 of switch a", 3, 7.0)]  # fmt: skip
-    assert places(drawn(circle)) == {"switch b": 0, "switch c": -1, "switch a": -2}
+    assert places(drawn(cycle)) == {"switch b": 0, "switch c": -1, "switch a": -2}
 
 
 def test_each_setting_has_a_panel() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import weft
 
-CIRCLE = "the buffers of a circle of switches are full and each waits for the next: switch a, b"
+CYCLE = "the buffers of a cycle of switches are full and each waits for the next: switch a, b"
 
 
 def a_fabric(result: weft.Result, *, stuck: int = 0) -> weft.Result:
@@ -34,7 +34,7 @@ def a_fabric(result: weft.Result, *, stuck: int = 0) -> weft.Result:
         points.loc[last, ["one_way_mean_us", "one_way_half_width_us", "one_way_p99_us"]] = None
     runs = points[["point", "channel"]].copy()
     runs["waiting_for"] = None
-    runs.loc[points["verdict"] == "stuck", "waiting_for"] = f"{CIRCLE}; 7 packets wait at port 1"
+    runs.loc[points["verdict"] == "stuck", "waiting_for"] = f"{CYCLE}; 7 packets wait at port 1"
     result.tables["points"] = points.drop(columns="waiting_for")
     result.tables["replications"] = runs
     result.meta["figures"] = []
@@ -49,7 +49,7 @@ def test_the_latency_that_is_shown_holds_all_waits(bulk: weft.Result) -> None:
     assert main_latency(pd.DataFrame({"settles_up_to_load": [0.5]})) == "queueing"
 
 
-def test_the_terminal_names_the_circle_and_no_mean(
+def test_the_terminal_names_the_cycle_and_no_mean(
     bulk: weft.Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = a_fabric(bulk, stuck=1)
@@ -62,7 +62,7 @@ def test_the_terminal_names_the_circle_and_no_mean(
     assert "–" in row
     assert "nan" not in row
     assert "±" not in row
-    assert f": {CIRCLE}. From then on nothing is delivered. 1 more wait." in printed
+    assert f": {CYCLE}. From then on nothing is delivered. 1 more wait." in printed
     assert "Note: channel bulk: 4 ports are empty" in printed
 
 
@@ -79,7 +79,7 @@ def test_flows_without_a_way_are_named(bulk: weft.Result) -> None:
         result.tables[table] = result.tables[table].replace("stuck", "unreachable")
     [told] = why_stuck(result)
     assert told.startswith("Unreachable")
-    assert told.endswith(f": {CIRCLE}. 1 more wait.")
+    assert told.endswith(f": {CYCLE}. 1 more wait.")
 
 
 def test_the_page_says_who_waits_for_whom(bulk: weft.Result, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_page_says_who_waits_for_whom(bulk: weft.Result, tmp_path: Path) -> 
     result.meta["notes"] = ["channel bulk: <4> ports are empty"]
     page = result.report(tmp_path / "r.html").read_text(encoding="utf-8")
     summary = page[page.index('id="summary"') : page.index("</section>")]
-    assert summary.count(CIRCLE) == 2
+    assert summary.count(CYCLE) == 2
     assert "Note: channel bulk: &lt;4&gt; ports are empty." in summary
     [picture] = [one for one in figures_of(result) if "latency-against-load" in one.name]
     assert "2 stuck, without a mean" in picture.spec["title"]["subtitle"]

@@ -186,7 +186,7 @@ pub struct ChannelSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_control: Option<FlowControlSettings>,
     /// What to do with the channel if the buffers of its switches can wait for each other in a
-    /// circle under its routes. For fabrics whose switches have buffers of limited size.
+    /// cycle under its routes. For fabrics whose switches have buffers of limited size.
     #[serde(default, skip_serializing_if = "DeadlockSettings::is_refused")]
     pub deadlock: DeadlockSettings,
     /// How messages become packets, which are then cells. For switches with a shared memory.

@@ -12,7 +12,7 @@ pub fn notes(plan: &Plan) -> Vec<String> {
     let mut notes: Vec<String> = inherited(plan).into_iter().collect();
     for point in &plan.points {
         for (name, channel) in &point.spec.channel {
-            let own = [empty_ports(channel, point.spec.system.hosts), circles(channel)];
+            let own = [empty_ports(channel, point.spec.system.hosts), cycles(channel)];
             for note in own.into_iter().flatten() {
                 let note = format!("channel {name}: {note}");
                 if !notes.contains(&note) {
@@ -70,10 +70,10 @@ fn empty_ports(channel: &ChannelSettings, hosts: u32) -> Option<String> {
 }
 
 /// Buffers that may wait for each other.
-fn circles(channel: &ChannelSettings) -> Option<String> {
+fn cycles(channel: &ChannelSettings) -> Option<String> {
     let is_allowed = !channel.deadlock.is_refused();
     is_allowed.then(|| {
-        "with deadlock = allowed nobody looked for circles of buffers; packets that wait for each \
+        "with deadlock = allowed nobody looked for cycles of buffers; packets that wait for each \
          other for good end a run as `stuck` or `partly stuck`, without a mean"
             .to_owned()
     })

@@ -294,7 +294,7 @@ fn reason(error: Error) -> String {
         Error::Assembly { key, value, accepted } => (key, value, accepted),
         other => return other.to_string(),
     };
-    // A circle is named switch by switch, which is as long as the fabric is large.
+    // A cycle is named switch by switch, which is as long as the fabric is large.
     let value = value.split(": those behind").next().unwrap_or(&value);
     let said = format!("`{key} = {value}`: accepted is {accepted}");
     said.replace("channel.c.", "").replace("workload.c.", "workload.")
@@ -344,7 +344,7 @@ fn check(text: &str, run: &ChannelRun) -> Result<(), String> {
     if run.observations.generated == 0 || run.observations.delivered == 0 {
         return Err(format!("nothing came: {text}"));
     }
-    // A circle of buffers is refused before the run; who is disabled waits for ever.
+    // A cycle of buffers is refused before the run; who is disabled waits for ever.
     let verdict = run.judgement.verdict;
     if verdict.is_stuck() && !text.contains("disabled") {
         return Err(format!("{verdict}: {:?}\n{text}", run.waiting));
@@ -394,8 +394,8 @@ struct Found {
 /// Words by which a refusal gives its reason.
 const REASONS: [&str; 6] = [":", "since ", "which ", "whose ", " where ", "because "];
 
-/// The key of a refusal whose reason, a circle of buffers, is its value.
-const CIRCLE: &str = "`deadlock =";
+/// The key of a refusal whose reason, a cycle of buffers, is its value.
+const CYCLE: &str = "`deadlock =";
 
 fn look(switch: &Part) -> Found {
     let mut found = Found {
@@ -422,8 +422,7 @@ fn look(switch: &Part) -> Found {
                 found.refused += 1;
                 let reason = said;
                 let accepted = reason.split("accepted is ").nth(1).unwrap_or_default();
-                if !reason.starts_with(CIRCLE)
-                    && !REASONS.iter().any(|word| accepted.contains(word))
+                if !reason.starts_with(CYCLE) && !REASONS.iter().any(|word| accepted.contains(word))
                 {
                     found.unreasoned.push(reason.clone());
                 }
@@ -476,7 +475,7 @@ Every kind of switch against every flow control, route, control, adapter, link d
 channel of eight hosts is accepted, and a number where it is refused, with what is said below the table. The table is
 written by a test, which also tries each pair of these parts on each switch, runs what is accepted, and holds it to its
 laws: every packet is accounted for, packets of a connection stay in order where nothing lets them overtake, and
-nothing stands still, since a circle of buffers is refused before the run.
+nothing stands still, since a cycle of buffers is refused before the run.
 
 ";
 

@@ -19,20 +19,20 @@ use super::next_hops::{Choice, NextHops};
 use super::routes::{RouteState, Routes};
 use super::wiring::{Peer, Wiring};
 
-/// What to do with a channel whose buffers can wait for each other in a circle.
+/// What to do with a channel whose buffers can wait for each other in a cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlockSettings {
-    /// Refuse it before it runs, and name the circle.
+    /// Refuse it before it runs, and name the cycle.
     #[default]
     Refused,
-    /// Run it; if the packets of a circle do wait for each other, the run ends as `stuck` or
+    /// Run it; if the packets of a cycle do wait for each other, the run ends as `stuck` or
     /// `partly stuck`.
     Allowed,
 }
 
 impl DeadlockSettings {
-    /// Whether circles are refused.
+    /// Whether cycles are refused.
     pub fn is_refused(&self) -> bool {
         *self == DeadlockSettings::Refused
     }
@@ -40,7 +40,7 @@ impl DeadlockSettings {
 
 /// A buffer of limited size, or one virtual channel of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CircleBuffer {
+pub struct CycleBuffer {
     /// The port of a switch whose cable leads to it.
     pub port: u32,
     /// The virtual channel among those that a packet uses one after another.
@@ -50,18 +50,18 @@ pub struct CircleBuffer {
 impl Routes {
     /// A cyclic dependency: buffers that can all be full of packets waiting for space in the next one, and
     /// those of the last for space in the first. It is the shortest cycle through one of its buffers, not the
-    /// shortest of all. `None` if no traffic can close a circle.
+    /// shortest of all. `None` if no traffic can close a cycle.
     ///
     /// `virtual_channels` is how many virtual channels a packet uses one after another; `holds` says whether a
     /// switch has input buffers of limited size, which make the sender wait.
     ///
     /// Every route that may be chosen counts. Hashed routes count as if a connection could take any of them.
-    pub fn circle(
+    pub fn cycle(
         &self,
         wiring: &Wiring,
         virtual_channels: u8,
         holds: impl Fn(u32) -> bool,
-    ) -> Option<Vec<CircleBuffer>> {
+    ) -> Option<Vec<CycleBuffer>> {
         // Packets do not change planes.
         let next_hops = match self.next_hops() {
             NextHops::Planes(one, _) => one,
@@ -177,9 +177,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Walks target by target and looks for a circle each time the number of targets has doubled, since
-    /// most fabrics with a circle show it after a few targets.
-    fn run(mut self) -> Option<Vec<CircleBuffer>> {
+    /// Walks target by target and looks for a cycle each time the number of targets has doubled, since
+    /// most fabrics with a cycle show it after a few targets.
+    fn run(mut self) -> Option<Vec<CycleBuffer>> {
         let mut listed = HashSet::new();
         for ((from, to), plane, ports) in self.routes.given() {
             self.follow(plane * self.wiring.hosts() + from, to, ports);
@@ -188,8 +188,8 @@ impl<'a> Search<'a> {
         let homes = self.homes();
         let everywhere = self.everywhere();
         let mut walk = self.walk();
-        if let Some(circle) = self.visit_between(&mut walk, &everywhere) {
-            return Some(circle);
+        if let Some(cycle) = self.visit_between(&mut walk, &everywhere) {
+            return Some(cycle);
         }
         let mut walked = 0_u32;
         for (_, hosts) in &homes {
@@ -207,9 +207,9 @@ impl<'a> Search<'a> {
                 }
                 walked += 1;
                 if walked.is_power_of_two()
-                    && let Some(circle) = self.find()
+                    && let Some(cycle) = self.find()
                 {
-                    return Some(circle);
+                    return Some(cycle);
                 }
             }
         }
@@ -258,9 +258,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Notes what packets do on their way to the place in between of a detour. Returns a circle that is
+    /// Notes what packets do on their way to the place in between of a detour. Returns a cycle that is
     /// closed there already, as [`run`](Self::run) looks for it.
-    fn visit_between(&mut self, walk: &mut Walk, everywhere: &[u32]) -> Option<Vec<CircleBuffer>> {
+    fn visit_between(&mut self, walk: &mut Walk, everywhere: &[u32]) -> Option<Vec<CycleBuffer>> {
         let routes = self.routes;
         let (between, plane) = routes.next_hops().between().filter(|_| routes.takes_detours())?;
         for place in 0..between.count() {
@@ -268,9 +268,9 @@ impl<'a> Search<'a> {
             let from = everywhere.iter().copied().filter(is_outside);
             self.visit(walk, Goal::Between(place), &from.collect::<Vec<_>>());
             if (place + 1).is_power_of_two()
-                && let Some(circle) = self.find()
+                && let Some(cycle) = self.find()
             {
-                return Some(circle);
+                return Some(cycle);
             }
         }
         None
@@ -422,7 +422,7 @@ impl<'a> Search<'a> {
     }
 
     /// A cycle among the recorded dependencies.
-    fn find(&self) -> Option<Vec<CircleBuffer>> {
+    fn find(&self) -> Option<Vec<CycleBuffer>> {
         let mut marks = Marks::new(self);
         (0..self.outs.len()).find_map(|place| {
             let buffer = self.outs[place];
@@ -457,8 +457,8 @@ impl<'a> Search<'a> {
         &self.outs[first as usize..end as usize]
     }
 
-    /// The shortest circle through a buffer that is in one.
-    fn shortest(&self, first: u32) -> Vec<CircleBuffer> {
+    /// The shortest cycle through a buffer that is in one.
+    fn shortest(&self, first: u32) -> Vec<CycleBuffer> {
         let mut before: HashMap<u32, u32> = HashMap::new();
         let mut is_passed = vec![false; self.junctions.len()];
         let mut reached = vec![first];
@@ -477,18 +477,18 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        let mut circle = vec![first];
+        let mut cycle = vec![first];
         let mut own = before.get(&first).copied();
         while let Some(buffer) = own.filter(|own| *own != first) {
-            circle.push(buffer);
+            cycle.push(buffer);
             own = before.get(&buffer).copied();
         }
-        circle[1..].reverse();
-        let named = |buffer| CircleBuffer {
+        cycle[1..].reverse();
+        let named = |buffer| CycleBuffer {
             port: buffer / self.virtual_channels,
             virtual_channel: (buffer % self.virtual_channels) as u8,
         };
-        circle.into_iter().map(named).collect()
+        cycle.into_iter().map(named).collect()
     }
 }
 
@@ -576,7 +576,7 @@ mod tests {
 
     /// The definition: each packet is followed along every route, from every host to every other, and by
     /// every place in between; buffers that depend on nothing are removed until none is left.
-    fn has_circle(wiring: &Wiring, routes: &Routes, virtual_channels: bool) -> bool {
+    fn has_cycle(wiring: &Wiring, routes: &Routes, virtual_channels: bool) -> bool {
         let mut edges: BTreeMap<(u32, u8), BTreeSet<(u32, u8)>> = BTreeMap::new();
         let hosts = || 0..wiring.hosts();
         for (from, to) in hosts().flat_map(|from| hosts().map(move |to| (from, to))) {
@@ -660,10 +660,10 @@ mod tests {
             let (wiring, routes) = built(text, hosts);
             // Fewer than all are used as one.
             for virtual_channels in BTreeSet::from([1, routes.virtual_channels()]) {
-                let expected = has_circle(&wiring, &routes, virtual_channels > 1);
+                let expected = has_cycle(&wiring, &routes, virtual_channels > 1);
                 let searched = Search::new(&routes, &wiring, virtual_channels, |_| true).run();
                 assert_eq!(searched.is_some(), expected, "{text}, {virtual_channels} channels");
-                assert_eq!(routes.circle(&wiring, virtual_channels, |_| true), searched, "{text}");
+                assert_eq!(routes.cycle(&wiring, virtual_channels, |_| true), searched, "{text}");
                 found += u32::from(expected);
             }
         }
@@ -689,7 +689,7 @@ mod tests {
             let (wiring, routes) =
                 built(&format!("{fabric}\nroutes.per_packet = 'valiant'"), hosts);
             for virtual_channels in [1, routes.virtual_channels()] {
-                let expected = has_circle(&wiring, &routes, virtual_channels > 1);
+                let expected = has_cycle(&wiring, &routes, virtual_channels > 1);
                 let searched = Search::new(&routes, &wiring, virtual_channels, |_| true).run();
                 assert_eq!(searched.is_some(), expected, "{fabric}, {virtual_channels} channels");
                 assert_eq!(expected, virtual_channels == 1, "{fabric}");
@@ -697,25 +697,25 @@ mod tests {
         }
     }
 
-    /// Eight switches in a ring: the circle is one way round, each buffer behind the one before it.
+    /// Eight switches in a ring: the cycle is one way round, each buffer behind the one before it.
     /// A switch that holds nothing back, or routes that leave a cable out, open it.
     #[test]
-    fn a_circle_is_named_from_buffer_to_buffer() {
+    fn a_cycle_is_named_from_buffer_to_buffer() {
         let (wiring, routes) = built("fabric.torus.dimensions = [8]", 8);
-        let circle = routes.circle(&wiring, 1, |_| true).expect("a circle");
-        assert_eq!(circle.len(), 8);
-        for (place, own) in circle.iter().enumerate() {
-            let next = &circle[(place + 1) % circle.len()];
+        let cycle = routes.cycle(&wiring, 1, |_| true).expect("a cycle");
+        assert_eq!(cycle.len(), 8);
+        for (place, own) in cycle.iter().enumerate() {
+            let next = &cycle[(place + 1) % cycle.len()];
             let Peer::Port(far) = wiring.peer(own.port) else { panic!("{own:?}") };
-            assert_eq!(wiring.switch_of(far), wiring.switch_of(next.port), "{circle:?}");
+            assert_eq!(wiring.switch_of(far), wiring.switch_of(next.port), "{cycle:?}");
             assert_eq!(own.virtual_channel, 0);
         }
         for open in 0..8 {
-            assert_eq!(routes.circle(&wiring, 1, |switch| switch != open), None, "{open}");
+            assert_eq!(routes.cycle(&wiring, 1, |switch| switch != open), None, "{open}");
         }
     }
 
-    /// Three switches in a ring, where shortest paths take one cable and close no circle. Given
+    /// Three switches in a ring, where shortest paths take one cable and close no cycle. Given
     /// routes the long way round close one if every switch has such a route; connections that are
     /// not listed count with their shortest path.
     #[test]
@@ -734,15 +734,15 @@ mod tests {
             let given = long[..count].join(", ");
             let text = format!("{ring}\nroutes.per_connection.given = [{given}]");
             let (wiring, routes) = built(&text, 3);
-            let circle = routes.circle(&wiring, 1, |_| true).map(|circle| circle.len());
-            assert_eq!(circle, (count == 3).then_some(3), "{count}");
+            let cycle = routes.cycle(&wiring, 1, |_| true).map(|cycle| cycle.len());
+            assert_eq!(cycle, (count == 3).then_some(3), "{count}");
         }
     }
 
     /// Four switches in a ring, with two ways from each to the one across: that closes it. Routes
     /// along the row a, b, c, d for all that go across leave it open.
     #[test]
-    fn routes_that_leave_a_corner_out_open_a_circle() {
+    fn routes_that_leave_a_corner_out_open_a_cycle() {
         let ring = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \
             { name = 'b', ports = 3 }, { name = 'c', ports = 3 }, { name = 'd', ports = 3 }], \
             cables = [{ from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'b.0' }, \
@@ -750,20 +750,20 @@ mod tests {
             { from = 'a.1', to = 'b.2' }, { from = 'b.1', to = 'c.2' }, \
             { from = 'c.1', to = 'd.2' }, { from = 'd.1', to = 'a.2' }] }";
         let (wiring, routes) = built(ring, 4);
-        assert_eq!(routes.circle(&wiring, 1, |_| true).map(|circle| circle.len()), Some(4));
+        assert_eq!(routes.cycle(&wiring, 1, |_| true).map(|cycle| cycle.len()), Some(4));
         let given = "routes.per_connection.given = [\
             { from = 0, to = 2, switches = ['a', 'b', 'c'] }, \
             { from = 2, to = 0, switches = ['c', 'b', 'a'] }, \
             { from = 1, to = 3, switches = ['b', 'c', 'd'] }, \
             { from = 3, to = 1, switches = ['d', 'c', 'b'] }]";
         let (wiring, routes) = built(&format!("{ring}\n{given}"), 4);
-        assert_eq!(routes.circle(&wiring, 1, |_| true), None);
+        assert_eq!(routes.cycle(&wiring, 1, |_| true), None);
     }
 
     /// By an intermediate group, a packet needs three channels: with fewer, which are then used as one,
     /// the buffers of cables between groups wait for each other.
     #[test]
-    fn three_channels_break_the_circles_of_detours() {
+    fn three_channels_break_the_cycles_of_detours() {
         for rule in ["valiant", "ugal"] {
             for (fabric, hosts) in [
                 ("hosts_per_router = 1", 6),
@@ -778,8 +778,8 @@ mod tests {
                 let (wiring, routes) = built(&text, hosts);
                 assert_eq!(routes.virtual_channels(), 3, "{text}");
                 assert_eq!(Search::new(&routes, &wiring, 3, |_| true).run(), None, "{text}");
-                assert_eq!(routes.circle(&wiring, 3, |_| true), None, "{text}");
-                assert!(routes.circle(&wiring, 1, |_| true).is_some(), "{text}");
+                assert_eq!(routes.cycle(&wiring, 3, |_| true), None, "{text}");
+                assert!(routes.cycle(&wiring, 1, |_| true).is_some(), "{text}");
             }
         }
     }
@@ -787,7 +787,7 @@ mod tests {
     /// By a switch in between, a packet needs twice the channels of a minimal way: with one, cables around
     /// rows and columns wait for each other.
     #[test]
-    fn twice_the_channels_break_the_circles_of_detours_by_switches() {
+    fn twice_the_channels_break_the_cycles_of_detours_by_switches() {
         let cases = [
             ("torus = { dimensions = [4, 3] }", 12, 4),
             ("mesh = { dimensions = [4, 3] }", 12, 2),
@@ -800,8 +800,8 @@ mod tests {
                 let (wiring, routes) = built(&text, hosts);
                 assert_eq!(routes.virtual_channels(), needed, "{text}");
                 assert_eq!(Search::new(&routes, &wiring, needed, |_| true).run(), None, "{text}");
-                assert_eq!(routes.circle(&wiring, needed, |_| true), None, "{text}");
-                assert!(routes.circle(&wiring, 1, |_| true).is_some(), "{text}");
+                assert_eq!(routes.cycle(&wiring, needed, |_| true), None, "{text}");
+                assert!(routes.cycle(&wiring, 1, |_| true).is_some(), "{text}");
             }
         }
     }

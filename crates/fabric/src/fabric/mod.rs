@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::Rate;
 
 pub use cable::CableSettings;
-pub use deadlock::{CircleBuffer, DeadlockSettings};
+pub use deadlock::{CycleBuffer, DeadlockSettings};
 pub use dragonfly::DragonflySettings;
 pub use error::FabricError;
 pub use failures::{CableFailure, FailedPorts, FailingCable, FailureSettings, Failures};

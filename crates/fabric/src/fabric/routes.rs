@@ -228,7 +228,7 @@ impl Routes {
     }
 
     /// How many virtual channels a packet needs, one after another on its way, so that buffers that
-    /// wait for each other never form a circle: two where dimensions are rings or groups are left, one
+    /// wait for each other never form a cycle: two where dimensions are rings or groups are left, one
     /// for each dimension where these come in any order, and as many as a way to the place in between
     /// needs on top where packets take detours.
     pub fn virtual_channels(&self) -> u8 {

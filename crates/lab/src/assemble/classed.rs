@@ -85,7 +85,7 @@ pub(super) fn parts(
     let all_routes = failures::all_routes(cables.as_ref(), ways);
     for class in 0..classes {
         let ways = (wiring, all_routes.as_ref().unwrap_or(routes));
-        refuse_a_circle(settings, ways, (&listed, class), site.name)?;
+        refuse_a_cycle(settings, ways, (&listed, class), site.name)?;
     }
     refuse_marks_behind_a_header((wiring, &links), &listed)?;
     let mut switches = Vec::with_capacity(kinds.len());
@@ -428,8 +428,8 @@ fn refuse_credit_for_no_packet(
     place.refuse(&key, &credits.to_string(), &accepted)
 }
 
-/// No inputs that pause a class, or give credits for it, can wait for each other in a circle, unless the file accepts that.
-fn refuse_a_circle(
+/// No inputs that pause a class, or give credits for it, can wait for each other in a cycle, unless the file accepts that.
+fn refuse_a_cycle(
     settings: &ChannelSettings,
     (wiring, routes): (&Wiring, &Routes),
     (listed, class): (&[Option<Listed<'_>>], usize),
@@ -441,13 +441,13 @@ fn refuse_a_circle(
         return Ok(());
     }
     // A packet keeps to its class, which is its only virtual channel.
-    let Some(circle) = routes.circle(wiring, 1, holds) else { return Ok(()) };
+    let Some(cycle) = routes.cycle(wiring, 1, holds) else { return Ok(()) };
     let value = format!(
-        "refused (a circle of inputs, each of which can hold up class {class} for packets that wait for the \
+        "refused (a cycle of inputs, each of which can hold up class {class} for packets that wait for the \
          next: those behind {})",
-        network::name_circle(wiring, 1, &circle)
+        network::name_cycle(wiring, 1, &cycle)
     );
-    let accepted = "routes without a circle (such as routes.per_connection.given), the class without pfc and credits, or \
+    let accepted = "routes without a cycle (such as routes.per_connection.given), the class without pfc and credits, or \
                     deadlock = \"allowed\" for a run that may end as `stuck`";
     refuse(name, "deadlock", &value, accepted)
 }

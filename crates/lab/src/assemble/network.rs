@@ -3,7 +3,7 @@
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{
-    CircleBuffer, ConnectionRoutes, FabricError, Routes, RoutesSettings, Wiring,
+    ConnectionRoutes, CycleBuffer, FabricError, Routes, RoutesSettings, Wiring,
 };
 use weft_fabric::link::{ErrorSettings, Errors, FlowControl, MOST_CHANNELS};
 use weft_fabric::message::SegmentationSettings;
@@ -190,7 +190,7 @@ pub(super) fn channels_fit(
 /// How many buffers of a cycle a message names.
 const MOST_NAMED: usize = 12;
 
-/// No buffers of the switches that `holds` names can wait for each other in a circle, unless the file
+/// No buffers of the switches that `holds` names can wait for each other in a cycle, unless the file
 /// accepts that.
 pub(super) fn refuse_a_circle(
     settings: &ChannelSettings,
@@ -203,11 +203,11 @@ pub(super) fn refuse_a_circle(
         return Ok(());
     }
     let virtual_channels = flow.virtual_channels(routes.virtual_channels());
-    let Some(circle) = routes.circle(wiring, virtual_channels, &holds) else { return Ok(()) };
+    let Some(cycle) = routes.cycle(wiring, virtual_channels, &holds) else { return Ok(()) };
     let value = format!(
-        "refused (a circle of buffers, each of which can be full of packets that wait for space in the \
+        "refused (a cycle of buffers, each of which can be full of packets that wait for space in the \
          next: those behind {})",
-        name_circle(wiring, virtual_channels, &circle)
+        name_cycle(wiring, virtual_channels, &cycle)
     );
     let channels = match routes.virtual_channels() {
         needed if needed > virtual_channels => format!(
@@ -224,18 +224,14 @@ pub(super) fn refuse_a_circle(
 }
 
 /// The cables of a cycle in words.
-pub(super) fn name_circle(
-    wiring: &Wiring,
-    virtual_channels: u8,
-    circle: &[CircleBuffer],
-) -> String {
-    let buffer = |own: &CircleBuffer| match virtual_channels {
+pub(super) fn name_cycle(wiring: &Wiring, virtual_channels: u8, cycle: &[CycleBuffer]) -> String {
+    let buffer = |own: &CycleBuffer| match virtual_channels {
         1 => wiring.port_name(own.port),
         _ => format!("{} (virtual channel {})", wiring.port_name(own.port), own.virtual_channel),
     };
-    let mut named: Vec<String> = circle.iter().take(MOST_NAMED).map(buffer).collect();
-    if circle.len() > MOST_NAMED {
-        named.push(format!("{} more", circle.len() - MOST_NAMED));
+    let mut named: Vec<String> = cycle.iter().take(MOST_NAMED).map(buffer).collect();
+    if cycle.len() > MOST_NAMED {
+        named.push(format!("{} more", cycle.len() - MOST_NAMED));
     }
     named.join(", ")
 }

@@ -448,10 +448,10 @@ fn cables_fail_only_where_something_reads_of_it() {
 }
 
 /// Three switches with a cable between any two. While one of them is down two packets go by a third switch,
-/// which closes no circle of inputs that pause each other. If each is down in its turn, what is left of one
+/// which closes no cycle of inputs that pause each other. If each is down in its turn, what is left of one
 /// time can wait for what is left of another, all around.
 #[test]
-fn routes_of_different_times_close_no_circle_together() {
+fn routes_of_different_times_close_no_cycle_together() {
     let table = "[channel.c.fabric.table]\nswitches = [{ name = 'a', ports = 3 }, { name = 'b', ports = 3 }, \
                  { name = 'c', ports = 3 }]\n\
                  cables = [{ from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'b.0' }, { from = 'host 2', to = 'c.0' }, \
@@ -480,7 +480,7 @@ fn routes_of_different_times_close_no_circle_together() {
         "{one}, {{ from = 'b', to = 'c', at = '30 us', until = '40 us' }}, {{ from = 'c', to = 'a', at = '50 us' }}"
     );
     let said = refusal(&text(&all));
-    assert!(said.contains("channel.c.deadlock = refused (a circle"), "{said}");
+    assert!(said.contains("channel.c.deadlock = refused (a cycle"), "{said}");
 }
 
 /// The shipped permutation: the median of sprayed flows stays, and the last flow waits for a timeout; the

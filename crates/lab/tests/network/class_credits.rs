@@ -62,7 +62,7 @@ fn a_class_without_credit_holds_up_no_other() {
 }
 
 #[test]
-fn credits_in_a_circle_are_found_before_a_run_and_during_it() {
+fn credits_in_a_cycle_are_found_before_a_run_and_during_it() {
     let ring = "fabric.torus.dimensions = [5]";
     let said = refused("memory = '1 MB', classes.0.credits = '1 kB'", ring);
     assert!(said.contains("each of which can hold up class 0"), "{said}");
@@ -72,7 +72,7 @@ fn credits_in_a_circle_are_found_before_a_run_and_during_it() {
     let run = star(5, &switch, "load = 1.0\npattern.shift = 2", "400 us");
     assert!(run.judgement.verdict.is_stuck(), "{:?}", run.judgement.verdict);
     let waiting = run.waiting.join("\n");
-    assert!(waiting.contains("the buffers of a circle of switches are full"), "{waiting}");
+    assert!(waiting.contains("the buffers of a cycle of switches are full"), "{waiting}");
     assert!(waiting.contains("for room in the buffer of"), "{waiting}");
 }
 

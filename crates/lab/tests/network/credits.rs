@@ -142,7 +142,7 @@ fn a_hot_spot_holds_a_flow_that_goes_elsewhere() {
 }
 
 /// Three switches in a ring, each host sends two switches further: packets in the buffers wait for
-/// each other in a circle. The run says who for whom.
+/// each other in a cycle. The run says who for whom.
 #[test]
 fn a_ring_that_is_stuck_tells_who_waits_for_whom() {
     let flows = "load = 0.9\npattern.flows = [{ from = 0, to = 2 }, { from = 1, to = 0 }, \

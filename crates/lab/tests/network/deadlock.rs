@@ -1,4 +1,4 @@
-//! Circles of buffers: found before a run, and what a run does that has them or has none.
+//! Cycles of buffers: found before a run, and what a run does that has them or has none.
 
 use weft_kernel::{Halt, Stream, Streams};
 use weft_lab::statistics::Verdict;
@@ -113,9 +113,9 @@ fn allowed(text: &str) -> ChannelRun {
 }
 
 /// Random graphs and random routes between all hosts, each of which sends to all others at once.
-/// Where no circle is found every packet arrives; where one is, some runs do not end.
+/// Where no cycle is found every packet arrives; where one is, some runs do not end.
 #[test]
-fn what_has_no_circle_never_stands_still() {
+fn what_has_no_cycle_never_stands_still() {
     let (mut free, mut stuck) = (0, 0);
     for seed in 0..120 {
         let mut random = Streams::new(seed).stream("graph", 0);
@@ -130,7 +130,7 @@ fn what_has_no_circle_never_stands_still() {
         match tried(&text) {
             Ok(run) => {
                 assert_eq!(run.backlog + run.in_flight, 0, "{text}: {:?}", run.waiting);
-                // A tree has no circle to begin with.
+                // A tree has no cycle to begin with.
                 free += u32::from(table.cables.len() >= table.switches);
             }
             Err(error) => {
@@ -140,13 +140,13 @@ fn what_has_no_circle_never_stands_still() {
             }
         }
     }
-    assert!(free >= 10 && stuck >= 10, "{free} free of circles, {stuck} stuck");
+    assert!(free >= 10 && stuck >= 10, "{free} free of cycles, {stuck} stuck");
 }
 
-/// Every host of a ring sends two switches or more further, the same way round: the circle is there,
+/// Every host of a ring sends two switches or more further, the same way round: the cycle is there,
 /// and the run stands in it.
 #[test]
-fn a_circle_that_is_found_in_a_ring_is_no_false_alarm() {
+fn a_cycle_that_is_found_in_a_ring_is_no_false_alarm() {
     for switches in 3..=8 {
         for distance in 2..switches {
             // Host and neighbour take turns at a switch: over two cables packets come in and leave
@@ -156,12 +156,12 @@ fn a_circle_that_is_found_in_a_ring_is_no_false_alarm() {
                 let hops = |from| (0..=distance).map(move |hop| (from + hop) % switches).collect();
                 let ways: Vec<Vec<usize>> = (0..switches).map(hops).collect();
                 let text = burst(&table, &ways, 40, buffer);
-                let error = tried(&text).map(drop).expect_err("a circle");
+                let error = tried(&text).map(drop).expect_err("a cycle");
                 for own in 0..switches {
                     assert!(error.contains(&format!("of switch s{own}")), "{error}");
                 }
                 let run = allowed(&text);
-                assert!(run.waiting[0].contains("a circle of switches"), "{:?}", run.waiting);
+                assert!(run.waiting[0].contains("a cycle of switches"), "{:?}", run.waiting);
                 assert!(run.in_flight >= switches as u64, "{}", run.in_flight);
             }
         }
@@ -169,7 +169,7 @@ fn a_circle_that_is_found_in_a_ring_is_no_false_alarm() {
 }
 
 #[test]
-fn a_circle_is_named_with_what_would_open_it() {
+fn a_cycle_is_named_with_what_would_open_it() {
     let ring = "fabric.torus.dimensions = [5]";
     let text = refusal(&voq(5, "buffer = 8", ring, "load = 0.1", "1 ms"));
     for part in [
@@ -198,7 +198,7 @@ fn a_circle_is_named_with_what_would_open_it() {
 }
 
 /// The canonical dragonfly (Kim, Dally, Scott and Abts, ISCA 2008, Figure 5) as a table: 9 groups of
-/// 4 switches with 2 hosts each and 2 cables to other groups. Shortest paths close circles; traffic to
+/// 4 switches with 2 hosts each and 2 cables to other groups. Shortest paths close cycles; traffic to
 /// the next group fills them.
 #[test]
 fn a_dragonfly_of_cables_without_channels_is_refused_or_stands_still() {
@@ -231,11 +231,11 @@ fn a_dragonfly_of_cables_without_channels_is_refused_or_stands_still() {
         cables.join(", ")
     );
     let text = voq(72, "buffer = 2", &table, "load = 0.9\npattern.shift = 8", "20 ms");
-    let error = tried(&text).map(drop).expect_err("a circle");
+    let error = tried(&text).map(drop).expect_err("a cycle");
     assert!(error.contains("channel.c.deadlock = refused"), "{error}");
     let run = allowed(&text);
     let verdict = run.judgement.verdict;
     assert!(matches!(verdict, Verdict::PartlyStuck | Verdict::Stuck), "{verdict}");
-    let is_named = run.waiting.iter().any(|line| line.contains("a circle of switches"));
+    let is_named = run.waiting.iter().any(|line| line.contains("a cycle of switches"));
     assert!(is_named, "{:?}", run.waiting);
 }

@@ -134,7 +134,7 @@ fn no_routing_stands_still_with_the_channels_that_it_needs() {
         assert!(error.contains("channel.c.deadlock = refused"), "{error}");
         assert!(error.contains(&format!("a multiple of {needed} virtual channels")), "{error}");
         let run = run(&credited(rule, (1, 1), &list, "deadlock = 'allowed'"), 1);
-        assert!(run.waiting[0].contains("a circle of switches"), "{rule}: {:?}", run.waiting);
+        assert!(run.waiting[0].contains("a cycle of switches"), "{rule}: {:?}", run.waiting);
     }
 }
 

@@ -161,6 +161,6 @@ fn no_order_stands_still_with_the_channels_that_it_needs() {
             assert!(error.contains("a multiple of 3 virtual channels"), "{error}");
         }
         let stuck = run(&text(("any", rule), 1, "deadlock = 'allowed'"), 1);
-        assert!(stuck.waiting[0].contains("a circle of switches"), "{rule}: {:?}", stuck.waiting);
+        assert!(stuck.waiting[0].contains("a cycle of switches"), "{rule}: {:?}", stuck.waiting);
     }
 }

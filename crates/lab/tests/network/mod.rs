@@ -54,7 +54,7 @@ pub fn voq(hosts: u32, switch: &str, channel: &str, workload: &str, length: &str
 }
 
 /// Three switches in a ring, where each host may send two switches further and their buffers wait for each
-/// other in a circle.
+/// other in a cycle.
 const RING: &str = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \
     { name = 'b', ports = 3 }, { name = 'c', ports = 3 }], cables = [\
     { from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'b.0' }, \

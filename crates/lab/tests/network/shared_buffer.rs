@@ -254,16 +254,16 @@ fn classes_go_through_every_fabric_by_every_route() {
 }
 
 /// Five switches in a ring whose hosts all send to the next but one: inputs that pause each other in a
-/// circle stand still, and the run reports which input waits for which.
+/// cycle stand still, and the run reports which input waits for which.
 #[test]
-fn pauses_in_a_circle_are_found_during_a_run() {
+fn pauses_in_a_cycle_are_found_during_a_run() {
     let pfc = "pfc = { threshold.static = { xoff = '1 kB', xon = '1 kB' } }";
     let more = "fabric.torus.dimensions = [5]\ndeadlock = 'allowed'";
     let switch = format!("memory = '100 kB', classes.0 = {{ {pfc} }} }}\n{more}\n#");
     let run = star(5, &switch, "load = 1.0\npattern.shift = 2", "400 us");
     assert!(run.judgement.verdict.is_stuck(), "{:?}", run.judgement.verdict);
     let waiting = run.waiting.join("\n");
-    assert!(waiting.contains("the buffers of a circle of switches are full"), "{waiting}");
+    assert!(waiting.contains("the buffers of a cycle of switches are full"), "{waiting}");
     assert!(waiting.contains("packets of class 0 wait at"), "{waiting}");
 }
 

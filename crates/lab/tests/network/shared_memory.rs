@@ -209,7 +209,7 @@ fn inputs_share_a_pool() {
 }
 
 /// Three switches in a ring, each host sends two switches further with one credit a cable: cells
-/// wait for each other in a circle, and the run says who for whom.
+/// wait for each other in a cycle, and the run says who for whom.
 #[test]
 fn a_ring_that_is_stuck_tells_who_waits_for_whom() {
     let flows = "source = 'greedy'\npattern.flows = [{ from = 0, to = 2 }, \

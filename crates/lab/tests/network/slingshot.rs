@@ -1,4 +1,4 @@
-//! The shipped Slingshot: what it takes by hand, and that its buffers cannot wait for each other in a circle.
+//! The shipped Slingshot: what it takes by hand, and that its buffers cannot wait for each other in a cycle.
 
 use weft_kernel::Halt;
 use weft_lab::{Plan, Request, simulate};
@@ -25,7 +25,7 @@ fn a_packet_takes_what_the_data_sheet_adds_up_to() {
 }
 
 #[test]
-fn its_virtual_channels_leave_no_circle_of_buffers() {
+fn its_virtual_channels_leave_no_cycle_of_buffers() {
     let load = "workload.net.load=0.5";
     let channels =
         |number| format!("channel.net.flow_control.virtual_channel_credits.channels={number}");

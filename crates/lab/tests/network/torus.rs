@@ -131,10 +131,9 @@ fn a_ring_needs_two_virtual_channels() {
         assert_eq!(verdict, Verdict::Stuck, "{is_memory}");
         let lines = stuck.waiting.join("\n");
         if !is_memory {
-            let circle: Vec<String> = (0..=8).map(|own| format!("switch {}", own % 8)).collect();
-            let start =
-                "the buffers of a circle of switches are full and each waits for the next: ";
-            assert_eq!(stuck.waiting[0], format!("{start}{}", circle.join(", then ")));
+            let cycle: Vec<String> = (0..=8).map(|own| format!("switch {}", own % 8)).collect();
+            let start = "the buffers of a cycle of switches are full and each waits for the next: ";
+            assert_eq!(stuck.waiting[0], format!("{start}{}", cycle.join(", then ")));
         }
         for switch in 0..8 {
             let line = format!(
@@ -168,7 +167,7 @@ fn a_point_that_is_stuck_has_no_latency() {
         assert!(matches!(own, Some(Cell::Number(Some(_)))), "{latency}: {own:?}");
     }
     let Some(Cell::Text(reason)) = runs.get(0, "waiting_for") else { panic!("no reason") };
-    assert!(reason.starts_with("the buffers of a circle of switches are full"), "{reason}");
+    assert!(reason.starts_with("the buffers of a cycle of switches are full"), "{reason}");
     assert!(outcome.meta["notes"][0].as_str().is_some_and(|note| note.contains("`stuck`")));
 }
 

@@ -56,10 +56,10 @@ fn a_part_that_stands_still_is_not_hidden_by_what_moves() {
     assert_eq!(all.table("points").number(0, "queueing_mean_us"), None);
     let waiting = all.table("replications").get(0, "waiting_for").expect("a sentence").to_string();
     assert!(waiting.starts_with("no packet of hosts 0, 1, 2, 3, 4, 5, 6, 7 arrived"), "{waiting}");
-    assert!(waiting.contains("a circle of switches"), "{waiting}");
-    // Unless that is said to be meant, the file is refused with the circle of the ring.
+    assert!(waiting.contains("a cycle of switches"), "{waiting}");
+    // Unless that is said to be meant, the file is refused with the cycle of the ring.
     let refused = text.replace("deadlock = 'allowed'\n", "");
-    let refused = Plan::new(&Request::of_text("ring.toml", &refused)).expect_err("a circle");
+    let refused = Plan::new(&Request::of_text("ring.toml", &refused)).expect_err("a cycle");
     for switch in ["north", "east", "south", "west"] {
         assert!(refused.to_string().contains(&format!("of switch {switch}")), "{refused}");
     }

@@ -362,7 +362,7 @@ mod tests {
 
     /// Three targets of which every two agree, and all three do not.
     #[test]
-    fn an_order_in_a_circle_is_refused() {
+    fn an_order_in_a_cycle_is_refused() {
         let one: Sent<'_> = &[("B", 0b1100)];
         let two: Sent<'_> = &[("B", 0b1010)];
         let three: Sent<'_> = &[("B", 0b0110)];

@@ -32,8 +32,8 @@ impl Engine {
             let port = self.graph.host_port(end);
             lines.extend(self.port_waits(wiring, port, &wiring.end_name(end)));
         }
-        if let Some(circle) = self.circle(&is_blocked) {
-            lines.insert(0, self.describe_circle(wiring, &circle));
+        if let Some(cycle) = self.cycle(&is_blocked) {
+            lines.insert(0, self.describe_cycle(wiring, &cycle));
         }
         lines
     }
@@ -113,7 +113,7 @@ impl Engine {
 
     /// Outputs, each of which waits for a buffer whose packets wait for the next output, the last
     /// for the first; none if they wait for something else.
-    fn circle(&self, is_blocked: &[bool]) -> Option<Vec<u32>> {
+    fn cycle(&self, is_blocked: &[bool]) -> Option<Vec<u32>> {
         let mut is_done = vec![false; is_blocked.len()];
         for start in 0..is_blocked.len() as u32 {
             // The outputs from the start to the current one, each with what is left to be tried.
@@ -138,17 +138,17 @@ impl Engine {
         None
     }
 
-    fn describe_circle(&self, wiring: &Wiring, circle: &[u32]) -> String {
-        let named = circle.iter().take(MOST_NAMED);
+    fn describe_cycle(&self, wiring: &Wiring, cycle: &[u32]) -> String {
+        let named = cycle.iter().take(MOST_NAMED);
         let mut names: Vec<String> =
             named.map(|port| wiring.switch_name(self.graph.switch_of(*port))).collect();
-        let more = circle.len() - names.len();
+        let more = cycle.len() - names.len();
         if more > 0 {
             names.push(format!("{more} more"));
         }
         names.extend(names.first().cloned());
         format!(
-            "the buffers of a circle of switches are full and each waits for the next: {}",
+            "the buffers of a cycle of switches are full and each waits for the next: {}",
             names.join(", then ")
         )
     }

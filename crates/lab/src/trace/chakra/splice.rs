@@ -127,7 +127,7 @@ impl<'a> Splicer<'a> {
         for (script, rank) in self.schedule.ranks.iter().zip(0..) {
             script
                 .check(rank)
-                .map_err(|error| (rank, in_a_circle(error, &traces[usize::from(rank)])))?;
+                .map_err(|error| (rank, in_a_cycle(error, &traces[usize::from(rank)])))?;
         }
         match self.schedule.check_messages() {
             Ok(()) => Ok(self.schedule),
@@ -289,12 +289,12 @@ fn node_of(nodes: &[Node], line: u32) -> Option<&Node> {
 }
 
 /// Nodes that wait for each other, by their numbers.
-fn in_a_circle(error: TraceError, nodes: &[Node]) -> TraceError {
+fn in_a_cycle(error: TraceError, nodes: &[Node]) -> TraceError {
     let TraceError::Cycle { lines, .. } = &error else { return error };
-    let mut circle: Vec<&Node> = lines.iter().filter_map(|line| node_of(nodes, *line)).collect();
-    circle.dedup_by_key(|node| node.id);
-    let Some(first) = circle.first() else { return error };
-    let all = circle.iter().map(|node| node.id.to_string()).collect::<Vec<_>>().join(", ");
+    let mut cycle: Vec<&Node> = lines.iter().filter_map(|line| node_of(nodes, *line)).collect();
+    cycle.dedup_by_key(|node| node.id);
+    let Some(first) = cycle.first() else { return error };
+    let all = cycle.iter().map(|node| node.id.to_string()).collect::<Vec<_>>().join(", ");
     wrong(first, format!("the nodes {all} wait for each other"))
 }
 
