@@ -74,11 +74,11 @@ pub enum WayReport {
     Good,
     /// It arrived with a mark.
     Marked,
-    /// A switch had cut it.
+    /// A switch had trimmed it.
     Cut,
 }
 
-/// The most often that a value is passed over, and how often for one packet that was cut.
+/// The most often that a value is passed over, and how often for one packet that was trimmed.
 const MOST_PENALTY: u8 = 15;
 const CUT_PENALTY: u8 = 4;
 /// How many values REPS remembers, and how many it draws after it was frozen.

@@ -166,7 +166,7 @@ fn refuse_trimming(kinds: &[Kind<'_>], name: &str) -> Result<(), Error> {
         return Ok(());
     };
     let key = format!("switch.shared_buffer.classes.{class}.trim");
-    let accepted = "it only where a transport asks for the packet that was cut \
+    let accepted = "it only where a transport asks for the packet that was trimmed \
                     (adapter.transport.reliability = 'selective_repeat'): go_back_n asks for all behind it";
     refuse(name, &key, "given", accepted)
 }

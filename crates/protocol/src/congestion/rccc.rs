@@ -373,7 +373,7 @@ mod tests {
     fn what_was_cut_is_asked_for_and_who_asks_in_vain_is_told_again() {
         let mut pacer = Pacer::new(&settings(), LINE);
         let mut own = Demand::default();
-        // All was in the first window, and is cut.
+        // All was in the first window, and was trimmed.
         assert!(own.ask_again(u32::MAX - 100, Bytes(4_096)));
         assert!(!own.ask_again(u32::MAX - 90, Bytes(4_096)));
         assert_eq!(pacer.grant(0, &mut own).up_to, 16);

@@ -379,7 +379,7 @@ mod tests {
     fn what_was_refused_goes_first_and_no_gap_tells_of_it() {
         let mut own = Sender::new(LossRecovery::SelectiveRepeat, 10, 1);
         send(&mut own, 6);
-        // 3 and 1 were cut on their way.
+        // Switches trimmed 3 and 1.
         assert_eq!(own.hear(&answer(0, 3, true)), Heard { packets: 0, is_loss: true });
         assert_eq!(own.hear(&answer(0, 1, true)), Heard { packets: 0, is_loss: true });
         assert_eq!(own.hear(&answer(0, 1, true)), Heard::default(), "said twice");
@@ -388,7 +388,7 @@ mod tests {
         // 5 overtook 0, 2 and 4, which are missing; 1 and 3 are under way for the second time.
         assert_eq!(own.hear(&answer(0, 5, false)), Heard { packets: 1, is_loss: true });
         assert_eq!((own.outstanding(), send(&mut own, 4)), (2, vec![0, 2, 4, 6]));
-        assert_eq!(own.hear(&answer(0, 1, true)), Heard { packets: 0, is_loss: true }, "cut again");
+        assert_eq!(own.hear(&answer(0, 1, true)), Heard { packets: 0, is_loss: true }, "trimmed");
         // It came by another route.
         assert_eq!(own.hear(&answer(2, 1, false)), Heard { packets: 2, is_loss: false });
         assert_eq!((own.outstanding(), own.next()), (4, Some(7)));
