@@ -157,9 +157,9 @@ def _look(folder: Path, file: Path | None) -> Process | None:
 
 
 def _without_connections(folder: Path) -> Process | None:
-    """Return a process that has the library and has made no TCP socket yet: it has no figures.
+    """Return a process with the library that has made no TCP socket yet: all its figures are zero.
 
-    Nor can those be read of one that needed their descriptor.
+    None without the library, or if the program has taken the number of the figures' descriptor.
     """
     if not has_library(folder) or _FIGURES in (folder / "maps").read_text(errors="replace"):
         return None

@@ -132,7 +132,7 @@ class Interface:
     def receive(
         self, region: Region, cookie: int, offset: int = 0, length: int | None = None
     ) -> None:
-        """Post a part of a region for a message.
+        """Post a part of a region to receive a message.
 
         Raises:
             ViError: If the descriptor is not accepted.

@@ -12,7 +12,7 @@ pub fn prefetch<T>(all: &[T], index: usize) {
     }
 }
 
-/// Like the above, for all cache lines of a value.
+/// Asks the processor for all cache lines of a value that is read or written soon.
 #[inline]
 pub fn prefetch_whole<T>(one: &T) {
     let first = (&raw const *one).cast::<u8>();

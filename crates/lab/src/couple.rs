@@ -104,7 +104,7 @@ impl ChannelSettings {
         (cares || detailed).then_some(switch)
     }
 
-    /// Like the above, if another channel carries its signalling, so that both run in one
+    /// The channel's schedule, if another channel carries its signalling, so that both run in one
     /// simulation.
     pub(crate) fn coupled_schedule(&self) -> Option<Schedule<'_>> {
         let switch = self.schedule_by_events()?;
@@ -114,7 +114,7 @@ impl ChannelSettings {
         }
     }
 
-    /// Like the above, if its signalling is ideal, so that it is a channel like any other.
+    /// The channel's schedule, if its signalling is ideal, so that it is a channel like any other.
     pub(crate) fn ideal_schedule(&self) -> Option<&ScheduledSettings> {
         self.schedule_by_events().filter(|own| own.signalling == SignallingSettings::Ideal)
     }

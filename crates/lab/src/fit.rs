@@ -162,7 +162,7 @@ fn assemble(spec: &Spec, name: &str, channel: &ChannelSettings) -> Result<(), Er
     }
 }
 
-/// The same error with the place of the key that is to blame.
+/// Returns the error with the place in the file of the key that caused it.
 fn placed(tree: &Tree, error: Error) -> Error {
     match error {
         Error::Assembly { key, value, accepted } => misfit(tree, &key, &value, &accepted).into(),

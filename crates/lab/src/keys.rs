@@ -12,7 +12,7 @@ pub fn read(tree: &Tree) -> Result<Spec, SpecError> {
     resolve(tree).map(|(spec, _)| spec)
 }
 
-/// The same, with the tree of what was read.
+/// Reads a composition, and returns it with the tree of its values.
 pub fn resolve(tree: &Tree) -> Result<(Spec, Tree), SpecError> {
     tree.resolve().map_err(|error| complete(tree, error))
 }

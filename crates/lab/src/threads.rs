@@ -38,13 +38,13 @@ impl Threads {
         Threads { ranks: Some(exchange), ..Threads::one() }
     }
 
-    /// The same threads, used even if they would mostly wait for each other.
+    /// Returns the threads, to be used even if they would mostly wait for each other.
     #[must_use]
     pub fn even_if_slower(self) -> Threads {
         Threads { even_if_slower: true, ..self }
     }
 
-    /// Divides a channel among them, if possible and worthwhile. `has_step_limit` says whether its run has a
+    /// Divides a channel among the threads, if possible and worthwhile. `has_step_limit` says whether its run has a
     /// limit on steps.
     pub(crate) fn spread(&self, name: &str, channel: &mut impl Channel, has_step_limit: bool) {
         if self.most == NonZeroUsize::MIN || self.ranks.is_some() {

@@ -30,7 +30,7 @@ pub fn forget(fd: c_int) -> Taken {
     forget_number(fd, LostTo::Nobody)
 }
 
-/// The same where the kernel puts something else at the number.
+/// Like [`forget`], before the kernel puts another file at the number.
 pub fn forget_for_another(fd: c_int) -> Taken {
     forget_number(fd, LostTo::Another)
 }
@@ -332,9 +332,9 @@ pub fn duplicate(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
     copy
 }
 
-/// The same at a number that stands for something else, which may have to be forgotten first: that takes a
-/// while where others are in calls by it. The kernel finds what is to be put there before all else, and
-/// another thread may take its number away meanwhile.
+/// Lets the kernel duplicate a descriptor onto a given number (`dup2`), and remembers it. What the number
+/// stood for may have to be forgotten first, which takes a while if other threads are in calls on it. The
+/// kernel looks up the source before all else, and another thread may take its number away meanwhile.
 pub fn put_at(fd: c_int, number: c_int, put: impl Fn(c_int) -> c_int) -> c_int {
     if !table::is_owner() {
         return put(fd);

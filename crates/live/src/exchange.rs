@@ -28,11 +28,11 @@ enum Medium {
 enum Kind {
     /// A message to and fro, in blocking calls: microseconds one way.
     PingPong,
-    /// The same with each end waiting in `epoll`.
+    /// A ping-pong with each end waiting in `epoll`.
     Epoll,
     /// Messages one way: gigabytes a second.
     Stream,
-    /// A connection for so many messages and their answers: microseconds a connection.
+    /// A connection for this many messages and their answers: microseconds a connection.
     Connect(c_uint),
 }
 

@@ -10,10 +10,10 @@ use crate::table::connection::Connection;
 
 /// The receive timeout with 64-bit seconds on 32-bit machines.
 pub const SO_RCVTIMEO_NEW: c_int = 66;
-/// The same for sending.
+/// The send timeout with 64-bit seconds on 32-bit machines.
 const SO_SNDTIMEO_NEW: c_int = 67;
 
-/// As long as an option's value may be that is compared with the one before.
+/// The longest value of an option that is compared with the previous one, in bytes.
 const LONGEST: usize = 64;
 
 /// Whether an option limits a wait by a time less than nothing: the kernel does not wait at all then, and

@@ -320,8 +320,8 @@ impl Sender {
 /// Where a reader's next byte comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inlet {
-    /// The first way, where the detour may begin meanwhile: bytes may be looked at, and this many
-    /// of them taken as a second look at this allows.
+    /// The first way, while the detour may begin at any time: the reader may peek at bytes, but may consume
+    /// only as many as `left` allows when it checks again.
     Before {
         /// How many bytes of the first way are known to come before the ring.
         left: u64,

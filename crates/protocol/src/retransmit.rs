@@ -251,7 +251,7 @@ impl<P: Copy> Window<P> {
         }
     }
 
-    /// Like the above, for a caller that chooses the target of each transmission: see
+    /// Returns the window for a caller that chooses the target of each transmission: see
     /// [`Window::wanted`].
     #[must_use]
     pub fn by_target(self) -> Window<P> {

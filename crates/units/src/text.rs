@@ -24,7 +24,7 @@ pub enum QuantityError {
         unit: String,
         /// The units that are understood, as a phrase.
         accepted: String,
-        /// The same quantity with the unit that was probably meant, if there is one.
+        /// The quantity with the unit that was probably meant, if there is one.
         meant: Option<String>,
     },
     /// The text does not begin with a decimal number.

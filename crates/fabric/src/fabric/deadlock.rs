@@ -672,7 +672,7 @@ mod tests {
         assert_eq!(found, 9);
     }
 
-    /// The same over detours, with all channels and with one.
+    /// Like the test above for routes with detours, with all their virtual channels and with one.
     #[test]
     fn the_search_follows_detours_as_the_definition_does() {
         let fabrics = [

@@ -163,7 +163,7 @@ impl Between<'_> {
         }
     }
 
-    /// The same by another place.
+    /// Cables between switches on the route to a host through another place.
     fn cables_by(self, switch: u32, place: u32, to: u32) -> u32 {
         match self {
             Between::Groups(groups) => groups.cables_by(switch, place, to),
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// The same in groups of four routers.
+    /// Like `passed`, with the groups (of four routers each) in place of the switches.
     fn way(
         built: &mut (Wiring, Routes),
         ends: (u32, u32),

@@ -295,7 +295,7 @@ impl Groups {
         }
     }
 
-    /// The same for a route through another group.
+    /// Cables between routers on the route to a host through another group.
     pub fn cables_by(&self, switch: u32, group: u32, to: u32) -> u32 {
         let Leg { cables, router } = self.leg(switch, group);
         cables + self.cables(router, to)

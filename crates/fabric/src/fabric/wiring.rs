@@ -70,7 +70,7 @@ impl Wiring {
         }
     }
 
-    /// The same wiring, whose ports and hosts count from this number in messages.
+    /// Returns the wiring with ports and hosts counted from this number in messages.
     pub(super) fn counted_from(self, counted_from: u32) -> Wiring {
         Wiring { counted_from, ..self }
     }

@@ -32,7 +32,7 @@ pub struct Quench {
     pub marks: Marks,
     /// Cells for one port from which on it is crowded.
     pub port: u32,
-    /// The same in one switch.
+    /// Cells in one switch from which on its memory is crowded.
     pub memory: u32,
     /// The size of an indication on the wire.
     pub indication: Bytes,

@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(links.passed(1), Time(1115), "two more");
     }
 
-    /// The same, byte by byte: a transfer whose bytes leave whenever no short packet has the link,
+    /// A reference model, byte by byte: a transfer whose bytes leave whenever no short packet has the link,
     /// reach the switch 5 later, and leave it in order whenever no short packet has the output.
     fn byte_by_byte(sent: &[(u64, u64)], forwarded: &[(u64, u64)]) -> u64 {
         let has =

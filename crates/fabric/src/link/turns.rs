@@ -179,7 +179,7 @@ enum State {
 }
 
 impl TurnSettings {
-    /// What both ends agree on.
+    /// The rules of the link protocol that both ends follow.
     ///
     /// # Errors
     /// Numbers that the symbols cannot express, or FIFOs too small for a packet.

@@ -287,7 +287,7 @@ impl Observations {
         self.standing.hand_over(initiator, now);
     }
 
-    /// Like the above for this many packets at once.
+    /// Counts this many packets submitted at once by one initiator.
     pub fn generate_all_from(&mut self, initiator: usize, now: Time, packets: u64) {
         self.sample(now);
         self.generated += packets;

@@ -29,7 +29,7 @@ impl Standing {
         self.hand_over_all(initiator, 1, now);
     }
 
-    /// Like the above for this many packets.
+    /// An initiator submits this many packets at once; ignored unless the initiator is watched.
     #[inline]
     pub(super) fn hand_over_all(&mut self, initiator: usize, packets: u64, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator) {

@@ -21,12 +21,12 @@ impl WorkloadError {
         WorkloadError { key: key.to_owned(), value, accepted }
     }
 
-    /// The same error, of a setting below another one of the workload.
+    /// Returns the error with its key below `key`.
     pub(super) fn below(self, key: &str) -> WorkloadError {
         WorkloadError { key: format!("{key}.{}", self.key), ..self }
     }
 
-    /// The same error with the key from the root.
+    /// Returns the error with the full key, from the root of the file.
     pub(super) fn of(self, channel: &str) -> WorkloadError {
         WorkloadError { key: format!("workload.{channel}.{}", self.key), ..self }
     }

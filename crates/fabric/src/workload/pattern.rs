@@ -205,7 +205,7 @@ fn of_shares(shares: &[(f64, u32)]) -> Option<Targets> {
 }
 
 impl Targets {
-    /// The same without a host itself, whose share the others get; `None` if there is no other.
+    /// Returns these targets without `host`, whose share goes to the others; `None` if no other is left.
     pub fn without(self, host: u32) -> Option<Targets> {
         match self {
             Targets::Fixed(target) => (target != host).then_some(Targets::Fixed(target)),

@@ -232,7 +232,7 @@ impl Notice {
         }
     }
 
-    /// The same notice for a message under another name.
+    /// Returns the notice with another ticket.
     pub fn under(mut self, name: Ticket) -> Notice {
         match &mut self {
             Notice::Sent { ticket, .. }

@@ -81,7 +81,8 @@ pub struct InterfaceCounters {
     /// How long messages waited for a send buffer in host memory while none held a message for
     /// their target, summed over them.
     pub blocked_at_host: Span,
-    /// Like the above for the send buffers of the adapter, which the prefetch fills.
+    /// How long messages waited for a send buffer of the adapter, which the prefetch fills, while none held
+    /// a message for their target, summed over them.
     pub blocked_at_prefetch: Span,
 }
 

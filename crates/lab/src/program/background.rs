@@ -114,7 +114,7 @@ impl ProgramChannel {
     }
 }
 
-/// The same call on either kind.
+/// Makes a call on whichever kind of channel it is.
 macro_rules! on_either {
     ($channel:expr, $own:ident => $call:expr) => {
         match $channel {

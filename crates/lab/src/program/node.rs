@@ -109,13 +109,13 @@ impl<C: Carrier> Node<C> {
         self.shared.borrow().machine.now()
     }
 
-    /// The same rank, with all messages on the channel of this name; `None` if there is none.
+    /// Returns the rank with all messages on the channel of this name; `None` if there is no such channel.
     pub fn over(&self, channel: &str) -> Option<Node<C>> {
         let channel = Some(self.shared.borrow().machine.channel(channel)?);
         Some(Node { channel, ..self.clone() })
     }
 
-    /// The same rank, for a task that waits for requests of others, and ends when all programs have
+    /// Returns the rank for a task that serves requests of others, and ends when all programs have
     /// ended.
     #[must_use]
     pub fn serving(&self) -> Node<C> {

@@ -14,7 +14,7 @@ pub(super) fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
     ]
 }
 
-/// Like the above in words, with what was compared, or what prevents it.
+/// Says how much was skipped, what states were compared, or what prevents skipping.
 pub(super) fn sentence(run: &ChannelRun) -> Option<String> {
     let own = run.forwarded.as_ref()?;
     let all = run.until.since(Time::ZERO).as_us();

@@ -63,7 +63,7 @@ impl PointRuns<'_> {
         }
     }
 
-    /// Like the above, if only the busy time of each cable was recorded.
+    /// Adds a row for each direction of each cable of a channel that recorded only busy times.
     fn busy_links(&self, run: &ChannelRun, settings: &ChannelSettings, table: &mut Table) {
         let busy = run.observations.busy();
         if busy.is_empty() || busy.len() > MOST_LINKS {

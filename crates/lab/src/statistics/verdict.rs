@@ -97,7 +97,7 @@ pub struct Judgement {
     pub backlog: u64,
     /// Growth of the backlog over the second half of the window, in packets.
     pub growth: i64,
-    /// The same in standard errors of a growth that is chance alone.
+    /// That growth divided by the standard error that chance alone would give it.
     pub significance: f64,
 }
 
@@ -205,7 +205,7 @@ fn growth_of(backlogs: &[f64]) -> f64 {
 struct Growth {
     /// From the first to the last, in packets.
     packets: f64,
-    /// Like the above in standard errors of a sum of independent steps.
+    /// That growth divided by the standard error of a sum of independent steps.
     significance: f64,
 }
 

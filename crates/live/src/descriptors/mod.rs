@@ -1,11 +1,11 @@
-//! Numbers for the library's own descriptors, of which the program misses none.
+//! Numbers for the library's own descriptors, chosen so that the program loses none of its own.
 //!
-//! A process may have so many descriptors (`RLIMIT_NOFILE`), but is free to raise that itself up to
-//! another limit, mostly a far higher one. A descriptor keeps a number that lies beyond. So the
-//! library's are made while the limit is raised for a moment, and lie where the program's cannot.
-//! Where it cannot be raised, they take part of the last quarter of the numbers.
+//! `RLIMIT_NOFILE` bounds the descriptor numbers of a process, which may raise its soft limit up to a
+//! hard limit, usually a far higher one. An open descriptor keeps its number if the limit falls below it.
+//! So the library raises the limit for a moment while it opens its descriptors, which then lie beyond the
+//! program's. Where the limit cannot be raised, they take part of the last quarter of the numbers.
 //!
-//! The kernel's table of a process is as long as its highest number, and is copied by each fork. So none
+//! The kernel's descriptor table is as long as the highest number, and each fork copies it. So no number
 //! is much higher than it must be.
 
 mod pair;
@@ -19,7 +19,7 @@ use libc::{c_int, rlimit};
 use crate::sharing::process_lock::ProcessLock;
 use crate::sys::{self, Errno, call};
 
-/// Held while the limit is raised: who would fork then would leave it so.
+/// Held while the limit is raised: a child forked meanwhile would keep the raised limit.
 pub static RAISING: ProcessLock = ProcessLock::new();
 
 /// How far beyond the program's limit there may be numbers of the library's own.
@@ -52,7 +52,7 @@ pub fn most_dispensable() -> u32 {
     sys::resource_limit(libc::RLIMIT_NOFILE).map_or(OF_USUAL_LIMIT, dispensable_of)
 }
 
-/// The same of 1024 descriptors.
+/// [`most_dispensable`] of the usual limit of 1024 descriptors.
 const OF_USUAL_LIMIT: u32 = 32;
 
 fn dispensable_of(limit: rlimit) -> u32 {
@@ -69,7 +69,7 @@ pub fn duplicate(fd: c_int) -> Result<c_int, Errno> {
     beyond.or_else(|_| sys::duplicate_from(fd, last_quarter(limit)))
 }
 
-/// The same with a number that is not below this one.
+/// Duplicates a descriptor to a number of the library's own that is not below `first`.
 pub fn duplicate_from(fd: c_int, first: c_int) -> Result<c_int, Errno> {
     with_room(|| sys::duplicate_from(fd, first))
 }

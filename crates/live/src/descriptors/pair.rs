@@ -86,7 +86,7 @@ fn copy_options(from: c_int, to: c_int) {
     copy_owner(from, to);
 }
 
-/// The same for the lengths of buffers, where a program has set them, as Linux 5.14 and later say.
+/// Copies the sizes of the socket buffers that the program has set, which Linux 5.14 and later report.
 fn copy_lengths(from: c_int, to: c_int) {
     const SO_BUF_LOCK: c_int = 72;
     let socket = libc::SOL_SOCKET;
@@ -101,7 +101,7 @@ fn copy_lengths(from: c_int, to: c_int) {
     }
 }
 
-/// The same for who gets the signals of an urgent byte, and which.
+/// Copies who gets the signals of an urgent byte, and which signal.
 fn copy_owner(from: c_int, to: c_int) {
     const F_SETSIG: c_int = 10;
     const F_GETSIG: c_int = 11;

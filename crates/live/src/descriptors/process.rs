@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// The same process as a kernel without `pidfd_open` shows it.
+    /// The process as a kernel without `pidfd_open` shows it.
     fn seen_in_proc(number: u32) -> Process {
         let path = format!("/proc/{number}/stat\0");
         let fd = open_for_reading(path.as_ptr()).unwrap();

@@ -219,7 +219,7 @@ mod tests {
             sys::signal_event(guard.local().own_event.descriptor());
         }
 
-        /// The same for the pipe.
+        /// Makes the pipe readable.
         fn write(&self) {
             sys::write(self.pipe, b"x");
         }

@@ -88,7 +88,7 @@ pub fn control(
     }
 }
 
-/// The same on a connection, in an instance of this index.
+/// `epoll_ctl` on a connection, in the instance of this index.
 fn control_connection(
     (epoll, index): (c_int, usize),
     operation: c_int,
@@ -137,7 +137,7 @@ fn control_connection(
     result
 }
 
-/// The same with the locks held, without which neither the registrations nor what is linked changes.
+/// Changes a registration with the locks held, without which neither the registrations nor the links change.
 fn change(
     guard: &Guard,
     (instance, index): (&Instance, usize),

@@ -531,7 +531,8 @@ fn has_any(instance: &Instance, times: &mut u32) -> bool {
     holds_any(instance, times.is_multiple_of(WHOLE_LOOK))
 }
 
-/// The same, of all or of those only that had something lately.
+/// Whether any followed connection has an event, without taking it: looks at all of them if `whole`,
+/// otherwise only at those that had an event recently.
 pub fn holds_any(instance: &Instance, whole: bool) -> bool {
     let Some(_held) = instance.lock.lock() else { return true };
     // SAFETY: the lock is held.

@@ -62,8 +62,8 @@ impl<'a> Way<'a> {
         })
     }
 
-    /// The same of what the program has written. If it has closed its end before it had read what was sent
-    /// there, that is a reset, though its end came first.
+    /// Takes what the program has written. If the program closed its end with data unread, that is a reset,
+    /// although its end of stream arrived first.
     fn take_back(&mut self) -> bool {
         let is_reset = || sys::poll_now(self.from, 0) & libc::POLLERR != 0;
         if is_reset() && sys::unread_bytes(self.from) == Ok(0) {

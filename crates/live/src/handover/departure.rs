@@ -47,7 +47,7 @@ pub fn depart(fd: c_int, reason: Reason) {
     }
 }
 
-/// The same for a connection that the caller is in.
+/// Like [`depart`], for a connection that the caller has entered.
 pub fn depart_connection(guard: &Guard, reason: Reason) {
     // Another thread may be joining it, and has not told the instances of `epoll` yet.
     attaching::await_joiner();
@@ -128,7 +128,7 @@ impl Drop for Shut<'_> {
     }
 }
 
-/// The same for all descriptors that stay open over `exec`.
+/// To be called before an `exec`: all descriptors that stay open over it depart.
 pub fn depart_all(reason: Reason) {
     if !table::remembers() {
         return;
@@ -304,7 +304,7 @@ fn hold_again() {
     }
 }
 
-/// The same for all connections, whether their descriptors stay open over `exec` or not.
+/// All connections depart, whether their descriptors stay open over `exec` or not.
 pub fn depart_known(reason: Reason) {
     let _errno = sys::KeepErrno::new();
     for (fd, entry) in table::known() {
@@ -314,9 +314,9 @@ pub fn depart_known(reason: Reason) {
     }
 }
 
-/// The same before a filter of system calls is set. What it does to a call of the library's, from an
-/// error to the end of the process, is not known before, so from now on none is made: what there is
-/// leaves, and nothing new is remembered.
+/// To be called before a filter of system calls (seccomp) is set. The library cannot know what the filter
+/// does to its own calls, from an error to the end of the process, so it makes none from now on: all
+/// connections depart, and no new one is remembered.
 pub fn forbid_filtered() {
     if !table::is_owner() {
         return;

@@ -29,9 +29,9 @@ use crate::table::guard;
 use crate::table::holders::{self, Looked};
 use crate::table::{self, Entry, Guard, Receiving};
 
-/// Room for what is being copied, both ways.
+/// The size of the buffer for what is being copied, both ways, in bytes.
 const MEMORY: usize = 1 << 17;
-/// The same where there is no memory.
+/// That size if no memory can be mapped.
 const LEAST: usize = 1 << 12;
 /// How long what is left when the other end has closed may take to come and to be put elsewhere, in
 /// nanoseconds.
@@ -114,7 +114,7 @@ fn begin(guard: &Guard) -> Option<c_int> {
     near
 }
 
-/// The same with a loan that is counted, and a place for others.
+/// Begins to copy, with a counted loan, and a socket by which further processes get the connection.
 fn begin_to_copy(guard: &Guard, user: Option<Process>, door: Option<c_int>) -> Option<c_int> {
     // The copying process goes on with a stack that may be another thread's, and small.
     let Some(memory) = sys::map(None, MEMORY) else {

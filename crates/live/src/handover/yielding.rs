@@ -32,7 +32,7 @@ pub fn yield_number(number: c_int) {
     table::disclaim(number);
 }
 
-/// The same for all numbers from one to another.
+/// To be called before the kernel takes away a range of numbers, some of which may be the library's own.
 pub fn yield_between(first: u32, last: u32) {
     let is_meant = |(fd, entry): &(c_int, Entry)| {
         *entry == Entry::Own && (first..=last).contains(&(*fd as u32))

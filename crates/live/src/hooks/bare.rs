@@ -96,7 +96,7 @@ unsafe fn depart_polled(entries: *const pollfd, count: usize) {
     }
 }
 
-/// The same for a bare `select`.
+/// Moves the connections back that a bare `select` names.
 ///
 /// # Safety
 ///
@@ -120,8 +120,8 @@ fn before_call_of_process(number: c_long, first: usize, second: usize, third: us
     let fd = first as c_int;
     match number {
         libc::SYS_clone => handover::share_with_child(first as u64),
-        // SAFETY: the program says that there are arguments of this length, which begin with these. It
-        // has none to look whether there is such a call.
+        // SAFETY: the length says that the arguments begin with the flags. A program that only probes for
+        // the call passes no arguments.
         libc::SYS_clone3 if second >= 8 && pointers::is_there(first as *const u64) => {
             handover::share_with_child(unsafe { *(first as *const u64) });
         }

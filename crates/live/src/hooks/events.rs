@@ -392,7 +392,7 @@ fn way_of_wait(epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_i
     epoll::way_of_wait(epoll, first, libc::SYS_epoll_wait, arguments)
 }
 
-/// The same where there is none.
+/// The way of a wait without a mask, on processors without a system call of its own.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn way_of_wait(epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int) -> Way<c_int> {

@@ -437,7 +437,7 @@ fn at_stream(offset: off_t, flags: c_int) -> bool {
     offset == -1 && flags == 0
 }
 
-/// `preadv2` and its second name, behind which stands the same function.
+/// `preadv2` and `preadv64v2`, which are one function.
 fn read_vector(
     fd: c_int,
     vector: *const iovec,
@@ -453,7 +453,8 @@ fn read_vector(
     receive(fd, || unsafe { parts_of_file(vector, count as usize) }, 0, kernel)
 }
 
-/// A call that is not accelerated. At any other place than its own a stream has nothing.
+/// Leaves a call to the kernel. Only a call at the stream's own position (`offset` -1) moves bytes, and the
+/// connection departs before it.
 fn elsewhere(fd: c_int, offset: off_t, kernel: impl Fn() -> ssize_t) -> ssize_t {
     if offset == -1 {
         depart(fd, Reason::Call);
@@ -461,7 +462,7 @@ fn elsewhere(fd: c_int, offset: off_t, kernel: impl Fn() -> ssize_t) -> ssize_t 
     kernel()
 }
 
-/// The same for writing.
+/// `pwritev2` and `pwritev64v2`, which are one function.
 fn write_vector(
     fd: c_int,
     vector: *const iovec,

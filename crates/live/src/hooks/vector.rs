@@ -14,7 +14,7 @@ pub fn one(base: *const c_void, length: size_t) -> Option<[iovec; 1]> {
     (!refused).then_some([iovec { iov_base: base.cast_mut(), iov_len: length.min(MOST) }])
 }
 
-/// The same for a call that is a socket's: the kernel looks at no more than it moves.
+/// Bytes in one place, for a call on a socket: the kernel checks no more of them than it moves.
 #[inline]
 pub fn message(base: *const c_void, length: size_t) -> Option<[iovec; 1]> {
     one(base, length.min(MOST))
@@ -71,7 +71,7 @@ pub unsafe fn is_receivable(message: *const msghdr) -> bool {
     pointers::is_there(message) && unsafe { has_possible_name(message) }
 }
 
-/// The same for sending.
+/// Whether the kernel sends a message, by what it says beside its parts.
 ///
 /// # Safety
 ///

@@ -51,7 +51,7 @@ pub enum Way<T> {
     Next,
     /// The library has to look at it.
     Apart,
-    /// The same unless it is [off](is_off), for which nobody has looked yet.
+    /// The library has to look at it unless it is [off](is_off), which has not been checked yet.
     ApartUnlessOff,
 }
 

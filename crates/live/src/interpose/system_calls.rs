@@ -7,17 +7,17 @@ use libc::{c_int, c_long, c_void};
 
 use crate::sys;
 
-/// A byte that is not zero as long as calls may be made here: the C library's, which says whether the process
-/// has one thread. Before it is known what stands behind the interposed functions it is [`UNKNOWN`], and
-/// [`ANOTHER`] if that is another library that is to see these calls too, or once a thread was cancelled.
+/// Points to a byte that is not zero as long as bare system calls may be made: the C library's own flag for a
+/// process with one thread. It is [`UNKNOWN`] until the functions behind the interposed ones are known, and
+/// [`ANOTHER`] if these belong to another library that must see the calls, or once a thread was cancelled.
 static ALONE: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 static ANOTHER: AtomicU8 = AtomicU8::new(0);
 
-/// The same byte as long as nothing of the library's is in an instance of `epoll` either, so that one look says
-/// that a call on an instance may be made here.
+/// Points to the same byte as [`ALONE`] as long as no `epoll` instance contains anything of the library's: one
+/// load then tells whether a call on an instance may be a bare system call.
 static UNDISTURBED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
-/// How many things of the library's are in instances of `epoll`.
+/// How many descriptors of the library's are in `epoll` instances.
 static DISTURBERS: AtomicU32 = AtomicU32::new(0);
 
 /// A function of which nobody but the C library has one by this name, and those whose calls are made here.
@@ -45,32 +45,33 @@ pub fn is_bare() -> bool {
     unsafe { &*ALONE.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
 }
 
-/// The same of a call on an instance of `epoll`, in none of which there is anything of the library's.
+/// Whether the C library's function on an `epoll` instance would be the bare system call, and no instance
+/// contains anything of the library's.
 #[inline(always)]
 pub fn is_undisturbed() -> bool {
     // SAFETY: as in `is_bare`.
     unsafe { &*UNDISTURBED.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
 }
 
-/// Whether anything of the library's may be in an instance of `epoll`.
+/// Whether any `epoll` instance may contain something of the library's.
 #[inline(always)]
 pub fn is_disturbed() -> bool {
     DISTURBERS.load(Ordering::SeqCst) != 0
 }
 
-/// One thing more of the library's is about to be in an instance.
+/// Counts one more descriptor of the library's that is about to be added to an instance.
 pub fn disturb() {
     DISTURBERS.fetch_add(1, Ordering::SeqCst);
     say_whether_disturbed();
 }
 
-/// So many are in none any more.
+/// Counts this many that have been removed from their instances.
 pub fn disturb_less(count: u32) {
     DISTURBERS.fetch_sub(count, Ordering::SeqCst);
     say_whether_disturbed();
 }
 
-/// Says in [`UNDISTURBED`] what holds.
+/// Updates [`UNDISTURBED`].
 fn say_whether_disturbed() {
     let holds = || {
         if is_disturbed() { (&raw const ANOTHER).cast_mut() } else { ALONE.load(Ordering::SeqCst) }

@@ -148,8 +148,8 @@ impl Place {
         })
     }
 
-    /// The same with what the kernel says. Mostly nobody is there, so the socket's number is moved only once
-    /// somebody is.
+    /// Connects to the place, and returns the kernel's error. Usually nobody listens there, so the socket gets
+    /// its final number only after it has connected.
     fn connect(&self) -> Result<c_int, Errno> {
         let fd = low_socket()?;
         // SAFETY: the address has this length.

@@ -65,15 +65,15 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
     figures::moved_back(guard, reason);
 }
 
-/// Lets nobody ring any more, once the detours have ended and whoever had armed his flag by then is woken.
-/// Another that is about to ring, or to look who is to be woken, comes too late, so it is rung here:
-/// whoever arms it later sees the end. Not where the kernel has an error to tell, which the doorbell would
-/// take, nor where nobody is left, to whom it would make one. One that need not be rung is not: it would lie
-/// unread where the other end does nothing more, and make its death a reset.
+/// Disables the doorbell, once the detours have ended and every sleeper that had armed its flag by then is awake.
+/// Another thread that is about to ring, or to check whom to wake, would come too late, so this rings in its
+/// place; a sleeper that arms its flag later sees the end. It does not ring if the kernel has an error to report,
+/// which the doorbell would consume, or if the other end is gone, since ringing would cause an error. It skips
+/// unnecessary doorbells: one that is left unread turns the other end's exit into a reset.
 fn silence(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     let role = connection.role();
-    // Who has taken the flag, or has said that all are back, was counted before.
+    // A thread that has taken the flag, or has announced that all are back, is counted by now.
     let owed = connection.wakers.may_owe();
     let open = segment.side(role.peer()).closed.load(Ordering::Acquire) == closed::OPEN;
     let rings = owed && open && connection.switched_out.load(Ordering::Acquire);
@@ -122,8 +122,8 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
     }
 }
 
-/// Returns to the kernel for receiving. It is told first if this end reads no more: once the direction is back,
-/// another thread lets the kernel tell of it.
+/// Returns to the kernel for receiving. If this end reads no more, it shuts the kernel's direction down first: once
+/// the direction is back, other threads receive from the kernel, which must report the end.
 fn return_to_read(guard: &Guard) {
     let connection = guard.connection;
     let told = connection.reads_no_more();
@@ -155,9 +155,9 @@ fn arrive(guard: &Guard, segment: &Segment) -> bool {
     true
 }
 
-/// Counts anew what was taken out of the kernel's stream, if a process was killed between taking and
-/// counting: then less would be thought to come before the ring or behind it than does. With the receiving
-/// half held, and so with all that is needed before the ring.
+/// Counts again how many bytes were read from the kernel's stream, if a process was killed between reading and
+/// counting them: with a count that is too small, too many bytes would be expected before the ring, or too many
+/// doorbells behind it. The caller holds the receiving half, which is all that is needed before the ring.
 fn recounts(guard: &Guard, inlet: Inlet) -> bool {
     let connection = guard.connection;
     let rings = matches!(inlet, Inlet::Doorbells(_));
@@ -183,8 +183,8 @@ pub fn ends_with_ring(way: &Way) -> bool {
     way.detour.has_said_all() || way.detour.is_finished() && refuses_end_only()
 }
 
-/// Whether the other end has said that it sends no more, and not yet to the kernel: nothing follows
-/// what is in the ring, unless that was refused.
+/// Whether the other end has announced in the segment that it sends no more, but has not yet shut down its kernel
+/// socket: nothing follows the bytes in the ring, unless those were refused.
 pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
     if !ends_with_ring(segment.way(guard.connection.role().peer())) {
         return false;
@@ -196,13 +196,13 @@ pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
     said == 0 || may_be_reset && death::is_reset_by_doorbell(guard)
 }
 
-/// Throws the doorbells away that stand before the bytes that follow the ring. How many have yet to
-/// come, of which one is sure while nobody may look; `None` if the other end has gone before.
+/// Drains and discards the doorbells that precede the bytes after the ring. Returns how many are still to come,
+/// of which one is assumed while nothing may be read; `None` if the other end has closed before them.
 pub fn discard(guard: &Guard, segment: &Segment) -> Option<u64> {
     let connection = guard.connection;
     let Some(_held) = connection.draining.lock() else { return Some(1) };
     if connection.draining.is_orphaned() {
-        // They are counted anew by who looks where the next byte comes from.
+        // `inlet` counts them again.
         return Some(1);
     }
     // Another thread that woke by them may have taken some, so they are counted only now.
@@ -211,7 +211,7 @@ pub fn discard(guard: &Guard, segment: &Segment) -> Option<u64> {
     throw_away(guard, start.saturating_sub(connection.taken.load(Ordering::Acquire)))
 }
 
-/// Throws all away that the kernel's stream holds: its last writer died while it rang.
+/// Drains and discards the kernel socket, whose last writer died while it rang the doorbell.
 pub fn discard_all(guard: &Guard) {
     let _held = guard.connection.draining.lock();
     throw_away(guard, u64::MAX);
@@ -310,8 +310,9 @@ pub fn settle(guard: &Guard, segment: &Segment) -> bool {
     settle_with(guard, segment, Connection::receiving)
 }
 
-/// The same for one who looks what it may do, and leaves the receiving direction to one who copies for a
-/// program. Who sends does not: that one may just be told of a reset, which the sender is to hear.
+/// Like [`settle`], for a caller that only checks for events: it leaves the receiving direction alone while
+/// a relay has it. A sender uses [`settle`], since the relay may just have been told of a reset, of which the
+/// sender must learn.
 pub fn settle_to_look(guard: &Guard, segment: &Segment) -> bool {
     settle_with(guard, segment, Connection::receiving_unless_lent)
 }

@@ -31,19 +31,20 @@ pub fn is_gone(guard: &Guard) -> bool {
     segment.is_some_and(|segment| is_gone_since_switched(guard, &segment))
 }
 
-/// The same for a caller that knows that the receiving direction has switched.
+/// Like [`is_gone`], for a caller that knows that the receiving direction has switched to the ring.
 pub fn is_gone_since_switched(guard: &Guard, segment: &Segment) -> bool {
     stats::count(|stats| &stats.looks, 1);
     ask(guard, segment)
 }
 
-/// The same while nobody sleeps: the kernel is asked only if nothing was heard for long.
+/// Whether the other end is gone, for a caller that polls: asks the kernel only if the other end has shown
+/// no activity for long.
 #[inline(always)]
 pub fn is_silent_and_gone(guard: &Guard, segment: &Segment) -> bool {
     is_due(guard, segment, sys::coarse_now()) && is_gone_if_due(guard, segment)
 }
 
-/// Whether nothing was heard of the other end for long; not again for as long.
+/// Whether the other end has shown no activity for long; after a `true`, false for as long again.
 #[inline(always)]
 pub fn is_due(guard: &Guard, segment: &Segment, now: u64) -> bool {
     let listened = guard.connection.listened.load(Ordering::Relaxed);

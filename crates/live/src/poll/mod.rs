@@ -289,8 +289,8 @@ fn evaluate(joined: &[Polled], entries: &mut [pollfd]) -> bool {
     any
 }
 
-/// The same once all were looked at, and none had an event: looks at those alone where bytes have
-/// arrived.
+/// Like [`evaluate`], after a pass that found no event: looks only at connections where bytes have arrived
+/// since.
 fn evaluate_arrivals(joined: &[Polled], entries: &mut [pollfd]) -> bool {
     let mut any = false;
     for it in joined.iter().filter(|it| it.calm.get() != Some(it.arrivals())) {

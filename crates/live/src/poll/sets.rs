@@ -95,7 +95,7 @@ unsafe fn has(set: *const u64, fd: c_int) -> bool {
     !set.is_null() && unsafe { *set.add(fd as usize / 64) } >> (fd as usize % 64) & 1 != 0
 }
 
-/// `pselect` by way of [`poll`], with the kernel's own correspondence of their events.
+/// `pselect` on top of [`poll`], with the same mapping between their events as in the kernel.
 ///
 /// # Safety
 ///

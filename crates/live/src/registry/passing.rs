@@ -151,7 +151,8 @@ pub fn control(
     result
 }
 
-/// The same where the only thread may make the call here, and nothing of the library's is in any instance.
+/// [`control`] for a process with one thread that may make bare system calls, while no instance contains
+/// anything of the library's.
 #[inline(always)]
 pub fn control_alone(
     epoll: c_int,

@@ -32,11 +32,11 @@ use crate::sys::Usage;
 /// (55 us), after which the other end has yet to answer. With less, two ends that have once fallen
 /// asleep there wake each other for ever.
 const SPAN: u64 = 100_000;
-/// The same among others, whose work it takes away: some two wake-ups of the kernel's.
+/// The span of polling beside other runnable threads, whose time it takes: about two wake-ups by the kernel.
 const SPAN_AMONG_OTHERS: u64 = 20_000;
 /// A step of the polling loop that takes this long was not alone on its processor, in nanoseconds.
 const TAKEN_AWAY: u64 = 30_000;
-/// At most so many waits are not polled between two tries: a try in vain costs a hundredth of them.
+/// The most waits without polling between two attempts to poll: an attempt in vain costs a hundredth of them.
 const MOST_SKIPPED: u32 = 128;
 
 /// So many connections are looked at between two looks at the clock: as many nanoseconds or more, up to

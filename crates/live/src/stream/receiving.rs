@@ -250,7 +250,7 @@ fn step(guard: &Guard, segment: &Segment, to: &[iovec], skip: usize, flags: c_in
     }
 }
 
-/// The same for a caller that has the receiving half.
+/// One step of a receive by a caller that has the receiving half.
 #[inline]
 fn step_held(
     guard: &Guard,

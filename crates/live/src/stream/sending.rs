@@ -87,7 +87,8 @@ fn sent_by_kernel(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
     }
 }
 
-/// The same beside one who copies for a program, whom the kernel may have told of a reset just before.
+/// What the kernel sends while a relay copies for a program: the kernel may just have reported a reset to
+/// the relay, which passes it on.
 #[cold]
 fn sent_beside_loan(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
     let result = sent_by_kernel(guard, from, flags | libc::MSG_NOSIGNAL);
@@ -118,8 +119,8 @@ fn note_reset(guard: &Guard, why: Errno) {
     was_said_before(guard, why);
 }
 
-/// The same. Whether a receive in another thread has told of it already, by what the other end says, before the
-/// kernel did.
+/// Notes a reset. Returns whether a receive in another thread has already reported it to the program, from what
+/// the other end said, before the kernel did.
 fn was_said_before(guard: &Guard, why: Errno) -> bool {
     why == libc::ECONNRESET && guard.connection.reset_said.swap(true, Ordering::AcqRel)
 }

@@ -44,12 +44,12 @@ pub fn now() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The same, cheaper and a few milliseconds coarse.
+/// The time now, a few milliseconds coarse, but cheaper.
 pub fn coarse_now() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
-/// So many nanoseconds, as the kernel is told them.
+/// Converts nanoseconds for the kernel.
 pub const fn timespec(nanoseconds: u64) -> libc::timespec {
     libc::timespec {
         tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,

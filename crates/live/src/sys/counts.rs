@@ -79,7 +79,7 @@ pub fn bytes_read(fd: c_int) -> Result<u64, Errno> {
     bytes_read_if(fd, |counts| counts.established)
 }
 
-/// The same also of one of which a direction has ended.
+/// How many bytes the program has ever read from a connection, even if a direction has ended.
 pub fn bytes_read_by_now(fd: c_int) -> Result<u64, Errno> {
     bytes_read_if(fd, |counts| counts.ends_arrived.is_some())
 }

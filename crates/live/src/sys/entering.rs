@@ -52,7 +52,7 @@ pub unsafe fn enter<const COUNT: usize>(number: c_long, passed: [usize; COUNT]) 
     }
 }
 
-/// The same on another processor.
+/// Makes a system call past the C library, whose `syscall` is interposed too.
 ///
 /// # Safety
 ///
@@ -97,7 +97,7 @@ pub unsafe fn enter_epoll_ctl(
     unsafe { syscall!(libc::SYS_epoll_ctl, epoll, operation, fd, in("r10") event) }
 }
 
-/// The same on another processor.
+/// An `epoll_ctl`.
 ///
 /// # Safety
 ///

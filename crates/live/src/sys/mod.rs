@@ -266,7 +266,7 @@ pub fn send(fd: c_int, from: *const u8, length: usize, flags: c_int) -> Result<u
     call!(libc::SYS_sendto, fd, from, length, flags, none, 0).map(|count| count as usize)
 }
 
-/// The same from several places.
+/// Sends bytes from several buffers.
 pub fn send_parts(fd: c_int, parts: &[libc::iovec], flags: c_int) -> Result<usize, Errno> {
     let message = message_of(parts);
     call!(libc::SYS_sendmsg, fd, &raw const message, flags).map(|count| count as usize)
@@ -300,8 +300,8 @@ struct Waiter {
     reserved: u32,
 }
 
-/// The same, but a signal whose handler asks for calls to go on (`SA_RESTART`) does not end it. Linux
-/// 5.16 has it.
+/// Waits while a word has a value, at most for a time; a signal handler with `SA_RESTART` does not end the
+/// wait. Needs Linux 5.16.
 pub fn futex_wait_or_go_on(word: *const u32, value: u32, nanoseconds: u64) -> Result<(), Errno> {
     /// The number is the same on all processors; the flag says that the word has 32 bits.
     const FUTEX_WAITV: c_long = 449;
@@ -340,12 +340,12 @@ pub fn open_for_reading(path: *const u8) -> Result<c_int, Errno> {
     call!(libc::SYS_openat, libc::AT_FDCWD, path, flags).map(|fd| fd as c_int)
 }
 
-/// Lets the kernel hold so many bytes of a connection that are not sent, as far as it allows that.
+/// Enlarges the kernel's send buffer of a connection to this many bytes, as far as the kernel allows.
 pub fn widen_send_buffer(fd: c_int, bytes: u64) {
     widen(fd, bytes, libc::SO_SNDBUF);
 }
 
-/// The same for bytes that are not read.
+/// Enlarges the kernel's receive buffer of a connection to this many bytes, as far as the kernel allows.
 pub fn widen_receive_buffer(fd: c_int, bytes: u64) {
     widen(fd, bytes, libc::SO_RCVBUF);
 }
@@ -459,7 +459,8 @@ pub fn replace_alone(word: &AtomicU64, old: u64, new: u64) -> Result<(), u64> {
     if was == old { Ok(()) } else { Err(was) }
 }
 
-/// The same on another processor.
+/// Changes a word that has this value, and that no other thread changes. Returns what the word was, if it was
+/// not `old`.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 pub fn replace_alone(word: &AtomicU64, old: u64, new: u64) -> Result<(), u64> {

@@ -15,7 +15,7 @@ pub fn poll(fd: c_int, events: i16, nanoseconds: u64) -> i16 {
     poll_or_fail(fd, events, nanoseconds).unwrap_or(0)
 }
 
-/// The same, with what ended it otherwise.
+/// What the kernel says about one descriptor, waiting for at most a second, or the error that ended the wait.
 pub fn poll_or_fail(fd: c_int, events: i16, nanoseconds: u64) -> Result<i16, Errno> {
     let mut entry = libc::pollfd { fd, events, revents: 0 };
     let time = timespec(nanoseconds.min(999_999_999));

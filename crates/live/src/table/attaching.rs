@@ -22,7 +22,7 @@ impl Attaching {
         ATTACHING.lock().map(|held| Self { _held: held, _signals: signals })
     }
 
-    /// The same if nobody has it.
+    /// Takes it if no thread has it.
     pub fn try_begin() -> Option<Self> {
         let signals = sys::NoSignals::begin();
         ATTACHING.try_lock().map(|held| Self { _held: held, _signals: signals })

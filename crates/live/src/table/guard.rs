@@ -160,13 +160,13 @@ fn is_to_come_again(
     taken::await_end(fd)
 }
 
-/// The same, for all whose calls are not those of every message.
+/// Enters a connection, for calls that are not made for every message.
 #[inline]
 pub fn enter(fd: c_int) -> Option<Guard> {
     come_in(fd).map(Entered::guard)
 }
 
-/// The same for one that has a place already.
+/// Enters a connection that already has a place in the table.
 #[inline]
 pub fn enter_placed(fd: c_int) -> Option<Guard> {
     if entry(fd) == Entry::Unplaced && !(taken::await_end(fd) && entry(fd) != Entry::Unplaced) {

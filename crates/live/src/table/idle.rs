@@ -34,8 +34,8 @@ pub fn give_back(connection: &Connection, segment: &Segment) {
     }
 }
 
-/// The same for one that is looked at every [`IDLE`], if it has sent nothing since. Whether there is anything
-/// left to be given back.
+/// Gives the pages back of a connection that is checked every [`IDLE`], if it has sent nothing since the last
+/// check. Returns whether it still has pages to give back.
 pub fn sweep(connection: &Connection, segment: &Segment) -> bool {
     let written = segment.way(connection.role()).pointers.arrivals();
     if connection.swept.swap(written, Ordering::Relaxed) == written {

@@ -17,7 +17,7 @@ use crate::table::queue::Queue;
 
 /// What stands for the number of descriptors while the place is given back.
 pub(super) const RETIRING: u32 = 1 << 31;
-/// The same once it is free again.
+/// What stands for the number of descriptors once the place is free again.
 pub(super) const RETIRED: u32 = 1 << 30;
 
 /// How long a child of a `vfork` is waited for, in nanoseconds: longer than it takes to leave.

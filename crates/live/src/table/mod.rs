@@ -279,7 +279,8 @@ pub fn may_be_shared() {
     }
 }
 
-/// The same of one in a copy of this memory, of which the library will not be told.
+/// Says that from now on a process may run in a copy of this memory without notice to the library. To be
+/// called before one is made.
 pub fn may_be_copied() {
     if !copies::expect() {
         return may_be_shared();

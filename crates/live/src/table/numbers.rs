@@ -177,7 +177,7 @@ pub fn passed_by(fd: c_int, kernel: impl Fn() -> isize) -> Option<isize> {
     Some(kernel())
 }
 
-/// The same where another thread is just coming or going.
+/// Like [`passed_by`], while another thread enters or leaves a call on the number.
 #[cold]
 #[inline(never)]
 fn passed_by_others(word: &'static AtomicU64, kernel: impl Fn() -> isize) -> Option<isize> {

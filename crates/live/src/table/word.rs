@@ -142,7 +142,7 @@ impl Word {
         Some(((self.0 & KIND) as u32, BreakEven::doubled(doublings as u32)))
     }
 
-    /// The same connection at a place.
+    /// Returns the word with the connection at a place of the table.
     pub const fn placed(self, place: usize) -> Self {
         Self((self.0 & !INDEX) | (place as u64 & INDEX))
     }
@@ -187,13 +187,13 @@ impl Word {
         self.0 & (WHAT | PLAIN) == CONNECTION
     }
 
-    /// The same for a connection that is the kernel's for good.
+    /// Returns the word for a connection that stays with the kernel for good.
     pub const fn plain(self) -> Self {
         if self.0 & PLAIN != 0 { self } else { Self((self.0 & !(MOST_QUIET * QUIET)) | PLAIN) }
     }
 
-    /// The same for one of which an `epoll` instance is told by the number, and whether it is in that. Of one
-    /// that is not the kernel's for good nothing is kept here.
+    /// Returns the word with the `epoll` instance that has been told of the number, and whether it is registered
+    /// there. Kept only for connections that stay with the kernel for good.
     pub const fn told_of(self, instance: Option<(usize, bool)>) -> Self {
         if !self.is_plain() {
             return self;
@@ -224,7 +224,7 @@ impl Word {
         told_by(self.0) == epoll.0
     }
 
-    /// The same of such a one that is put into the instance, or taken out.
+    /// Returns the word after the number was added to that instance, or removed from it.
     #[inline]
     pub const fn put_in(self, is_in: bool) -> Self {
         Self(if is_in { self.0 | IN } else { self.0 & !IN })
@@ -260,8 +260,8 @@ impl Word {
         }
     }
 
-    /// The same of a connection that may be accelerated alone: of one that is the kernel's for good the word says
-    /// more.
+    /// Like [`controlled`](Self::controlled), only for a connection that may still be accelerated: the word of one
+    /// that stays with the kernel has further fields.
     #[inline(always)]
     pub const fn controlled_while_quiet(self) -> Option<Self> {
         if self.0 & (WHAT | PLAIN | CONTROLLED) == CONNECTION && self.0 & (MOST_QUIET * QUIET) != 0
@@ -292,8 +292,8 @@ impl Word {
         Self(self.0 & !CONTROLLED)
     }
 
-    /// The same with another number of calls that pass by, or as many as can be counted. Of one that is the
-    /// kernel's for good all do, and of what is no connection none is counted.
+    /// Returns the word with this many further calls that bypass the library, or the most that fit. All calls
+    /// bypass it on a connection that stays with the kernel for good; none are counted without a connection.
     pub const fn hushed(self, quiet: u32) -> Self {
         if !self.is_promising() {
             return self;
@@ -317,7 +317,7 @@ impl Word {
         self.0 & WHAT == CONNECTION
     }
 
-    /// The same with nobody inside: in the child of a fork, where all other threads are gone.
+    /// Returns the word with no call in the kernel: for the child of a fork, in which all other threads are gone.
     pub const fn deserted(self) -> Self {
         if !self.is_connection() {
             return self;
@@ -338,7 +338,7 @@ impl Word {
         }
     }
 
-    /// The same after the only call that is in the kernel has come out.
+    /// Returns the word after the only call in the kernel has returned.
     #[inline]
     pub const fn gone_out(self) -> Self {
         Self(self.0 - INSIDE)

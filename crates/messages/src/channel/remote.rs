@@ -58,7 +58,7 @@ pub enum Returns {
     Nothing,
     /// The values before the operation.
     Before,
-    /// The same, and a second operand is compared with them.
+    /// The values before the operation; a second operand is compared with them.
     BeforeCompared,
 }
 

@@ -471,7 +471,7 @@ impl Endpoint {
         queue.peek(wanted).map(Unreceived::of)
     }
 
-    /// The same, and reserves the message for [`Endpoint::receive_claimed`] under this number.
+    /// Looks for a message, and reserves it for [`Endpoint::receive_claimed`] under this number.
     pub fn claim(&mut self, is_tagged: bool, wanted: &Wanted, number: usize) -> Option<Unreceived> {
         self.queue(is_tagged).claim(wanted, number).map(Unreceived::of)
     }

@@ -28,7 +28,8 @@ pub struct QuenchSettings {
     /// matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<PositiveCount>,
-    /// The same for all cells in the memory of a switch.
+    /// At how many cells in the memory of a switch, of all connections together, every connection with
+    /// more than `unquench` cells at a port is quenched. Without a value this total does not matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<PositiveCount>,
     /// Size on the wire of a quench and of an unquench. They travel back along the route of the

@@ -1,21 +1,22 @@
-//! The way back of an end, from shared memory to the kernel: what each of its directions is to do next, and how
-//! a descriptor leaves that goes where nobody knows of a ring.
+//! Migration of an end from shared memory back to the kernel: the next step of each of its directions, and how
+//! a descriptor departs that is passed to code without this library.
 //!
-//! Whoever wants back ends both detours. From then on each end asks [`send`] and [`receive`] what its directions
-//! are to do; once both have returned, it is [`Event::Returned`](super::Event::Returned). An end that leaves
-//! refuses first what it has not read, and asks [`depart`] and then [`hear`] whether the other end sends that.
+//! The end that migrates ends both detours. From then on each end asks [`send`] and [`receive`] for the next step
+//! of its directions; once both have returned, the event is [`Event::Returned`](super::Event::Returned). An end
+//! that departs first refuses what it has not read, and asks [`depart`] and then [`hear`] whether the other end
+//! sends that again through the kernel.
 //!
 //! ```text
 //!   refuse the rest, end both detours
 //!        |
-//!     depart ---- Stay: the writer has gone on, who leaves must copy
+//!     depart ---- Stay: the writer has already gone on, a relay must copy
 //!        |
 //!        +------- Settle: nothing is left ---------------+
 //!        |                                               |
 //!      Hear: hear ---- Heard: the other end sends it ----+---- both directions return
 //!        |
-//!        +---- TakeBack: it does nothing for long, who leaves must copy
-//!        +---- Stand: nobody can copy, the rest comes with the other end's next call
+//!        +---- TakeBack: the other end does nothing for long, a relay must copy
+//!        +---- Stand: no relay is possible, the rest comes with the other end's next call
 //! ```
 
 use crate::detour::{Inlet, Outlet, Refusal};
@@ -30,11 +31,11 @@ pub enum Reception {
     Arrive,
     /// Wait: where the next byte comes from is not yet said.
     Settle,
-    /// Ask whether the other end has said that nothing follows, and has not told the kernel; then it must
-    /// [wait](Reception::Settle), since the kernel is told by the other end's next call. Otherwise
+    /// Check whether the other end has announced the end of its stream in the segment, but has not yet shut down
+    /// its kernel socket. If so, [wait](Reception::Settle): its next call does that. Otherwise
     /// [return](Reception::Return).
     AskForEnd,
-    /// Tell the kernel if this end reads no more; then the direction is the kernel's.
+    /// Shut down the kernel's receiving direction if this end reads no more; then the direction is the kernel's.
     Return,
 }
 
@@ -68,11 +69,11 @@ pub enum Transmission {
     Rest,
     /// Skip the detour.
     Switch,
-    /// Let nobody ring any more, and go back before the next byte.
+    /// Disable the doorbell, and return to the kernel before the next byte.
     ComeBack,
-    /// Send what the other end has refused, as far as there is room.
+    /// Send what the other end has refused through the kernel, as far as there is room.
     SendRest,
-    /// Tell the kernel if this end sends no more; then the direction is the kernel's.
+    /// Shut down the kernel's sending direction if this end sends no more; then the direction is the kernel's.
     Return,
 }
 

@@ -32,7 +32,7 @@ pub struct Pieces {
 }
 
 impl HostWrites {
-    /// The same of a device on the PCI, which writes as much at once as a packet takes.
+    /// Returns these writes as made by a PCI device, which writes up to the payload of a packet at once.
     pub fn of_device(self) -> HostWrites {
         HostWrites { write: self.payload, ..self }
     }

@@ -73,7 +73,7 @@ impl<W> Stores<W> {
         }
     }
 
-    /// The same of a single packet of `size`.
+    /// The store of a single packet of `size`.
     pub fn one(what: StoresFor<W>, size: Bytes, times: (Time, Time)) -> Stores<W> {
         let nothing = HostWrites { write: size, payload: size }.pieces(0, Bytes(0));
         Stores { next: size, ..Stores::new(what, nothing, false, times) }

@@ -116,7 +116,7 @@ enum Whose<T> {
     Program(T),
     /// A program that reads; the target is told, too.
     Read(T),
-    /// The same, and the target has been told.
+    /// A program that reads, after the target has been notified.
     Seen(T),
     Barrier,
     Recoverable(Confirmation<T>),

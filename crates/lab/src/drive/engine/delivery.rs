@@ -129,7 +129,7 @@ pub(super) fn complete(seen: &mut Observations, one: &Instants, watch: &mut impl
     watch(Delivery::of(one));
 }
 
-/// The same where the stages in which its time went were told apart on the way, and are added by `spend`.
+/// Observes a delivery whose time per stage was recorded on its way; `spend` adds these stages.
 #[inline]
 pub(super) fn complete_in_stages(
     seen: &mut Observations,

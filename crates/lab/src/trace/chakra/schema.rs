@@ -23,7 +23,7 @@ pub(super) struct Node {
     /// Which nodes end before this one begins, for their control flow.
     #[prost(uint64, repeated, tag = "4")]
     pub ctrl_deps: Vec<u64>,
-    /// Like the above, for their data.
+    /// Which nodes end before this one begins, for their data.
     #[prost(uint64, repeated, tag = "5")]
     pub data_deps: Vec<u64>,
     #[prost(uint64, tag = "7")]

@@ -40,7 +40,7 @@ pub(super) struct Joint {
 }
 
 impl Joint {
-    /// The same in words.
+    /// The line in words, for error messages.
     pub fn says(&self) -> String {
         let Joint { collective, size, sizes, root } = self;
         let name = collective.name();

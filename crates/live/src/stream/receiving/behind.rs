@@ -60,8 +60,8 @@ fn go_on_in_ring(
     done - skip
 }
 
-/// The same for one that only looks, and has looked at so many bytes of the kernel's stream: if they
-/// are all that stand before the ring.
+/// Continues a receive with `MSG_PEEK` in the ring, after it has looked at `looked` bytes of the kernel's
+/// stream, if these are all that precede the ring.
 #[inline(never)]
 fn look_into_ring(
     guard: &Guard,
@@ -97,7 +97,7 @@ fn go_on_in_kernel(
     }
 }
 
-/// The same for a caller that has the receiving half.
+/// [`go_on_in_kernel`] for a caller that has the receiving half.
 fn go_on_in_kernel_held(
     guard: &Guard,
     segment: &Segment,

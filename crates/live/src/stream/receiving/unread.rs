@@ -31,7 +31,7 @@ pub fn rest(guard: &Guard, buffer: &mut [u8]) -> Rest {
     }
 }
 
-/// The same for a caller that has the receiving half; with `MSG_PEEK` they stay there.
+/// [`rest`] for a caller that has the receiving half; with `MSG_PEEK` the bytes stay unread.
 pub fn rest_held(
     guard: &Guard,
     receiving: &mut Receiving,
@@ -75,7 +75,7 @@ pub fn unread(guard: &Guard, segment: &Segment) -> Option<u64> {
     }
 }
 
-/// The same, also if only the kernel knows.
+/// How many bytes can be received without waiting; asks the kernel if only the kernel knows.
 pub fn all_unread(guard: &Guard, segment: &Segment) -> u64 {
     let known = unread(guard, segment);
     known.or_else(|| sys::unread_bytes(guard.socket()).ok()).unwrap_or_default()

@@ -91,7 +91,7 @@ impl Engine {
         admitted
     }
 
-    /// Like the above, for a message with content.
+    /// Submits a message with content. Returns whether it is allowed.
     fn submit_text(&mut self, now: Time, pair: (u16, u16), text: Text) -> bool {
         let super::Adapters { hosts, bodies: Some(bodies), .. } = &mut self.adapters else {
             return false;

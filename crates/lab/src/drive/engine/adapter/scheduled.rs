@@ -82,7 +82,7 @@ impl Engine {
         self.adapters.scheduled.links.as_ref()
     }
 
-    /// Like the above, for packets that start or pass on shared links.
+    /// The links that another channel shares, for packets that start or pass on them.
     pub(super) fn shared_links_mut(&mut self) -> Option<&mut SharedLinks> {
         self.adapters.scheduled.links.as_mut()
     }
@@ -167,7 +167,8 @@ impl Engine {
         self.with_room(self.clear_of_schedule(at, span), host as u16, span)
     }
 
-    /// Like the above for a request, into which packets of the schedule may be inserted.
+    /// When, from `at` on, a request does not meet a packet of the schedule and has room on the link.
+    /// Where bytes are interleaved, packets of the schedule are inserted into requests.
     #[inline]
     pub(super) fn clear_for_request(&self, at: Time, host: u32) -> Time {
         if self.adapters.scheduled.calendar.is_none() || self.adapters.scheduled.interleaves {

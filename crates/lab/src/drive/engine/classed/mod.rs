@@ -371,7 +371,7 @@ impl Engine {
         self.send_next(now, port);
     }
 
-    /// The same of a port that is settled.
+    /// A settled port sends what is next, if it may.
     pub(super) fn send_next(&mut self, now: Time, port: u32) {
         if port < self.graph.switch_ports() {
             self.recall_if_held(port);
@@ -498,7 +498,7 @@ impl Engine {
         self.admit_in_steps(now, (input, output), id);
     }
 
-    /// The same of a packet that does not pass in one step.
+    /// Admits a packet that does not pass the switch in one step.
     #[inline(never)]
     fn admit_in_steps(&mut self, now: Time, (input, output): (u32, u32), id: u32) {
         let Some(own) = &mut self.classed else { return };

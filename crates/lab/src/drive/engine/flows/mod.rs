@@ -101,7 +101,7 @@ impl Flows {
         weft_kernel::prefetch(&self.segments, id);
     }
 
-    /// The same of what that end keeps.
+    /// Prefetches the state that the end of a flow keeps.
     #[inline]
     pub fn prefetch_end(&self, header: &Header) {
         self.transports.prefetch(header.flow, header.has(Header::CONTROL));

@@ -52,7 +52,8 @@ impl Outlet {
         }
     }
 
-    /// Like the above, for a message with content. Only an interface has endpoints for it.
+    /// Accepts a message with content, for which only an interface has endpoints. Returns whether it is
+    /// allowed.
     pub fn offer_text(&mut self, now: Time, target: u16, text: Text, bodies: &mut Bodies) -> bool {
         match self {
             Outlet::Buffers(_) => false,
