@@ -148,7 +148,8 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         let_others_sleep_on(&guard);
     }
     if !last_here {
-        // Who is inside can no longer be told from who is not.
+        // Some of the calls inside were not counted, so nobody can tell when all have left: the
+        // connection must not join.
         if unseen > 0 {
             attach::give_up(guard.connection, Reason::Call);
         }
@@ -202,7 +203,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     if segment.has_ended() {
         direction::send_rest(&guard, &segment);
         if how == libc::SHUT_RDWR {
-            // Before the other: who is told of one is told of both.
+            // Set before the other flag: a thread that sees that one then sees both.
             connection.write_shut.store(true, Ordering::Release);
         }
         connection.read_shut.fetch_or(how != libc::SHUT_WR, Ordering::AcqRel);
@@ -260,9 +261,9 @@ fn stop_reading(guard: &Guard, segment: &Segment) {
     }
 }
 
-/// Lets the kernel refuse what the other end sends to one that neither reads nor writes any more:
-/// the other end would fill the ring, and then wait for ever. A doorbell would be refused too, and
-/// with it the whole connection, so the last of them come before.
+/// Lets the kernel refuse what the other end sends to an end that neither reads nor writes any
+/// more: otherwise the other end would fill the ring and wait forever. The kernel would refuse a
+/// doorbell too, and reset the connection, so this waits for the last of them first.
 fn refuse_more(guard: &Guard, segment: &Segment) {
     direction::back(guard, Reason::Call);
     ending::end_doorbells(guard, segment);
@@ -325,7 +326,7 @@ pub fn duplicate(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
         return make();
     }
     tracking::track_early(fd);
-    // Nobody puts another connection in the place of this one as long as a call is inside.
+    // While a call is inside, no thread replaces this connection.
     let inside = table::enter(fd);
     let copy = make();
     remember(inside.as_ref(), fd, copy);
@@ -351,8 +352,8 @@ pub fn put_at(fd: c_int, number: c_int, put: impl Fn(c_int) -> c_int) -> c_int {
     copy
 }
 
-/// What a number stands for, and another number for the same, if there is one. `None` if it stands for
-/// nothing, by now.
+/// What a number stands for, and a duplicate of it, if one can be made. `None` if the number stands
+/// for nothing by now.
 fn found(fd: c_int) -> Option<(Option<Guard>, Option<NumberApart>)> {
     loop {
         let inside = table::enter(fd);

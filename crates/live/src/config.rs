@@ -96,8 +96,9 @@ pub fn directory() -> Option<&'static [u8]> {
     DIRECTORY.get().map(|it| &it.bytes[..it.length])
 }
 
-/// The group with whose members this user shares memory: that of the directory, if it may write there and
-/// others may not. It is looked at each time, so that who changes the directory changes this.
+/// The group with whose members this user shares memory: that of the directory, if it may write
+/// there and others may not. The directory is checked each time, so that a change of it takes
+/// effect at once.
 pub fn trusted_group() -> Option<u32> {
     let path = DIRECTORY.get()?.bytes.as_ptr();
     // SAFETY: all zeroes is a valid `stat`, and a valid place for the result.

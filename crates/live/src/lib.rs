@@ -1,18 +1,19 @@
 //! The preload library of `weft live`: accelerates the TCP connections between programs of one host by
 //! shared memory, without a change to either (SCILAN, Research Report 256, section 3).
 //!
-//! The kernel's connection stays open underneath. It keeps the descriptor's meaning, says when the
-//! other end has died, wakes who sleeps in the kernel, and carries whatever the library does not:
-//! when in doubt, the kernel. `docs/live.md` tells what is accelerated.
+//! The kernel's connection stays open underneath. It keeps the descriptor's meaning, reports the
+//! death of the other end, wakes threads that sleep in the kernel, and carries whatever the library
+//! does not: when in doubt, the kernel. `docs/live.md` says what is accelerated.
 //!
-//! The modules stand on floors, of which ARCHITECTURE.md draws all: each uses only those beneath it. From above:
-//! [`hooks`] are the C functions that a program calls; [`close`], [`poll`], [`epoll`] and [`stream`] are what they
-//! do on an accelerated connection, [`waiting`] how they sleep, and [`handover`] what becomes of a descriptor that goes
-//! where the library cannot follow; [`migration`] says which way the bytes go, and [`joining`] how two ends come to
-//! share a [`segment`], whose state machines are `weft_protocol`'s ring and interrupt flag; [`registry`] is what
-//! this process remembers of `epoll` instances, and [`table`] of numbers and of connections; [`sharing`] is what it
-//! has in common with those it was forked from, and [`signals`] is what may interrupt all that. At the bottom lie
-//! [`memory`] and [`sys`].
+//! The modules form layers, which ARCHITECTURE.md lists: each uses only those beneath it. From
+//! above: [`hooks`] are the C functions that a program calls; [`close`], [`poll`], [`epoll`] and
+//! [`stream`] are what they do on an accelerated connection, [`waiting`] is how they sleep, and
+//! [`handover`] what becomes of a descriptor that goes where the library cannot follow;
+//! [`migration`] decides which way the bytes travel, and [`joining`] how two ends come to share a
+//! [`segment`], whose state machines are the ring and the interrupt flag of `weft_protocol`;
+//! [`registry`] is what this process remembers of `epoll` instances, and [`table`] of numbers and
+//! connections; [`sharing`] is what processes have in common after a `fork`, and [`signals`] what
+//! may interrupt all that. At the bottom lie [`memory`] and [`sys`].
 //!
 //! Every function here may run in a signal handler, between a `fork` and an `exec`, and before
 //! `main`.

@@ -198,9 +198,9 @@ impl Delay {
     }
 }
 
-/// Sends at once what the kernel's stream holds back: a doorbell is a small segment, which waits for
-/// an answer to the one before, for some 40 ms, unless the program has said otherwise. What it has
-/// said is left as it is.
+/// Makes the kernel send at once what it holds back: a doorbell is a small segment, which waits
+/// some 40 ms for the acknowledgment of the one before, unless the program has set otherwise. The
+/// program's options stay as they are.
 pub fn push(guard: &Guard) {
     let connection = guard.connection;
     let says_at_once = || connection.undelayed.load(Ordering::SeqCst);

@@ -36,8 +36,8 @@ pub fn start() {
     STARTED.call_once(|| assert!(table::start(crate::ABOVE)));
 }
 
-/// Runs something in a thread that is another user's, who is no more than that; `None` where that may not be, of
-/// which the test is said to be skipped.
+/// Runs something in a thread of another user without privileges; `None` where that is not
+/// possible, which says that the test is skipped.
 pub fn as_another_user<T: Send>(run: impl FnOnce() -> T + Send) -> Option<T> {
     const ANOTHER: libc::c_long = 61_002;
     let become_another = || {

@@ -15,8 +15,8 @@ use crate::table::{self, Entry};
 /// How many connections were ever remembered.
 static LIVES: AtomicU32 = AtomicU32::new(0);
 
-/// Remembers a new connection of a server's port. As long as nothing but its calls is of interest,
-/// its word is all there is: it gets a place when somebody enters it.
+/// Remembers a new connection of a server's port. As long as only its calls matter, its word is all
+/// that exists of it: it gets a place when a call enters it.
 pub fn track(fd: c_int, role: Role, port: u16) {
     let Some(cell) = word(fd).filter(|_| table::is_owner()) else { return };
     if !table::remembers() || !table::has_tables() {

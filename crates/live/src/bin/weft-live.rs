@@ -162,7 +162,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The entries of a table in a file, so many of one size. `None` if there are none.
+/// The `count` entries, of `size` bytes each, of a table in a file. `None` if there are none.
 fn table(file: &File, place: u64, size: u16, count: u16) -> Option<Vec<Vec<u8>>> {
     let mut all = vec![0; usize::from(size) * usize::from(count)];
     file.read_exact_at(&mut all, place).ok()?;

@@ -11,10 +11,10 @@ use crate::sys::{Errno, call, close, is_there, open_for_reading, poll_now, read_
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     number: u32,
-    /// What says that it has ended; none is -1.
+    /// The descriptor that shows when it has ended; -1 if there is none.
     fd: c_int,
-    /// Whether that can be waited for. Otherwise it is what the kernel tells of the process, which
-    /// it does of no other that gets its number.
+    /// Whether that is a `pidfd`, which can be waited for. Otherwise it is a file of the process in
+    /// `/proc`, which the kernel never connects to another process with the same number.
     can_be_waited_for: bool,
 }
 

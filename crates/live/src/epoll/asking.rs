@@ -1,5 +1,5 @@
-//! What the kernel has to say to a wait: of descriptors that it alone reports, and of accelerated connections
-//! that it was told of while nobody looked.
+//! Events that a wait gets from the kernel: of descriptors that only the kernel reports, and of
+//! accelerated connections that became ready while no thread looked.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! What an edge is: which changes of a connection are told to a registration that is told of changes.
+//! What an edge is: the changes of a connection that an edge-triggered registration reports.
 
 use std::sync::atomic::Ordering;
 
@@ -27,8 +27,8 @@ pub fn news(registration: &Registration, guard: &Guard, segment: &Segment) -> Op
     is_news.then_some(News { events, from, now })
 }
 
-/// What there is now of what the program asked for, and what the next edge is an edge against. `None` if the
-/// kernel tells.
+/// The requested events that the connection has now, and the state against which the next edge is
+/// determined. `None` if the kernel reports them.
 pub fn state(
     registration: &Registration,
     guard: &Guard,

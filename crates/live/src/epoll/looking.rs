@@ -72,8 +72,8 @@ pub fn look(instance: &Instance, events: &mut [epoll_event], whole: bool) -> (us
     (told, inner.count > 0)
 }
 
-/// Finds who has an event and was put at the end of the queue `before` a time, without taking any. Returns
-/// how many there are.
+/// Finds the connections that have an event and were queued before the time `before`, without
+/// taking any event. Returns how many there are.
 fn find(inner: &mut Inner, whole: bool, before: u64, back: &mut bool) -> usize {
     let mut found = 0;
     for at in 0..inner.warm {
@@ -185,7 +185,7 @@ pub fn any_ready(inner: &Inner, whole: bool) -> Option<u32> {
     let mut looked_at = warm.filter(|(_, watch)| whole || !watch.is_calm()).map(|(link, _)| *link);
     looked_at.find(|link| {
         resolve(*link).is_some_and(|Resolved { registration, guard, segment }| {
-            // The bytes are on their way while the program is told and comes for them.
+            // Prefetches the bytes while the program learns of them and comes to read them.
             segment.expect_emptying(guard.connection.role().peer());
             is_ready(registration, &guard, &segment)
         })

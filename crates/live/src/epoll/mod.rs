@@ -106,7 +106,7 @@ fn control_connection(
     {
         departure::depart_connection(&guard, Reason::Epoll);
         if !guard.is_current() {
-            // Another connection of the kernel has been put in the place of this one.
+            // The connection has been replaced by another one of the kernel.
             drop(guard);
             return control(epoll, operation, fd, event, kernel);
         }
@@ -119,8 +119,8 @@ fn control_connection(
     let (Some(controlling), Some(held)) = (CONTROL.lock(), instance.lock.lock()) else {
         return control_other(epoll, operation, kernel);
     };
-    // Whoever closes the number forgets it first, and takes the connection out of all instances with
-    // these locks: what would be put in after that would stay.
+    // A thread that closes the number forgets it first, and then removes the connection from all
+    // instances under these locks: a registration added after that would stay.
     if !guard.is_current() {
         drop((held, controlling, attaching, guard));
         return control(epoll, operation, fd, event, kernel);

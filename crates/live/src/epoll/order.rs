@@ -1,8 +1,9 @@
-//! The order in which the events of several connections are told: that in which their bytes came.
+//! The order in which the events of several connections are reported: that in which their bytes
+//! arrived.
 //!
-//! The kernel keeps a queue. Who becomes ready goes to its end, and so does who has been told of and
-//! may have something left, so that nobody waits for ever where there is room for few. Here a
-//! connection's place in the queue is a time by the processor's clock.
+//! The kernel keeps a queue. A descriptor that becomes ready goes to its end, and so does one that
+//! was reported and may have something left, so that none waits forever if the program's list has
+//! room for few. Here a connection's place in the queue is a time by the processor's clock.
 
 use libc::epoll_event;
 
@@ -51,8 +52,8 @@ pub fn event_at(inner: &mut Inner, link: u32, back: &mut bool) -> Option<epoll_e
     Some(looking::tell(registration, &news))
 }
 
-/// Sorts those that were found, and puts them at the end of the queue: those that there is no room for are
-/// told of before anybody is looked for again.
+/// Sorts the connections that were found, and moves them to the end of the queue: those for which
+/// the program's list has no room are reported before the next search.
 fn sort(inner: &mut Inner, found: usize) {
     let now = sys::ticks();
     for which in 0..found {
@@ -71,8 +72,9 @@ fn sort(inner: &mut Inner, found: usize) {
     inner.found[..found].sort_unstable_by_key(|it| (it.key, it.nth));
 }
 
-/// When the first of what is told came, if that is known; of what had arrived before the connection was put in, when that
-/// was. Room was there before all else.
+/// When the first byte of the reported news arrived, if that is known; for bytes that arrived
+/// before the connection was registered, when it was registered. Room to send counts as older than
+/// all else.
 fn came(link: u32, watch: &Watch, news: &News, now: u64) -> Option<u64> {
     let Resolved { guard, segment, .. } = resolve(link)?;
     let writer = guard.connection.role().peer();

@@ -24,12 +24,12 @@ use crate::table::idle;
 use crate::table::{self, Entry, Guard, Registration};
 use crate::waiting::wait;
 
-/// While there are events without the kernel, it is asked about other descriptors this often, in
-/// nanoseconds: so long does somebody wait at most who connects to a server that is busy, and a question costs
-/// a hundredth of that.
+/// How often the kernel is asked about other descriptors while accelerated connections have events,
+/// in nanoseconds. A client that connects to a busy server waits at most this long, and the system
+/// call costs a hundredth of it.
 const LOOK_ASIDE: u64 = 50_000;
-/// The clock is looked at every so many turns, and in each where these take longer than a half of that, until
-/// one takes less than a sixteenth.
+/// The clock is read once in this many waits. If they take longer than half of that time, every
+/// wait reads it, until one takes less than a sixteenth.
 const EVERY_TURN: u32 = 4;
 const SLOW: u64 = LOOK_ASIDE / 2;
 const FAST: u64 = LOOK_ASIDE / 16;
@@ -49,8 +49,7 @@ pub fn wait(
         expose(stay.index);
     }
     let _others = Others(stay.instance);
-    // Who waits anew may have sent something.
-    // SAFETY: a flag is written that another thread may change; a look too many or one late does no harm.
+    // A thread that waits again may have sent something.
     unsafe { (*stay.instance.inner.get()).has_pages = true };
     Some(wait_in(stay.instance, events, timeout, mask))
 }
@@ -95,8 +94,9 @@ fn told_beside_handler(epoll: c_int, first: *mut epoll_event, count: c_int) -> c
     }
 }
 
-/// A wait in an instance that is the kernel's alone, by `kernel`, the program's call: nothing in it has a datum
-/// of the library's, nor gets one meanwhile, but by a handler. `None` if it is not.
+/// A wait, made by `kernel`, in an instance that is the kernel's alone: no registration in it
+/// carries data of the library's, and none gets any meanwhile, except through a signal handler.
+/// `None` if the instance is not the kernel's alone.
 ///
 /// # Safety
 ///
@@ -139,9 +139,10 @@ unsafe fn joined_by_handler(instance: &Instance, first: *mut epoll_event, count:
     }
 }
 
-/// A wait in an instance in which nothing has a datum of the library's, by `kernel`, the program's call. Another
-/// thread may join a connection of it at any time, and has to know that this one sleeps; another process may
-/// put one in that it has joined. If more is to be done, the time that is left of the wait.
+/// A wait, made by `kernel`, in an instance in which no registration carries data of the library's.
+/// Another thread may join one of its connections at any time, and must know that this one sleeps;
+/// another process may add a connection that it has joined. If more is to be done, returns the time
+/// that is left of the wait.
 ///
 /// # Safety
 ///
@@ -332,9 +333,10 @@ fn places_of_kernel(instance: &Instance, all: usize) -> usize {
     usize::from(*had_it)
 }
 
-/// The threads that sleep in an instance while another leaves it, which looks no more: the next event is
-/// theirs. A stimulus takes all sleepers out of a flag and wakes one of them, so whoever leaves says
-/// again that somebody sleeps, and wakes the next if there is something left, as the kernel does.
+/// The threads that still sleep in an instance when another one leaves it and stops looking: the
+/// next event is theirs. A stimulus takes all sleepers out of a flag and wakes one of them, so a
+/// thread that leaves arms the flag again, and wakes the next sleeper if an event is left, as the
+/// kernel does.
 struct Others<'a>(&'a Instance);
 
 impl Drop for Others<'_> {
@@ -434,8 +436,9 @@ fn has_ticked(instance: &Instance) -> bool {
     std::mem::replace(unsafe { &mut (*instance.inner.get()).ticked }, tick) != tick
 }
 
-/// Arms the flags of all that is looked at. True if something may happen of which nobody tells a sleeper: a full
-/// ring stalls, or a change comes by the event of a connection that the kernel's instance did not take.
+/// Arms the flags of all connections that are followed. True if something may happen without a
+/// wake-up: a full ring stalls, or a change is signalled by the event of a connection that the
+/// kernel's instance did not accept.
 pub fn arm(instance: &Instance) -> bool {
     let Some(_held) = instance.lock.lock() else { return false };
     // SAFETY: the lock is held.
@@ -454,7 +457,8 @@ pub fn arm(instance: &Instance) -> bool {
             let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
             ready::arm(guard.connection, &segment, wanted, sleep);
             let out = libc::EPOLLOUT as u32 & registration.events;
-            // Told once: each time it reports anew what there is to read, and nobody would sleep.
+            // Done once: after each change of the registration the kernel reports readable data
+            // again, so that no thread would sleep.
             if out != 0
                 && waits_for_kernels_room(&guard, &segment)
                 && !std::mem::replace(&mut registration.asks_room, true)
@@ -480,7 +484,7 @@ fn waits_for_kernels_room(guard: &Guard, segment: &Segment) -> bool {
 /// Takes the flags back that this thread has armed: while it is awake, none of the other ends need
 /// enter the kernel for it. Not while anybody else may sleep by the same flag.
 pub fn disarm(instance: &Instance) {
-    // With the control lock held nobody registers a connection elsewhere meanwhile.
+    // While the control lock is held, no thread registers a connection elsewhere.
     let Some(_control) = CONTROL.try_lock() else { return };
     let Some(_held) = instance.lock.lock() else { return };
     if instance.is_slept_in() {

@@ -1,5 +1,5 @@
-//! Copies both ways between a connection and the one that stands for it in a program, of which this process has
-//! the far end.
+//! Copies in both directions between a connection and the one that replaces it in a program; this
+//! process has the far end of the latter.
 
 use std::sync::atomic::Ordering;
 
@@ -14,10 +14,11 @@ use crate::table::{Guard, Phase};
 
 /// How often a quiet connection is looked at, in nanoseconds.
 const LOOK_EVERY: u64 = 50_000_000;
-/// So many bytes a program may write that are thrown away, while it does not read, before it is told.
+/// How many bytes a program may write that are discarded, while it does not read, before it gets an
+/// error.
 const MUCH: usize = 1 << 20;
 
-/// One way of the copying: what was taken and is not yet sent.
+/// One direction of the copying: what was received and is not yet sent.
 struct Way<'a> {
     from: c_int,
     to: c_int,

@@ -356,7 +356,8 @@ impl Lender<'_> {
                     // What the other end had sent before it closed can still be read.
                     sys::shutdown(self.loan.near, libc::SHUT_WR);
                     self.silent = true;
-                    // Who goes on copying, once the loan has ended, would send it and be refused again.
+                    // If copying went on after the end of the loan, this would be sent and refused
+                    // again.
                     sys::throw_away(far, self.buffer);
                 }
             }
@@ -541,8 +542,9 @@ impl Lender<'_> {
         sys::poll(self.loan.far, gone, span) & gone != 0
     }
 
-    /// Waits, while the copied connection is on its way between processes, for whoever takes it: until then
-    /// the others have the connection for themselves. How the loan ends, unless it goes on.
+    /// Waits, while the copied connection is in transit between processes, for the one that
+    /// receives it: until then the others have the connection for themselves. Returns how the loan
+    /// ends, unless it goes on.
     fn await_taker(&mut self) -> Option<Ended> {
         let mut span = LATE;
         loop {

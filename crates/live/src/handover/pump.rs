@@ -1,9 +1,9 @@
-//! A process that stays and copies, for a descriptor that leaves while the other end cannot send
-//! what was left unread: it has gone, or does not look at its connection.
+//! A process that stays and copies, for a descriptor that departs while the other end cannot send
+//! again what was left unread: it has gone, or makes no call on its connection.
 //!
-//! The descriptor's numbers get another connection of the kernel in the place of the old one; the
-//! process reads the old one with this library, rings included, and copies both ways. What a
-//! program sees of it: its own two addresses are others.
+//! The descriptor's numbers get another connection of the kernel in place of the old one; the
+//! process reads the old one with this library, rings included, and copies in both directions. A
+//! program notices only that its two addresses are others.
 
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -139,7 +139,8 @@ fn copy_by(
         let is_reset = sys::poll_now(guard.fd, 0) & libc::POLLERR != 0;
         sys::close(far);
         if is_reset && !death::is_reset_by_doorbell(guard) {
-            // What the other end has refused this one's far end refuses too: the error is there to be told of.
+            // The other end has refused data, and so does the far end of the replacement: the
+            // program must see that error.
             death::provoke(near);
         }
         return Some(near);
@@ -244,8 +245,9 @@ fn close_all_but(mut kept: [c_int; 5]) {
     sys::close_numbers(first, c_uint::MAX);
 }
 
-/// Puts all that is left into the copied connection, if the other end has closed its own and this one
-/// takes all at once: then nobody needs to copy. What it took is not left any more either way.
+/// Writes all that is left into the copied connection, if the other end has closed its own and the
+/// copied connection accepts everything at once: then no process needs to copy. What was accepted
+/// is no longer left in either case.
 fn put_all(guard: &Guard, near: c_int, far: c_int, buffer: &mut [u8]) -> bool {
     let connection = guard.connection;
     let Some(segment) = connection.segment() else { return false };

@@ -1,6 +1,6 @@
-//! Numbers of the library's own that the program takes away: it closes all that it finds in `/proc/self/fd` and
-//! does not know, or puts something else there. The kernel does what it is asked, and the library goes on with
-//! another number for the same.
+//! Numbers of the library's own that the program takes away: it closes every number that it finds
+//! in `/proc/self/fd` and does not know, or puts another descriptor there. The kernel does what it
+//! is asked, and the library goes on with another number for the same file.
 
 use std::sync::atomic::Ordering;
 
@@ -43,9 +43,10 @@ pub fn yield_between(first: u32, last: u32) {
     all.for_each(|(number, _)| yield_number(number));
 }
 
-/// Gives what the library has at a number another. A program that closes all that it finds, twice, is to hear
-/// the second time that nothing is there, so it is one above all others of the library's; but who looks for
-/// more as long as he finds any is to come to an end, so it is not far above.
+/// Moves a descriptor of the library's to another number. A program that closes all numbers that it
+/// finds, twice, must find nothing there the second time, so the new number is above all others of
+/// the library's. A program that closes numbers as long as it finds any must come to an end, so it
+/// is not far above.
 fn another(number: c_int) -> Result<c_int, Errno> {
     let all = table::known().filter(|(_, entry)| *entry == Entry::Own);
     let (count, highest) = all.fold((0, 0), |(count, _), (fd, _)| (count + 1, fd));

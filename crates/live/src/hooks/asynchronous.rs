@@ -36,7 +36,7 @@ macro_rules! depart_before {
 
 depart_before!(aio_read aio_read64 aio_write aio_write64);
 
-/// How many requests there are: none, where a list is not there.
+/// How many requests there are: none if the list is not readable.
 fn how_many<T>(requests: *const T, count: c_long) -> usize {
     let count = usize::try_from(count).unwrap_or(0);
     if pointers::are_there(requests, count) { count } else { 0 }

@@ -73,7 +73,8 @@ fn named(number: c_long, fd: c_int, second: usize) -> Option<*mut c_void> {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC | libc::F_SETFL => bare_fcntl as *mut c_void,
             _ => return None,
         },
-        // Who connects so has a socket past the library. One that it knows may be disconnected.
+        // A program that connects in this way has a socket that the library does not know. One that
+        // it knows may be disconnected.
         libc::SYS_connect if matches!(table::entry(fd), Entry::Connection(_)) => {
             bare_connect as *mut c_void
         }

@@ -196,10 +196,10 @@ fn duplicate(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
     copy
 }
 
-/// Whether the kernel refuses to put what a descriptor stands for at this number, so that what is
-/// there stays.
+/// Whether the kernel refuses to duplicate a descriptor onto this number, so that the number keeps
+/// its meaning.
 fn is_refused(fd: c_int, number: c_int) -> bool {
-    // After a filter nothing is lost any more, and no call may be made but the program's.
+    // Once a filter is set nothing more can be lost, and only the program's own calls may be made.
     let is_filtered = forbidden::reason() == Some(Reason::Filter);
     if table::entry(number) == Entry::Unknown || is_filtered {
         return false;
@@ -280,7 +280,7 @@ interpose! {
 }
 
 /// How many bytes a joined connection holds, for `FIONREAD` and `SIOCOUTQ`; `None` if the kernel
-/// knows. What stands in the ring has been delivered: to TCP it would be acknowledged.
+/// knows. Bytes in the ring count as delivered: TCP would have acknowledged them.
 fn queued(fd: c_int, request: c_ulong) -> Option<u64> {
     let guard = table::enter_placed(fd).filter(|_| ready::is_joined(fd))?;
     let (connection, segment) = (guard.connection, guard.connection.segment()?);

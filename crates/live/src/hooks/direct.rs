@@ -1,10 +1,11 @@
-//! Calls that pass by, in as few instructions as can be.
+//! Calls that bypass the library, in as few instructions as possible.
 //!
-//! The kernel's way through a connection throws much of a program's code out of the processor's nearest
-//! memory, and whatever runs after it is fetched anew. So what a short connection costs is not what is
-//! computed for a call, but how much code is gone through: the way past the library is one stretch of
-//! some cache lines, without a call, and all else lies elsewhere. In a process with one thread that was
-//! never cancelled, the C library's functions are the bare system call, which is made here instead.
+//! The kernel's path through a connection evicts much of a program's code from the processor's
+//! nearest caches, and whatever runs next is fetched again. So a short connection pays less for
+//! what a call computes than for how much code it runs through: the path past the library is one
+//! stretch of a few cache lines, without a call, and everything else lies elsewhere. In a process
+//! with one thread that was never cancelled, the C library's functions are bare system calls, which
+//! are made here instead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,7 +62,8 @@ pub fn pass_counted<const COUNT: usize>(
     Some(returned(result))
 }
 
-/// What a call returns after which others have come or gone, or the number stands for something else.
+/// The result of a call during which others have entered or left, or the number has got another
+/// meaning.
 #[cold]
 #[inline(never)]
 fn come_out_late(word: &AtomicU64, entered: Word, result: c_long) -> isize {

@@ -42,7 +42,7 @@ unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -
     done as ssize_t
 }
 
-/// Copies so many bytes from a place in a file by way of so much room, and says how many it did.
+/// Copies `count` bytes from a place in a file through a buffer, and returns how many it copied.
 fn copy_by(
     room: &mut [u8],
     to: c_int,

@@ -15,7 +15,7 @@ use crate::sys;
 use crate::table;
 use crate::table::forbidden;
 
-/// The headers of a message's control data, in order; `None` in the place of one that is not whole, for
+/// The headers of a message's control data, in order; `None` in place of an incomplete one, for
 /// which the kernel refuses the message.
 ///
 /// # Safety
@@ -286,7 +286,7 @@ fn back(fd: c_int, reason: Reason) {
     }
 }
 
-/// What comes before a variadic call; returns where it goes on.
+/// Runs before a variadic call; returns the address at which the call continues.
 extern "C-unwind" fn before_dprintf(fd: c_int) -> *mut c_void {
     static NEXT: Next = Next::new(c"dprintf");
     back(fd, Reason::Stdio);
@@ -327,8 +327,9 @@ extern "C-unwind" fn before_prctl(
     NEXT.address()
 }
 
-/// Before the next children get numbers of their own: the first of them is a process with which all
-/// others end, so that none could be made that copies, and numbers no longer say who holds a lock.
+/// To be called before the next children get process numbers in a new namespace. All processes of
+/// that namespace end with its first one, so that no relay could be created, and process numbers no
+/// longer say which process holds a lock.
 pub fn leave_namespace(flags: c_int) {
     if flags & libc::CLONE_NEWPID != 0 {
         forbidden::begin(Reason::Call);

@@ -23,8 +23,8 @@ use crate::stream::{self, fail, length, receive, send};
 use crate::sys;
 use crate::table::{self, Entry};
 
-// What is done for an accelerated connection lies apart from the way past the library, and gets what the
-// program passed in the same registers.
+// The code for an accelerated connection lies apart from the path past the library, and gets the
+// program's arguments in the same registers.
 
 #[inline(never)]
 fn read_apart(

@@ -30,11 +30,11 @@ struct List {
 }
 
 impl List {
-    /// What the call has at this place.
+    /// The argument of the call at this place.
     ///
     /// # Safety
     ///
-    /// The call has so many.
+    /// The call has at least `place + 1` arguments.
     unsafe fn at<T>(self, place: usize) -> *const T {
         // SAFETY: by the contract of this function.
         unsafe {

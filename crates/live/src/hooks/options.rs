@@ -71,7 +71,7 @@ interpose! {
     ) -> c_int = |next| {
         let asks_error = level == libc::SOL_SOCKET && name == libc::SO_ERROR;
         if asks_error && let Some(guard) = table::enter_placed(fd) {
-            // What the kernel says of a death is not what the program is told.
+            // What the kernel reports of a death differs from what the program must see.
             death::is_gone(&guard);
         }
         let result = next(fd, level, name, value, length);

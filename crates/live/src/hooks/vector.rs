@@ -7,7 +7,7 @@ use crate::memory::pointers;
 /// The kernel moves no more in one call.
 pub const MOST: usize = 0x7fff_f000;
 
-/// Bytes in one place; `None` if the kernel refuses to look there.
+/// Bytes in one place; `None` if the kernel refuses the pointer.
 #[inline]
 pub fn one(base: *const c_void, length: size_t) -> Option<[iovec; 1]> {
     let refused = pointers::is_refused(base.addr(), length);

@@ -70,15 +70,15 @@ pub fn hand_all_on() {
     OFF.store(true, Ordering::Relaxed);
 }
 
-/// Defines an interposed function. `next(...)` inside the body is the function behind it, which is all that
-/// is called where the library is [off](is_off).
+/// Defines an interposed function. `next(...)` inside the body is the function behind it; nothing
+/// else is called where the library is [off](is_off).
 ///
-/// The body lies apart: what comes before it calls nothing that returns here, so that it saves no registers
-/// and takes no place on the stack. That may be the [way](crate::interpose::Way) of a call, in front of
-/// `else`.
+/// The body lies apart: the code before it calls nothing that returns, so that it saves no
+/// registers and uses no stack. That code may be the [way](crate::interpose::Way) of a call, in
+/// front of `else`.
 ///
-/// A thread that is cancelled (`pthread_cancel`) inside one is unwound from there, and what the
-/// library holds is given back on the way; hence the calling convention.
+/// A thread that is cancelled (`pthread_cancel`) inside an interposed function is unwound from
+/// there, which releases what the library holds; hence the calling convention.
 macro_rules! interpose {
     ($(#[$note:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
      = |$next:ident| $body:block) => {

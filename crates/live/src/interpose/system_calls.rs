@@ -79,8 +79,8 @@ fn say_whether_disturbed() {
     say(&UNDISTURBED, holds);
 }
 
-/// Says in a word what holds. A handler or another thread may change that between a look and what is said of it,
-/// and whoever says it last finds it so.
+/// Stores in a word what `holds` returns. A handler or another thread may change that between the
+/// check and the store; the last one that stores it finds it unchanged.
 fn say(word: &AtomicPtr<AtomicU8>, holds: impl Fn() -> *mut AtomicU8) {
     loop {
         let found = holds();
@@ -131,7 +131,7 @@ fn look_once(single_threaded: Option<*mut AtomicU8>) {
     let found = single_threaded.filter(|_| are_in_one_object(&FUNCTIONS.map(next)));
     let found = found.unwrap_or((&raw const ANOTHER).cast_mut());
     let (unknown, order) = ((&raw const UNKNOWN).cast_mut(), Ordering::Relaxed);
-    // Whoever has cancelled a thread meanwhile has the last word.
+    // A thread that has cancelled another meanwhile takes precedence.
     let _ = ALONE.compare_exchange(unknown, found, order, order);
     say_whether_disturbed();
 }

@@ -2,15 +2,16 @@
 //!
 //! The server binds an abstract Unix socket whose name both ends derive from the connection's two
 //! addresses; the client connects to it and passes the segment's file. Abstract names belong to a
-//! network namespace, as the addresses do, and vanish with the socket. Each end asks the kernel
-//! whose the other is, and goes on only with its own user's, or with a member of the group that it trusts
-//! ([`config::trusted_group`]): whoever squats on the name of somebody else's connection gets nothing. The
-//! segment has no name, so nobody but the two has it.
+//! network namespace, as the addresses do, and vanish with the socket. Each end asks the kernel for
+//! the user of the other, and proceeds only with its own user or with a member of the group that it
+//! trusts ([`config::trusted_group`]): a process that squats on the name of somebody else's
+//! connection gets nothing. The segment has no name, so only the two ends have it.
 //!
-//! The ends of a connection of two different addresses are of different hosts or of different network
-//! namespaces. In the latter case they meet at a file of the directory `WEFT_LIVE_DIRECTORY`, if both
-//! are given the same. Nothing in the kernel tells two connections of the same four numbers in
-//! different namespaces apart, so whoever shares a directory says that addresses in it are unique.
+//! The ends of a connection between two different addresses are on different hosts or in different
+//! network namespaces. In the latter case they meet at a file of the directory
+//! `WEFT_LIVE_DIRECTORY`, if both are given the same. Nothing in the kernel distinguishes two
+//! connections with the same addresses and ports in different namespaces, so sharing a directory
+//! asserts that addresses are unique in it.
 
 use std::mem::size_of;
 
@@ -102,7 +103,7 @@ impl Place {
         if bound {
             let listens = self.open(fd);
             if let Err(why) = listens {
-                // What somebody else has put in the file's place is not this library's.
+                // Whatever else is at the file's place is not this library's to remove.
                 if why != libc::EADDRINUSE {
                     clear(fd);
                 }
@@ -237,14 +238,14 @@ pub fn is_same_user(fd: c_int) -> bool {
     credentials(fd).is_some_and(|peer| peer.is_same_user())
 }
 
-/// Whether memory may be shared with the other end of a Unix connection: it is the same user's, or in the group
-/// of which this user has said so. The other end asks the same of this one.
+/// Whether memory may be shared with the other end of a Unix connection: it is the same user's, or
+/// a member of the group that this user trusts. The other end checks this one in the same way.
 pub fn is_trusted(fd: c_int) -> bool {
     is_same_user(fd) || config::trusted_group().is_some_and(|group| is_in_group(fd, group))
 }
 
-/// Whether the other end's process was in a group when it connected or listened. One that is in more groups than
-/// there is room for counts as in none.
+/// Whether the other end's process was in a group when it connected or listened. A process that is
+/// in more groups than fit here counts as in none.
 fn is_in_group(fd: c_int, group: u32) -> bool {
     const SO_PEERGROUPS: c_int = 59;
     if credentials(fd).is_some_and(|peer| peer.group == group) {
@@ -311,10 +312,11 @@ pub fn refusal(caller: c_int) -> Option<Refusal> {
     }
     match said(caller) {
         Ok(Some(OTHER_USER)) => Some(Refusal::OtherUser),
-        // With an error it has closed the socket with what was handed over in it. The kernel sets that after the
-        // end of the bytes, so it may come between the look and the receipt, which takes it away.
+        // An error means that the server has closed the socket without receiving what was handed
+        // over. The kernel sets the error after the end of stream, so it may appear between the
+        // check and the receive, which clears it.
         Ok(Some(_)) | Err(_) => Some(Refusal::Withdrawn),
-        // It has taken what was handed over first.
+        // It has received what was handed over before it closed.
         Ok(None) => (found & libc::POLLERR != 0).then_some(Refusal::Withdrawn),
     }
 }

@@ -1,5 +1,6 @@
-//! The rights of a meeting place that is a file: every user who may go into its directory may call there. Who
-//! calls is asked who it is; what a process's `umask` takes away of a file's rights would keep out others.
+//! The permissions of a meeting place that is a file: every user who may enter its directory may
+//! connect there, and is then asked for its identity. With the permissions that a process's `umask`
+//! leaves, others could not.
 
 use std::fmt::Write;
 
@@ -17,7 +18,8 @@ const ALL: libc::mode_t = 0o666;
 /// kernel's, or `EADDRINUSE` if something else is there.
 pub fn let_all_call(path: *const c_char) -> Result<(), Errno> {
     let file = open(path)?;
-    // Who may write to the directory may have put something else there, which is not to be changed.
+    // A user with write access to the directory may have put another file there, which must not be
+    // changed.
     let is_own =
         describe(file, c"".as_ptr(), libc::AT_EMPTY_PATH).is_some_and(|it| is_own_socket(&it));
     let opened = if is_own { let_all_write(file) } else { Err(libc::EADDRINUSE) };

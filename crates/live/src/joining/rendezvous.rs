@@ -16,9 +16,9 @@ use crate::table::{self, Connection, Event, Phase};
 /// How many there are.
 static SOCKETS: AtomicU32 = AtomicU32::new(0);
 
-/// Makes room for one more socket, and says whether there is any. Where the program may need each number there are
-/// at most so many at a time: connections that wait for a client that has not come do so later, and so do those that
-/// would offer.
+/// Makes room for one more socket, and says whether there is any. Where the program may need every
+/// number, the sockets are limited: connections that wait for a client close theirs and wait later,
+/// and those that would make an offer make it later.
 pub fn makes_room(most: impl Fn() -> u32) -> bool {
     let there_are = || SOCKETS.load(Ordering::Relaxed);
     // The kernel is asked for the limit only where it may count.
@@ -119,8 +119,8 @@ fn withdraw(connection: &Connection) -> bool {
     if connection.phase() != Phase::LISTENING || meeting == u32::MAX {
         return false;
     }
-    // Whoever has come is joined by the next call on the connection. Who comes at this very moment
-    // waits for nothing, which costs speed alone.
+    // A client that has come is joined by the next call on the connection. One that comes at this
+    // very moment waits without result, which costs only speed.
     if meeting::is_sought(meeting as c_int) {
         return false;
     }

@@ -57,7 +57,8 @@ impl Write for Text {
     }
 }
 
-/// The least of what the control groups that the process is in allow, in bytes; `None` if none is told.
+/// The smallest limit of the control groups that the process is in, in bytes; `None` if there is
+/// none.
 pub fn of_control_group() -> Option<u64> {
     let mut own = Text::new();
     own.write_str("/proc/self/cgroup").ok()?;

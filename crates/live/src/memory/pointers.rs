@@ -24,14 +24,14 @@ pub fn look_no_more() {
     IS_FILTERED.store(true, Ordering::SeqCst);
 }
 
-/// Whether one of these lies there, as far as can be told by reading it.
+/// Whether memory for one `T` lies at this address, as far as reading it can tell.
 #[inline]
 pub fn is_there<T>(place: *const T) -> bool {
     are_there(place, 1)
 }
 
-/// Whether so many lie there. What is unmapped later is still taken to be there, and so is what lies
-/// between the first page and the last.
+/// Whether memory for `count` values lies there. Memory that is unmapped later still counts as
+/// present, and so does whatever lies between the first page and the last.
 #[inline]
 pub fn are_there<T>(first: *const T, count: usize) -> bool {
     let Some(length) = count.checked_mul(size_of::<T>()) else { return false };
@@ -43,7 +43,7 @@ pub fn are_there<T>(first: *const T, count: usize) -> bool {
     is_page_there(first) && (page_of(first) == page_of(last) || is_page_there(last))
 }
 
-/// Whether so many are known to lie there, without a look.
+/// Whether memory for `count` values is known to lie there, without a check.
 #[inline(always)]
 pub fn are_known<T>(first: *const T, count: usize) -> bool {
     let Some(length) = count.checked_mul(size_of::<T>()).filter(|length| *length > 0) else {

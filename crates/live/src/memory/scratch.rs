@@ -11,9 +11,9 @@ use crate::sys;
 
 /// As much as a call needs that waits for as many descriptors as the library waits for.
 pub const LENGTH: usize = 192 << 10;
-/// So many are there when no memory can be had; untouched they take none.
+/// Blocks for when no memory can be mapped; untouched they take none.
 const OWN: usize = 4;
-/// So many lie ready for the next calls.
+/// Blocks that are kept ready for the next calls.
 const READY: usize = 16;
 
 #[repr(C, align(64))]
@@ -61,7 +61,7 @@ impl Scratch {
         Some(Self { memory: sys::map(None, length)?, length, used })
     }
 
-    /// A list with room for so many; `None` if there is no memory left.
+    /// A list with space for `room` elements; `None` if there is no memory left.
     pub fn list<T>(&self, room: usize) -> Option<List<'_, T>> {
         const { assert!(align_of::<T>() <= 64) };
         let begin = self.used.get();
@@ -149,7 +149,7 @@ impl<T> List<'_, T> {
 }
 
 impl<T: Copy> List<'_, T> {
-    /// Takes as many of these as there is room for in the place of what it has.
+    /// Replaces the contents by as many of these items as fit.
     pub fn copy_from(&mut self, items: &[T]) {
         self.clear();
         for item in items {

@@ -1,5 +1,5 @@
-//! Who sends on a connection that others have on loan asks first whether they have written what is not yet
-//! sent, and comes behind that.
+//! A sender on a connection that others have on loan first asks whether they have written data that
+//! is not yet sent, and waits until that is sent.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,8 @@ pub const LATE: u64 = 20_000_000;
 const ANSWER: u64 = LATE + 5_000_000;
 const BEGINNING: u64 = 1_000_000_000;
 
-/// What a sender has asked, when, and when it looks whether there is anybody to answer.
+/// A sender's question, when it was asked, and when to check next whether anybody is left to
+/// answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     question: Question,
@@ -26,8 +27,8 @@ pub struct Asked {
     look: u64,
 }
 
-/// Whether somebody to whom the connection is lent may have written what is not yet sent, and comes
-/// before who asks this for the first time.
+/// Whether a process that has the connection on loan may have written data that is not yet sent,
+/// and that precedes what a caller sends who asks this for the first time.
 pub fn comes_before(connection: &Connection, asked: &mut Option<Asked>) -> bool {
     let lending = &connection.lending;
     if !lending.is_lent() {

@@ -1,14 +1,15 @@
-//! From shared memory back to the kernel, at any moment and in both directions, without losing or
-//! overtaking a byte.
+//! Migration from shared memory back to the kernel, at any moment and in both directions, without
+//! losing a byte or changing the order.
 //!
-//! Whoever wants back *ends* both directions' detours, which seals the rings, and wakes the other
-//! end. From then on both ends write to the kernel's stream again, and read what is left in the
-//! rings first. That is enough as long as this library reads. A descriptor that goes where it
-//! cannot follow, to a program without it or past the C library, *leaves*: the other end sends
-//! what this one has not read by the kernel's stream, after which the descriptor is as if it had
-//! never been accelerated. What each step is, is `weft_protocol::migration::back`'s to say, and the order of bytes
-//! `weft_protocol::detour`'s. The model of two ends in `weft_protocol::migration` takes these steps in every order, and
-//! that of a detour all of its own. Here they are done by system calls.
+//! The end that migrates *ends* both directions' detours, which seals the rings, and wakes the
+//! other end. From then on both ends write to the kernel's stream again, and read what is left in
+//! the rings first. That is enough as long as this library reads. A descriptor that goes where the
+//! library cannot follow (to a program without it, or past the C library) *departs*: the other end
+//! sends what this one has not read through the kernel's stream, after which the descriptor is as
+//! if it had never been accelerated. `weft_protocol::migration::back` decides the steps, and
+//! `weft_protocol::detour` the order of bytes. The model of two ends in `weft_protocol::migration`
+//! takes these steps in every order, and the model of a detour all of its own. Here system calls
+//! carry them out.
 
 use std::sync::atomic::Ordering;
 
@@ -78,7 +79,8 @@ fn silence(guard: &Guard, segment: &Segment) {
     let open = segment.side(role.peer()).closed.load(Ordering::Acquire) == closed::OPEN;
     let rings = owed && open && connection.switched_out.load(Ordering::Acquire);
     let said = if rings { sys::poll_now(guard.socket(), libc::POLLRDHUP) } else { 0 };
-    // One that goes on ends its direction in the ring, or by the kernel once it has come back.
+    // An end that goes on ends its direction in the ring, or in the kernel once it has returned
+    // there.
     let detour = &segment.way(role.peer()).detour;
     let goes_on = !matches!(detour.begun(), Begun::After(_))
         || detour.is_finished()
@@ -147,7 +149,7 @@ fn arrive(guard: &Guard, segment: &Segment) -> bool {
     guard.connection.switched_in.store(true, Ordering::Release);
     // The kernel may have reported that, once, while its end of stream meant nothing yet.
     let is_gone = death::is_gone_since_switched(guard, segment);
-    // One that woke whoever slept before would lie there until another sleeps.
+    // A doorbell that has woken an earlier sleeper would stay there until another one sleeps.
     let has_answered = answering::answer_doorbells(guard);
     if is_gone || has_answered {
         registry::kick(guard);
@@ -479,7 +481,7 @@ fn end_both(segment: &Segment) {
 fn discard_counted(guard: &Guard, segment: &Segment) {
     let until = sys::now() + SETTLING;
     let is_left = || {
-        // Who looks counts anew what must be.
+        // `inlet` counts again if it must.
         guard.connection.receiving().map(|mut half| inlet(guard, segment, &mut half));
         guard.connection.is_slept_on() || discard(guard, segment).is_some_and(|left| left > 0)
     };
@@ -493,12 +495,12 @@ enum Heard {
     Now,
     /// It was taken back.
     Never,
-    /// It stands, since nobody could copy instead, or another thread would stay in a call on what was
-    /// replaced: the rest comes with the other end's next call.
+    /// The rest stays, since no relay is possible, or another thread would remain in a call on the
+    /// connection that is replaced: it comes with the other end's next call.
     Later,
 }
 
-/// Waits until the other end has heard of the refusal, or does nothing for long.
+/// Waits until the other end has learned of the refusal, or does nothing for long.
 fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool) -> Heard {
     let connection = guard.connection;
     let peer = connection.role().peer();

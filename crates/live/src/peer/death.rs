@@ -1,8 +1,8 @@
-//! The other end's death: noticing it, and saying of it what the kernel would.
+//! The other end's death: detecting it, and reporting it as the kernel would.
 //!
-//! The kernel's own connection tells of a death by an end of its stream, or by a reset where doorbells
-//! lay there unread. The program is told what its bytes in the ring mean: where a killed process has
-//! left some unread the kernel resets a connection, and otherwise ends it.
+//! The kernel's own connection shows a death by the end of its stream, or by a reset if doorbells
+//! lay there unread. What the program must see depends on its bytes in the ring: the kernel resets
+//! a connection if the killed process has left bytes unread, and otherwise ends it.
 
 use std::sync::atomic::Ordering;
 
@@ -14,11 +14,11 @@ use crate::segment::{Segment, closed};
 use crate::sys::{self, Errno};
 use crate::table::{Connection, Guard, end};
 
-/// How long nothing is heard of the other end before the kernel is asked whether it lives, in
-/// nanoseconds; up to twice as long, since what was heard is looked at as often.
+/// How long the other end may show no activity before the kernel is asked whether it lives, in
+/// nanoseconds; up to twice as long, since activity is checked at the same interval.
 pub const SILENCE: u64 = 4_000_000;
 
-/// How long the kernel's answer to a byte that nobody reads is waited for, in nanoseconds.
+/// How long to wait for the kernel's answer to a byte that nobody reads, in nanoseconds.
 const ANSWER: u64 = 10_000_000;
 
 const RESET: i16 = libc::POLLHUP | libc::POLLERR;
@@ -58,12 +58,12 @@ fn is_silent(guard: &Guard, segment: &Segment, now: u64) -> bool {
     if !connection.switched_in.load(Ordering::Acquire) {
         return false;
     }
-    // What was heard since a look long ago may have been said long ago, too.
+    // Activity since a check long ago may itself have been long ago.
     let spoke = has_spoken(connection, segment);
     !spoke || now.wrapping_sub(before) >= 3 * SILENCE
 }
 
-/// Asks the kernel about an end of which nothing was heard for long.
+/// Asks the kernel about an end that has shown no activity for long.
 #[cold]
 pub fn is_gone_if_due(guard: &Guard, segment: &Segment) -> bool {
     stats::count(|stats| &stats.questions, 1);
@@ -83,7 +83,7 @@ fn ask(guard: &Guard, segment: &Segment) -> bool {
     gone
 }
 
-/// Whether the kernel says that there is an end to read because this end stopped reading, and the
+/// Whether the kernel reports an end of stream only because this end stopped reading, while the
 /// other end goes on.
 fn is_only_deaf(guard: &Guard, said: i16) -> bool {
     said == libc::POLLRDHUP
@@ -124,8 +124,9 @@ fn aborts(connection: &Connection, segment: &Segment) -> bool {
     segment.side(connection.role().peer()).aborts.load(Ordering::SeqCst)
 }
 
-/// Whether a reset of the kernel's came of a doorbell that the other end has left unread, and says no more
-/// than that it has gone: nothing else was on its way there. Then the program hears of an end.
+/// Whether the kernel's reset was caused by a doorbell that the other end left unread, and means
+/// only that the other end has gone: no data was on its way there. The program then sees an end of
+/// stream.
 #[cold]
 pub fn is_reset_by_doorbell(guard: &Guard) -> bool {
     let connection = guard.connection;
@@ -183,8 +184,8 @@ pub fn take_error(guard: &Guard) -> Option<Errno> {
     why.ok().filter(|why| *why != 0)
 }
 
-/// Whether a reader is to be told now that the other end has reset the connection. It is told once, and
-/// not after the end of the stream.
+/// Whether a reader must be told now that the other end has reset the connection. It is told once,
+/// and not after the end of the stream.
 pub fn says_reset(guard: &Guard, segment: &Segment) -> bool {
     let connection = guard.connection;
     let peer = connection.role().peer();
@@ -246,7 +247,7 @@ pub fn owed(connection: &Connection) -> Option<Errno> {
     (owed != 0).then_some(owed)
 }
 
-/// What a send says first to an end that has died, `None` if the kernel is to be asked.
+/// What a send to an end that has died returns, `None` if the kernel is to be asked.
 pub fn sent(connection: &Connection, wanted: usize) -> Option<Result<usize, Errno>> {
     if wanted > 0 && connection.may_send_once.swap(false, Ordering::AcqRel) {
         // The answer to it.

@@ -181,7 +181,7 @@ pub fn all() -> impl Iterator<Item = &'static Instance> {
     (0..INSTANCES).map_while(instance).filter(|it| it.fd.load(Ordering::Relaxed) != 0)
 }
 
-/// One that is there, or for which there is memory. All before it are there.
+/// The instance at an index, created if it does not exist and there is memory. All before it exist.
 fn made(index: usize) -> Option<&'static Instance> {
     let there = instance(index);
     if there.is_some() || !means::is_address_space_ample() {

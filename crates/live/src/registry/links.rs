@@ -92,14 +92,14 @@ pub struct Inner {
     pub looked_aside: u64,
     /// The coarse clock when it was last looked at, in nanoseconds.
     pub ticked: u64,
-    /// The fine clock when it was last looked at, in nanoseconds, and whether so much time had gone by then that
-    /// it is looked at in each turn.
+    /// The fine clock when it was last read, in nanoseconds, and whether so much time had passed by
+    /// then that every wait reads it.
     pub clocked: u64,
     pub is_slow: bool,
-    /// When it was last looked whether anything was heard of the other ends, in nanoseconds.
+    /// When activity of the other ends was last checked, in nanoseconds.
     pub listened: u64,
-    /// When its connections were last looked through for idle ones, by the coarse clock in nanoseconds, and whether
-    /// any may have pages to be given back.
+    /// When its connections were last searched for idle ones, by the coarse clock in nanoseconds,
+    /// and whether any may have pages to release.
     pub swept: u64,
     pub has_pages: bool,
     pub spin: SpinPolicy,

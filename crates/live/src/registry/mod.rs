@@ -266,12 +266,13 @@ pub fn warm(guard: &Guard) {
     }
 }
 
-/// To be called when a sender that does not wait has filled its way: a thread that has fallen asleep in an
-/// instance before has armed no flag for room, since there was some, and lets nobody look for a stall.
+/// To be called when a non-blocking sender has filled its ring: a thread that fell asleep in an
+/// instance earlier has armed no flag for room, since there was some, and does not watch for a
+/// stall.
 #[cold]
 pub fn full(guard: &Guard) {
     warm(guard);
-    // Either it is seen here that somebody sleeps, or he sees that there is no room.
+    // Either this thread sees that another sleeps, or the other sees that there is no room.
     fence(Ordering::SeqCst);
     rouse_all(guard, |it| !it.disabled && it.events & SPACE as u32 != 0);
 }

@@ -1,5 +1,5 @@
-//! What an instance has beside the connections that it follows, which the kernel alone reports. While
-//! there is nothing of it, a busy instance need not ask the kernel.
+//! What an instance contains beside the connections that it follows, which only the kernel reports.
+//! If there is nothing of this kind, a busy instance need not ask the kernel.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -113,8 +113,9 @@ pub struct TakenOut {
 /// As many as a connection may have.
 pub type TakenOutAll = [Option<TakenOut>; REGISTRATIONS];
 
-/// Takes all registrations of a connection out of the kernel's instances: another is about to get its
-/// descriptors, for which [`put_in_again`] puts them in. Those of other processes stay.
+/// Removes all registrations of a connection from the kernel's instances: another connection is
+/// about to get its descriptors, for which [`put_in_again`] adds them. Those of other processes
+/// stay.
 pub fn take_out(guard: &Guard) -> TakenOutAll {
     let mut all = TakenOutAll::default();
     let mut places = all.iter_mut();

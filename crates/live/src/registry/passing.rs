@@ -1,15 +1,18 @@
-//! Telling the kernel's instances of connections that are not accelerated, in as few instructions as can be.
+//! Maintains the kernel's `epoll` registrations of connections that are not accelerated, in as few
+//! instructions as possible.
 //!
-//! Programs take a connection out of an instance and put it in again for each message. As long as the kernel
-//! has it, nothing needs to be known of that but what the last call said, if the connection is accelerated later,
-//! and how many such there are. So a number has one note, changed by whoever has marked its word, and without
-//! a lock of more than one number. What a note does not hold, several instances at a time, is kept with the
-//! connection from then on.
+//! Programs remove a connection from an instance and add it again for each message. While the
+//! kernel serves the connection, the library needs to know only the last call, in case the
+//! connection is accelerated later, and how many such registrations there are. So a number has one
+//! note, changed by the thread that has marked its word, and without a lock that covers more than
+//! one number. What a note does not hold, registrations in several instances at a time, is kept
+//! with the connection from then on.
 //!
-//! Once a connection is the kernel's for good, the word of its number names the instance that is noted, too, and
-//! whether it is in that one at the moment ([`Word::told`]). While no instance of the process has a datum of the
-//! library's, an `epoll_ctl` needs no more than the words of the two numbers. The instance goes on counting the
-//! number while it is out: it may count too many, never too few.
+//! Once a connection stays with the kernel for good, the word of its number also names the instance
+//! that is noted, and whether the number is in it at the moment ([`Word::told`]). While no instance
+//! of the process carries data of the library's, an `epoll_ctl` needs no more than the words of the
+//! two numbers. The instance goes on counting the number while it is removed: its count may be too
+//! high, never too low.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -48,8 +51,9 @@ fn note(fd: c_int) -> Option<&'static Note> {
     NOTES.get(fd as u32 as usize)
 }
 
-/// The way of an `epoll_ctl`: it is the kernel's alone if the connection is the kernel's for good, the instance
-/// told of it, and nothing of concern in any. The only thread makes it here.
+/// The way of an `epoll_ctl`: it is the kernel's alone if the connection stays with the kernel for
+/// good, the number's note names the instance, and no instance contains anything of the library's.
+/// In a process with one thread, the call is made here.
 #[inline(always)]
 pub fn way(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> Way<c_int> {
     if system_calls::is_undisturbed() {
@@ -88,8 +92,8 @@ fn is_noted_in_words(
     replace(cell, now.bits(), next.bits()).is_ok()
 }
 
-/// Whether an `epoll_ctl` is the kernel's alone, since the connection is the kernel's for good, where [`way`]
-/// has not said so. It is noted as there.
+/// Whether an `epoll_ctl` is the kernel's alone because the connection stays with the kernel for
+/// good, where [`way`] could not tell. The call is noted as there.
 #[inline(always)]
 pub fn is_kernels(epoll: c_int, operation: c_int, fd: c_int) -> bool {
     table::is_plain(fd) && is_kernels_apart(epoll, operation, fd)
@@ -236,8 +240,8 @@ impl Marked {
     }
 }
 
-/// Notes in which instance the kernel has put a number, where `own` stands for this one and `noted` for what
-/// was noted.
+/// Notes in which instance the kernel has registered a number; `own` stands for this instance and
+/// `noted` for the one that was noted.
 #[inline(always)]
 fn change_note<const ALONE: bool>(
     instance: &Instance,
@@ -289,8 +293,8 @@ fn end_mark(fd: c_int, cell: &AtomicU64, held: Word, told: Option<(usize, bool)>
     }
 }
 
-/// Ends the mark of a number by which others have come or gone meanwhile, or that is no more. Which instance is
-/// told of it is found out anew.
+/// Removes the mark of a number whose calls have come or gone meanwhile, or that is closed. Which
+/// instance it is noted in is found out again.
 #[cold]
 #[inline(never)]
 fn release(fd: c_int, cell: &AtomicU64, held: Word) {

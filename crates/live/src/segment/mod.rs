@@ -247,8 +247,8 @@ impl Segment {
         }
     }
 
-    /// Has the place of what comes next fetched for writing, after what came before is handed over: the
-    /// other end's processor has it since it read there last.
+    /// Prefetches the place of the next bytes for writing, after the previous ones are handed over:
+    /// the other end's processor holds that cache line since it last read there.
     #[inline(always)]
     pub fn expect_filling(&self, writer: Role, next: &Spans) {
         let first = self.ring(writer).wrapping_add(next.first.start);

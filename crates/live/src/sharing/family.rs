@@ -1,4 +1,4 @@
-//! Who belongs to the processes that share this one's connections.
+//! Which processes share this one's connections.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -44,12 +44,13 @@ pub fn forget_thread() {
     }
 }
 
-/// Who waits for which lock in this process, as far as there is room. A signal handler may wait for
-/// what a thread holds that waits for what the handler's own thread held when it was interrupted.
+/// Which thread of this process waits for which lock, as far as there is room. A signal handler may
+/// wait for a lock whose holder waits for what the handler's own thread held when it was
+/// interrupted.
 static WAITS: [Wait; 64] =
     [const { Wait { thread: AtomicU32::new(0), lock: AtomicUsize::new(0) } }; 64];
 
-/// One thread's wait; number zero is nobody's.
+/// One thread's wait; thread number zero marks a free entry.
 struct Wait {
     thread: AtomicU32,
     lock: AtomicUsize,

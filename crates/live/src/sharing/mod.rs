@@ -1,5 +1,5 @@
-//! What processes have in common after a `fork`: who belongs to them, and the locks that survive the death of
-//! one of them.
+//! What processes have in common after a `fork`: which processes belong together, and the locks
+//! that survive the death of one of them.
 
 pub mod copies;
 pub mod family;

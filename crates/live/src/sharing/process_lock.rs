@@ -1,16 +1,16 @@
-//! A lock of one process's own, which is given back if its holder jumps away.
+//! A lock within one process that is released if its holder jumps away.
 //!
-//! A signal handler may interrupt the holder and leave by `siglongjmp`. The lock would then be held for
-//! ever by a thread that lives, and the whole process wait for it. So each thread notes which it holds,
-//! and where on its stack; a jump past that place frees them. What they guard is changed by single
-//! stores mostly, and what is left half done concerns the connection that the thread has left in the
-//! middle of a call.
+//! A signal handler may interrupt the holder and leave by `siglongjmp`. The lock would then be held
+//! forever by a thread that lives, and the whole process would wait for it. So each thread notes
+//! which locks it holds, and where on its stack; a jump past that place releases them. What they
+//! guard is mostly changed by single stores, and a change that is left half done concerns the
+//! connection whose call the thread has abandoned.
 
 use std::cell::Cell;
 
 use crate::sharing::lock::{Held, Lock};
 
-/// So many are noted; no call holds more.
+/// How many locks a thread notes; no call holds more.
 const NOTED: usize = 8;
 
 struct Notes {

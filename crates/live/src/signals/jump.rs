@@ -139,7 +139,7 @@ enum Way {
     Unwind,
     /// It goes on, and the jump waits.
     GoOn,
-    /// It cannot be unwound, or might sleep for ever if it went on, and what it holds is not known.
+    /// It cannot be unwound, or might sleep forever if it went on, and what it holds is not known.
     Leave,
 }
 

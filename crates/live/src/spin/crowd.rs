@@ -1,20 +1,20 @@
-//! Whether other threads want the processor of one that polls.
+//! Whether other threads want the processor of a thread that polls.
 //!
-//! Who gives the processor up meets those of his own scheduling group only, which is a session or a
-//! container: the kernel lets nobody else have it for that, and a poller seems to be alone while all
-//! others wait. How often a thread was made to leave its processor before it slept tells of everybody.
+//! `sched_yield` runs only threads of the same scheduling group, which is a session or a container:
+//! a poller seems to be alone while threads of all other groups wait. How often a thread was
+//! preempted before it slept counts the threads of every group.
 
 use crate::sys::Usage;
 
-/// The kernel is asked once in so many nanoseconds at most.
+/// The kernel is asked at most once in this many nanoseconds.
 const PERIOD: u64 = 4_000_000;
-/// A thread that is preempted once in so many nanoseconds in which it runs is among others. Alone on a
-/// processor a thread of the kernel preempts it some thirty times a second; two that compute take turns of
-/// 3 ms, and servers that share processors are preempted after 0.1 ms.
+/// A thread that is preempted once in this many nanoseconds of running is among others. On a
+/// processor of its own, a thread of the kernel preempts it some thirty times a second; two threads
+/// that compute take turns of 3 ms, and servers that share processors are preempted after 0.1 ms.
 const USUAL: u64 = 5_000_000;
-/// Two preemptions in close succession happen to who is alone as well.
+/// Two preemptions in close succession also happen to a thread that is alone.
 const FEW: u64 = 2 * USUAL;
-/// Who was among many is alone again after so many nanoseconds in which he ran.
+/// A thread that was among many counts as alone again after this many nanoseconds of running.
 const MOST: u64 = 4 * USUAL;
 
 /// What one receiver has noticed of others.
@@ -23,7 +23,7 @@ const MOST: u64 = 4 * USUAL;
 pub struct Crowd {
     asked_at: u64,
     used: Option<Usage>,
-    /// What the preemptions of late outweigh of the time that it ran, in nanoseconds.
+    /// By how much recent preemptions outweigh the time that it ran, in nanoseconds.
     weight: u64,
 }
 
@@ -32,7 +32,7 @@ impl Crowd {
         Self { asked_at: 0, used: None, weight: 0 }
     }
 
-    /// Whether others wanted the processor of late.
+    /// Whether others wanted the processor recently.
     pub fn is_there(&self) -> bool {
         self.weight > FEW
     }

@@ -1,27 +1,28 @@
 //! How long to poll before going to sleep (SCILAN 4.7: polling that backs off to interrupts).
 //!
 //! The paper backs off after prolonged unsuccessful polling. Here each receiver learns from its own
-//! waits: one that does not end within the span makes it sleep at once the next time, then the next two,
-//! four and more times, and each that does halves that again. So who has what he waits for in more than
-//! half of his tries polls for most, and who has it in fewer hardly ever polls: a try in vain costs more than
-//! a good one saves. A wait in which the processor was taken away counts as in vain: somebody else needs
-//! it. The span of a try stays long, since after a while of sleeping the other end must wake up before it
-//! can answer.
+//! waits. One that does not end within the span makes it sleep at once the next time, then the next
+//! two, four and more times; each one that does halves that number again. So a receiver that
+//! succeeds in more than half of its attempts polls nearly always, and one that succeeds less often
+//! hardly ever: a failed attempt costs more than a successful one saves. A wait in which the
+//! processor was taken away counts as failed, since another thread needs it. The span of an attempt
+//! stays long, because after a while of sleeping the other end must wake up before it can answer.
 //!
-//! A span is spun through only as long as a switch to another thread and back would cost, with what
-//! that throws out of the caches, and then the processor is given up for once. With somebody else
-//! there he works, who would have waited for a receiver that does nothing, and the next spin is half
-//! as long. With nobody there that was a short call, and the next is twice as long: who is alone soon
-//! enters the kernel no more. Where somebody has kept the processor for long, who computes and does
-//! not wait for messages himself, it is kept as well for a while.
+//! A receiver spins only for as long as a switch to another thread and back would cost, cache
+//! misses included, and then yields the processor once. If another thread was waiting, it runs now
+//! instead of waiting for a receiver that does nothing, and the next spin is half as long. If none
+//! was, the yield was a short call, and the next spin is twice as long: a thread alone on its
+//! processor soon stops calling `sched_yield`. If another thread has kept the processor for long,
+//! it computes and does not itself wait for messages, so the receiver does not yield for a while.
 //!
 //! With both ends on one processor the other end cannot run meanwhile, so each step of the polling
-//! gives the processor up: one switch to the other end and none back by an interrupt or a call. An
-//! end that has not answered after a few switches is busy with something else, and a third program
-//! that took its turn may have had it for milliseconds. So a try in vain is followed by a rest that
-//! is a multiple of what it cost, which bounds the loss by time, not by tries.
+//! yields: one switch to the other end, and none back by an interrupt or a system call. An end that
+//! has not answered after a few switches is busy with something else, and a third program that ran
+//! instead may have kept the processor for milliseconds. So a failed attempt is followed by a pause
+//! that is a multiple of its cost, which bounds the loss by time, not by attempts.
 //!
-//! Where other threads want the processor, the span is short: what is spun through is theirs.
+//! Where other threads want the processor, the span is short, since the time spent spinning is
+//! theirs.
 
 mod crowd;
 
@@ -29,8 +30,8 @@ use crate::spin::crowd::Crowd;
 use crate::sys::Usage;
 
 /// The span of polling in nanoseconds: a wake-up across processors on the slowest machine measured
-/// (55 us), after which the other end has yet to answer. With less, two ends that have once fallen
-/// asleep there wake each other for ever.
+/// (55 us), after which the other end has yet to answer. With less, two ends that have both fallen
+/// asleep there would keep waking each other.
 const SPAN: u64 = 100_000;
 /// The span of polling beside other runnable threads, whose time it takes: about two wake-ups by the kernel.
 const SPAN_AMONG_OTHERS: u64 = 20_000;
@@ -43,27 +44,29 @@ const MOST_SKIPPED: u32 = 128;
 /// tens of each whose memory another processor is just writing.
 const LOOKS: u32 = 16;
 
-/// How long to spin before the processor is given up, in nanoseconds, as long as nobody was met
-/// there: what a switch and a switch back cost with cold caches. At least a few looks.
+/// How long to spin before the processor is yielded, in nanoseconds, as long as no other thread was
+/// waiting for it: what a switch and a switch back cost with cold caches. At least a few polls.
 const PATIENCE: u64 = 4_000;
 const LEAST_PATIENCE: u64 = 100;
-/// Every so many waits are spun for as long: a short answer is seen by nobody who is away.
+/// Once in this many waits the spin is that long in any case: a thread that has yielded misses a
+/// short answer.
 const TRY_AGAIN: u32 = 16;
-/// Who gives the processor up and has it back sooner than this was alone on it, in nanoseconds.
+/// A thread that yields and runs again sooner than this was alone on the processor, in nanoseconds.
 const ALONE: u64 = 1_000;
-/// Who has it back later than this gave it to somebody who computes, and not to one who answers and
-/// waits in its turn, in nanoseconds.
+/// A thread that runs again later than this has yielded to one that computes, not to one that
+/// answers and then waits in its turn, in nanoseconds.
 const TOO_LONG: u64 = 1_000_000;
-/// After that the processor is kept for so many times as long, in which a span is spun through.
+/// After that it does not yield for this many times as long, and spins through its whole span.
 const KEPT: u64 = 16;
-/// So many times others get the processor in one wait on an end elsewhere.
+/// How often a wait yields to other threads while the other end runs on another processor.
 const MOST_TURNS: u32 = 12;
 
-/// So many times the processor is given up to an other end on the same one.
+/// How often a wait yields to an other end on the same processor.
 const MOST_SWITCHES: u32 = 3;
-/// A rest is this many times the try in vain before it: the loss stays below a percent or so.
+/// A pause is this many times as long as the failed attempt before it: the loss stays below a
+/// percent or so.
 const REST: u64 = 64;
-/// Each further try in vain doubles the rest, up to this multiple of the first.
+/// Each further failed attempt doubles the pause, up to this multiple of the first.
 const LONGEST_REST: u64 = 64;
 
 /// Where the other end runs.
@@ -267,8 +270,8 @@ impl SpinPolicy {
     }
 }
 
-/// Spins for so long, with so many looks between two at the clock. What became of it, `None` if it did
-/// not come, and the time when the clock was looked at last.
+/// Spins for at most `patience`, and reads the clock once every `looks` polls. Returns the outcome,
+/// `None` if nothing came, and the last time that was read.
 fn spin(
     begin: u64,
     patience: u64,

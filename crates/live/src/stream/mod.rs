@@ -116,7 +116,7 @@ enum Moved {
     Anew,
 }
 
-/// What becomes of a call that is awake when another thread takes its number away: it has done what it has
+/// What becomes of a running call when another thread takes its number away: it returns what it has
 /// done, or begins again. `None` if it goes on with the connection that it had.
 #[cold]
 fn without_number(guard: &Guard, lost: LostTo, done: usize, call: &mut Call) -> Option<Moved> {

@@ -80,7 +80,8 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
     }
     let Some(segment) = guard.connection.segment() else { return Moved::Done(fail(libc::EBADF)) };
     if flags & libc::MSG_OOB != 0 {
-        // Who sends an urgent byte has ended the detours before; it stands beside the stream.
+        // An end that sends an urgent byte has ended the detours before; the byte lies outside the
+        // stream.
         let may_be = segment.has_ended();
         return if may_be { Moved::Kernel } else { Moved::Done(fail(libc::EINVAL)) };
     }
@@ -126,8 +127,9 @@ struct Asked<'a> {
     only: Option<&'a iovec>,
 }
 
-/// What a receive says before it takes anything that asks for nothing, or only for so much before a part that
-/// lies nowhere. It still waits for something. `None` if it takes what there is.
+/// What a receive returns before it reads, if it asks for nothing, or only for the bytes before a
+/// part with an invalid pointer. It still waits until there is something. `None` if it reads what
+/// there is.
 #[cold]
 fn partly_asked(
     guard: &Guard,
@@ -218,7 +220,7 @@ fn receive_all(guard: &Guard, segment: &Segment, asked: &Asked<'_>, mut call: Ca
     Moved::Done(done as isize)
 }
 
-/// What a receive says that has got so much before it failed.
+/// What a receive returns that failed after `done` bytes.
 #[cold]
 fn failed_after(guard: &Guard, segment: &Segment, done: usize, why: Errno) -> Moved {
     if done == 0 {
@@ -230,7 +232,8 @@ fn failed_after(guard: &Guard, segment: &Segment, done: usize, why: Errno) -> Mo
     Moved::Done(done as isize)
 }
 
-/// What a receive of nothing says, for which there is something: that it is an error.
+/// What a receive of no bytes returns once there is something to receive: zero, or the error that
+/// is there.
 #[cold]
 fn nothing_received(guard: &Guard, segment: &Segment, flags: c_int) -> Moved {
     if all_unread(guard, segment) > 0 {
@@ -337,9 +340,9 @@ fn has_died_ringing(guard: &Guard, segment: &Segment) -> bool {
         && segment.way(guard.connection.role().peer()).detour.is_ringing()
 }
 
-/// Reads the kernel's stream, of which `left` bytes are known to come before the ring. As long as
-/// the sender may switch, bytes are looked at first: none that follow the ring may be taken. `None`
-/// once it is read.
+/// Reads the kernel's stream, of which `left` bytes are known to precede the ring. As long as the
+/// sender may switch, it peeks first: no byte that follows the ring may be consumed. `None` once
+/// the stream is read up to the ring.
 #[inline(never)]
 fn from_kernel(
     guard: &Guard,
@@ -381,12 +384,12 @@ fn from_kernel(
     }
 }
 
-/// So many parts of a vector are cut at a time.
+/// How many parts of a vector can be limited at a time.
 const PLACES: usize = 16;
 const NO_PLACES: [iovec; PLACES] = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PLACES];
 
-/// The parts of a vector from `skip` bytes on, cut to so many bytes, or to as many as there is room
-/// for their places. A whole vector needs none.
+/// The parts of a vector from `skip` bytes on, limited to `left` bytes, or to as many as there are
+/// `places` for. A whole vector needs none.
 fn cut<'a>(
     to: &'a [iovec],
     mut skip: usize,
@@ -451,9 +454,9 @@ fn plain(to: &[iovec], flags: c_int) -> Option<&iovec> {
     }
 }
 
-/// Receives into one place what lies in the ring, which is nearly every receive of an accelerated
-/// connection, in as few instructions as can be: they stand between a message and its answer. All that
-/// is not so plain is left to [`step`], which finds it again.
+/// Receives into one buffer what lies in the ring, which is nearly every receive of an accelerated
+/// connection, in as few instructions as possible: they lie between a message and its answer. Every
+/// other case is left to [`step`], which examines it again.
 #[inline(always)]
 fn taken_at_once(guard: &Guard, to: &iovec) -> Option<usize> {
     let connection = guard.connection;

@@ -95,7 +95,7 @@ fn sent_beside_loan(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
     if result >= 0 || sys::errno() != libc::EPIPE {
         return result;
     }
-    // Who answers now has left to the next call what it was told.
+    // The relay that answers now has left the error that it was told of to the next call.
     asking::await_answer(guard.connection, &mut None);
     match death::owed(guard.connection) {
         Some(why) => fail(why),
@@ -200,7 +200,7 @@ fn send_all(guard: &Guard, segment: &Segment, from: &[iovec], flags: c_int) -> M
     }
 }
 
-/// What a send says before anything is sent, if there is nobody to send to.
+/// What a send returns before anything is sent, if the other end no longer receives.
 #[inline(always)]
 fn first_said(
     guard: &Guard,
@@ -237,7 +237,8 @@ fn sent_to_nobody(guard: &Guard, wanted: usize, flags: c_int) -> Moved {
     }
 }
 
-/// What a send comes behind, or says, before it goes on in the kernel's stream. `None` if nothing is before it.
+/// What a send must wait for, or returns, before it goes on in the kernel's stream. `None` if
+/// nothing precedes it.
 fn before_kernel(
     connection: &Connection,
     done: usize,
@@ -266,7 +267,7 @@ fn would_go_on(guard: &Guard, segment: &Segment, tried: &Tried, done: usize) -> 
     false
 }
 
-/// What a send says that has sent so much before it failed.
+/// What a send returns that failed after `done` bytes.
 #[cold]
 fn failed_after(guard: &Guard, done: usize, why: Errno, flags: c_int) -> Moved {
     match why {
@@ -471,8 +472,9 @@ fn fill_ring(
     Ok(())
 }
 
-/// Copies so many bytes of a vector, `skip` bytes into it, to where there is room for them in the ring. The other
-/// end is told of all of them at once: a stimulus for each part would wake it as often.
+/// Copies `count` bytes of a vector, from `skip` bytes on, into the ring, which has room for them.
+/// The other end is notified of all of them at once: a stimulus for each part would wake it as
+/// often.
 fn copy_parts(
     guard: &Guard,
     segment: &Segment,

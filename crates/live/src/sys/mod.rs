@@ -171,7 +171,7 @@ pub fn append(file: c_int, text: &[u8]) {
 fn may_be_so_long(length: u64) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let none: *const libc::rlimit = std::ptr::null();
-    // Where a filter refuses the question there is mostly no such limit.
+    // Where a filter refuses the question there is usually no such limit.
     let asked = call!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, none, &raw mut limit);
     asked.is_err() || limit.rlim_cur >= length
 }
@@ -256,7 +256,8 @@ pub fn read_at(fd: c_int, to: *mut u8, length: usize, place: i64) -> Result<usiz
     call!(libc::SYS_pread64, fd, to, length, place).map(|count| count as usize)
 }
 
-/// Sends nothing of a file from a place on, of which the kernel says whether it may.
+/// Sends no bytes of a file from a position on: the kernel still checks whether such a call is
+/// allowed.
 pub fn send_nothing_of(file: c_int, to: c_int, mut place: i64) -> Result<(), Errno> {
     call!(libc::SYS_sendfile, to, file, &raw mut place, 0).map(|_| ())
 }
@@ -272,7 +273,7 @@ pub fn send_parts(fd: c_int, parts: &[libc::iovec], flags: c_int) -> Result<usiz
     call!(libc::SYS_sendmsg, fd, &raw const message, flags).map(|count| count as usize)
 }
 
-/// What kind of file a number stands for, as `st_mode` says; `None` if for nothing.
+/// What kind of file a number stands for, as `st_mode` says; `None` if the number is closed.
 pub fn kind_of(fd: c_int) -> Option<libc::mode_t> {
     // SAFETY: all zeroes is a valid description.
     let mut described: libc::stat = unsafe { std::mem::zeroed() };
@@ -395,9 +396,9 @@ pub fn set_signal_mask(mask: u64) -> u64 {
     before
 }
 
-/// Whether the page of a place can be read: the kernel reads there before it finds that nothing was asked
-/// for. If it refuses to say, the page is taken to be. No other place of the page is read: a tool that
-/// watches over the program may know that nothing lies there.
+/// Whether the page of an address can be read: the kernel reads there before it finds that nothing
+/// was asked for. If it refuses to say, the page counts as readable. No other address of the page
+/// is read, since a memory checker may know that nothing lies there.
 pub fn is_readable(place: usize) -> bool {
     let (no_way, nothing) = (c_int::MAX, std::ptr::null_mut::<u64>());
     let word = place & !(size_of::<u64>() - 1);
@@ -475,7 +476,7 @@ pub fn reset(fd: c_int) {
     close(fd);
 }
 
-/// Reads what there is, by way of so much room, for nobody. Returns how much there was.
+/// Reads and discards what there is, through a buffer. Returns how many bytes there were.
 pub fn throw_away(fd: c_int, room: &mut [u8]) -> usize {
     let mut all = 0;
     while let Ok(count @ 1..) = recv(fd, room.as_mut_ptr(), room.len(), libc::MSG_DONTWAIT) {

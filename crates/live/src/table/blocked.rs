@@ -1,9 +1,9 @@
-//! The threads that sleep in calls on a connection, for whoever takes its number away.
+//! The threads that sleep in calls on a connection, for the thread that takes its number away.
 //!
-//! A signal that ends such a call is sent once, after its number was closed or given to something else (as the
-//! JDK closes sockets and interrupts threads), and ends it only where it sleeps in the kernel, not between
-//! two sleeps. So who takes the number away wakes those that sleep for a while, and goes on when each is back
-//! in a sleep that lasts until something comes.
+//! A signal that ends such a call is sent once, after its number was closed or reused (as the JDK
+//! closes sockets and interrupts threads), and ends the call only while it sleeps in the kernel,
+//! not between two sleeps. So the thread that takes the number away wakes those that sleep for a
+//! limited time, and goes on when each is in a sleep that lasts until something comes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

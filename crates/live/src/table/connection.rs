@@ -118,14 +118,14 @@ pub struct Connection {
     pub undelayed: AtomicBool,
     pub corked: AtomicBool,
     pub end: AtomicU32,
-    /// Whether the program was told of a reset: it is told once, by whichever call comes first.
+    /// Whether a reset was reported to the program: whichever call comes first reports it, once.
     pub reset_said: AtomicBool,
-    /// Whether the kernel has said a reset that came of a doorbell alone.
+    /// Whether the kernel has reported a reset that only a doorbell caused.
     pub reset_by_doorbell: AtomicBool,
-    /// Whether the kernel says a death to be a reset that the program is told as an end: then what it
-    /// sends next seems to go, as it would after one.
+    /// Whether the kernel reports a death as a reset that the program sees as an end of stream: its
+    /// next send then appears to succeed, as it would after an end.
     pub may_send_once: AtomicBool,
-    /// The error that the next call is to be told of a death, once; 0 if there is none.
+    /// The error of a death that the next call reports, once; 0 if there is none.
     pub owed: AtomicI32,
     /// Whether each direction is in the ring now: what the halves say, readable without them.
     pub switched_in: AtomicBool,
@@ -141,7 +141,8 @@ pub struct Connection {
     /// Whether somebody has wanted to read what was refused.
     pub wants_refused: AtomicBool,
     pub read_shut: AtomicBool,
-    /// Whether the kernel was told so too, so that it says that there is an end to read.
+    /// Whether the kernel's receiving direction was shut down too, so that the kernel reports an
+    /// end of stream.
     pub deaf: AtomicBool,
     pub write_shut: AtomicBool,
     /// Counts the sends that found the ring full: each makes room an event again.
@@ -153,8 +154,8 @@ pub struct Connection {
     /// in nanoseconds.
     pub stalled_at: AtomicU64,
     pub stalled_since: AtomicU64,
-    /// When it was last looked whether anything was heard of the other end, in nanoseconds, and what
-    /// had been heard by then.
+    /// When activity of the other end was last checked, in nanoseconds, and what had been seen by
+    /// then.
     pub listened: AtomicU64,
     pub heard: AtomicU64,
 }
@@ -225,9 +226,9 @@ impl Connection {
         }
     }
 
-    /// Whether a receive that finds nothing is at the end, since this end has shut its receiving down. What
-    /// comes after that is received all the same, so who copies goes on, and the program's end of the copy is
-    /// shut down.
+    /// Whether a receive that finds nothing is at the end of stream, since this end has shut down
+    /// its receiving direction. Bytes that come after that are received all the same, so a relay
+    /// goes on, and the program's end of the copied connection is shut down.
     #[inline]
     pub fn reads_no_more(&self) -> bool {
         self.read_shut.load(Ordering::Acquire) && !super::copies()
@@ -239,8 +240,8 @@ impl Connection {
         self.end.load(Ordering::Acquire) == end::DISCONNECTED
     }
 
-    /// Whether the kernel tells all that there is to tell of a connection: of an error that the library was told it
-    /// tells no more.
+    /// Whether the kernel reports all there is to report of a connection: it does not repeat an
+    /// error that it has reported to the library.
     pub fn is_told_by_kernel(&self) -> bool {
         self.is_back() && !self.owes_error()
     }
@@ -291,8 +292,8 @@ impl Connection {
         Some(Half { state: unsafe { &mut *self.sending.get() }, held })
     }
 
-    /// Whether another thread sleeps in the kernel, whom the doorbells there have yet to wake. Who goes to
-    /// sleep after this has looked at the ring first.
+    /// Whether another thread sleeps in the kernel that the doorbells there have yet to wake. A
+    /// thread that goes to sleep after this has checked the ring first.
     pub fn is_slept_on(&self) -> bool {
         self.sleepers.load(Ordering::SeqCst) > 0
     }

@@ -48,14 +48,14 @@ pub struct Apart {
     guard: Guard,
 }
 
-/// A number of a call's own for what a descriptor stands for, which nobody closes meanwhile.
+/// A number of a call's own for the file of a descriptor, which no thread closes meanwhile.
 pub struct NumberApart(c_int);
 
 impl NumberApart {
     /// `None` if there is no number for it.
     pub fn make(fd: c_int) -> Option<Self> {
         let _errno = sys::KeepErrno::new();
-        // Nobody forks meanwhile.
+        // No thread forks meanwhile.
         let _attaching = is_owner().then(Attaching::begin);
         let own = descriptors::duplicate(fd).ok()?;
         note_apart(0, own as u32 + 1);
@@ -70,7 +70,7 @@ impl NumberApart {
 impl Drop for NumberApart {
     fn drop(&mut self) {
         let _errno = sys::KeepErrno::new();
-        // Nobody forks meanwhile.
+        // No thread forks meanwhile.
         let _attaching = is_owner().then(Attaching::begin);
         note_apart(self.0 as u32 + 1, 0);
         sys::close(self.0);
@@ -121,8 +121,8 @@ impl Entered {
     }
 }
 
-/// Enters a call on a descriptor; `None` if it stands for no connection. While another thread puts
-/// another connection in the place of this one, it waits.
+/// Enters a call on a descriptor; `None` if it stands for no connection. Waits while another thread
+/// replaces the connection.
 #[inline(always)]
 pub fn come_in(fd: c_int) -> Option<Entered> {
     loop {
@@ -147,7 +147,8 @@ pub fn come_in(fd: c_int) -> Option<Entered> {
     }
 }
 
-/// Goes out again of one whose number was taken away meanwhile. Whether it may stand for another.
+/// Leaves a connection whose number was taken away meanwhile. Returns whether the number may stand
+/// for another one.
 #[cold]
 #[inline(never)]
 fn is_to_come_again(
@@ -305,8 +306,8 @@ impl Guard {
     }
 
     /// A stay of the same thread that may last, also where the program does not know that its
-    /// descriptor is used: another thread may close it and get its number for something else. `None` if
-    /// there is no other number.
+    /// descriptor is in use: another thread may close it and reuse its number. `None` if there is
+    /// no other number.
     pub fn apart(&self) -> Option<Apart> {
         loop {
             let socket = self.socket();
@@ -319,9 +320,9 @@ impl Guard {
         }
     }
 
-    /// To be called when this number is forgotten and not yet closed: threads that are in a call on the
-    /// connection go on with its socket under another, as they would in the kernel. False if there are
-    /// none, or there is no number for them.
+    /// To be called when this number is forgotten and not yet closed: threads in a call on the
+    /// connection go on with its socket under another number, as they would in the kernel. False if
+    /// there are none, or no number for them.
     pub fn keeps_socket_for_others(&self) -> bool {
         if !self.has_others() || self.connection.segment().is_none() {
             return false;
@@ -340,8 +341,8 @@ impl Guard {
         self.local.users.load(Ordering::SeqCst) > 1
     }
 
-    /// Lets those inside make the calls for which they have asked for the number. Who sleeps until something
-    /// comes has made it.
+    /// Lets the calls inside make the system calls for which they have read the number. A thread
+    /// that sleeps until something comes has made its call.
     pub fn lets_others_see_another_number(&self) {
         let others = || self.local.users.load(Ordering::SeqCst).saturating_sub(1);
         // With one thread those inside are what this handler has interrupted.
@@ -366,8 +367,8 @@ impl Guard {
         lost::await_put(|| self.is_current() || sys::cookie(self.fd) != Some(cookie))
     }
 
-    /// Lets the next calls pass by, all of which count as made. Called with the right to join, so
-    /// that nobody joins meanwhile.
+    /// Lets the next calls bypass the library; all of them count as made. The caller has the right
+    /// to join, so that no thread joins meanwhile.
     pub fn hush(&self, calls: u32) {
         let Some(word) = first_word(self.place, self.connection) else { return };
         let quiet = |word: Word| {
@@ -397,8 +398,8 @@ impl Drop for Guard {
 #[cold]
 fn retire(place: usize, fd: c_int, connection: &'static Connection, local: &'static Local) {
     let order = Ordering::SeqCst;
-    // Whoever moves the count from none to the mark is the one that retires, unless this is about an
-    // earlier connection of the place, and somebody is inside this one.
+    // The thread that moves the count from none to the mark retires the place, unless the count
+    // concerns an earlier connection of the place and a call is inside this one.
     loop {
         if local.descriptors.compare_exchange(0, RETIRING, order, order).is_err() {
             return;
@@ -443,8 +444,8 @@ pub fn release(place: usize, fd: c_int, connection: &'static Connection, local: 
     table::freed(place);
 }
 
-/// Tells the other end how this one closes, if the others have left it to this one only after it had
-/// looked, and the number stands for the connection still.
+/// Tells the other end how this one closes, if the other processes left that to this one only after
+/// it had checked, and the number still stands for the connection.
 fn say_how_as_last(guard: &Guard) {
     let connection = guard.connection;
     let cookie = connection.cookie.load(Ordering::Relaxed);

@@ -13,12 +13,12 @@ use crate::table::local::Local;
 /// So many are known of each connection.
 const KNOWN: usize = 7;
 
-/// Processes, each of which counts once among a connection's holders; zero is none. Of others that count
-/// nobody knows whether they live.
+/// Processes, each of which counts once among a connection's holders; zero marks a free place. Of
+/// further holders it is not known whether they live.
 #[derive(Debug, Default)]
 pub struct Sharers([AtomicU32; KNOWN]);
 
-/// What was found out about processes, so that each is looked at once.
+/// What was found out about processes, so that each is examined once.
 #[derive(Debug, Default)]
 pub struct Looked {
     seen: [Option<(u32, bool)>; KNOWN],

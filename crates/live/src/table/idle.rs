@@ -1,7 +1,8 @@
-//! Idle connections give the memory of their rings back.
+//! Idle connections release the memory of their rings.
 //!
-//! Nobody but the writer of a ring touches the part of it that is free. So who has the sending half lets the
-//! kernel have the pages of a ring of which all was read; the next bytes find empty ones.
+//! Only the writer of a ring touches the free part of it. So the holder of the sending half lets
+//! the kernel take the pages of a ring that has been read completely; the next bytes get empty
+//! pages.
 
 use std::sync::atomic::Ordering;
 

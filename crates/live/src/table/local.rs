@@ -20,7 +20,7 @@ pub(super) const RETIRING: u32 = 1 << 31;
 /// What stands for the number of descriptors once the place is free again.
 pub(super) const RETIRED: u32 = 1 << 30;
 
-/// How long a child of a `vfork` is waited for, in nanoseconds: longer than it takes to leave.
+/// How long to wait for a child of a `vfork`, in nanoseconds: longer than it takes to leave.
 pub const VISIT: u64 = 4_000_000_000;
 
 /// What this process alone knows about a connection.
@@ -31,8 +31,8 @@ pub struct Local {
     pub(super) descriptors: AtomicU32,
     /// Threads of this process inside a call on it.
     pub(super) users: AtomicU32,
-    /// The thread that keeps the others out while it puts another connection of the kernel in the
-    /// place of this one; zero is none.
+    /// The thread that keeps the others out while it replaces the connection by another one of the
+    /// kernel; zero is none.
     pub(super) shut_by: AtomicU32,
     /// Children of a `vfork` inside, which have this memory and numbers of their own.
     pub(super) visitors: AtomicU32,
@@ -147,8 +147,9 @@ impl Local {
         }
     }
 
-    /// Waits until no child of a `vfork` is inside, once there is no descriptor: the last to leave gives
-    /// the numbers back, which such a child does not have. Not for long: it may have been killed.
+    /// Waits until no child of a `vfork` is inside, once the last descriptor is gone: the last call
+    /// to leave releases the numbers, which such a child does not have. Not for long, since the
+    /// child may have been killed.
     pub fn await_visitors(&self) {
         let until = sys::now() + VISIT;
         while self.is_visited() && sys::now() < until {

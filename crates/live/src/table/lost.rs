@@ -13,7 +13,7 @@ pub enum LostTo {
     Nobody,
     /// What `dup2` puts there.
     Another,
-    /// What it stood for, which is no connection any more.
+    /// What it stood for, which is no longer a connection.
     Itself,
 }
 

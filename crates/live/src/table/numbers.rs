@@ -1,4 +1,5 @@
-//! What each number of a descriptor stands for, in one word for each, and who makes the calls by it.
+//! What each descriptor number stands for, in one word each, and which of its calls the kernel
+//! handles alone.
 
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -117,8 +118,8 @@ pub fn close_own(fd: c_int) {
     sys::close(fd);
 }
 
-/// Whether a new number of the library's own is about the one that it would be if the program had
-/// none there. A program that has so many descriptors may need the last for itself.
+/// Whether a new number of the library's own is about where it would be if the program had none
+/// there. A program with that many descriptors may need the last numbers itself.
 pub fn leaves_others(own: c_int) -> bool {
     const NOT_CLAIMED: u32 = 16;
     let before = u32::try_from(own - descriptors::first_own()).unwrap_or(0);
@@ -142,14 +143,16 @@ pub fn forget_listener(fd: c_int) {
     }
 }
 
-/// Forgets that a number stands for the connection at a place, and says `to` of it. How many calls by this number are in the kernel that were not counted at the connection;
-/// `None` if another thread has just closed the number, too, which may stand for something else by now.
+/// Forgets that a number stands for the connection at a place, and sets its word to `to`. Returns
+/// how many calls on this number are in the kernel that the connection has not counted; `None` if
+/// another thread has just closed the number too, so that it may stand for something else by now.
 pub fn forget_number(fd: c_int, place: usize, to: Word) -> Option<u32> {
     let before = change(word(fd)?, |word| word.is_at(place).then_some(to));
     before.is_at(place).then(|| before.inside())
 }
 
-/// A call in the kernel that passes by, counted out when it ends, also by its thread's cancellation.
+/// A call in the kernel that bypasses the library. It is counted out when it ends, also if its
+/// thread is cancelled.
 struct Inside {
     word: &'static AtomicU64,
     entered: Word,
@@ -204,7 +207,7 @@ impl Drop for Inside {
     }
 }
 
-/// Counts a call out where others have come or gone meanwhile, or the number stands for something
+/// Counts a call out if others have entered or left meanwhile, or the number stands for something
 /// else.
 #[cold]
 #[inline(never)]

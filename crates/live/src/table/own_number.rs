@@ -17,7 +17,7 @@ const IN_BETWEEN: u64 = 1_000_000;
 pub struct OwnNumber(AtomicU32);
 
 impl OwnNumber {
-    /// Makes one for what `fd` stands for; `None` if there is no number for it.
+    /// Makes a number for the file of `fd`; `None` if there is none left.
     pub fn make(fd: c_int) -> Option<c_int> {
         let own = descriptors::duplicate(fd).ok()?;
         claim(own);

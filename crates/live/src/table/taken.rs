@@ -1,9 +1,10 @@
-//! Numbers that a thread is taking away: forgotten already, and the kernel's still.
+//! Numbers that a thread is taking away: already forgotten, but still open in the kernel.
 //!
-//! The kernel takes a number away in one moment. This library forgets it first, and may wait then, for
-//! threads that sleep on the connection or for its last doorbells. A call that another thread makes by the
-//! number meanwhile would reach the bare socket, whose bytes are doorbells; so it waits until the kernel has
-//! done its part. That is long before the kernel's call returns, and the number may be another's by then.
+//! The kernel takes a number away in one instant. This library forgets it first, and may then wait
+//! for threads that sleep on the connection or for its last doorbells. A call that another thread
+//! makes on the number meanwhile would reach the bare socket, whose bytes are doorbells; so it
+//! waits until the kernel has done its part. That is long before the kernel's call returns, and the
+//! number may be reused by then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +20,8 @@ use crate::table::word::Word;
 /// How long a call waits at most, in nanoseconds: the thread may have been ended, or wait for this one.
 const PATIENCE: u64 = 2_000_000_000;
 
-/// The cookies of the sockets whose numbers are being taken away. Pages that nobody touches are none.
+/// The cookies of the sockets whose numbers are being taken away. Pages that are never touched take
+/// no memory.
 static SOCKETS: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
 
 /// A number, if any, that the calling thread is taking away; calls by it wait until this is dropped.
@@ -27,9 +29,10 @@ static SOCKETS: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIP
 #[must_use]
 pub struct Taken(Option<(c_int, Word)>);
 
-/// Forgets that a number stands for the connection at a place. How many calls by it are in the kernel that
-/// were not counted at the connection, and the number, if other threads are to wait; `None` if another
-/// thread has just taken it away, too, and it may stand for something else by now.
+/// Forgets that a number stands for the connection at a place. Returns how many calls on it are in
+/// the kernel that the connection has not counted, and the number, if other threads are to wait;
+/// `None` if another thread has just taken it away too, so that it may stand for something else by
+/// now.
 pub fn begin(fd: c_int, place: usize, to: LostTo, others_wait: bool) -> Option<(u32, Taken)> {
     if !others_wait {
         return forget_number(fd, place, Word::UNKNOWN).map(|inside| (inside, Taken::NOTHING));

@@ -27,8 +27,9 @@ const STREAM: u64 = 1 << 59;
 /// How many more calls pass by.
 const QUIET: u64 = 1 << 50;
 const MOST_QUIET: u64 = (1 << 10) - 1;
-/// In their place, once a connection is the kernel's for good: the `epoll` instance that is told of it by the
-/// number, plus one, or zero. What the word says from here on is what the [word of that instance](told_by) says.
+/// In their place, once a connection stays with the kernel for good: the `epoll` instance that has
+/// been told of the number, plus one, or zero. From this bit on, the word equals the [word of that
+/// instance](told_by).
 const TOLD: u64 = 1 << TOLD_FROM;
 const TOLD_FROM: u32 = 51;
 const MOST_TOLD: u64 = (1 << 9) - 1;
@@ -83,8 +84,8 @@ impl Word {
         self.0
     }
 
-    /// The word of an entry, of which no call passes by. What has no place yet comes from
-    /// [`Word::unplaced`] alone.
+    /// The word of an entry none of whose calls bypass the library. A connection without a place
+    /// has a word only through [`Word::unplaced`].
     pub const fn of(entry: Entry) -> Self {
         Self(match entry {
             Entry::Unknown | Entry::Unplaced => 0,
@@ -110,8 +111,8 @@ impl Word {
         new.hushed(first.after() - 1)
     }
 
-    /// A number that a thread is taking away. It looks like a connection without a place to whom that is
-    /// no different: calls by it look further.
+    /// A number that a thread is taking away. To code for which that makes no difference it looks
+    /// like a connection without a place; calls on it look further.
     pub const fn taken(thread: u32, to: LostTo) -> Self {
         let closed = if matches!(to, LostTo::Nobody) { DOUBLING } else { 0 };
         Self(CONNECTION | UNPLACED | closed | ((thread as u64 & LIVES) * LIFE))

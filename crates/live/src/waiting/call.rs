@@ -38,12 +38,12 @@ impl Call {
         self.blocking.get_or_insert_with(|| guard.local().blocked.begin(guard.fd))
     }
 
-    /// A number for a sleep in `poll`, which looks again what a number stands for, that no other thread takes
-    /// away: the sleep would say that it is none, or what is ready of something else, and not that a signal
-    /// came.
+    /// A number for a sleep in `poll` that no other thread takes away. `poll` looks the number up
+    /// again when it wakes: it would report that the number is closed, or the events of another
+    /// file, instead of a signal.
     pub fn number(&mut self, guard: &Guard) -> c_int {
         let socket = guard.socket();
-        // Who takes the number away has yet to keep another, perhaps.
+        // The thread that takes the number away may not have kept another yet.
         if is_single_threaded() || socket != guard.fd {
             return socket;
         }
@@ -53,7 +53,8 @@ impl Call {
         self.apart.as_ref().map_or(guard.fd, |apart| apart.fd)
     }
 
-    /// Sleeps, as `sleep` says, until something comes. Who takes the number away waits until it does.
+    /// Sleeps, as `sleep` does, until something comes. A thread that takes the number away waits
+    /// until this call sleeps.
     pub fn sleeps_for_long<T>(&mut self, guard: &Guard, sleep: impl FnOnce(&mut Self) -> T) -> T {
         self.blocks(guard).lasts();
         let slept = sleep(self);

@@ -1,4 +1,4 @@
-//! What of a receive stands behind its first bytes, in the ring or in the kernel's stream.
+//! Continues a receive behind its first bytes, in the ring or in the kernel's stream.
 
 use libc::{c_int, iovec};
 use weft_protocol::detour::Inlet;
@@ -12,7 +12,7 @@ use crate::table::{Guard, Receiving};
 use crate::waiting::call::Call;
 use crate::waiting::wait;
 
-/// What of a receive stands behind its first bytes, of which it is known whether they came from the kernel.
+/// Continues a receive behind its first bytes, of which it is known whether they came from the kernel.
 #[inline]
 pub fn go_on_elsewhere(
     guard: &Guard,
@@ -33,9 +33,9 @@ pub fn go_on_elsewhere(
     done - skip
 }
 
-/// What of a receive from the kernel's stream stands behind that: in the ring, or there, if the parts
-/// were more than are cut at a time. Whoever is given less than there was room for takes it that there
-/// is no more.
+/// Continues a receive from the kernel's stream: in the ring, or in the same stream if there were
+/// more parts than can be limited at a time. A caller that gets less than it had room for concludes
+/// that there is no more.
 #[inline(never)]
 fn go_on_in_ring(
     guard: &Guard,
@@ -79,8 +79,8 @@ fn look_into_ring(
     }
 }
 
-/// What of a receive that has emptied the ring, or looked at all of it, stands in the kernel's stream
-/// behind it.
+/// Continues a receive that has emptied the ring, or peeked at all of it, in the kernel's stream
+/// behind the ring.
 #[cold]
 fn go_on_in_kernel(
     guard: &Guard,
