@@ -1,20 +1,20 @@
-//! Modules of the live library use only those of the floors beneath their own, as ARCHITECTURE.md draws them.
+//! Modules of the live library use only those of the layers beneath their own, as ARCHITECTURE.md draws them.
 
 use std::collections::BTreeMap;
 
 use crate::repository::files::{self, File, Finding, assert_none};
 
-const DRAWING: &str = "## The floors of the live library";
+const DRAWING: &str = "## The layers of the live library";
 const SOURCES: &str = "crates/live/src/";
 
-/// The floor of each module: the number of the line of the drawing on which it stands, from above. The names
+/// The layer of each module: the number of the line of the drawing on which it stands, from above. The names
 /// stand before the first gap of two spaces, what they are after it.
-fn floors(architecture: &str) -> BTreeMap<String, usize> {
+fn layers(architecture: &str) -> BTreeMap<String, usize> {
     let after = architecture.split(DRAWING).nth(1).unwrap_or_default();
     let drawing = after.split("```").nth(1).unwrap_or_default();
-    let names = drawing.lines().enumerate().flat_map(|(floor, line)| {
+    let names = drawing.lines().enumerate().flat_map(|(layer, line)| {
         let names = line.split("  ").next().unwrap_or_default();
-        names.split_whitespace().map(move |name| (name.to_owned(), floor))
+        names.split_whitespace().map(move |name| (name.to_owned(), layer))
     });
     names.collect()
 }
@@ -76,19 +76,19 @@ fn heads(path: &str) -> impl Iterator<Item = &str> {
     paths.filter(|head| !head.is_empty())
 }
 
-/// The uses against the floors.
+/// The uses against the layers.
 fn check(architecture: &str, sources: &[File]) -> Vec<Finding> {
-    let floors = floors(architecture);
+    let layers = layers(architecture);
     let mut findings = Vec::new();
     for file in sources {
         let Some((own, depth)) = module(&file.path) else { continue };
-        let Some(floor) = floors.get(own) else {
-            findings.push(file.finding(1, format!("{own} stands on no floor in ARCHITECTURE.md")));
+        let Some(layer) = layers.get(own) else {
+            findings.push(file.finding(1, format!("{own} stands on no layer in ARCHITECTURE.md")));
             continue;
         };
         for (line, other) in used(&code(&file.text), depth) {
-            // Only modules of the root are on a floor.
-            if other != own && floors.get(&other).is_some_and(|it| it <= floor) {
+            // Only modules of the root are on a layer.
+            if other != own && layers.get(&other).is_some_and(|it| it <= layer) {
                 let message = format!("{own} uses {other}, which is not beneath it");
                 findings.push(file.finding(line, message));
             }
@@ -98,7 +98,7 @@ fn check(architecture: &str, sources: &[File]) -> Vec<Finding> {
 }
 
 #[test]
-fn live_stands_on_its_floors() {
+fn live_stands_on_its_layers() {
     let architecture = files::ending("ARCHITECTURE.md");
     let sources: Vec<File> =
         files::ending(".rs").into_iter().filter(|file| file.path.starts_with(SOURCES)).collect();
@@ -110,7 +110,7 @@ fn live_stands_on_its_floors() {
 mod tests {
     use super::*;
 
-    const DRAWN: &str = "## The floors of the live library\n\n```\nhooks       above all\nready epoll  \
+    const DRAWN: &str = "## The layers of the live library\n\n```\nhooks       above all\nready epoll  \
                          events of sockets\nsys\n```\n";
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_of_higher_floors_and_of_neighbours_are_found() {
+    fn uses_of_higher_layers_and_of_neighbours_are_found() {
         let cases = [
             ("sys/calls.rs", "\nuse crate::ready;\n", 2, "sys uses ready"),
             ("sys/mod.rs", "fn a() {\n    crate::hooks::real::b();\n}\n", 2, "sys uses hooks"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_of_lower_floors_and_those_of_tests_are_accepted() {
+    fn uses_of_lower_layers_and_those_of_tests_are_accepted() {
         let text = "use crate::sys;\nuse super::ready;\n// crate::hooks\n#[cfg(test)]\nmod tests {\n    use \
                     crate::hooks;\n}\n";
         assert_eq!(found(&[("ready/sets.rs", text)]), Vec::<String>::new());
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_module_that_is_not_drawn_is_found() {
-        let message = format!("{SOURCES}magic.rs:1: magic stands on no floor in ARCHITECTURE.md");
+        let message = format!("{SOURCES}magic.rs:1: magic stands on no layer in ARCHITECTURE.md");
         assert_eq!(found(&[("magic.rs", "")]), [message]);
     }
 }
