@@ -114,12 +114,13 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         // The kernel goes on with a registration of a number that is no more; this library cannot.
         departure::depart_connection(&guard, Reason::Epoll);
         if !guard.is_current() {
-            // Another connection of the kernel has been put in the place of this one.
+            // The connection has been replaced by another one of the kernel.
             return Taken::NOTHING;
         }
         registry::release(&guard);
     } else if guard.connection.is_back() && registry::is_registered_by_number(&guard) {
-        // So is that of what another process has by now, or a message that is on its way to one.
+        // The same holds for a connection that another process has by now, or that is on its way to
+        // one in a message.
         registry::release(&guard);
     }
     // What is the kernel's anyway needs nobody to wait.

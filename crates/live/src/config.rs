@@ -5,7 +5,7 @@
 //! | `WEFT_LIVE` | `off` leaves everything to the kernel | on |
 //! | `WEFT_LIVE_RING` | bytes of one direction's ring, a power of two from 4096 | 262144 |
 //! | `WEFT_LIVE_LIMIT` | connections in shared memory at one time | 2048, fewer with little memory |
-//! | `WEFT_LIVE_DIRECTORY` | where ends in different network namespaces meet, and whose group may | nowhere |
+//! | `WEFT_LIVE_DIRECTORY` | where ends in different network namespaces meet; its group is trusted | nowhere |
 //! | `WEFT_LIVE_LOG` | a file, or `stderr`, for what becomes of each connection | none |
 
 use std::ffi::CStr;

@@ -1,12 +1,13 @@
 //! `epoll` instances that another instance watches, or `poll` and `select`: the kernel reports them as it would
 //! without the library.
 //!
-//! Such an instance gets a *relay*: a second kernel instance, owned by the library and registered in the
-//! program's, that holds the registrations of the accelerated connections. An event in the relay wakes whoever sleeps in
-//! any instance around, and draining the relay leaves the program's own events alone. Before the library
-//! asks the kernel about an outer instance it brings the relay up to date ([`show`]): the relay is readable
-//! while an accelerated connection has an event to report, and a change that no wake-up has announced is
-//! announced by an `eventfd` in it. Level, edge and one-shot reporting to the program is left to the kernel.
+//! Such an instance gets a *relay*: a second kernel instance, owned by the library and registered
+//! in the program's, that holds the registrations of the accelerated connections. An event in the
+//! relay wakes the threads that sleep in any outer instance, and draining the relay leaves the
+//! program's own events alone. Before the library asks the kernel about an outer instance it brings
+//! the relay up to date ([`show`]): the relay is readable while an accelerated connection has an
+//! event to report, and a change that no wake-up has announced is announced by an `eventfd` in it.
+//! Level, edge and one-shot reporting to the program is left to the kernel.
 
 use std::sync::atomic::Ordering;
 

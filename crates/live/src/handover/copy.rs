@@ -86,8 +86,8 @@ impl<'a> Way<'a> {
         true
     }
 
-    /// Sends as much as there is room for. Where nobody reads any more this way is over, and says why; what
-    /// there is the other way is brought still.
+    /// Sends as much as there is room for. If the receiver no longer reads, this direction is over,
+    /// and the error is returned; data in the other direction is still delivered.
     fn send(&mut self) -> Option<Errno> {
         let bytes = &self.memory[self.held.clone()];
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -106,7 +106,7 @@ impl<'a> Way<'a> {
 /// How the copying ends.
 #[derive(Debug, PartialEq, Eq)]
 enum Over {
-    /// Both ways have ended, or nothing can be waited for any more.
+    /// Both directions have ended, or waiting is no longer possible.
     Ended,
     /// The other end has reset the connection, or refuses what the program writes.
     ResetByPeer,
@@ -120,12 +120,12 @@ struct Copying<'a> {
     /// To the program, and back.
     to: Way<'a>,
     back: Way<'a>,
-    /// Whether each way is the ring's still, at least in part.
+    /// Whether each direction still uses the ring, at least in part.
     in_ring: bool,
     out_ring: bool,
-    /// Whether nothing more is to be heard of the other end.
+    /// Whether the other end has gone, so that nothing more can come from it.
     has_gone: bool,
-    /// How much the program has gone on writing after the other end had refused it, if it had.
+    /// How many bytes the program has written after the other end had refused them, if it had.
     refused: Option<usize>,
 }
 
@@ -202,8 +202,9 @@ impl Copying<'_> {
         self.in_ring || !self.to.is_taking() || self.to.take(|| death::is_reset_by_doorbell(guard))
     }
 
-    /// Throws away what the program goes on writing, if that is refused: what is left for it to read is to come
-    /// meanwhile. False if that has become much: the program only writes, and is to hear that nobody reads.
+    /// Discards what the program goes on writing after the other end has refused it, so that the
+    /// program can still read what is left. False if that has become much: the program only writes,
+    /// and must get an error.
     fn throws_away(&mut self) -> bool {
         let Some(bytes) = &mut self.refused else { return true };
         *bytes += sys::throw_away(self.far, self.back.memory);
@@ -244,13 +245,15 @@ impl Copying<'_> {
         None
     }
 
-    /// What is waited for to throw it away: a program that has ended its sending writes no more.
+    /// The event to wait for in order to discard data: a program that has ended its sending writes
+    /// no more.
     fn refusing(&self) -> i16 {
         let writes = || sys::poll_now(self.far, libc::POLLRDHUP) & libc::POLLRDHUP == 0;
         if self.refused.is_some() && writes() { libc::POLLIN } else { 0 }
     }
 
-    /// Resets the program's connection once all is sent there, of which a reset takes away what is not.
+    /// Resets the program's connection once everything is sent there, since a reset discards what
+    /// is not.
     fn reset_program(&mut self) {
         let far = self.far;
         self.refused.get_or_insert(0);

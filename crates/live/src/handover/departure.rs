@@ -30,10 +30,11 @@ static BECOMES_ANOTHER: AtomicBool = AtomicBool::new(false);
 /// Numbers that a descriptor can have in a process whose table of them is not this library's.
 const LOW_NUMBERS: c_int = 1024;
 
-/// How often it is looked whether others are out, in nanoseconds.
+/// Interval of the checks whether other calls have left, in nanoseconds.
 const SOON: u64 = 50_000;
 
-/// So many are looked through there: those of this process's connections are mostly the same there.
+/// How many numbers are searched there: those of this process's connections are usually the same
+/// there.
 pub fn numbers_elsewhere() -> c_int {
     let highest = table::known().filter(|(_, entry)| *entry != Entry::Own).last();
     highest.map_or(0, |(fd, _)| fd + 1).max(LOW_NUMBERS)
@@ -63,7 +64,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     // The child of a vfork is one of its parent's threads, all of which it is about to leave.
     let turn = table::is_owner().then(|| guard.local().handovers.wait()).flatten();
     if turn.as_ref().is_some_and(|turn| turn.has_waited) && !guard.is_current() {
-        // Another connection of the kernel has been put in the place of this one meanwhile.
+        // The connection has been replaced by another one of the kernel meanwhile.
         return;
     }
     let apart = guard.apart();
@@ -112,11 +113,11 @@ struct Shut<'a> {
 impl<'a> Shut<'a> {
     /// `None` if another thread is in a call on the connection, in which this one has so many stays.
     fn begin(own: &'a Guard, stays: u32) -> Option<Self> {
-        // A handler of this thread would not be shut out, and a child that is forked meanwhile would go
-        // on with what is replaced.
+        // A signal handler of this thread would not be kept out, and a child forked meanwhile would
+        // keep the connection that is replaced.
         let signals = sys::NoSignals::begin();
         let attaching = table::is_owner().then(Attaching::begin).flatten();
-        // Those that wait for their turn are counted before all that are inside.
+        // Threads that wait for their turn are counted before all that are inside.
         let alone = own.shuts_others_out(stays + own.local().handovers.waiting());
         alone.then_some(Self { own, _attaching: attaching, _signals: signals })
     }
@@ -229,8 +230,9 @@ pub fn leaves_registrations(guard: &Guard) -> bool {
     BECOMES_ANOTHER.load(Ordering::SeqCst) && registry::has_others_registrations(guard)
 }
 
-/// Takes this process out of the holders of all connections that others hold too, and says of the others
-/// that their end is near: it is about to end, or to become another program, which may have them still.
+/// Removes this process from the holders of all connections that others hold too, and announces for
+/// the others that their end is near: it is about to end, or to become another program, which may
+/// still have them.
 pub fn let_go(ends: bool) {
     if !table::is_owner() {
         return;
@@ -239,8 +241,8 @@ pub fn let_go(ends: bool) {
     for (place, connection) in table::held() {
         let order = Ordering::SeqCst;
         let Some(local) = table::local(place) else { continue };
-        // Another thread, or a destructor, may end the process or close the number meanwhile: whoever
-        // finds this set leaves the count alone.
+        // Another thread, or a destructor, may end the process or close the number meanwhile: one
+        // that finds this flag set does not change the count.
         if local.let_go.swap(true, order) {
             continue;
         }
@@ -257,8 +259,8 @@ pub fn let_go(ends: bool) {
     }
 }
 
-/// Lets the other ends of what this process holds alone wait in the kernel, which tells them at once when
-/// the process ends. Until then all goes on.
+/// Makes the other ends of connections that only this process holds wait in the kernel, which tells
+/// them at once when the process ends. Until then the connections work as before.
 fn say_end_is_near(ends: bool) {
     let _errno = sys::KeepErrno::new();
     for (fd, entry) in table::known() {
@@ -280,7 +282,7 @@ fn say_end_is_near(ends: bool) {
             }
             let role = connection.role();
             segment.side(role).ends_soon.store(true, Ordering::SeqCst);
-            // Whoever sleeps in the kernel hears it there.
+            // A thread that sleeps in the kernel learns of it there.
             doorbell::wake_word(&segment.way(role).arrived);
             doorbell::wake_word(&segment.way(role.peer()).freed);
         }

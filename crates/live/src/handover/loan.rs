@@ -1,17 +1,17 @@
-//! A connection that processes of one family share, and that one of them has left: its program, which
-//! knows of no ring, has a copied connection instead.
+//! A connection that processes of one family share, and that one of them has handed over: its
+//! program, which knows of no ring, has a copied connection instead.
 //!
-//! To the kernel all of them would use one stream, in which each byte is read once and stands where it
-//! was written. So a process that copies serves as if the two connections were one:
+//! In the kernel all of them would use one stream, in which each byte is read once and keeps its
+//! position. So the process that copies makes the two connections behave as one:
 //!
-//! * What the program has not read is not lost to the others. What it is given stays where it is, in the
-//!   ring or in the kernel's stream, until it has read it. If another process wants to read, what lies
-//!   unread in the copied connection is taken back first.
-//! * What the program has written comes before what others send later, or before the end of the
-//!   direction: they *ask* first, and the process that copies *answers* once it has sent all that was
+//! * What the program has not read is not lost to the others. What it is given stays where it is,
+//!   in the ring or in the kernel's stream, until the program has read it. If another process wants
+//!   to read, what lies unread in the copied connection is taken back first.
+//! * What the program has written precedes what others send later, and the end of the direction:
+//!   they *ask* first, and the process that copies *answers* once it has sent everything that was
 //!   written by then.
-//! * If more of the family leave, they get the same copied connection: for its users the kernel keeps
-//!   the order.
+//! * If more processes of the family hand the connection over, their programs get the same copied
+//!   connection: the kernel keeps the order among its users.
 
 use std::sync::atomic::Ordering;
 
@@ -52,7 +52,8 @@ pub struct Loan {
     pub far: c_int,
     /// The process to whom it is lent.
     pub user: Process,
-    /// Where others of the family come for the copied connection, if there is such a place.
+    /// The socket at which further processes of the family get the copied connection, if there is
+    /// one.
     pub door: Option<c_int>,
 }
 
@@ -74,8 +75,9 @@ enum Why {
     Gone,
 }
 
-/// Counts a loan that is about to be made. False if there is nothing to lend: the connection is wholly
-/// the kernel's, which has told of every error that it has to tell of, and nobody has another for it.
+/// Counts a loan that is about to begin. False if there is nothing to lend: the connection is
+/// wholly the kernel's, which has reported all of its errors, and no process has a copied one for
+/// it.
 pub fn begin(connection: &Connection) -> bool {
     let Some(_receiving) = connection.receiving() else { return false };
     let is_plain = connection.phase() != Phase::JOINED

@@ -20,7 +20,7 @@ pub fn message(base: *const c_void, length: size_t) -> Option<[iovec; 1]> {
     one(base, length.min(MOST))
 }
 
-/// The parts of a vector; `None` if the kernel refuses it, and says with which error.
+/// The parts of a vector; `None` if the kernel refuses it and sets the error.
 ///
 /// # Safety
 ///

@@ -93,13 +93,13 @@ fn is_noted_in_words(
 }
 
 /// Whether an `epoll_ctl` is the kernel's alone because the connection stays with the kernel for
-/// good, where [`way`] could not tell. The call is noted as there.
+/// good, where [`way`] could not tell. The call is noted as [`way`] does.
 #[inline(always)]
 pub fn is_kernels(epoll: c_int, operation: c_int, fd: c_int) -> bool {
     table::is_plain(fd) && is_kernels_apart(epoll, operation, fd)
 }
 
-/// Whether it is, of a connection that is the kernel's for good.
+/// Whether the call is the kernel's alone, on a connection that stays with the kernel for good.
 #[inline(never)]
 fn is_kernels_apart(epoll: c_int, operation: c_int, fd: c_int) -> bool {
     let (Some(cell), Entry::Epoll(index)) = (word(fd), table::entry(epoll)) else { return false };

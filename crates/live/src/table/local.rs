@@ -15,9 +15,9 @@ use crate::table::numbers::{close_own, is_single_threaded};
 use crate::table::own_number::OwnNumber;
 use crate::table::queue::Queue;
 
-/// What stands for the number of descriptors while the place is given back.
+/// The count of descriptors while the place is being released.
 pub(super) const RETIRING: u32 = 1 << 31;
-/// What stands for the number of descriptors once the place is free again.
+/// The count of descriptors once the place is free again.
 pub(super) const RETIRED: u32 = 1 << 30;
 
 /// How long to wait for a child of a `vfork`, in nanoseconds: longer than it takes to leave.

@@ -17,7 +17,7 @@ pub enum LostTo {
     Itself,
 }
 
-/// Above it stands in the word of a lost number to what it was lost.
+/// From this bit on, the word of a lost number says to what it was lost.
 const TO: u32 = 32;
 /// How long it is waited for that the kernel has put something else at a number, in nanoseconds.
 const PUT: u64 = 1_000_000_000;

@@ -2,8 +2,8 @@
 //!
 //! A connection's own state lies in an arena that a process shares with the children it forks, so
 //! that parent and child can use one connection in turn or at once. Which descriptor stands for
-//! which connection, who is inside a call, and what is registered in which epoll instance belong to
-//! the process alone.
+//! which connection, which calls are inside, and what is registered in which `epoll` instance
+//! belong to the process alone.
 
 pub mod above;
 pub mod attaching;
