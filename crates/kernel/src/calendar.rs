@@ -1,10 +1,10 @@
 //! A calendar: events of sixteen bytes in the order of time and place.
 //!
-//! [`Queue`](crate::Queue) lets equal times leave in the order of scheduling, which depends on who
-//! happened to schedule first. Here equal times leave in the order of a place that the event
-//! itself names, so that the order follows from the events alone, whoever scheduled them when.
+//! [`Queue`](crate::Queue) orders events of equal times by when they were scheduled, which depends
+//! on what happened to be scheduled first. Here events of equal times leave in the order of a place
+//! that each event names, so that the order follows from the events alone.
 //!
-//! Time is cut into slots of a fixed width. Events of a slot stand in no order until the slot is
+//! Time is divided into slots of a fixed width. Events of a slot are unordered until the slot is
 //! opened, when they are sorted as whole numbers; later slots form a hierarchical timing wheel
 //! (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987) above them. Where many
 //! events have one time, as in fabrics that work in step, a bit for each place sorts them.

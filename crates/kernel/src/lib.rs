@@ -3,14 +3,14 @@
 //! Nothing here knows the word packet. A simulation is a value: it owns its [`Queue`], its
 //! [`Stream`]s and its [`Arena`]s, so any number of simulations live in one process.
 //!
-//! * [`Queue`]: events by value at integer picoseconds; equal times leave in the order of
-//!   scheduling, so that a run has one order only.
+//! * [`Queue`]: events by value at integer picoseconds; events of equal times leave in the order in
+//!   which they were scheduled, so that a run has exactly one order.
 //! * [`Calendar`]: events of sixteen bytes whose order at equal times follows from a place that each
 //!   names, whoever scheduled them when.
 //! * [`Timers`] and [`DelayLine`]: cheaper places for what each of a few owners waits for once, and
 //!   for what comes a constant span after something else.
 //! * [`Streams`]: one [`Stream`] of random numbers for each purpose and owner, derived by name from
-//!   the seed. Who draws more, or is added, changes nobody else's numbers.
+//!   the seed. An owner that draws more, or is added, does not change the numbers of others.
 //! * [`Arena`]: what lives longer than one event. An event carries its four-byte [`Id`].
 //! * [`Halt`]: how a run is ended from outside; [`Stopped`] says why it did.
 //! * [`Windows`]: parts of a model that several threads take through windows of time together.

@@ -8,6 +8,8 @@ const GROUP: usize = 4;
 /// A fixed number of timers, each set to one time or to none.
 ///
 /// They are the leaves of a tournament tree (Knuth, "The Art of Computer Programming" 3, section
+/// 5.4.1) of groups of four: setting one examines one group on each level whose winner changes, and
+/// resetting a timer leaves nothing behind. Of equal times the lowest timer goes first.
 /// 5.4.1) of groups of four: setting one costs a look at one group for each level whose winner
 /// changes, and a timer that is set anew leaves nothing behind. Of equal times the lowest timer goes
 /// first.

@@ -92,8 +92,8 @@ impl Threads {
         self.alone.lock().unwrap_or_else(PoisonError::into_inner).insert(said);
     }
 
-    /// What had one thread though it might have had more, and why, and what had fewer ranks than there are: a
-    /// sentence for each, none twice.
+    /// A sentence for each channel that ran on one thread although it could have had more, and for
+    /// ranks without a part; none twice.
     pub fn alone(&self) -> Vec<String> {
         self.alone.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! Speculative scheduling: connections that nobody asked for.
+//! Speculative scheduling: connections without a request.
 //!
 //! An option. The paper announces "a method to speculatively schedule the bulk schedule to reduce
 //! the synchronization penalty under light load" (Clint 4.2) and does not describe it. The rule

@@ -258,8 +258,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Notes what packets do on their way to the place in between of a detour. Returns a cycle that is
-    /// closed there already, as [`run`](Self::run) looks for it.
+    /// Records what packets do on their route to the intermediate place of a detour. Returns a
+    /// cycle that is closed there already, as [`run`](Self::run) looks for it.
     fn visit_between(&mut self, walk: &mut Walk, everywhere: &[u32]) -> Option<Vec<CycleBuffer>> {
         let routes = self.routes;
         let (between, plane) = routes.next_hops().between().filter(|_| routes.takes_detours())?;

@@ -2,23 +2,25 @@
 //! places exceeds what the minimal routes between them carry: through a third group of a dragonfly,
 //! through a third switch of a torus, a mesh or a `HyperX`.
 //!
-//! *Valiant*: a packet goes by one of the other groups or switches, each equally likely, on a minimal way
-//! there and from there on (Valiant and Brebner, "Universal schemes for parallel communication", STOC
-//! 1981; for groups Kim, Dally, Scott and Abts, ISCA 2008, section 4.1; for a `HyperX` Ahn, Binkert,
-//! Davis, McLaren and Schreiber, SC 2009, section 3.2). *UGAL-L* ("universal globally-adaptive
-//! load-balanced" with local knowledge) decides at the first switch between that and the minimal way: it
-//! takes the minimal one unless what waits there, times its length, is more than what waits on the other,
-//! times the length of that. *UGAL-G*, with global knowledge, weighs the queues of the two cables by which
-//! the packet would leave its group of a dragonfly, at whichever routers these are.
+//! *Valiant*: a packet goes through one of the other groups or switches, each equally likely, on a
+//! minimal route there and from there on (Valiant and Brebner, "Universal schemes for parallel
+//! communication", STOC 1981; for groups Kim, Dally, Scott and Abts, ISCA 2008, section 4.1; for a
+//! `HyperX` Ahn, Binkert, Davis, McLaren and Schreiber, SC 2009, section 3.2). *UGAL-L* ("universal
+//! globally-adaptive load-balanced" with local knowledge) decides at the first switch between that
+//! and the minimal route: it takes the minimal one unless the product of its queue and its length
+//! exceeds that of the other. *UGAL-G*, with global knowledge, compares the queues of the two
+//! cables by which the packet would leave its group of a dragonfly, at whichever routers these are.
 //!
-//! A packet on its way to the place in between uses the first virtual channels, and behind it others: in
-//! a dragonfly one and two, three in all; elsewhere twice as many as a minimal way needs.
+//! A packet that travels to the intermediate place uses the first virtual channels, and others
+//! after it: in a dragonfly one and two, three in all; elsewhere twice as many as a minimal route
+//! needs.
 
 use super::dragonfly::Groups;
 use super::next_hops::{Choice, NextHops};
 use super::routes::{RouteState, Routes};
 
-/// State of a packet's detour: none, undecided or towards a place in between, or past that place.
+/// State of a packet's detour: none, undecided or towards an intermediate place, or past that
+/// place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Detour(u16);
 

@@ -175,8 +175,8 @@ impl NextHops {
         }
     }
 
-    /// The places by which packets may take detours, and how many switches a plane has; none in fabrics
-    /// whose minimal ways already go by all that stands in between.
+    /// The intermediate places of detours, and how many switches a plane has; none in fabrics whose
+    /// minimal routes already use all intermediate switches.
     #[inline]
     pub fn between(&self) -> Option<(Between<'_>, u32)> {
         match self {

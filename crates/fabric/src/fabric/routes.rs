@@ -227,10 +227,10 @@ impl Routes {
         }
     }
 
-    /// How many virtual channels a packet needs, one after another on its way, so that buffers that
-    /// wait for each other never form a cycle: two where dimensions are rings or groups are left, one
-    /// for each dimension where these come in any order, and as many as a way to the place in between
-    /// needs on top where packets take detours.
+    /// How many virtual channels a packet needs, one after another along its route, so that buffers
+    /// that wait for each other never form a cycle: two where dimensions are rings or groups are
+    /// left, one for each dimension where these come in any order, and, where packets take detours,
+    /// as many as a route to the intermediate place needs on top.
     pub fn virtual_channels(&self) -> u8 {
         let between = self.next_hops.between().filter(|_| self.takes_detours());
         let before = between.map_or(0, |(between, _)| between.virtual_channels_before());

@@ -56,8 +56,7 @@ impl Lane {
         self.next_ready = self.next_ready.min(ready);
     }
 
-    /// When there is something to tell next that has no place yet; [`Time::NEVER`] if there is
-    /// nothing.
+    /// When the next signal without a place is due; [`Time::NEVER`] if there is none.
     #[inline]
     pub fn next_ready(&self) -> Time {
         self.next_ready

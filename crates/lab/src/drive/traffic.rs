@@ -214,8 +214,8 @@ impl<C: Carrier> Traffic<C> {
         Ticket(number.into())
     }
 
-    /// Submits what the adapters do by themselves, of which both ends get a notice. It is no
-    /// message, and neither is a barrier.
+    /// Submits an access that the adapters carry out by themselves, of which both ends get a
+    /// notice. It is no message, and neither is a barrier.
     fn access(
         &mut self,
         now: Time,

@@ -1,9 +1,10 @@
 //! Messages of an endpoint with a connection: the pair of work queues of a virtual interface ([`weft_protocol::vi`]).
 //!
-//! The state machine numbers the messages, holds the descriptors of both queues and returns each of them once, in
-//! order; the channel is its wire. Two things are those of libfabric rather than of the VI Architecture. A message
-//! that comes before its descriptor is held back until there is one, where the architecture breaks the connection
-//! (`FI_RM_ENABLED`: "retried"). One that is longer than its descriptor is cut to it.
+//! The state machine numbers the messages, holds the descriptors of both queues and returns each of
+//! them once, in order; the channel is its wire. It follows libfabric rather than the VI
+//! Architecture in two respects. A message that arrives before its descriptor is held back until
+//! there is one, where the architecture breaks the connection (`FI_RM_ENABLED`: "retried"). A
+//! message that is longer than its descriptor is truncated.
 
 use std::collections::VecDeque;
 

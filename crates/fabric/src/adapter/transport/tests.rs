@@ -353,8 +353,8 @@ fn a_queue_pair_that_is_kept_hears_and_waits_between_flows_of_a_packet() {
     }
 }
 
-/// Of two flows at once the second one has a queue pair of its own, and so has one the other way round; a
-/// flow behind both goes on with the one that was used last.
+/// Of two flows at once the second one has a queue pair of its own, and so has a flow in the other
+/// direction; a flow after both uses the queue pair that was used last.
 #[test]
 fn a_queue_pair_is_kept_for_its_ends_and_serves_one_flow_at_a_time() {
     let congestion_control = Some(CongestionControlSettings::Dctcp(DctcpSettings::default()));

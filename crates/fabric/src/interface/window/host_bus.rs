@@ -1,9 +1,9 @@
 //! The bus between a host and its adapter, which stores and packets from the link share (Memory
 //! Channel 2, The PCI Adapter Card).
 //!
-//! Stores go over it into the adapter, as long as that has room; packets from the link go over it to
-//! memory. Where both wait they take turns. The part has no events: it says who has the bus next and
-//! when, and is told what was done.
+//! Stores go over it into the adapter, as long as that has room; packets from the link go over it
+//! to memory. If both wait they take turns. The part has no events: it returns which of them has
+//! the bus next and when, and is told what was done.
 
 use std::collections::VecDeque;
 

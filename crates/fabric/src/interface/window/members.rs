@@ -1,10 +1,11 @@
 //! Membership: nodes that die or come on line while traffic runs, a network that breaks and a standby
 //! network (Memory Channel 2, Additional MEMORY CHANNEL Network Features).
 //!
-//! Control packets of each adapter tell its port that the node is there. A port that hears nothing for
-//! the time-out isolates its node, and the hub tells all others who is on line; a node that hears
-//! nothing of the hub goes over to the standby network. The part has no events: it is told what is heard
-//! when, and says who is gone, who came, and when to look again.
+//! Control packets of each adapter tell its port that the node is alive. A port that receives none
+//! for the time-out isolates its node, and the hub tells all others which nodes are on line; a node
+//! that receives nothing from the hub switches over to the standby network. The part has no events:
+//! it is told what is received and when, and returns which nodes have left or joined, and when to
+//! check again.
 
 use weft_protocol::window::{Change, Membership, Node, Rail, Rails};
 use weft_units::{Span, Time};
@@ -207,8 +208,8 @@ impl Members {
         is_due && !std::mem::replace(&mut self.of_mut(node).is_beating, true)
     }
 
-    /// The adapter of a node tells its port again that it is there, and looks whether it has heard of
-    /// the hub. Returns whether that is silent; `None` if the node has stopped.
+    /// The adapter of a node sends its heartbeat to its port, and checks whether the hub has been
+    /// silent. Returns whether it has; `None` if the node has stopped.
     pub fn beat(&mut self, now: Time, node: u16) -> Option<bool> {
         if !self.is_alive(node) {
             self.of_mut(node).is_beating = false;
@@ -334,7 +335,7 @@ impl Members {
         true
     }
 
-    /// Changes of the membership as nodes heard of them: when, who, what.
+    /// Changes of the membership as nodes learned of them: when, which node, what.
     pub fn changes(&self) -> &[(Time, u16, Change)] {
         &self.changes
     }

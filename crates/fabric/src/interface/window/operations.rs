@@ -4,7 +4,7 @@
 //!
 //! Each is a request that the adapter of the target answers when its bus is done with it, behind
 //! everything that came before on the path. The part has no packets: it names each request by its
-//! place, is told what became of it, and says what its program hears and what is sent next.
+//! place, is told what became of it, and returns what its program learns and what is sent next.
 
 use std::collections::VecDeque;
 
@@ -236,7 +236,8 @@ impl<T: Copy> Operations<T> {
         self.pending.get_mut(place as usize)?.as_mut()
     }
 
-    /// The size of the answer to a request, and who hears it; `None` if nobody waits for one.
+    /// The size of the answer to a request, and the node that receives it; `None` if no node waits
+    /// for one.
     pub fn answer(&self, place: u32) -> Option<(Bytes, u16)> {
         let pending = self.pending.get(place as usize)?.as_ref()?;
         Some((pending.answer, pending.from))

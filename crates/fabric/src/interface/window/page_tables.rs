@@ -1,9 +1,9 @@
 //! What the page control tables do to a store and to a packet (MEMORY CHANNEL Address Space Mapping,
 //! Figure 2; The MEMORY CHANNEL 2 PCI Adapter Card).
 //!
-//! A store goes through the entry of its page at its initiator, which says where it goes, and at
-//! each target, which is looked at when the packet is checked and before it asks for the bus. Both
-//! are numbers of tables.
+//! A store passes the entry of its page at its initiator, which determines its targets, and the
+//! entry at each target, which is read when the packet is checked and before it requests the bus.
+//! Both entries are stored as indices of tables.
 
 use weft_protocol::window::{Cluster, Connections, MapError, NetworkPage, Node, TransmitPage, Use};
 use weft_units::Time;

@@ -7,8 +7,9 @@
 //! missing, all open their paths and continue. A message that is damaged itself is missed at its
 //! answer, and the survey begins again.
 //!
-//! The part has no packets and no events: it is told which message is in whose memory and which time is
-//! over, and says which messages are sent and what to wait for ([`SoftwareAct`]).
+//! The part has no packets and no events: it is told which message has reached whose memory and
+//! which timer has expired, and returns which messages to send and what to wait for
+//! ([`SoftwareAct`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

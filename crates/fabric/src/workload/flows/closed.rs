@@ -8,13 +8,14 @@ use weft_units::{PositiveCount, Span, Time};
 use super::sizes::SizeLaw;
 use super::{FlowDemand, Targets};
 
-/// Each host has so many flows under way, in place of a load. When the initiator of one knows that its target has all
-/// of it, the next one begins, after a time to think. If the mean of that time and of the time from the beginning of
-/// a flow to its last acknowledgment is R, a host begins `outstanding` / R flows a second (Little's law).
+/// Each host has a fixed number of flows in progress, in place of a load. When the initiator of one
+/// knows that its target has all of it, the next one begins, after a think time. If R is the mean
+/// of that time plus the mean time from the beginning of a flow to its last acknowledgment, a host
+/// begins `outstanding` / R flows a second (Little's law).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClosedLoop {
-    /// How many flows a host has under way.
+    /// How many flows a host has in progress.
     pub outstanding: PositiveCount,
     /// From the end of a flow until the next one begins.
     #[serde(default)]

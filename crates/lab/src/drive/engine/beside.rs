@@ -36,12 +36,12 @@ const PARTS: u32 = 8;
 /// The lists of what crosses grow with the square of the number of parts.
 const MOST_THREADS: NonZeroUsize = NonZeroUsize::new(32).unwrap();
 
-/// With fewer events in a window, synchronising two threads costs more than it saves. So many of the lists of what
-/// crosses, of which there is one from each part to each, take as long as an event.
+/// With fewer events in a window, synchronising two threads costs more than it saves. This many of
+/// the lists between parts, of which there is one from each part to each, take as long as an event.
 const LEAST_EVENTS: u64 = 4_000;
 const LISTS_PER_EVENT: u64 = 4;
 
-/// From how many events on so many parts are worth it.
+/// The events in a window from which on this many parts pay.
 fn least_events(parts: u32) -> u64 {
     let (lists, of_two) = (u64::from(parts).pow(2), u64::from(2 * PARTS).pow(2));
     LEAST_EVENTS + lists.saturating_sub(of_two) / LISTS_PER_EVENT

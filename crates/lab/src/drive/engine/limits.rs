@@ -274,7 +274,7 @@ pub(super) struct Overrun {
     pub place: u32,
     /// How many cells it holds.
     pub space: u32,
-    /// What there is to say about it; nothing in the part of a rank, which knows no names: rank 0 says it.
+    /// The text of the report; empty in the part of a rank, which knows no names: rank 0 writes it.
     pub said: String,
 }
 

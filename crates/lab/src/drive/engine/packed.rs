@@ -126,7 +126,8 @@ impl Engine {
         self.packets.remove(id);
     }
 
-    /// All of that comes from another rank, before anything of it happens; `None` if it cannot be read.
+    /// Takes in everything that another rank has sent, before any of it happens; `None` if it
+    /// cannot be decoded.
     pub(super) fn enter_from_rank(&mut self, mut from: &[u8]) -> Option<()> {
         let mut before = Time::ZERO;
         while !from.is_empty() {

@@ -77,7 +77,8 @@ impl Engine {
         }
     }
 
-    // Those of several planes are told of all that they have sent, so that there is nothing to settle.
+    // Hosts with several planes get an event at the end of each transmission, so that there is
+    // nothing to settle.
     #[inline(never)]
     pub(super) fn send_from_planes(&mut self, now: Time, host: u32, planes: u32) {
         let (first, hosts) = (self.plane_turns.0[host as usize], self.graph.hosts());

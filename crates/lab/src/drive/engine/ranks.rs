@@ -1,9 +1,10 @@
 //! Parts of the graph in processes of their own, one each: the *ranks* of a run, on one machine or several.
 //!
-//! They run the same windows as parts that [run beside each other](super::beside) on threads, and leave the
-//! same to each other at the end of one, as bytes. Rank 0 is told what happened in each window, and at the
-//! end what each rank added up, so that it shows what one process would. A rank has of ports, sources, packets,
-//! events and queues those of its own part alone; rank 0 has the ports of all besides, since it reports of them.
+//! They run the same windows as parts that [run beside each other](super::beside) on threads, and
+//! exchange the same at the end of each, as bytes. Rank 0 is sent what happened in each window, and
+//! at the end what each rank added up, so that its results are those of one process. A rank holds
+//! the ports, sources, packets, events and queues of its own part only; rank 0 also holds all other
+//! ports, since it reports on them.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -166,7 +167,7 @@ impl Engine {
         own.places = Places::new(&own.graph, false, false);
         own.ranges = own.places;
         own.routes = self.routes.of_hosts(hosts);
-        // Whoever says something about its ports is rank 0.
+        // Rank 0 alone reports on ports.
         own.names = None;
         self.routes = self.routes.of_hosts(0..0);
         self.supply = Supply::Sources(Vec::new());

@@ -113,7 +113,8 @@ impl<C: Carrier> HostPath<C> {
         self.enter(now, number, notices);
     }
 
-    /// The last byte of what a library said has left: who wrote a request lets the receiver go.
+    /// The last byte of a library's message has left: the writer of a request then unlocks the
+    /// receiver.
     pub(super) fn said(&mut self, now: Time, to: Destination, said: SetUp) {
         if let (SetUp::Request { .. }, Destination::Host(to), Some(libraries)) =
             (said, to, &self.libraries)

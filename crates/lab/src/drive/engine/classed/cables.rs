@@ -1,8 +1,8 @@
 //! Cables that fail, come back or run at a fraction of their rate while the channel runs.
 //!
-//! What happens to a cable at an instant happens before everything else of that instant: as the last thing of
-//! the picosecond before. What becomes of a packet is decided when it starts, since it is known by then when
-//! its cable fails, and happens when the cable does.
+//! What happens to a cable at an instant precedes everything else of that instant: it is the last
+//! event of the picosecond before. The fate of a packet is decided when its transmission starts,
+//! since the failures of its cable are known by then, and takes effect when the cable fails.
 
 use weft_fabric::fabric::{CableFailure, Failures, LiveNextHops};
 use weft_fabric::measure::Drop;
@@ -18,7 +18,7 @@ use crate::drive::engine::Engine;
 pub struct CableParts {
     /// The cables that fail or slow down, and when.
     pub failures: Failures,
-    /// The ways that routes take from an instant on, in order.
+    /// The next hops that routes use from an instant on, in order.
     pub next_hops: Vec<(Time, LiveNextHops)>,
     /// Whether any switch pauses classes.
     pub has_pauses: bool,
@@ -29,14 +29,15 @@ pub struct CableParts {
 pub(super) struct Cables {
     /// In order.
     changes: Vec<Change>,
-    /// By port: from when to when nothing comes over its cable, in order.
+    /// By port: the intervals in which its cable is down, in order.
     outages: Vec<Vec<(Time, Time)>>,
     /// By port: the number of the link that it had at first, where that changes.
     laid: Vec<Option<u32>>,
     next_hops: Vec<(Time, LiveNextHops)>,
     holds: bool,
     has_pauses: bool,
-    /// When to look next whether messages under way have a way, and since when none of them has.
+    /// When to check next whether messages in flight have a route, and since when none of them has
+    /// one.
     next_look: Time,
     cut_off: Option<Time>,
 }
@@ -109,8 +110,8 @@ impl Cables {
         }
     }
 
-    /// What becomes of a packet that starts at a port and takes `span`, and its first byte `cable` to the far
-    /// end; `None` if it comes there whole.
+    /// What happens to a packet that starts at a port, takes `span`, and whose first byte takes
+    /// `cable` to the far end; `None` if it arrives intact.
     #[cold]
     pub fn fate(
         &self,
@@ -128,7 +129,7 @@ impl Cables {
         }
     }
 
-    /// Whether nothing comes over the cable in a port.
+    /// Whether the cable in a port is down.
     pub fn is_out(&self, now: Time, port: u32) -> bool {
         self.outages[port as usize].iter().any(|(at, until)| *at <= now && now < *until)
     }
@@ -143,7 +144,7 @@ impl Cables {
         self.laid[port as usize]
     }
 
-    /// Since when routes have known no way from one host to another, if they know none at the end of
+    /// Since when no known route has led from one host to another, if none does at the end of
     /// `now`.
     fn without_a_way(&self, now: Time, (from, to): (u32, u32)) -> Option<Time> {
         let known = self.next_hops.iter().rev().skip_while(|(time, _)| *time > now);
@@ -185,8 +186,9 @@ impl Engine {
         }
     }
 
-    /// Transports send again for ever. Where all messages under way have had no way for two timeouts, and no
-    /// cable will be back, nothing that still happens matters to whoever waits for them.
+    /// Transports retransmit forever. If no message in flight has had a route for two timeouts, and
+    /// no cable will come back, no later event can matter to the programs that wait for these
+    /// messages.
     fn look_for_ways(&mut self, now: Time) {
         let (Some(own), Some(flows)) = (&mut self.classed, &self.flows) else { return };
         let Some(cables) = &mut own.cables else { return };
@@ -205,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// A message is handed over, which may have a way.
+    /// A message is submitted, which may have a route.
     pub(in crate::drive::engine) fn look_for_ways_again(&mut self) {
         self.is_cut_off = false;
         if let Some(cables) = self.classed.as_mut().and_then(|own| own.cables.as_mut()) {

@@ -17,8 +17,8 @@ impl Engine {
         }
     }
 
-    /// What a port has sent by now has left. That of a host is settled at an instant after what arrives there in the
-    /// same instant, as if it were told.
+    /// Settles a port: what it has sent by now has left. The port of a host is settled after all
+    /// arrivals of the same instant, as if the end of its transmission were an event.
     #[inline]
     pub(in crate::drive::engine) fn settle_port(&mut self, now: Time, port: u32) {
         if let Some(own) = &mut self.classed {

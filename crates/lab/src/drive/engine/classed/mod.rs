@@ -1,10 +1,11 @@
 //! Channels whose packets have sizes and traffic classes of their own, and whose switches share a memory
 //! among their ports.
 //!
-//! A packet costs a switch an event when it is in the memory, and one more when its last byte has left if
-//! anybody waits for that ([`departures`]). What leaves at an instant makes room before it takes what
-//! comes then. Pause frames travel like packets, ahead of those that wait. Hosts heed pauses by class as
-//! switches do; they have a queue for each class, and read what comes at once.
+//! A packet costs a switch one event when it enters the memory, and another when its last byte has
+//! left, if anything waits for that ([`departures`]). Departures of an instant free memory before
+//! arrivals of that instant take it. Pause frames travel like packets, ahead of those that wait.
+//! Hosts obey pauses by class as switches do; they have a queue for each class, and read arriving
+//! packets at once.
 
 mod cables;
 mod departures;

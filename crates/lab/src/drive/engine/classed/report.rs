@@ -39,7 +39,7 @@ impl Engine {
         })
     }
 
-    /// Who paused whom.
+    /// Which port paused which.
     fn pause_rows(&self) -> Vec<PauseRow> {
         let (Some(own), Some(wiring)) = (&self.classed, self.names.as_deref()) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Who waits for whom where pauses hold packets back.
+//! Which ports wait for which where pauses hold packets back.
 
 use weft_fabric::fabric::Wiring;
 

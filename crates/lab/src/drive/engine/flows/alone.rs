@@ -50,7 +50,8 @@ impl Engine {
         }
     }
 
-    /// How long so many packets take along the way that was found, all of one size but the last.
+    /// How long this many packets take along the route that was found, all of one size but the
+    /// last.
     ///
     /// Of equal packets, the one with number k leaves the port with number i at `A_i + k M_i`, where `A_i`
     /// is when the first one does and `M_i` is the longest that a packet takes on a link up to there. The

@@ -1,9 +1,9 @@
 //! Flows between the hosts of a channel whose packets have sizes of their own: hosts are asked for
 //! packets when their ports are free, and acknowledgments and notifications travel as packets do.
 //!
-//! Each class of a host has one packet at its port at the most, so that which flow sends is decided when
-//! the port is free, and classes share the port as its scheduler says. What hosts say to each
-//! other waits for nobody but the port.
+//! Each class of a host has at most one packet at its port, so that the choice of the flow that
+//! sends is made when the port is free, and classes share the port as its scheduler determines.
+//! Control packets between hosts wait only for the port.
 
 mod alone;
 mod division;

@@ -15,12 +15,12 @@ pub struct FlowReport {
     pub bins: Vec<FlowBin>,
     /// Flows that had not come to an end when the run did.
     pub unfinished: u64,
-    /// Those of them that have no way left then.
+    /// Those of them that have no route left then.
     #[serde(default)]
     pub unreachable: u64,
     /// Bytes of flows that began, since the start of the run.
     pub offered: u64,
-    /// Bytes of flows that came, each once, since records began.
+    /// Bytes of flows that arrived, each counted once, since recording began.
     pub accepted: u64,
     /// What was counted, with the names of its columns.
     pub counts: Vec<(String, f64)>,
@@ -35,8 +35,8 @@ pub struct FlowBin {
     pub up_to: Option<u64>,
     /// From the beginning of a flow until its last byte is with its target.
     pub completion: Recorder,
-    /// From the beginning of a flow until its initiator knows that all of it is with its target; of flows
-    /// whose initiator knew it when the run ended.
+    /// From the beginning of a flow until its initiator knows that the target has all of it; only
+    /// of flows of which it knew that when the run ended.
     pub acknowledged: Recorder,
     /// How long they take alone on the same ways.
     pub alone: Recorder,

@@ -1,16 +1,18 @@
 //! Exact fast-forward: whole periods in which a channel repeats itself are skipped.
 //!
-//! What happens next follows from the state of the channel alone, as long as nothing is handed over to it. So if
-//! all of the state is, relative to the present, what it was a period ago, the same will happen again, and again,
-//! each time a period later. Of a long message only how many of its packets are left is not what it was; but a
-//! channel looks at that number for one thing, whether it is zero. So periods may be left out until the last
-//! packet of a message would start or arrive. What they would have added to counters, histograms and series is
-//! added at once, from what the period that was simulated added.
+//! What happens next follows from the state of the channel alone, as long as nothing is submitted
+//! to it. So if the whole state, relative to the present, is what it was a period ago, the same
+//! will happen again and again, each time a period later. The one thing that differs about a long
+//! message is how many of its packets are left; but a channel only tests whether that number is
+//! zero. So periods may be skipped until the last packet of a message would start or arrive. What
+//! they would have added to counters, histograms and series is added at once, from what the
+//! simulated period added.
 //!
-//! States are compared in full, and only at instants at which one long message, the anchor, has gone on: with one
-//! that was kept. That one is given up for a later one when it has not come back for twice as long as the one
-//! before (Brent, "An improved Monte Carlo factorization algorithm", BIT 1980), so that a period is found whatever
-//! comes before the first. States are taken more and more seldom where none comes back.
+//! States are compared in full, with one that was kept, and only at instants at which one long
+//! message, the anchor, has advanced. A later state replaces the kept one when that has not come
+//! back for twice as long as the previous one was kept (Brent, "An improved Monte Carlo
+//! factorization algorithm", BIT 1980), so that a period is found whatever precedes the first. If
+//! no state comes back, states are compared less and less often.
 
 mod state;
 

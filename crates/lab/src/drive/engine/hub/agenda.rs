@@ -1,11 +1,11 @@
-//! What happens when, and at one instant in which order: that of the places at which it happens,
-//! whoever scheduled it when. Each kind of event stands where it costs least.
+//! The events of a hub and their order at one instant, which is that of the places at which they
+//! happen, whatever scheduled them. Each kind of event is kept where it costs least.
 //!
-//! What a host waits for once at a time has a timer; what comes a constant span after a decision of
-//! the hub or after a transfer on a bus stands in a delay line; the calendar has the rest. Of equal
-//! times the calendar goes first: what the file lists, what nodes and hub tell each other, what software
-//! waits for, and packets that have no other place. Deliveries follow, arrivals, and the timers of
-//! hosts, those of the lowest host first.
+//! An event for which a host waits, one at a time, has a timer; an event that follows a decision of
+//! the hub or a transfer on a bus by a constant span is in a delay line; the calendar has the rest.
+//! At equal times the calendar goes first: events of the file, messages between nodes and hub, what
+//! software waits for, and packets that have no other place. Deliveries follow, then arrivals, then
+//! the timers of hosts, beginning with the lowest host.
 
 use std::collections::VecDeque;
 
@@ -24,10 +24,10 @@ const REACH: usize = 2;
 const LINK: usize = 3;
 const TIMERS: usize = 4;
 
-// The kinds of events of the calendar, in the order in which they go at equal times. Each has a place
-// for every host, or the first of these alone.
+// The kinds of events of the calendar, in their order at equal times. Each has a place for every
+// host, or only the first of these.
 
-/// One for each step, so that all adapters have asked before any of them is heard.
+/// One for each step, so that all adapters have asked before any of them gets an answer.
 const CONFIGURE: u32 = 0;
 const CONFIGURED: u32 = 3;
 const ACCESS: u32 = 4;

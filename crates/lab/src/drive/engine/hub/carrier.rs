@@ -20,7 +20,7 @@ impl Windows {
         notices.append(&mut self.state.notices);
     }
 
-    /// Appends who has gone, and who was told of it.
+    /// Appends which nodes have left, and which nodes learned of it.
     pub(in crate::drive::engine) fn take_departures(&mut self, departures: &mut Vec<Departure>) {
         departures.append(&mut self.state.departures);
     }

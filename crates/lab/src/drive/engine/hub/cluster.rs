@@ -1,5 +1,6 @@
-//! The cluster in simulated time: when control packets, time-outs and pulses come, and what is noted of
-//! them. Who is on line is what [`weft_fabric::interface::window::Members`] says.
+//! The cluster in simulated time: the times of control packets, time-outs and pulses, and what is
+//! recorded of them. Which nodes are on line is decided by
+//! [`weft_fabric::interface::window::Members`].
 
 use weft_fabric::interface::window::{
     Clocks, Damage, DamagedChannel, Members, News, RecoveryRules, RecoverySoftware, Silent,
@@ -18,9 +19,9 @@ use super::{Departure, HubParts, HubStep, State, Windows};
 /// What happens in the cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// What the file says, by its place there.
+    /// An event of the file, by its position there.
     Scripted(u16),
-    /// An adapter sends a control packet; it is at the port.
+    /// An adapter sends a control packet; the port receives one.
     Heartbeat(u16),
     Heard(u16),
     /// A port may have heard nothing for the time-out.
@@ -182,7 +183,8 @@ impl HubStep<'_> {
         }
     }
 
-    /// An adapter tells its port that it is there, and looks whether it has heard of the hub.
+    /// An adapter sends its heartbeat to its port, and checks whether it has received one from the
+    /// hub.
     fn heartbeat(&mut self, now: Time, node: u16) {
         let Some(own) = &mut self.own.management else { return };
         let Some(is_silent) = own.members.beat(now, node) else { return };
@@ -304,13 +306,13 @@ impl HubStep<'_> {
 }
 
 impl Windows {
-    /// Changes of the membership as nodes heard of them: when, who, what.
+    /// Changes of the membership as nodes learned of them: when, which node, what.
     pub fn changes(&self) -> &[(Time, u16, Change)] {
         self.state.management.as_ref().map_or(&[], |own| own.members.changes())
     }
 
-    /// Copies of packets that nobody misses and that were not delivered: none is ever lost without
-    /// a node that is gone.
+    /// Copies of packets that were not delivered and that no node misses: copies are lost only
+    /// after a node has left.
     pub fn given_up(&self) -> u64 {
         self.state.management.as_ref().map_or(0, |own| own.given_up + own.refused)
     }

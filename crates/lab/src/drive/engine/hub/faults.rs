@@ -91,8 +91,8 @@ impl HubStep<'_> {
         (stores.targets != 0).then_some(stores)
     }
 
-    /// A packet that an adapter has taken in gets its name, and is noted by its sender; one that is
-    /// sent again gets back what it was. Whether there is such a packet.
+    /// Names a packet that an adapter has accepted, and records it at its sender; a retransmitted
+    /// packet becomes a copy of the original. Returns whether there is such a packet.
     #[inline]
     pub(super) fn name(&mut self, packet: &mut Packet) -> bool {
         let sender = Node(packet.from as u8);
@@ -101,7 +101,8 @@ impl HubStep<'_> {
             Purpose::Again(number, survey) => {
                 let Some(own) = &mut self.own.management else { return false };
                 let name = PacketName { sender, number };
-                // Its sender sends it before it answers the survey that lets it be forgotten.
+                // The sender retransmits a packet before it answers the survey after which the
+                // packet may be forgotten.
                 let logs = own.software.logs();
                 let Some(Entry { packet: first, .. }) = logs.entry(name) else { return false };
                 *packet = Packet {

@@ -68,7 +68,7 @@ enum Event {
     Deliver(Id<Packet>, u16),
     /// A node goes on line.
     Configure(u16, NumberingStep),
-    /// A program does what the file says, by its place there.
+    /// A program carries out an access of the file, by its position there.
     Access(u16),
     /// Something happens to the cluster, or its software acts.
     Manage(Step),

@@ -1,5 +1,5 @@
-//! Requests, answers and announcements as packets. Which there are, and what programs hear of them, is
-//! what [`weft_fabric::interface::window::Operations`] says.
+//! Requests, answers and announcements as packets. Which of them exist, and what programs learn of
+//! them, is decided by [`weft_fabric::interface::window::Operations`].
 
 use weft_fabric::interface::RecoverableSettings;
 use weft_fabric::interface::window::{

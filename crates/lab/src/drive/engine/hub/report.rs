@@ -122,7 +122,7 @@ impl Windows {
         problem.clone().or_else(late)
     }
 
-    /// Who waits for whom, one sentence a line.
+    /// What waits for what, one sentence a line.
     pub(in crate::drive::engine) fn who_waits(&self) -> Vec<String> {
         let line = |(place, host): (usize, &Host)| {
             let (stores, packets) = (host.bus.messages(), host.link.waiting());

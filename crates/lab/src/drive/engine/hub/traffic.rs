@@ -1,8 +1,8 @@
-//! What the sources of hosts hand over, and what is only counted when it is delivered.
+//! Traffic of the sources, and deliveries that are only counted.
 //!
-//! Both are looked at when they matter, not when they happen, wherever nothing else hangs on them: a
-//! store that would stand behind another one is drawn when that one is gone, and deliveries are
-//! counted together. What is observed of a run is the same to the picosecond.
+//! Both are processed when they matter, not when they happen, where nothing else depends on them: a
+//! store that would wait behind another one is drawn when that one is gone, and deliveries are
+//! counted in batches. What is observed of a run is the same to the picosecond.
 
 use weft_fabric::interface::window::Through;
 use weft_fabric::workload::Feedback;
@@ -13,7 +13,7 @@ use weft_units::{Limit, Time};
 use super::host::{Packet, Purpose};
 use super::{Delivery, Host, HubStep, State, Supply};
 
-/// So many deliveries more may wait to be counted; others would only fill the cache with packets.
+/// How many deliveries may wait to be counted; more would only fill the cache with packets.
 const UNCOUNTED: usize = 32;
 
 impl HubStep<'_> {
@@ -37,7 +37,7 @@ impl HubStep<'_> {
         watch: &mut impl FnMut(Delivery),
     ) -> Option<Stopped> {
         loop {
-            // Counters are noted at certain instants, where they have to be what they are then.
+            // Counters are sampled at certain instants, at which they must be up to date.
             let sample = self.seen.next_sample();
             let pause = Time(sample.0.saturating_sub(1)).min(until);
             while self.step(pause) {
