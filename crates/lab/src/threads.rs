@@ -76,7 +76,7 @@ impl Threads {
         }
     }
 
-    /// So many of the ranks have a part of a channel.
+    /// This many of the ranks have a part of a channel.
     pub(crate) fn note_idle(&self, name: &str, with: Option<u32>) {
         let ranks = self.ranks.as_ref().map_or(1, |own| own.ranks());
         if let Some(with) = with.filter(|with| *with < ranks) {

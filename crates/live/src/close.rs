@@ -126,8 +126,8 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
     // What is the kernel's anyway needs nobody to wait.
     let others_wait = guard.connection.phase() == Phase::JOINED && !table::is_single_threaded();
     let (unseen, taken, goes_on, last_here) = {
-        // A child that another thread is just making counts among the holders, which it is not if its
-        // copy lacks the descriptor: then neither would be the last.
+        // A child that another thread is just creating counts among the holders, although it is
+        // none if its copy lacks the descriptor: then neither would be the last.
         let _no_copy = others_wait.then(|| attaching::ATTACHING.lock());
         let Some((unseen, taken)) = taken::begin(fd, guard.place, to, others_wait) else {
             return Taken::NOTHING;
@@ -139,7 +139,8 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         let last_here = guard.local().loses_descriptor();
         let is_others = !last_here || guard.connection.holders.load(Ordering::SeqCst) > 1;
         if to == LostTo::Itself && is_others && guard.connection.phase() == Phase::JOINED {
-            // Calls by other numbers, here or elsewhere, are of what the kernel makes of it.
+            // From now on, calls on other numbers, here or elsewhere, concern whatever the kernel
+            // has put there.
             end_by_itself(&guard);
             ending::is_kernels_now(guard.connection);
         }

@@ -125,7 +125,8 @@ pub fn is_kernels_now(connection: &Connection) {
     }
 }
 
-/// Takes the last doorbells out of the kernel's stream before a process ends that alone knows of them.
+/// Reads the last doorbells from the kernel's stream before a process ends that alone knows of
+/// them.
 pub fn end_doorbells_of(guard: &Guard) {
     let segment = guard.connection.segment();
     if let Some(segment) = segment.filter(|_| guard.connection.phase() == Phase::JOINED) {
@@ -133,8 +134,8 @@ pub fn end_doorbells_of(guard: &Guard) {
     }
 }
 
-/// Takes the last doorbells out of the kernel's stream: one that lay there unread, or came late, would
-/// turn an end of stream into a reset.
+/// Reads the last doorbells from the kernel's stream: one that lay there unread, or came late,
+/// would turn an end of stream into a reset.
 pub fn end_doorbells(guard: &Guard, segment: &Segment) {
     segment.way(guard.connection.role().peer()).detour.silence();
     // A handler that interrupts this may close the number, too.
@@ -150,7 +151,7 @@ pub fn end_doorbells(guard: &Guard, segment: &Segment) {
     }
 }
 
-/// Takes those doorbells out of the kernel's stream that are there, before this end goes.
+/// Reads those doorbells from the kernel's stream that are there, before this end goes.
 pub fn answer_last_doorbells(guard: &Guard, segment: &Segment) {
     if guard.connection.switched_in.load(Ordering::Acquire) {
         answering::answer_doorbells(guard);

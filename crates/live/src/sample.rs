@@ -74,7 +74,7 @@ impl Sample {
         Self::with_ring(1 << 12)
     }
 
-    /// One whose rings have so many bytes.
+    /// A sample whose rings have this many bytes.
     pub fn with_ring(bytes: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -131,7 +131,7 @@ pub fn limit(seconds: f64) -> Duration {
 }
 
 /// # Safety
-/// So many bytes are readable.
+/// That many bytes are readable.
 pub unsafe fn slice<'a>(bytes: *const c_void, length: size_t) -> &'a [u8] {
     if length == 0 {
         return &[];

@@ -3,7 +3,7 @@
 /// The variable that multiplies the rounds of these tests: `make test-hostile TIMES=100`.
 const TIMES: &str = "WEFT_TEST_TIMES";
 
-/// So many rounds, or as many times more as the environment says.
+/// This many rounds, or as many times more as the environment says.
 pub fn rounds(few: u64) -> u64 {
     let times = std::env::var(TIMES).ok().and_then(|value| value.parse::<u64>().ok());
     few * times.unwrap_or(1)

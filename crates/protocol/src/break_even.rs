@@ -78,8 +78,9 @@ mod tests {
     /// A join costs as much as this many accelerated operations save.
     const COST: i64 = 40;
 
-    /// What all connections of these lengths have saved, at its lowest and in the end. The latest
-    /// joins cost nothing here: they are a few percent of what the kernel has taken by then.
+    /// What all connections of these lengths have saved, at the lowest point and at the end. The
+    /// latest possible joins cost nothing here: they are a few percent of what the kernel has taken
+    /// by then.
     fn saved(lengths: &[u32]) -> (i64, i64) {
         let mut state = BreakEven::from_word(0);
         let (mut sum, mut lowest) = (0, 0);

@@ -1,26 +1,40 @@
-//! One direction of a stream that leaves its first way for a ring in shared memory, and comes back
-//! (SCILAN 3.4 has only the way there; here a connection must be able to return at any moment).
+//! One direction of a byte stream that leaves the underlying stream for a ring in shared memory,
+//! and comes back (SCILAN 3.4 has only the former; here a connection must be able to return at any
+//! moment).
 //!
-//! The first way is a reliable byte stream, such as the kernel's connection. The writer *begins*
-//! the detour by noting how many bytes it ever put into the first way; what follows goes through
-//! the ring, and the first way carries nothing but doorbells, bytes without meaning that wake the
-//! other side. Either side *ends* the detour by sealing the ring; from then on the writer writes to
-//! the first way again. So each direction reads, in this order: the first way up to where the
-//! detour began, the ring up to its seal, and the first way after the last doorbell. Nobody waits
-//! for the other side to agree, so that a detour can end while the other side does something else.
+//! The underlying stream is reliable, such as the kernel's connection. The writer *begins* the
+//! detour by noting how many bytes it ever wrote to the underlying stream; what follows goes
+//! through the ring, and the underlying stream carries only doorbells, bytes without meaning that
+//! wake the other side. Either side *ends* the detour by sealing the ring; from then on the writer
+//! writes to the underlying stream again. So each direction reads, in this order: the underlying
+//! stream up to where the detour began, the ring up to its seal, and the underlying stream after
+//! the last doorbell. Neither side waits for the other to agree, so that a detour can end while the
+//! other side does something else.
+//! *begins* the detour by noting how many bytes it ever put into the underlying stream; what
+//! follows goes through the ring, and the underlying stream carries nothing but doorbells, bytes
+//! without meaning that wake the other side. Either side *ends* the detour by sealing the ring;
+//! from then on the writer writes to the underlying stream again. So each direction reads, in this
+//! order: the underlying stream up to where the detour began, the ring up to its seal, and the
+//! underlying stream after the last doorbell. Nobody waits for the other side to agree, so that a
+//! detour can end while the other side does something else.
 //!
-//! Four words say it all:
+//! Four words hold the state that both sides share:
 //!
-//! * *begun*: how many bytes of the first way come before the ring; once ended it never begins.
-//! * *doorbells*: how many doorbells were rung. One is announced and counted before it is rung, and the
-//!   announcement ends after: whom it wakes may take it at once, also while the ringer, which has
-//!   lost its processor to the one it woke, is still at it. A side that leaves *silences* the
-//!   other, so that no doorbell follows the last one counted.
-//! * *rest*: a reader that leaves for good, since whoever reads next knows nothing of a ring,
-//!   *refuses* what is left in it; the writer then sends that rest by the first way before all
-//!   else. Once the writer has gone on without a refusal, the reader must read the ring itself.
-//! * *over*: the writer has said that nothing follows what is in the ring. It must not tell the first
-//!   way yet, which still carries doorbells; that hears of it once the writer is back there.
+//! * *begun*: how many bytes of the underlying stream precede the ring; once ended, a detour never
+//!   begins.
+//! * *doorbells*: how many doorbells were rung. A doorbell is announced and counted before it is
+//!   rung, and the announcement ends afterwards: the sleeper that it wakes may take it at once,
+//!   even while the ringer, which has lost its processor to that sleeper, is still in the call. A
+//!   side that departs *silences* the other, so that no doorbell follows the last one counted.
+//! * *rest*: a reader that departs for good *refuses* what is left in the ring, since the next
+//!   reader knows nothing of a ring; the writer then sends that rest through the underlying stream
+//!   before all else. Once the writer has gone on without a refusal, the reader must read the ring
+//!   itself.
+//!   *refuses* what is left in it; the writer then sends that rest by the underlying stream before
+//!   all else. Once the writer has gone on without a refusal, the reader must read the ring itself.
+//! * *over*: the writer has announced that nothing follows the bytes in the ring. It must not end
+//!   the underlying stream yet, which still carries doorbells; it does so once it has returned
+//!   there.
 
 use crate::byte_ring::{BrokenRing, Reader, RingPointers, Writer};
 use crate::sync::{AtomicU64, Ordering, full_fence, observe, publish};
@@ -67,9 +81,9 @@ pub enum Ringing {
 pub enum Begun {
     /// It may begin at any moment.
     NotYet,
-    /// It ended before it began: the first way is the only one.
+    /// It ended before it began: the underlying stream is the only one.
     Never,
-    /// After this many bytes of the first way.
+    /// After this many bytes of the underlying stream.
     After(u64),
 }
 
@@ -85,8 +99,8 @@ pub enum Refusal {
 }
 
 impl Detour {
-    /// Begins the detour after `put_in` bytes of the first way. False if it was ended before, or
-    /// had begun.
+    /// Begins the detour after `put_in` bytes of the underlying stream. False if it was ended
+    /// before, or had begun.
     pub fn begin(&self, put_in: u64) -> bool {
         let order = Ordering::AcqRel;
         self.begun.compare_exchange(0, put_in + 1, order, Ordering::Acquire).is_ok()
@@ -170,14 +184,14 @@ impl Detour {
         self.doorbells.fetch_or(TOP, Ordering::AcqRel);
     }
 
-    /// How many doorbells there are in the first way so far, or will be: this many may be thrown
-    /// away.
+    /// How many doorbells there are in the underlying stream so far, or will be: this many may be
+    /// discarded.
     pub fn doorbells(&self) -> u64 {
         self.doorbells.load(Ordering::Acquire) & COUNT
     }
 
-    /// How many bytes of the first way come before those that follow the ring. `None` while that
-    /// is open: a doorbell is being rung, or more may be.
+    /// How many bytes of the underlying stream come before those that follow the ring. `None` while
+    /// that is open: a doorbell is being rung, or more may be.
     pub fn resumes_after(&self) -> Option<u64> {
         let Begun::After(begun) = self.begun() else { return None };
         let doorbells = self.doorbells.load(Ordering::Acquire);
@@ -206,9 +220,9 @@ impl Detour {
     }
 
     /// Marks what was published as the last of the stream. Once its outlet is [`Outlet::After`],
-    /// the writer must also end the first way. Returns true if the detour had ended before this
-    /// call: the writer must then return to the first way at once, because the reader may already
-    /// have checked for this mark and missed it.
+    /// the writer must also end the underlying stream. Returns true if the detour had ended before
+    /// this call: the writer must then return to the underlying stream at once, because the reader
+    /// may already have checked for this mark and missed it.
     #[must_use = "a reader that has gone back hears of the end by the first way only"]
     pub fn finish(&self) -> bool {
         self.over.store(1, publish());
@@ -222,8 +236,8 @@ impl Detour {
         self.over.load(observe()) != 0
     }
 
-    /// Whether a reader that has read the ring up to its seal need not wait for the first way to
-    /// hear of the end, which it may not until the writer's next call.
+    /// Whether a reader that has read the ring up to its seal need not wait for the end of the
+    /// underlying stream, which may not come until the writer's next call.
     pub fn has_said_all(&self) -> bool {
         self.is_finished() && self.refusal() == Refusal::None
     }
@@ -232,7 +246,7 @@ impl Detour {
         self.rest.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The writer's last look for a refusal: after it there is none, or the writer has heard it.
+    /// The writer's last check for a refusal: after it there is none, or the writer has taken it.
     fn hear(&self) -> Option<u64> {
         loop {
             let now = self.rest.load(Ordering::Acquire);
@@ -253,14 +267,14 @@ impl Detour {
 /// Where a writer's next byte belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Outlet {
-    /// In the first way: the detour has not begun.
+    /// In the underlying stream: the detour has not begun.
     #[default]
     Before,
     /// In the ring.
     Ring,
-    /// In the first way, after the rest of the ring from this count on.
+    /// In the underlying stream, after the rest of the ring from this count on.
     Rest(u64),
-    /// In the first way, for good.
+    /// In the underlying stream, for good.
     After,
 }
 
@@ -276,15 +290,15 @@ impl Sender {
         self.outlet
     }
 
-    /// Begins the detour after `put_in` bytes of the first way, unless it was ended.
+    /// Begins the detour after `put_in` bytes of the underlying stream, unless it was ended.
     pub fn begin(&mut self, words: &Detour, put_in: u64) {
         if self.outlet == Outlet::Before {
             self.outlet = if words.begin(put_in) { Outlet::Ring } else { Outlet::After };
         }
     }
 
-    /// Returns to the first way, once the ring is sealed. Nobody on this side may be ringing; this
-    /// side's doorbells are silenced.
+    /// Returns to the underlying stream, once the ring is sealed. No thread of this side may be
+    /// ringing; this side's doorbells are silenced.
     ///
     /// # Errors
     ///
@@ -306,7 +320,7 @@ impl Sender {
         Ok(())
     }
 
-    /// This many bytes of the rest were put into the first way.
+    /// This many bytes of the rest were written to the underlying stream.
     pub fn sent_rest(&mut self, words: &Detour, writer: &Writer, count: u64) {
         let Outlet::Rest(from) = self.outlet else { return };
         self.outlet = Outlet::Rest(from + count);
@@ -320,19 +334,19 @@ impl Sender {
 /// Where a reader's next byte comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inlet {
-    /// The first way, while the detour may begin at any time: the reader may peek at bytes, but may consume
-    /// only as many as `left` allows when it checks again.
+    /// The underlying stream, while the detour may begin at any time: the reader may peek at bytes,
+    /// but may consume only as many as `left` allows when it checks again.
     Before {
-        /// How many bytes of the first way are known to come before the ring.
+        /// How many bytes of the underlying stream are known to come before the ring.
         left: u64,
     },
     /// The ring.
     Ring,
-    /// The first way, after this many doorbells, which are to be thrown away.
+    /// The underlying stream, after this many doorbells, which are to be discarded.
     Doorbells(u64),
-    /// The first way, as soon as the writer has finished ringing.
+    /// The underlying stream, as soon as the writer has finished ringing.
     Settling,
-    /// The first way, for good.
+    /// The underlying stream, for good.
     After,
 }
 
@@ -353,7 +367,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// Where the next byte comes from. `taken` is how many bytes this side ever took out of the
-    /// first way, doorbells included.
+    /// underlying stream, doorbells included.
     pub fn inlet(
         &mut self,
         words: &Detour,
@@ -394,10 +408,10 @@ impl Receiver {
         self.stage == Stage::Ring
     }
 
-    /// Leaves the ring for good. Then the detour must be ended, by either side; and as soon as
-    /// [`Receiver::inlet`] says [`Inlet::After`], whoever reads the first way need know nothing of a
-    /// ring: what was left comes next, once the writer has heard of the refusal. False if that cannot be, and this side must
-    /// read the ring itself.
+    /// Leaves the ring for good. Then the detour must be ended, by either side. As soon as
+    /// [`Receiver::inlet`] returns [`Inlet::After`], the next reader of the underlying stream need
+    /// know nothing of a ring: what was left comes next, once the writer has learned of the
+    /// refusal. False if that is impossible, and this side must read the ring itself.
     pub fn leave(&mut self, words: &Detour, reader: &Reader, taken: u64) -> bool {
         match self.stage {
             Stage::Doorbells | Stage::After => true,

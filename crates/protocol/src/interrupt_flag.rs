@@ -3,9 +3,9 @@
 //!
 //! In the paper an adapter increments the word and interrupts if the most significant bit was zero,
 //! so that 0x7FFFFFFF means asleep and 0x80000000 upwards awake. A processor has no such adapter;
-//! here the word says in which ways somebody sleeps, a stimulus takes all of them out at once, and
-//! who took them out owes the wake-up. Zero is awake. The effect is the paper's: the first stimulus
-//! after a sleeper went to sleep interrupts, all others cost a load.
+//! here the word says in which ways threads sleep, a stimulus takes all of them out at once, and
+//! the thread that took them out owes the wake-up. Zero is awake. The effect is the paper's: the
+//! first stimulus after a sleeper went to sleep interrupts, all others cost a load.
 //!
 //! The paper leaves open how a wake-up is not lost. The rule is the one of Dekker's algorithm: the
 //! sleeper stores the flag, fences, and looks at the ring once more before it sleeps; the

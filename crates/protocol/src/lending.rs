@@ -1,9 +1,10 @@
-//! A stream that one of several users has lent to others, whom somebody serves: the *lender*.
+//! A stream that one of several users has lent to others, which a process serves: the *lender*.
 //!
-//! What the borrowers have written comes before what another user sends later. So that user *asks*,
-//! and the lender *answers* once it has sent all that was written by then. A direction that a user ends
-//! is ended by the lender if it has not answered in time, and by that user if there is no lender any
-//! more: exactly once.
+//! What the borrowers have written precedes what another user sends later. So that user *asks*, and
+//! the lender *answers* once it has sent everything that was written by then. A user that ends a
+//! direction does so itself once it has the answer. If it waits no longer, it leaves the end to the
+//! lender, or ends the direction after all if there is no lender any more: exactly once in each
+//! case.
 //!
 //! A part of shared memory for processes that may be killed at any time; all zeroes, it is not lent.
 
@@ -26,12 +27,12 @@ pub struct Lending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question(u32);
 
-/// Who there is to answer.
+/// Which lender can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answerer {
     /// A lender that lives.
     Lives,
-    /// None yet: it has still to begin.
+    /// None yet: the lender has still to begin.
     Begins,
     /// None any more.
     None,
@@ -76,7 +77,7 @@ impl Lending {
         self.answered.load(observe()).wrapping_sub(question.0) as i32 >= 0
     }
 
-    /// Who there is to answer. A loan is over whose lender does not live.
+    /// Which lender can answer. A loan whose lender does not live is over.
     pub fn answerer(&self, lives: impl Fn(u32) -> bool) -> Answerer {
         match self.lender.load(observe()) {
             0 if self.is_lent() => Answerer::Begins,
@@ -95,7 +96,8 @@ impl Lending {
     /// none any more, and the user ends it after all.
     #[must_use = "if nobody else ends the direction, the caller does"]
     pub fn leave_end(&self) -> bool {
-        // Who ends a loan changes both words too, in the other order: one of the two sees the other.
+        // A thread that ends a loan changes both words too, in the other order: one of the two sees
+        // the other.
         self.end_due.swap(1, exchange());
         self.is_lent() || !self.takes_end()
     }

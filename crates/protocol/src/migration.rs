@@ -89,7 +89,7 @@ impl Phase {
     }
 }
 
-/// Who has said that it looks into the segment.
+/// Which ends have announced that they read the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Agreed {
     /// Nobody yet: the client has offered it.
@@ -156,8 +156,8 @@ pub enum Event {
     Closed,
 }
 
-/// What an end is to do next. What comes of it is the next event; where nothing does, because the other
-/// end is not there yet, there is none.
+/// What an end must do next. Its result is the next event; there is none if nothing comes of it,
+/// because the other end is not there yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Nothing.
@@ -208,8 +208,8 @@ impl Transition {
     }
 }
 
-/// What an event leads to at an end in this phase while so much is agreed. One that does not belong
-/// there changes nothing.
+/// The transition of an end in this phase and with this agreement, at an event. An event that does
+/// not belong there changes nothing.
 pub const fn step(phase: Phase, role: Role, agreed: Agreed, event: Event) -> Transition {
     use Role::{Client, Server};
     let stays = Transition { phase, agreed, action: Action::Rest };
@@ -293,13 +293,12 @@ impl Migration {
         Phase(self.phase.load(Ordering::SeqCst))
     }
 
-    /// Begins the life of a connection, for a caller that has its place alone. It is a
-    /// [`Phase::CANDIDATE`].
+    /// Begins a connection in [`Phase::CANDIDATE`], for a caller that has its place alone.
     pub fn begin(&self) {
         self.phase.store(Phase::CANDIDATE.0, Ordering::Release);
     }
 
-    /// Ends it, for the last that holds it. Its place is [`Phase::FREE`].
+    /// Ends the connection, for its last holder. Its place is then [`Phase::FREE`].
     pub fn free(&self) {
         self.phase.store(Phase::FREE.0, Ordering::Release);
     }
@@ -310,7 +309,7 @@ impl Migration {
         let mut looks = 0;
         loop {
             let phase = self.phase();
-            // Who changes it more often is none of this library.
+            // An end that changes it more often does not belong to this library.
             let agreement = agreement.filter(|_| looks <= CHANGES);
             let agreed = agreement.map_or(Agreed::Revoked, Agreement::agreed);
             let to = step(phase, role, agreed, event);

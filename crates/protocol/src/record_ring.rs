@@ -288,7 +288,8 @@ impl Reader {
         self.read += slots_of(record.place.len() as u64);
     }
 
-    /// Whether so much has been taken but not returned that the writer may soon wait for it.
+    /// Whether a quarter of the ring has been taken but not returned, so that the writer may soon
+    /// wait for it.
     #[inline]
     pub const fn is_release_due(&self) -> bool {
         self.read - self.released >= self.slots.count() / 4

@@ -6,7 +6,8 @@
 
 use crate::sync::{AtomicU32, Ordering, observe_fence};
 
-/// How many such calls there are. One that is killed stays counted; its sleeper may never have been woken.
+/// How many such calls there are. A call of a killed process stays counted; its sleeper may never
+/// have been woken.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Wakers {

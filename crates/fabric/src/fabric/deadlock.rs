@@ -71,9 +71,9 @@ impl Routes {
             // Up, and down, and never up again: the buffers are ordered by tiers.
             NextHops::Tree(_) | NextHops::Rails(_) => true,
             // In the order of the dimensions, and along each in that of its row, which two virtual
-            // channels cut where it is a ring; in the order of the virtual channels, and of each first
-            // those within a group; in that of the dimensions or, where they come in any, of a channel
-            // for each. Behind the place in between of a detour others follow.
+            // channels cut where it is a ring; in the order of the virtual channels, and of each
+            // first those within a group; in that of the dimensions or, where they come in any, of
+            // a channel for each. Behind the intermediate place of a detour others follow.
             NextHops::Grid(_) | NextHops::Dragonfly(_) | NextHops::HyperX(_) => {
                 virtual_channels >= self.virtual_channels()
             }
@@ -132,7 +132,8 @@ struct Walk {
     junctions: Vec<Option<u32>>,
     /// The buffers from which they come, as bits.
     incoming: Vec<u64>,
-    /// The switches at which packets come to the place in between of a detour, and from which buffers.
+    /// The switches at which packets come to the intermediate place of a detour, and from which
+    /// buffers.
     is_relay: Vec<bool>,
     relayed: Vec<u64>,
 }
@@ -142,7 +143,7 @@ struct Walk {
 enum Goal {
     /// To a host, directly or after a detour.
     Host(u32, Detour),
-    /// To a place in between, through which they take a detour.
+    /// To a intermediate place, through which they take a detour.
     Between(u32),
 }
 
@@ -276,7 +277,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Notes what packets to `target` do behind the place in between.
+    /// Notes what packets to `target` do behind the intermediate place.
     fn visit_from_between(&mut self, walk: &mut Walk, target: u32) {
         let routes = self.routes;
         let Some((between, plane)) = routes.next_hops().between() else { return };
@@ -574,8 +575,9 @@ mod tests {
         (wiring, routes)
     }
 
-    /// The definition: each packet is followed along every route, from every host to every other, and by
-    /// every place in between; buffers that depend on nothing are removed until none is left.
+    /// The definition: each packet is followed along every route, from every host to every other,
+    /// and by every intermediate place; buffers that depend on nothing are removed until none is
+    /// left.
     fn has_cycle(wiring: &Wiring, routes: &Routes, virtual_channels: bool) -> bool {
         let mut edges: BTreeMap<(u32, u8), BTreeSet<(u32, u8)>> = BTreeMap::new();
         let hosts = || 0..wiring.hosts();
@@ -784,8 +786,8 @@ mod tests {
         }
     }
 
-    /// By a switch in between, a packet needs twice the channels of a minimal way: with one, cables around
-    /// rows and columns wait for each other.
+    /// By a switch in between, a packet needs twice the channels of a minimal route: with one,
+    /// cables around rows and columns wait for each other.
     #[test]
     fn twice_the_channels_break_the_cycles_of_detours_by_switches() {
         let cases = [

@@ -38,7 +38,7 @@ impl Detour {
     /// No detour.
     pub const NONE: Detour = Detour(0);
 
-    /// It has been at the place in between.
+    /// It has been at the intermediate place.
     pub const PAST: Detour = Detour(PAST);
 
     /// Encodes it as a number.
@@ -67,7 +67,7 @@ impl Detour {
         (self.0 & TOWARDS != 0).then_some(u32::from(self.0 & !TOWARDS))
     }
 
-    /// Whether it has been at the place in between.
+    /// Whether it has been at the intermediate place.
     #[inline]
     pub fn is_past(self) -> bool {
         self.0 == PAST
@@ -80,7 +80,7 @@ impl Detour {
     }
 }
 
-/// The places by which packets may take detours, and the minimal ways between them.
+/// The places by which packets may take detours, and the minimal routes between them.
 #[derive(Clone, Copy)]
 pub(super) enum Between<'a> {
     /// The groups of a dragonfly.
@@ -115,7 +115,7 @@ impl Between<'_> {
         }
     }
 
-    /// The ports through which a packet may leave a switch on a minimal way to another place.
+    /// The ports through which a packet may leave a switch on a minimal route to another place.
     #[inline]
     pub fn towards(self, switch: u32, place: u32) -> Choice {
         match self {
@@ -137,7 +137,7 @@ impl Between<'_> {
         }
     }
 
-    /// How many virtual channels a packet has behind it at the place in between.
+    /// How many virtual channels a packet has behind it at the intermediate place.
     #[inline]
     pub fn virtual_channels_before(self) -> u8 {
         match self {
@@ -146,7 +146,7 @@ impl Between<'_> {
         }
     }
 
-    /// The ports through which a packet may leave a switch on a minimal way to a host.
+    /// The ports through which a packet may leave a switch on a minimal route to a host.
     #[inline]
     fn minimal(self, switch: u32, to: u32) -> Choice {
         match self {
@@ -155,7 +155,7 @@ impl Between<'_> {
         }
     }
 
-    /// Cables between switches on a minimal way to a host.
+    /// Cables between switches on a minimal route to a host.
     fn cables(self, switch: u32, to: u32) -> u32 {
         match self {
             Between::Groups(groups) => groups.cables(switch, to),
@@ -356,8 +356,9 @@ mod tests {
         }
     }
 
-    /// A router has seven ports, its cables to other groups at 5 and 6. From router 0 to group 3 the minimal
-    /// way leaves the group at port 5 of router 1; from router 1 to group 1, at port 5 of router 0.
+    /// A router has seven ports, its cables to other groups at 5 and 6. From router 0 to group 3
+    /// the minimal route leaves the group at port 5 of router 1; from router 1 to group 1, at port
+    /// 5 of router 0.
     #[test]
     fn ugal_with_global_knowledge_weighs_the_cables_that_leave_the_group() {
         let mut built = built("ugal_global");
@@ -421,8 +422,9 @@ mod tests {
         assert_eq!(passed(&mut built, (2, 3), |_| 0).0, [1], "between hosts of one switch");
     }
 
-    /// In a torus of six by four, a way by a switch has the cables of both its halves, never a channel
-    /// below one that it had, and at the place in between it changes to the upper two of four.
+    /// In a torus of six by four, a way by a switch has the cables of both its halves, never a
+    /// channel below one that it had, and at the intermediate place it changes to the upper two of
+    /// four.
     #[test]
     fn valiant_crosses_a_torus_in_two_minimal_halves() {
         let mut built = fabric(
@@ -448,8 +450,9 @@ mod tests {
         }
     }
 
-    /// Host 0 to host 2 of a complete graph of four: one cable, port 2, against two by port 3 or 4. The
-    /// minimal way is taken until what waits there is more than twice what waits on the other.
+    /// Host 0 to host 2 of a complete graph of four: one cable, port 2, against two by port 3 or 4.
+    /// The minimal route is taken until what waits there is more than twice what waits on the
+    /// other.
     #[test]
     fn ugal_weighs_one_cable_against_two() {
         let mut built =

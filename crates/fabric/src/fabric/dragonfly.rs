@@ -233,9 +233,9 @@ impl Groups {
         self.choices[(router * (self.groups - 1) + self.behind(own, group) - 1) as usize]
     }
 
-    /// The port of the cable between groups by which a packet leaves its group if it leaves a router by a
-    /// port of a minimal way to another group: in the numbers of that router, from which those of the
-    /// other routers count on, forward or, modulo 2^32, back.
+    /// The port of the cable between groups by which a packet leaves its group if it leaves a
+    /// router by a port of a minimal route to another group: in the numbers of that router, from
+    /// which those of the other routers count on, forward or, modulo 2^32, back.
     pub fn way_out(&self, (switch, port): (u32, u32), group: u32) -> u32 {
         let (own, router) = (switch / self.routers, switch % self.routers);
         let Some(place) = (self.hosts..self.hosts + self.routers - 1)

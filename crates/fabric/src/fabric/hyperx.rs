@@ -265,7 +265,7 @@ impl Lattice {
         self.hosts
     }
 
-    /// Cables on a minimal way between two switches.
+    /// Cables on a minimal route between two switches.
     pub fn cables(&self, from: u32, to: u32) -> u32 {
         let pairs = self.places(from).iter().zip(self.places(to));
         pairs.filter(|(own, other)| own != other).count() as u32

@@ -201,7 +201,8 @@ impl NextHops {
         }
     }
 
-    /// Cables on a minimal way between two switches of a torus, a mesh or a `HyperX`; elsewhere none.
+    /// Cables on a minimal route between two switches of a torus, a mesh or a `HyperX`; elsewhere
+    /// none.
     pub fn cables(&self, from: u32, to: u32) -> u32 {
         match self {
             NextHops::Grid(grid) => grid.cables(from, to),

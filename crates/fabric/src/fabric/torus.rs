@@ -206,7 +206,7 @@ impl Grid {
         self.hosts
     }
 
-    /// Cables on a minimal way between two switches.
+    /// Cables on a minimal route between two switches.
     pub fn cables(&self, from: u32, to: u32) -> u32 {
         let places = self.places(from).iter().zip(self.places(to)).zip(&self.sizes);
         let apart = places.map(|((&own, &other), &size)| {

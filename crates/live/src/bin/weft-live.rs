@@ -21,7 +21,7 @@ const AMPLE: u64 = 8 << 30;
 /// `$LIB` is a folder to the GNU loader alone, and above the root is the root: another C library's loader
 /// finds nothing there.
 const UNREACHABLE: &str = "/$LIB/../../../../../../../..";
-/// So many interpreters of interpreters are looked at.
+/// How many levels of interpreters are followed.
 const DEEPEST: u32 = 4;
 
 /// What the program starts in stays as it was: Rust's own `main` would ignore `SIGPIPE`.

@@ -39,7 +39,7 @@ impl Process {
         (self.fd >= 0).then_some(self.fd)
     }
 
-    /// What to wait for with others; -1 if there is nothing.
+    /// The descriptor to wait for together with others; -1 if there is none.
     pub fn end(&self) -> c_int {
         if self.can_be_waited_for { self.fd } else { -1 }
     }

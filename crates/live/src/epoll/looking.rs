@@ -16,12 +16,12 @@ use crate::sys;
 use crate::table::{self, Guard, Registration};
 use crate::waiting::wait;
 
-/// Every so many looks, connections that have heard nothing are looked at as a whole all the same:
-/// this process itself may have changed what they have to say.
+/// Once in this many passes, connections without arrivals are examined fully all the same: this
+/// process itself may have changed their events.
 pub const WHOLE_LOOK: u32 = 16;
-/// An instance looks at so many connections in each wait without a second thought.
+/// Up to this many connections, an instance checks all of them in each wait.
 const ALWAYS_WARM: usize = 64;
-/// With more, one that had nothing for so many looks grows cold.
+/// With more, a connection without events for this many passes grows cold.
 const QUIET: u32 = 32;
 
 /// The registration behind a link, its connection and segment.

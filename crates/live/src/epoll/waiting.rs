@@ -88,7 +88,7 @@ pub fn way<const COUNT: usize>(
 fn told_beside_handler(epoll: c_int, first: *mut epoll_event, count: c_int) -> c_int {
     let Entry::Epoll(index) = table::entry(epoll) else { return count };
     match instance(index).filter(|it| it.has_tagged()) {
-        // SAFETY: the kernel has just put so many there.
+        // SAFETY: the kernel has just put that many there.
         Some(instance) => unsafe { joined_by_handler(instance, first, count) },
         None => count,
     }
@@ -100,7 +100,7 @@ fn told_beside_handler(epoll: c_int, first: *mut epoll_event, count: c_int) -> c
 ///
 /// # Safety
 ///
-/// There is room for so many events as the call returns.
+/// There is room for that many events as the call returns.
 #[inline(always)]
 pub unsafe fn wait_alone(
     epoll: c_int,
@@ -126,7 +126,7 @@ pub unsafe fn wait_alone(
 ///
 /// # Safety
 ///
-/// There are so many events.
+/// There are that many events.
 #[cold]
 unsafe fn joined_by_handler(instance: &Instance, first: *mut epoll_event, count: c_int) -> c_int {
     // SAFETY: by the contract of this function.
@@ -146,7 +146,7 @@ unsafe fn joined_by_handler(instance: &Instance, first: *mut epoll_event, count:
 ///
 /// # Safety
 ///
-/// There is room for so many events as the call returns.
+/// There is room for that many events as the call returns.
 pub unsafe fn wait_in_kernel(
     epoll: c_int,
     first: *mut epoll_event,
@@ -172,7 +172,7 @@ pub unsafe fn wait_in_kernel(
     if count <= 0 {
         return Ok(count);
     }
-    // SAFETY: the kernel has just put so many there.
+    // SAFETY: the kernel has just put that many there.
     let events = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
     let is_programs = !instance.has_tagged() && instance.taken_over() == taken_over;
     if is_programs && !events.iter().any(registry::is_tagged) {
@@ -315,13 +315,14 @@ pub fn sweep(instance: &Instance) -> Option<u64> {
     inner.has_pages.then_some(idle::IDLE)
 }
 
-/// Whether a connection has an event that is to be told after what the kernel has to say: the kernel does
-/// not say when that came, but fresh connections are more often sent on before than after.
+/// Whether a connection has an event to report after those of the kernel: the kernel does not say
+/// when its events came, but fresh connections are more often used before accelerated ones than
+/// after.
 fn comes_behind_the_kernel(instance: &Instance) -> bool {
     instance.unaccelerated.load(Ordering::Relaxed) > 0 && has_any(instance, &mut 0)
 }
 
-/// How many of so many places are for the kernel to fill where an accelerated connection has an event too: all
+/// How many of `all` places the kernel may fill if an accelerated connection has an event too: all
 /// but one, and a single one in every other wait.
 fn places_of_kernel(instance: &Instance, all: usize) -> usize {
     if all > 1 {

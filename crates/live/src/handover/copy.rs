@@ -312,7 +312,7 @@ mod tests {
         }
     }
 
-    /// Lets the other end send so much and reset the connection, by which none of it is lost.
+    /// Lets the other end send this much and reset the connection, by which none of it is lost.
     fn leave_unread(sample: &Sample) {
         sys::widen_receive_buffer(sample.fd, 4 * LONG as u64);
         for _ in 0..LONG / PIECE.len() {

@@ -111,7 +111,8 @@ struct Shut<'a> {
 }
 
 impl<'a> Shut<'a> {
-    /// `None` if another thread is in a call on the connection, in which this one has so many stays.
+    /// `None` if another thread is in a call on the connection, in which this thread has `stays`
+    /// stays.
     fn begin(own: &'a Guard, stays: u32) -> Option<Self> {
         // A signal handler of this thread would not be kept out, and a child forked meanwhile would
         // keep the connection that is replaced.

@@ -31,17 +31,17 @@ use crate::table::connection::Half;
 use crate::table::holders::{self, Looked};
 use crate::table::{Connection, Guard, Phase, Receiving};
 
-/// So much is given at a time: a new connection of the kernel takes it at once.
+/// Bytes copied per step: a new connection of the kernel accepts that many at once.
 const PIECE: usize = 1 << 15;
-/// How long whoever wants to read is waited for, and how long the kernel may take to bring what was
-/// given, in nanoseconds.
+/// How long to wait for a user that wants to read, and how long the kernel may take to deliver what
+/// was sent, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
 const DELIVERY: u64 = 1_000_000_000;
-/// How often it is looked whether those users that live have the copied connection still, in
-/// nanoseconds; but so many times less time is spent with it than without.
+/// Interval of the checks whether the living users still have the copied connection, in
+/// nanoseconds, or [`SELDOM`] times as long as the last check took, if that is longer.
 const LOOK_EVERY: u64 = 500_000_000;
 const SELDOM: u64 = 20;
-/// A copied connection has so many users at most that are watched.
+/// The most users of a copied connection that are watched.
 const USERS: usize = 16;
 
 /// The descriptors of a process that copies what is on loan.
@@ -474,7 +474,8 @@ impl Lender<'_> {
         read > 0
     }
 
-    /// How much the users have read since that was last noted, if so much of what has reached them is left.
+    /// How many bytes the users have read since that was last noted, if `left` bytes of what has
+    /// reached them are still unread.
     fn read_but(&self, left: usize) -> usize {
         let arrived = sys::tcp_counts(self.loan.near).map_or(self.given, |counts| counts.arrived);
         let noted = self.given - self.unread as u64;
@@ -483,7 +484,8 @@ impl Lender<'_> {
         arrived.min(self.given).saturating_sub(noted + left as u64) as usize
     }
 
-    /// Shuts the connection's receiving down if a user has shut his own down, for all that share it.
+    /// Shuts down the connection's receiving direction, for all that share it, if a user has shut
+    /// down its own.
     fn note_shut(&self) {
         let connection = self.guard.connection;
         let is_shut = || sys::poll_now(self.loan.near, libc::POLLRDHUP) & libc::POLLRDHUP != 0;

@@ -48,7 +48,7 @@ fn search(process: u32, socket: u64) -> Option<Option<c_int>> {
     any_number_in(folder, |fd| {
         let (name, mut link) = (text(format_args!("{fd}")), [0; ROOM]);
         let (from, to) = (name.as_ptr(), link.as_mut_ptr());
-        // SAFETY: the name ends with a zero, and there is so much room.
+        // SAFETY: the name ends with a zero, and there is that much room.
         let read = unsafe { sys::bare!(libc::SYS_readlinkat, folder, from, to, ROOM - 1) };
         found = Some(fd as c_int).filter(|_| read > 0 && link == wanted);
         found.is_some()
@@ -74,10 +74,10 @@ fn any_number_in(folder: c_int, mut accepts: impl FnMut(u32) -> bool) -> bool {
     let mut buffer = [0u64; 256];
     let room = size_of_val(&buffer);
     loop {
-        // SAFETY: there is so much room.
+        // SAFETY: there is that much room.
         let read = unsafe { sys::bare!(libc::SYS_getdents64, folder, buffer.as_mut_ptr(), room) };
         let Ok(read @ 1..) = usize::try_from(read) else { return false };
-        // SAFETY: the kernel has written so many bytes there.
+        // SAFETY: the kernel has written that many bytes there.
         let mut rest =
             unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), read.min(room)) };
         // A number, an offset, a length, a kind, and the name, which ends with a zero.

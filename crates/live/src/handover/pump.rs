@@ -120,7 +120,7 @@ fn begin_to_copy(guard: &Guard, user: Option<Process>, door: Option<c_int>) -> O
     let Some(memory) = sys::map(None, MEMORY) else {
         return copy_by(guard, user, door, &mut [0; LEAST]);
     };
-    // SAFETY: so much was mapped, and a copying process has its own.
+    // SAFETY: that much was mapped, and a copying process has its own.
     let near = copy_by(guard, user, door, unsafe { slice::from_raw_parts_mut(memory, MEMORY) });
     // SAFETY: nothing refers to it any more.
     unsafe { sys::unmap(memory, MEMORY) };

@@ -51,7 +51,7 @@ macro_rules! depart_before_lists {
                 mode: c_int, requests: Requests, count: c_int, event: *mut c_void,
             ) -> c_int = |next| {
                 for at in 0..how_many(requests, i64::from(count)) {
-                    // SAFETY: the program says that there are so many requests.
+                    // SAFETY: the program says that there are that many requests.
                     unsafe { depart_asynchronous(*requests.add(at)) };
                 }
                 next(mode, requests, count, event)
@@ -91,7 +91,7 @@ interpose! {
     /// `libaio`'s: the kernel reads and writes by itself.
     fn io_submit(context: *mut c_void, count: c_long, requests: KernelRequests) -> c_int
     = |next| {
-        // SAFETY: the program says that there are so many requests.
+        // SAFETY: the program says that there are that many requests.
         unsafe { depart_submitted(requests, count) };
         next(context, count, requests)
     }

@@ -181,7 +181,7 @@ extern "C-unwind" fn before_syscall(
             // SAFETY: the program says that the message is valid.
             unsafe { handover::depart_passed(second as *const msghdr) };
         }
-        // SAFETY: the program says that there are so many requests.
+        // SAFETY: the program says that there are that many requests.
         libc::SYS_io_submit => unsafe {
             depart_submitted(third as KernelRequests, second as c_long);
         },
@@ -189,12 +189,12 @@ extern "C-unwind" fn before_syscall(
         libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => expose(fd),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_epoll_wait => expose(fd),
-        // SAFETY: the program says that there are so many entries.
+        // SAFETY: the program says that there are that many entries.
         libc::SYS_ppoll => unsafe { depart_polled(first as *const pollfd, second) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         libc::SYS_poll => unsafe { depart_polled(first as *const pollfd, second) },
-        // SAFETY: the program says that the sets are null or have so many bits.
+        // SAFETY: the program says that the sets are null or have that many bits.
         libc::SYS_pselect6 => unsafe { depart_selected(fd, [second, third, fourth]) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.

@@ -134,9 +134,9 @@ unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t, waits: bool) -> Option<
 
 interpose! {
     fn poll(first: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int
-    // SAFETY: the program says that there are so many entries.
+    // SAFETY: the program says that there are that many entries.
     = unsafe { way_of_poll(first, count) }, else |next| {
-        // SAFETY: the program says that there are so many entries.
+        // SAFETY: the program says that there are that many entries.
         match unsafe { entries(first, count, timeout != 0) } {
             Some(entries) => answer(poll::poll(entries, milliseconds(timeout), std::ptr::null())),
             None => next(first, count, timeout),
@@ -164,7 +164,7 @@ interpose! {
     ) -> c_int
     // SAFETY: as for `poll`.
     = unsafe { way_of_poll(first, count) }, else |next| {
-        // SAFETY: the program says that there are so many entries and that the time is valid.
+        // SAFETY: the program says that there are that many entries and that the time is valid.
         let span = unsafe { span(timeout) };
         // SAFETY: as above.
         let entries = unsafe { entries(first, count, !matches!(span, Ok(Some(0)))) };
@@ -236,7 +236,7 @@ interpose! {
         timeout: *mut timeval,
     ) -> c_int = |next| {
         let sets = sets(read, write, except);
-        // SAFETY: the program says that the sets are null or have so many bits.
+        // SAFETY: the program says that the sets are null or have that many bits.
         let count = unsafe { looked_at(count, sets) };
         // SAFETY: as above.
         if !unsafe { names_joined(count, sets) } {
@@ -266,7 +266,7 @@ interpose! {
         timeout: *const timespec, mask: *const sigset_t,
     ) -> c_int = |next| {
         let sets = sets(read, write, except);
-        // SAFETY: the program says that the sets are null or have so many bits.
+        // SAFETY: the program says that the sets are null or have that many bits.
         let count = unsafe { looked_at(count, sets) };
         // SAFETY: as above.
         if !unsafe { names_joined(count, sets) } {
@@ -405,7 +405,7 @@ interpose! {
     ) -> c_int
     = way_of_wait(epoll, first, count, timeout), else |next| {
         let kernel = move || next(epoll, first, count, timeout);
-        // SAFETY: the program says that there is room for so many events.
+        // SAFETY: the program says that there is room for that many events.
         if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {
             return found;
         }

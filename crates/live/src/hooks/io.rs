@@ -95,7 +95,7 @@ interpose! {
     fn readv(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t
     = direct::pass(fd, libc::SYS_readv, [int(fd), vector as usize, count as usize]),
     else |next| {
-        // SAFETY: the program says that the vector has so many parts.
+        // SAFETY: the program says that the vector has that many parts.
         let to = || unsafe { parts_of_file(vector, count as usize) };
         receive(fd, to, 0, move || next(fd, vector, count))
     }
@@ -312,7 +312,7 @@ interpose! {
     fn writev(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t
     = direct::pass(fd, libc::SYS_writev, [int(fd), vector as usize, count as usize]),
     else |next| {
-        // SAFETY: the program says that the vector has so many parts.
+        // SAFETY: the program says that the vector has that many parts.
         let from = || unsafe { parts_of_file(vector, count as usize) };
         send(fd, from, 0, move || next(fd, vector, count))
     }
@@ -449,7 +449,7 @@ fn read_vector(
     if !at_stream(offset, flags) {
         return elsewhere(fd, offset, kernel);
     }
-    // SAFETY: the program says that the vector has so many parts.
+    // SAFETY: the program says that the vector has that many parts.
     receive(fd, || unsafe { parts_of_file(vector, count as usize) }, 0, kernel)
 }
 
@@ -474,7 +474,7 @@ fn write_vector(
     if !at_stream(offset, flags) {
         return elsewhere(fd, offset, kernel);
     }
-    // SAFETY: the program says that the vector has so many parts.
+    // SAFETY: the program says that the vector has that many parts.
     send(fd, || unsafe { parts_of_file(vector, count as usize) }, 0, kernel)
 }
 

@@ -13,13 +13,13 @@ use crate::sys;
 
 type Strings = *const *const c_char;
 
-/// So many of the listed arguments are in registers, beside the path.
+/// How many of the listed arguments are in registers, beside the path.
 #[cfg(target_arch = "x86_64")]
 const IN_REGISTERS: usize = 5;
 #[cfg(target_arch = "aarch64")]
 const IN_REGISTERS: usize = 7;
 
-/// So many have an array on the stack.
+/// Up to this many arguments are copied to an array on the stack.
 const FEW: usize = 512;
 
 /// The list of a call: what was in registers, and what follows on the stack.
@@ -183,7 +183,7 @@ mod tests {
         all.extend([0, 77]);
         all.resize(all.len().max(IN_REGISTERS), 99);
         let registers = all.as_ptr().cast();
-        // SAFETY: so many are in registers.
+        // SAFETY: that many are in registers.
         let stack = unsafe { all.as_ptr().add(IN_REGISTERS) }.cast();
         let list = List { registers, stack };
         let mut seen = Vec::new();

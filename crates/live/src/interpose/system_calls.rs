@@ -172,7 +172,7 @@ unsafe extern "C" fn has_all(
 ) -> c_int {
     // SAFETY: the loader passes a valid description, and the caller what it seeks.
     let (object, sought) = unsafe { (&*object, &mut *sought.cast::<Sought>()) };
-    // SAFETY: the loader says that there are so many headers.
+    // SAFETY: the loader says that there are that many headers.
     let headers =
         unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
     let has = |address: &usize| {

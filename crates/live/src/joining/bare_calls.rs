@@ -61,7 +61,7 @@ pub fn are_there() -> bool {
 }
 
 fn headers_of(object: &dl_phdr_info) -> &[libc::Elf64_Phdr] {
-    // SAFETY: the loader says that there are so many headers.
+    // SAFETY: the loader says that there are that many headers.
     unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) }
 }
 

@@ -285,13 +285,13 @@ pub enum Refusal {
 const OTHER_USER: u8 = VERSION as u8;
 const UNUSABLE: u8 = u8::MAX;
 
-/// Says to the other end that nothing is shared with its user.
+/// Tells the other end that nothing is shared with its user.
 pub fn refuse(fd: c_int) {
     say(fd, OTHER_USER);
 }
 
-/// Says to the client that what it has handed over was taken and cannot be used. The socket is all by which it
-/// hears of that, before both ends have the segment.
+/// Tells the client that its segment was received and cannot be used. Until both ends have the
+/// segment, the socket is the only means to tell it.
 pub fn decline(fd: c_int) {
     say(fd, UNUSABLE);
 }
@@ -303,8 +303,8 @@ fn say(fd: c_int, byte: u8) {
     unsafe { sys::bare!(libc::SYS_sendto, fd, &raw const byte, 1, flags, none, 0) };
 }
 
-/// Why the server has closed the socket at which something was handed over, without the use of that. `None` as long
-/// as it may yet use it.
+/// Why the server has closed the socket without using what was handed over. `None` as long as it
+/// may yet use it.
 pub fn refusal(caller: c_int) -> Option<Refusal> {
     let found = sys::poll_now(caller, libc::POLLIN) & (libc::POLLIN | libc::POLLERR);
     if found == 0 {
@@ -344,7 +344,7 @@ fn said(caller: c_int) -> Result<Option<u8>, Errno> {
     error.map_or(Ok(None), Err)
 }
 
-/// The length of a control message's header, and of one with so many files, at most four.
+/// The length of a control message's header, and of one with this many files, at most four.
 const HEADER: usize = 16;
 const fn whole(files: usize) -> usize {
     HEADER + files * size_of::<c_int>()

@@ -38,7 +38,7 @@ pub fn wait(connection: &Connection, place: &Place) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Keeps the socket by which a client has handed its segment over, until it is answered.
+/// Keeps the socket by which a client has handed its segment over, until the client is answered.
 pub fn keep(connection: &Connection, caller: c_int) {
     table::claim(caller);
     SOCKETS.fetch_add(1, Ordering::Relaxed);
@@ -51,13 +51,13 @@ pub fn refusal(connection: &Connection) -> Option<Refusal> {
     if kept == u32::MAX { None } else { meeting::refusal(kept as c_int) }
 }
 
-/// Remembers another number of a connection's rendezvous socket in the place of one; whether it is that.
+/// Replaces the number of a connection's rendezvous socket. False if it had another number.
 pub fn moves(connection: &Connection, number: c_int, other: c_int) -> bool {
     let order = Ordering::SeqCst;
     connection.meeting.compare_exchange(number as u32, other as u32, order, order).is_ok()
 }
 
-/// Leaves nothing behind of the rendezvous socket, which goes with the process.
+/// Removes all traces of the rendezvous socket, which goes with the process.
 pub fn clear(connection: &Connection) {
     let meeting = connection.meeting.load(Ordering::Relaxed);
     if meeting != u32::MAX && connection.phase() == Phase::LISTENING {

@@ -1,5 +1,6 @@
-//! Whether there is memory where a program says that something lies. The kernel refuses a bad pointer
-//! with an error; what the library looks at before the kernel does must not end the program instead.
+//! Whether there is memory where a program says that something lies. The kernel refuses a bad
+//! pointer with an error; when the library reads it before the kernel does, that must not crash the
+//! program.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -7,7 +8,7 @@ use libc::iovec;
 
 use crate::sys;
 
-/// What is found out for each so many bytes; pages are as long, or a multiple of it.
+/// The unit for which presence is determined, in bytes; pages are as long, or a multiple of it.
 const PAGE: usize = 4096;
 /// Addresses with this bit are the kernel's own. On arm the bits above it may be a program's marks.
 const KERNELS: usize = 1 << if cfg!(target_arch = "aarch64") { 55 } else { 63 };
@@ -16,10 +17,11 @@ const REMEMBERED: usize = 64;
 /// The pages that were last seen to be there, each at a place that follows from its number.
 static SEEN: [AtomicUsize; REMEMBERED] = [const { AtomicUsize::new(0) }; REMEMBERED];
 
-/// Whether no call may be made but the program's.
+/// Whether only the program's own system calls may be made.
 static IS_FILTERED: AtomicBool = AtomicBool::new(false);
 
-/// Takes everything to be there from now on that was not seen: a filter of system calls may forbid the look.
+/// From now on assumes that everything not yet seen is present: a filter of system calls may forbid
+/// the check.
 pub fn look_no_more() {
     IS_FILTERED.store(true, Ordering::SeqCst);
 }

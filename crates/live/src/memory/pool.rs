@@ -1,12 +1,12 @@
-//! Room for what goes through the library: not on the stack of a thread, which may be small, and not
-//! the heap's, whose lock the thread may hold.
+//! Buffers for data that passes through the library: not on the stack of a thread, which may be
+//! small, and not on the heap, whose lock the thread may hold.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const PIECES: usize = 8;
 const LENGTH: usize = 1 << 14;
-/// So much is there when all pieces are taken.
+/// The size of the buffer that remains when all pieces are taken.
 const LEAST: usize = 1 << 10;
 
 struct Piece {

@@ -46,7 +46,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Memory for lists of so many bytes together, each beginning at a multiple of 64.
+    /// Memory for lists with this many bytes in all, each beginning at a multiple of 64.
     pub fn take(length: usize) -> Option<Self> {
         let used = Cell::new(0);
         if length <= LENGTH {
@@ -76,7 +76,7 @@ impl Scratch {
         Some(List { first, room, length: 0, of: PhantomData })
     }
 
-    /// So many bytes are cut off for a list.
+    /// How many bytes have been taken for lists.
     pub fn length_of<T>(room: usize) -> Option<usize> {
         room.checked_mul(size_of::<T>())?.checked_next_multiple_of(64)
     }
@@ -120,7 +120,7 @@ fn put_back(memory: *mut u8) -> bool {
     true
 }
 
-/// A list in a [`Scratch`], with room for so many and no more.
+/// A list in a [`Scratch`], with a fixed capacity.
 pub struct List<'a, T> {
     first: *mut T,
     room: usize,
@@ -162,7 +162,7 @@ impl<T> Deref for List<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: so many were pushed, in memory that is this list's alone.
+        // SAFETY: that many were pushed, in memory that is this list's alone.
         unsafe { std::slice::from_raw_parts(self.first, self.length) }
     }
 }

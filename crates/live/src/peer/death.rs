@@ -257,8 +257,8 @@ pub fn sent(connection: &Connection, wanted: usize) -> Option<Result<usize, Errn
     owed(connection).map(Err)
 }
 
-/// Whether anything was heard of the other end since this was last asked. Whatever it writes or reads
-/// says that it lives, as well as the kernel could.
+/// Whether the other end has shown any activity since this was last asked. Whatever it writes or
+/// reads proves that it lives, as well as the kernel could.
 fn has_spoken(connection: &Connection, segment: &Segment) -> bool {
     let role = connection.role();
     let (written, read) =

@@ -29,10 +29,10 @@ use crate::table::idle;
 use crate::table::{self, Entry, Guard, end};
 use crate::waiting::wait;
 
-/// While a `poll` polls, every so many looks are at all connections, not only at arrivals.
+/// While a `poll` polls, one pass in this many examines all connections, not only arrivals.
 const WHOLE_LOOK: u32 = 16;
 
-/// How long a full ring is waited for before the kernel is asked instead, in nanoseconds.
+/// How long to wait for room in a full ring before the kernel is asked instead, in nanoseconds.
 const FULL_RING: u64 = 50_000_000;
 
 /// One entry of a `poll`, as the library sees it.
@@ -40,10 +40,10 @@ struct Polled {
     guard: Guard,
     segment: Segment,
     index: usize,
-    /// What [`Polled::arrivals`] was at the last look, if the entry had no event then and nothing but
-    /// an arrival can bring one, as far as the other end decides.
+    /// What [`Polled::arrivals`] was at the last pass, if the entry had no event then and only an
+    /// arrival can bring one, as far as the other end decides.
     calm: Cell<Option<u64>>,
-    /// Whether the kernel may have something to say when a sleep ends.
+    /// Whether the kernel may have an event to report when a sleep ends.
     reported: Cell<bool>,
 }
 
@@ -68,7 +68,8 @@ impl Drop for Asleep<'_> {
     }
 }
 
-/// The lists of a `poll` over so many entries: the joined, and what the kernel is asked.
+/// The lists of a `poll` over this many entries: the joined connections, and what the kernel is
+/// asked.
 fn lists(scratch: &Scratch, count: usize) -> Option<(List<'_, Polled>, List<'_, pollfd>)> {
     Some((scratch.list(count)?, scratch.list(count)?))
 }

@@ -22,14 +22,14 @@ impl Sets {
         [self.read, self.write, self.except]
     }
 
-    /// Whether there is memory for so many bits of each.
+    /// Whether there is memory for `count` bits of each set.
     pub fn are_there(self, count: c_int) -> bool {
         let words = (count.max(0) as usize).div_ceil(64);
         self.all().into_iter().all(|set| set.is_null() || pointers::are_there(set, words))
     }
 
-    /// Whether any set names a joined connection, or something else that `look` finds: it is called with every
-    /// number that any names and that is not awaited in the kernel alone.
+    /// Whether any set names a joined connection, or something else that `look` finds: it is called
+    /// with every number that any set names and that the kernel does not wait for alone.
     ///
     /// # Safety
     ///
@@ -45,7 +45,7 @@ impl Sets {
         any
     }
 
-    /// The first number that any set names, from this one on and of so many.
+    /// The first number from `from` on, below `count`, that any set names.
     ///
     /// # Safety
     ///
@@ -55,7 +55,7 @@ impl Sets {
         unsafe { self.named(from, count) }.next()
     }
 
-    /// The numbers that any set names, from this one on and of so many.
+    /// The numbers from `from` on, below `count`, that any set names.
     ///
     /// # Safety
     ///

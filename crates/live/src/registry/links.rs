@@ -165,7 +165,7 @@ impl Inner {
         (at < self.count && self.links[at] == link).then_some(at)
     }
 
-    /// Puts a link in, with the word to look at, before which so many bytes had arrived.
+    /// Adds a link, with the word to watch; `before` bytes had arrived before.
     pub fn push(&mut self, link: u32, word: *const AtomicU64, before: u64) {
         let mut watch =
             Watch { word, calm: Watch::ANEW, quiet: 0, heard: 0, before, since: 0, queued: 0 };

@@ -38,7 +38,7 @@ use others::discount_other;
 /// By which events the kernel wakes when there is room again.
 pub const SPACE: c_int = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND;
 
-/// An instance follows so many registrations at most.
+/// The most registrations that an instance follows.
 pub const FOLLOWED: usize = 8192;
 
 /// With more than this many, further connections stay with the kernel.

@@ -70,8 +70,9 @@ pub fn way(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -
     if is_off() || is_kernels() { Way::Next } else { Way::Apart }
 }
 
-/// Whether all there is to be noted of an `epoll_ctl` is what the words of the two numbers say. It is noted as if
-/// the call were done: it is so after nearly all calls that fail, too, and no more than a count depends on it.
+/// Whether the words of the two numbers hold all that must be noted of an `epoll_ctl`. The call is
+/// noted as if it had succeeded: nearly all calls that fail leave the same state, and only a count
+/// depends on it.
 #[inline(always)]
 fn is_noted_in_words(
     epoll: c_int,

@@ -1,14 +1,15 @@
-//! When what lies in a ring was handed over.
+//! When the bytes in a ring were handed over.
 //!
-//! The kernel's `epoll` tells of connections in the order in which their bytes came, and programs rely on
-//! it: what is sent on one connection and then on another is served in this order. A look at many rings
-//! sees no order, so each writer notes beside its ring when it has handed its last messages over.
+//! The kernel's `epoll` reports connections in the order in which their bytes arrived, and programs
+//! rely on it: what is sent on one connection and then on another is served in this order. A look
+//! at many rings shows no order, so each writer notes beside its ring when it handed its last
+//! messages over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sys;
 
-/// So many messages are noted; of more that are unread at once, the order is that of the first noted.
+/// How many messages are noted; with more unread at once, the first noted one determines the order.
 const MARKS: usize = 8;
 
 /// The marks of one direction. The reader touches them only if it has to choose between connections, so
@@ -50,7 +51,7 @@ impl Postmarks {
         Some(self.ended.load(Ordering::Relaxed)).filter(|time| *time != 0)
     }
 
-    /// When the first byte came of which so many were read before, unless that is not noted yet.
+    /// When the first byte after the first `read` bytes arrived, unless that is not noted yet.
     pub fn first_after(&self, read: u64) -> Option<u64> {
         let noted = self.marks.iter().map(|mark| {
             let end = mark.end.load(Ordering::Acquire);

@@ -46,7 +46,7 @@ pub fn has(thread: u32) -> bool {
     let (mut buffer, mut held) = ([0u8; 4096], 0);
     let found = loop {
         let room = &mut buffer[held..];
-        // SAFETY: there is so much room.
+        // SAFETY: there is that much room.
         let read = unsafe { sys::bare!(libc::SYS_read, list, room.as_mut_ptr(), room.len()) };
         match read {
             1.. => {

@@ -80,7 +80,7 @@ pub fn poll_until(fd: c_int, events: i16, until: u64) -> Result<i16, Errno> {
 pub fn recv(fd: c_int, to: *mut u8, room: size_t, flags: c_int) -> Result<usize, Errno> {
     static NEXT: Next = Next::new(c"recv");
     let _errno = sys::KeepErrno::new();
-    // SAFETY: the C function of this name takes these, and the place has so much room.
+    // SAFETY: the C function of this name takes these, and the place has that much room.
     let received =
         unsafe { asleep::call(&NEXT, [fd as usize, to.expose_provenance(), room, flags as usize]) };
     usize::try_from(received).map_err(|_| sys::errno())

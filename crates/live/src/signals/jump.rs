@@ -27,7 +27,7 @@ thread_local! {
     static JUMP: UnsafeCell<Jump> = const { UnsafeCell::new(Jump::NONE) };
 }
 
-/// So many threads have a jump that waits.
+/// How many threads have a pending jump.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
 type Go = unsafe extern "C-unwind" fn(*mut usize, c_int);

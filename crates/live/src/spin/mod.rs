@@ -40,16 +40,16 @@ const TAKEN_AWAY: u64 = 30_000;
 /// The most waits without polling between two attempts to poll: an attempt in vain costs a hundredth of them.
 const MOST_SKIPPED: u32 = 128;
 
-/// So many connections are looked at between two looks at the clock: as many nanoseconds or more, up to
-/// tens of each whose memory another processor is just writing.
+/// How many connections are checked between two reads of the clock: as many nanoseconds or more, up
+/// to tens of nanoseconds for each whose cache line another processor is just writing.
 const LOOKS: u32 = 16;
 
 /// How long to spin before the processor is yielded, in nanoseconds, as long as no other thread was
 /// waiting for it: what a switch and a switch back cost with cold caches. At least a few polls.
 const PATIENCE: u64 = 4_000;
 const LEAST_PATIENCE: u64 = 100;
-/// Once in this many waits the spin is that long in any case: a thread that has yielded misses a
-/// short answer.
+/// Once in this many waits the first spin lasts at least [`PATIENCE`]: a thread that has yielded
+/// misses a short answer.
 const TRY_AGAIN: u32 = 16;
 /// A thread that yields and runs again sooner than this was alone on the processor, in nanoseconds.
 const ALONE: u64 = 1_000;
@@ -193,7 +193,8 @@ impl SpinPolicy {
         }
     }
 
-    /// After a wait that was long enough to take something from others: whether they want the processor.
+    /// Checks, after a wait that was long enough to take time from others, whether they want the
+    /// processor.
     fn look_around(&mut self, time: u64, usage: impl Fn() -> Option<Usage>) {
         self.crowd.look(time, usage);
         self.is_among_others = self.crowd.is_there();
@@ -209,8 +210,8 @@ impl SpinPolicy {
         }
     }
 
-    /// Learns from a spin that ended before its time. Who had what he waited for without a turn has
-    /// reason to be so patient again.
+    /// Learns from a spin that ended before its time. A receiver that got its message without
+    /// yielding has reason to spin as long again.
     fn learn_from_spin(&mut self, outcome: Outcome, enough: u64) {
         self.patience = match outcome {
             Outcome::Came => self.patience.max(PATIENCE.min(enough)),
@@ -219,7 +220,7 @@ impl SpinPolicy {
         self.learn(outcome);
     }
 
-    /// Learns from a turn for how long the processor was away. Returns how long to spin now.
+    /// Learns from a yield how long the processor was away. Returns how long to spin now.
     fn learn_from_turn(&mut self, away: u64) -> u64 {
         if away <= ALONE {
             self.patience = SPAN.min(2 * self.patience);
@@ -230,7 +231,8 @@ impl SpinPolicy {
         self.patience
     }
 
-    /// Gives the processor up until `came` says so, a few times. `now` is a clock in nanoseconds.
+    /// Yields the processor until `came` returns true, at most a few times. `now` is a clock in
+    /// nanoseconds.
     pub fn take_turns(
         &mut self,
         mut came: impl FnMut() -> bool,

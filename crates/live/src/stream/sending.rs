@@ -222,7 +222,7 @@ fn first_said(
     is_nobody.then(|| sent_to_nobody(guard, wanted, flags))
 }
 
-/// What a send says first to an end that has left.
+/// What a send to an end that has gone returns first.
 #[cold]
 fn sent_to_nobody(guard: &Guard, wanted: usize, flags: c_int) -> Moved {
     match death::sent(guard.connection, wanted) {
@@ -245,7 +245,7 @@ fn before_kernel(
     asked: &mut Option<Asked>,
 ) -> Option<Result<Tried, Errno>> {
     if done == 0 && connection.owes_error() {
-        // The kernel has told somebody who has the stream on loan.
+        // The kernel has reported it to a process that has the stream on loan.
         return Some(Err(death::owed(connection).unwrap_or(libc::EPIPE)));
     }
     if connection.lending.is_end_due() {
@@ -254,8 +254,8 @@ fn before_kernel(
     asking::comes_before(connection, asked).then_some(Ok(Tried::Behind))
 }
 
-/// Whether a send that does not wait has something to try once more. If not, room in the kernel's stream, or in the
-/// ring after it, is an event again.
+/// Whether a non-blocking send has something to try once more. If not, room in the kernel's stream,
+/// or in the ring after it, becomes an event again.
 fn would_go_on(guard: &Guard, segment: &Segment, tried: &Tried, done: usize) -> bool {
     if matches!(tried, Tried::RingFull) && done == 0 {
         return wait::go_back_if_stalled(guard, segment);
@@ -502,7 +502,7 @@ fn copy_parts(
     }
 }
 
-/// Tells the other end of so many bytes that have been copied into the ring.
+/// Publishes `count` bytes that have been copied into the ring to the other end.
 #[inline(always)]
 fn hand_over(
     guard: &Guard,

@@ -59,8 +59,8 @@ pub fn epoll_now(
     found.map(|count| count as usize)
 }
 
-/// Waits until something can be said of any of these, or so many nanoseconds are over. False if that
-/// cannot be.
+/// Waits until any of these has an event, or for `span` nanoseconds. False if waiting is not
+/// possible.
 pub fn poll_all(entries: &mut [libc::pollfd], span: Option<u64>) -> bool {
     let none: *const c_void = std::ptr::null();
     let time = span.map(timespec);

@@ -274,7 +274,7 @@ impl Guard {
     }
 
     /// Keeps the other threads of this process out of a joined connection, until
-    /// [`Guard::lets_others_in`]. False if one is inside; this one has so many stays.
+    /// [`Guard::lets_others_in`]. False if another thread is inside; this thread has `stays` stays.
     pub fn shuts_others_out(&self, stays: u32) -> bool {
         if !is_owner() {
             // In the child of a vfork the numbers are its own, and nobody else's.
@@ -420,7 +420,7 @@ fn retire(place: usize, fd: c_int, connection: &'static Connection, local: &'sta
     release(place, fd, connection, local);
 }
 
-/// Gives a place back to which no descriptor leads any more.
+/// Releases a place to which no descriptor leads any more.
 pub fn release(place: usize, fd: c_int, connection: &'static Connection, local: &'static Local) {
     // As soon as this process holds it no more, others may take the place for another connection.
     let segment = connection.segment();
@@ -457,7 +457,8 @@ fn say_how_as_last(guard: &Guard) {
     }
 }
 
-/// Takes a process out of the holders that copies no more, and alone in it knows the connection.
+/// Removes a process from the holders that no longer copies, and in which no other thread knows the
+/// connection.
 pub fn leave(guard: &Guard) {
     if !leave_to_others(guard.connection) {
         say_how_as_last(guard);

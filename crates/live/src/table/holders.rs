@@ -10,7 +10,7 @@ use crate::table::connection::Connection;
 use crate::table::figures;
 use crate::table::local::Local;
 
-/// So many are known of each connection.
+/// How many holders of each connection are known.
 const KNOWN: usize = 7;
 
 /// Processes, each of which counts once among a connection's holders; zero marks a free place. Of

@@ -88,7 +88,7 @@ mod tests {
             assert!(reader.available(pointers, length).unwrap() >= length);
             let spans = reader.spans(length);
             let mut got = vec![0; bytes.len()];
-            // SAFETY: there is room for so many.
+            // SAFETY: there is room for that many.
             unsafe { segment.empty_ring(role, &spans, got.as_mut_ptr()) };
             assert!(got == bytes);
             reader.release(pointers, length);

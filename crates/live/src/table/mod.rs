@@ -55,7 +55,7 @@ pub const CONNECTIONS: usize = 1 << 13;
 /// In how many epoll instances (or under how many numbers) a connection is followed.
 pub const REGISTRATIONS: usize = 4;
 
-/// Connections are told apart by so many kinds, by their role and the server's port.
+/// The number of kinds of connections, which differ in role and server port.
 const KINDS: usize = 64;
 
 #[repr(C)]

@@ -63,7 +63,7 @@ type CHandler = unsafe extern "C" fn(*mut c_void, *const CMessage, *mut CAnswer)
 /// A payload of a program; none if it has no bytes and no address.
 ///
 /// # Safety
-/// So many bytes are readable.
+/// That many bytes are readable.
 unsafe fn payload(bytes: *const c_void, length: size_t) -> Result<Option<Payload>, Error> {
     if bytes.is_null() {
         return Ok(None);

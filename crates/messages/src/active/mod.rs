@@ -441,7 +441,7 @@ impl Node {
             let mut bytes = Vec::new();
             let read = way.link.read(|what, from, length| {
                 bytes.resize(length.min(BulkRequest::SIZE), 0);
-                // SAFETY: the record has so many bytes.
+                // SAFETY: the record has that many bytes.
                 unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
                 what
             });

@@ -167,7 +167,7 @@ fn answers_that_wait_for_a_buffer_are_unfinished() {
     assert_eq!(seen.lock().unwrap().len(), many as usize);
 }
 
-/// Lets a node handle so many messages of another, which hears of acknowledgments alone.
+/// Lets a node handle this many messages of another, which receives only acknowledgments.
 fn until_handled(node: &mut Node, initiator: &mut Node, handled: u64) {
     let began = Instant::now();
     while node.counts().handled < handled {

@@ -109,7 +109,7 @@ pub unsafe fn apply(code: AtomicCode, memory: &Parts, operands: &[u8]) -> Result
     Ok(before)
 }
 
-/// Changes one element of so many bytes; what it was before.
+/// Changes one element of `size` bytes, and returns its previous value.
 ///
 /// # Safety
 ///

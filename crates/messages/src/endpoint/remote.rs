@@ -225,7 +225,7 @@ impl Endpoint {
             }
             (Operation::Atomic(code), Body::Here(bytes, length)) => {
                 let mut operands = vec![0; length];
-                // SAFETY: the record has so many bytes; they are copied before they are used.
+                // SAFETY: the record has that many bytes; they are copied before they are used.
                 unsafe { std::ptr::copy_nonoverlapping(bytes, operands.as_mut_ptr(), length) };
                 // SAFETY: the memory was just resolved.
                 match unsafe { atomic::apply(code, &memory, &operands) } {
@@ -313,7 +313,7 @@ impl Endpoint {
 
     fn queue_reply(&mut self, peer: PeerId, number: u32, source: Source) -> Result<(), Broken> {
         let Replies(queue) = self.replies.entry(peer.index()).or_default();
-        // A correct initiator has no more requests under way.
+        // A correct initiator has no more requests in flight.
         if queue.len() == MOST_HELD {
             return Err(Broken::Protocol);
         }

@@ -56,7 +56,7 @@ unsafe fn elements<'a>(vector: *const fi_ioc, count: size_t) -> Elements<'a> {
     if count == 0 {
         return Elements::NONE;
     }
-    // SAFETY: the caller has so many; more than are allowed are refused later.
+    // SAFETY: the caller has that many; more than are allowed are refused later.
     Elements(unsafe { std::slice::from_raw_parts(vector, count.min(MOST + 1)) })
 }
 
@@ -146,7 +146,7 @@ unsafe fn start_message(
     if it.rma_iov_count == 0 || it.rma_iov_count > MOST_RANGES {
         return -(libc::EMSGSIZE as ssize_t);
     }
-    // SAFETY: the caller has so many ranges.
+    // SAFETY: the caller has that many ranges.
     let ranges = unsafe { std::slice::from_raw_parts(it.rma_iov, it.rma_iov_count) };
     let ranges: Vec<_> = ranges.iter().map(|it| (it.addr, it.count, it.key)).collect();
     let target = Target {

@@ -89,7 +89,7 @@ unsafe extern "C" fn insert(
     let mut state = vector.shared.lock();
     let mut inserted = 0;
     for index in 0..count {
-        // SAFETY: the caller has so many names of this provider's format.
+        // SAFETY: the caller has that many names of this provider's format.
         let bytes = unsafe { names.cast::<[u8; Name::LENGTH]>().add(index).read_unaligned() };
         // Endpoints of other hosts cannot be reached.
         let name = Name::from_bytes(&bytes).filter(Name::is_here);
@@ -99,7 +99,7 @@ unsafe extern "C" fn insert(
         });
         inserted += c_int::from(address != FI_ADDR_NOTAVAIL);
         if !places.is_null() {
-            // SAFETY: the caller has room for so many addresses.
+            // SAFETY: the caller has room for that many addresses.
             unsafe { places.add(index).write(address) };
         }
     }
@@ -117,7 +117,7 @@ unsafe extern "C" fn remove(
     let mut state = vector.shared.lock();
     outcome(state.vectors.get(vector.number).and_then(|it| {
         (0..count).try_for_each(|index| {
-            // SAFETY: the caller has so many addresses.
+            // SAFETY: the caller has that many addresses.
             let address = unsafe { addresses.add(index).read() };
             if it.remove(address) { Ok(()) } else { Err(libc::EINVAL) }
         })

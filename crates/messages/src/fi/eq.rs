@@ -207,7 +207,7 @@ unsafe extern "C" fn write(
     // SAFETY: the program passes an object of this provider.
     let queue = unsafe { &*queue.cast::<Eq>() };
     let mut bytes = vec![0; length];
-    // SAFETY: the caller has so many bytes.
+    // SAFETY: the caller has that many bytes.
     unsafe { std::ptr::copy_nonoverlapping(buffer.cast(), bytes.as_mut_ptr(), length) };
     queue.events.lock().events.push_back(Event::Written { event, bytes });
     length as ssize_t

@@ -54,7 +54,7 @@ unsafe extern "C" fn close_fabric(object: *mut fid) -> c_int {
 
 unsafe extern "C" fn trywait(_: *mut fid_fabric, objects: *mut *mut fid, count: c_int) -> c_int {
     for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: the caller has so many objects.
+        // SAFETY: the caller has that many objects.
         let object = unsafe { *objects.add(index) };
         // SAFETY: as above.
         match unsafe { (*object).fclass } {

@@ -260,7 +260,7 @@ pub unsafe fn places(vector: *const iovec, count: size_t) -> Option<Parts> {
     if count == 0 {
         return Parts::new(&[]);
     }
-    // SAFETY: the caller has so many places.
+    // SAFETY: the caller has that many places.
     Parts::new(unsafe { std::slice::from_raw_parts(vector, count) })
 }
 

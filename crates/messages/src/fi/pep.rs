@@ -173,7 +173,7 @@ unsafe extern "C" fn listen(passive: *mut fid_pep) -> c_int {
 unsafe fn data<'a>(data: *const c_void, length: size_t) -> Result<&'a [u8], Errno> {
     match length {
         0 => Ok(&[]),
-        // SAFETY: the caller has so many bytes.
+        // SAFETY: the caller has that many bytes.
         1..=MOST_DATA => Ok(unsafe { std::slice::from_raw_parts(data.cast(), length) }),
         _ => Err(libc::EINVAL),
     }
@@ -185,7 +185,7 @@ unsafe extern "C" fn reject(
     bytes: *const c_void,
     length: size_t,
 ) -> c_int {
-    // SAFETY: the program passes objects of this provider, and has so many bytes.
+    // SAFETY: the program passes objects of this provider, and has that many bytes.
     unsafe {
         let passive = &*passive.cast::<Pep>();
         let bytes = match data(bytes, length) {
@@ -203,7 +203,7 @@ unsafe extern "C" fn connect(
     bytes: *const c_void,
     length: size_t,
 ) -> c_int {
-    // SAFETY: the program passes an object of this provider, an address of this format, and so many bytes.
+    // SAFETY: the program passes an object of this provider, an address of this format, and that many bytes.
     let done = unsafe {
         let endpoint = &*endpoint.cast::<Ep>();
         let name = match address.is_null() {
@@ -235,7 +235,7 @@ fn active(endpoint: &Ep) -> Result<Active, Errno> {
 }
 
 unsafe extern "C" fn accept(endpoint: *mut fid_ep, bytes: *const c_void, length: size_t) -> c_int {
-    // SAFETY: the program passes an object of this provider, and so many bytes.
+    // SAFETY: the program passes an object of this provider, and that many bytes.
     let (endpoint, bytes) = unsafe { (&*endpoint.cast::<Ep>(), data(bytes, length)) };
     let taken = endpoint.request.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some((request, events)) = taken else { return -FI_EOPBADSTATE };

@@ -88,7 +88,7 @@ fn request(operation: Operation, ranges: &[Range], data: Option<u64>) -> Option<
     Some(Request { operation, ranges: Ranges::new(ranges)?, data })
 }
 
-/// One range of so many bytes.
+/// One range of this many bytes.
 fn range(parts: Option<&Parts>, address: u64, key: u64) -> [Range; 1] {
     [Range { address, length: parts.map_or(0, Parts::length) as u64, key }]
 }
@@ -98,7 +98,7 @@ unsafe fn ranges(vector: *const fi_rma_iov, count: size_t) -> Option<Vec<Range>>
     if count == 0 || count > MOST_RANGES {
         return None;
     }
-    // SAFETY: the caller has so many ranges.
+    // SAFETY: the caller has that many ranges.
     let vector = unsafe { std::slice::from_raw_parts(vector, count) };
     let range = |it: &fi_rma_iov| Range { address: it.addr, length: it.len as u64, key: it.key };
     Some(vector.iter().map(range).collect())

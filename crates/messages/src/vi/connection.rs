@@ -301,7 +301,7 @@ impl Connection {
         loop {
             let read = self.link.read(|what, from, length| {
                 bytes.resize(length.min(HEAD + LONGEST_TRANSFER as usize), 0);
-                // SAFETY: the record has so many bytes.
+                // SAFETY: the record has that many bytes.
                 unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
                 what
             });

@@ -148,7 +148,7 @@ pub unsafe extern "C" fn weft_window_members(handle: *const Shared) -> u64 {
 }
 
 /// # Safety
-/// The handle is open, and so many bytes are readable.
+/// The handle is open, and that many bytes are readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_write(
     handle: *const Shared,
@@ -173,7 +173,7 @@ unsafe fn place<'a>(bytes: *mut c_void, length: size_t) -> &'a mut [u8] {
 }
 
 /// # Safety
-/// The handle is open, and so many bytes are writable.
+/// The handle is open, and that many bytes are writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_read(
     handle: *const Shared,

@@ -17,7 +17,7 @@ impl Share {
         Share::of(1, parts)
     }
 
-    /// So many of `parts`; all of them if that is none, or more than there are.
+    /// `some` of `parts`; all of them if that is none, or more than there are.
     pub(super) fn of(some: u32, parts: u32) -> Share {
         let share = Fraction::new(f64::from(some) / f64::from(parts));
         share.ok().and_then(|share| Share::try_from(share).ok()).unwrap_or(Share(Fraction::MAX))

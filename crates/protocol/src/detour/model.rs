@@ -18,7 +18,7 @@ impl Detour {
 
 const CAPACITY: u64 = 2;
 const DOORBELL: u8 = 0;
-/// What stands in the first way where it ends. It is no byte: nobody counts or takes it.
+/// What stands in the underlying stream where it ends. It is no byte: nobody counts or takes it.
 const END: u8 = u8::MAX;
 
 /// How far a side is with ending the detour.
@@ -38,7 +38,7 @@ enum Finish {
     Late,
     /// It has said so in the ring.
     Said,
-    /// The first way has heard of it.
+    /// The underlying stream has heard of it.
     Told,
 }
 
@@ -49,11 +49,11 @@ enum Who {
     Knowing,
     /// It has refused the rest and waits until it can go.
     Going,
-    /// A reader that knows only the first way.
+    /// A reader that knows only the underlying stream.
     Plain,
 }
 
-/// One direction: both sides, the shared words, and the first way as a queue.
+/// One direction: both sides, the shared words, and the underlying stream as a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Model {
     words: [u64; 4],
@@ -74,7 +74,7 @@ struct Model {
     may_withdraw: bool,
     ended: [Ending; 2],
     finish: Finish,
-    /// Whether the reader has read the first way after the ring.
+    /// Whether the reader has read the underlying stream after the ring.
     is_back: bool,
     has_heard: bool,
 }
@@ -196,7 +196,7 @@ impl Model {
         Some(())
     }
 
-    /// Ends the announcement of a doorbell that the full first way has not taken.
+    /// Ends the announcement of a doorbell that the full underlying stream has not taken.
     fn fail_to_ring(&mut self, words: &Detour) -> Option<()> {
         (self.ringing == Some(false)).then(|| words.rung(false))?;
         self.ringing = None;
@@ -258,7 +258,7 @@ impl Model {
         self.has_heard = true;
     }
 
-    /// Reads a byte of the first way, or its end.
+    /// Reads a byte of the underlying stream, or its end.
     fn read_first(&mut self) -> Option<()> {
         if self.first.first() == Some(&END) {
             self.hear();

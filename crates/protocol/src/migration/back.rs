@@ -21,15 +21,15 @@
 
 use crate::detour::{Inlet, Outlet, Refusal};
 
-/// What a receiving direction is to do.
+/// The next step of a receiving direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
     /// Read where the inlet says.
     Read,
-    /// Go over to the ring, after this end's own sending direction: whoever reads there must be able to wake the
-    /// other end.
+    /// Switch to the ring, after this end's own sending direction: a reader of the ring must be
+    /// able to wake the other end.
     Arrive,
-    /// Wait: where the next byte comes from is not yet said.
+    /// Wait: it is not decided yet where the next byte comes from.
     Settle,
     /// Check whether the other end has announced the end of its stream in the segment, but has not yet shut down
     /// its kernel socket. If so, [wait](Reception::Settle): its next call does that. Otherwise
@@ -39,8 +39,9 @@ pub enum Reception {
     Return,
 }
 
-/// What a receiving direction is to do whose next byte comes from there. `has_arrived` is whether it has gone over
-/// to the ring, `is_back` whether it is the kernel's again; `refusal` is asked only where it counts.
+/// The next step of a receiving direction, by where its next byte comes from. `has_arrived` says
+/// whether it has switched to the ring, `is_back` whether it is the kernel's again; `refusal` is
+/// called only if it matters.
 #[inline(always)]
 pub fn receive(
     inlet: Inlet,
@@ -62,7 +63,7 @@ pub const fn asked_for_end(is_said: bool) -> Reception {
     if is_said { Reception::Settle } else { Reception::Return }
 }
 
-/// What a sending direction is to do whose detour has ended.
+/// The next step of a sending direction whose detour has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmission {
     /// Nothing: it is the kernel's.
@@ -77,7 +78,8 @@ pub enum Transmission {
     Return,
 }
 
-/// What a sending direction is to do whose next byte belongs there; `is_back` is whether it is the kernel's again.
+/// The next step of a sending direction, by where its next byte belongs; `is_back` says whether it
+/// is the kernel's again.
 #[inline]
 pub const fn send(outlet: Outlet, is_back: bool) -> Transmission {
     match outlet {
@@ -132,13 +134,14 @@ pub const fn depart(found: Found) -> Departure {
 pub enum Waited {
     /// It may yet do so.
     Briefly,
-    /// It does nothing: whoever leaves looks whether it can do without it, as long as calls may end.
+    /// It does nothing: the departing end checks whether it can do without the other end, as long
+    /// as calls inside may end.
     Long,
-    /// Those that are inside stay there.
+    /// The calls inside do not end.
     TooLong,
 }
 
-/// What an end knows that waits for the other to hear of a refusal.
+/// What an end knows while it waits for the other to learn of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hearing {
     /// What became of the refusal.
@@ -147,11 +150,11 @@ pub struct Hearing {
     pub is_over: bool,
     /// How long it has waited.
     pub waited: Waited,
-    /// Whether all other calls are kept out, so that another connection can be put in the place of this one.
+    /// Whether all other calls are kept out, so that this connection can be replaced.
     pub is_alone: bool,
     /// Whether a call that is inside wants to read what was refused.
     pub is_wanted: bool,
-    /// Whether a process can be made that copies.
+    /// Whether a relay process can be created.
     pub can_copy: bool,
 }
 
@@ -211,7 +214,7 @@ mod tests {
         assert_eq!([true, false].map(asked_for_end), [Settle, Reception::Return]);
     }
 
-    /// Every way in which nothing more is to be waited for.
+    /// Every case in which nothing more is to be waited for.
     #[test]
     fn nobody_waits_for_the_dead_nor_takes_back_what_nobody_can_copy() {
         let all = [Waited::Briefly, Waited::Long, Waited::TooLong];

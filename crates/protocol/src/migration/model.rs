@@ -1,5 +1,6 @@
-//! Two ends of a connection in every state that they can reach, whichever order their events come in:
-//! each joins, or gives up, or dies, or comes back, or hands its descriptor over, while both send and receive.
+//! Two ends of a connection in every state that they can reach, whatever the order of their events:
+//! each joins, or gives up, or dies, or migrates back, or hands its descriptor over, while both
+//! send and receive.
 
 mod leaving;
 mod searches;
@@ -65,7 +66,7 @@ enum Flaw {
     DeclinesSilently,
     /// An end leaves without a refusal of what it has not read.
     RefusesNothing,
-    /// An end returns while a refusal stands that nobody has heard.
+    /// An end returns while the other has not yet learned of a refusal.
     ReturnsUnheard,
 }
 
@@ -197,7 +198,7 @@ impl Model {
         self.tell(role, Event::Busy)
     }
 
-    /// Leaves the meeting place, where nobody has come yet.
+    /// Leaves the meeting place, where no client has come yet.
     fn stop_waiting(&mut self, role: Role) -> Option<()> {
         let waits = role == Role::Server && self.meeting == Meeting::Waiting;
         if !waits || self.end(role).action != Action::Rest || !self.end(role).may_be_busy {

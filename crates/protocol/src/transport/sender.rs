@@ -238,8 +238,8 @@ impl Sender {
         true
     }
 
-    /// Looks whether a packet that was sent so many behind the last one that was missing has come: what is missing
-    /// still was lost again.
+    /// Checks whether a packet has arrived that was sent `threshold` or more packets after the last
+    /// retransmission: retransmissions that are still missing then were lost again.
     fn find_missing_again(&mut self) -> bool {
         let is_waiting = self.again.is_none() && self.acknowledged < self.again_to;
         if !is_waiting || self.highest < self.behind_again.saturating_add(self.threshold) {

@@ -2,10 +2,11 @@
 //! can receive (Yamagiwa, Fukuda and Wada, "Design and Performance of Maestro Cluster Network",
 //! 3.2).
 //!
-//! A message is cut into packets of 16 bytes ([`MessageHeader`]). Packets that wait in a send FIFO
-//! leave in one burst, as many as the receive FIFO at the other end has room for, whatever messages
-//! they belong to. That burst is a [`Frame`]. When it ends the other end must send one, with packets
-//! or without, so that both take turns for ever and neither needs to request the link ([`End`]).
+//! A message is divided into packets of 16 bytes ([`MessageHeader`]). Packets that wait in a send
+//! FIFO leave in one burst, as many as the receive FIFO at the other end has room for, whatever
+//! messages they belong to. That burst is a [`Frame`]. When it ends the other end must send one,
+//! with packets or without, so that both take turns forever and neither needs to request the link
+//! ([`End`]).
 //!
 //! The paper draws the formats (Figures 3 and 4) and leaves bits open. Choices of this crate, which
 //! no measurement of the paper depends on:

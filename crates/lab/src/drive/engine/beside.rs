@@ -176,7 +176,8 @@ impl Engine {
         self.spread_over(&part, threads)
     }
 
-    /// Whether so many ranks, whose parts are so far apart, have enough to do between two meetings.
+    /// Whether this many ranks, whose parts are `apart` from each other, have enough events between
+    /// two exchanges.
     pub(super) fn are_ranks_worth_it(
         &self,
         apart: Span,
@@ -186,8 +187,8 @@ impl Engine {
         self.is_worth_it(apart, LEAST_EVENTS_PER_RANK * u64::from(ranks), even_if_slower)
     }
 
-    /// Whether as many events as it takes happen between two meetings of parts that are so far apart, or these
-    /// are to be made even if they are slower.
+    /// Whether at least `least` events happen between two meetings of parts that are `apart` from
+    /// each other, or the division is wanted even if it is slower.
     fn is_worth_it(&self, apart: Span, least: u64, even_if_slower: bool) -> Result<(), Alone> {
         let events = apart.0 / self.parts.spacing().0;
         match events < least && !even_if_slower {

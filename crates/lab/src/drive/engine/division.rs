@@ -79,9 +79,9 @@ fn least_delay((graph, is_classed): (&Graph, bool), port: u32) -> Span {
     }
 }
 
-/// Divides a graph into at most so many parts that are about equally heavy, as far from one another as that
-/// allows. Returns the part of each switch, and from something that happens in one part to what it causes in
-/// another, at least; `None` where nothing keeps parts of the graph apart.
+/// Divides a graph into at most `most` parts of about equal weight, as far apart as that allows.
+/// Returns the part of each switch, and the least time from an event in one part to its effect in
+/// another; `None` where no delay separates parts of the graph.
 pub(super) fn divide((graph, is_classed): (&Graph, bool), most: u32) -> Option<(Vec<u32>, Span)> {
     let cables = Cables::of((graph, is_classed));
     let mut delays: Vec<Span> = cables.between.iter().flatten().map(|cable| cable.delay).collect();

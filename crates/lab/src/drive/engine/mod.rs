@@ -515,7 +515,7 @@ impl Engine {
         }
     }
 
-    /// So many packets at once.
+    /// Counts this many packets at once.
     fn count_all_handed(&mut self, now: Time, host: u32, packets: u32) {
         match self.parts.is_one() {
             true => self.observations.generate_all_from(host as usize, now, packets.into()),

@@ -131,10 +131,10 @@ impl Ranks {
 }
 
 impl Engine {
-    /// The rank that is to have each switch, if it is worth it to divide the graph among so many.
+    /// The rank of each switch, if it pays to divide the graph among this many ranks.
     ///
     /// # Errors
-    /// Why one process is to have all of it.
+    /// Why one process must have the whole graph.
     pub fn ranks_of_switches(&self, ranks: u32, even_if_slower: bool) -> Result<Vec<u32>, Alone> {
         self.may_be_ranked()?;
         let most = ranks.min(self.graph.switches());
@@ -148,7 +148,7 @@ impl Engine {
     /// ranks are to run it then. Returns which hosts are in the part.
     ///
     /// # Errors
-    /// Why one process is to have all of it.
+    /// Why one process must have the whole graph.
     pub fn keep_rank(
         &mut self,
         part: &[u32],

@@ -110,7 +110,7 @@ impl End {
     }
 }
 
-/// Lets endpoints work until each has so many events.
+/// Lets endpoints work until each has this many events.
 fn until<const N: usize>(ends: [&mut End; N], counts: [usize; N]) {
     let begin = std::time::Instant::now();
     let mut ends = ends;

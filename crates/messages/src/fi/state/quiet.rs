@@ -1,12 +1,12 @@
-//! Polls that find nothing: one look at each word at which something would be seen.
+//! Polls that find nothing: they check one word for each place where something could arrive.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Queue, State, Waitable};
 
-/// So many polls in a row look at everything and find nothing before an endpoint is asked for its words: an answer that
-/// comes within half a microsecond is not delayed by it.
+/// After this many full polls in a row that find nothing, an endpoint is asked for its words: an
+/// answer that comes within half a microsecond is not delayed by that.
 const PATIENCE: u32 = 16;
 
 /// The words that tell a poll whether anything has arrived, as long as its endpoints are left alone.
@@ -24,8 +24,8 @@ pub(super) struct Quiet {
 }
 
 impl State {
-    /// Whether a poll of a queue would find nothing, by one look at each word at which something would be seen. False
-    /// if more has to be done to know it: see [`State::poll`].
+    /// Whether a poll of a queue would find nothing, by one check of each word at which something
+    /// would arrive. False if more has to be done to know it: see [`State::poll`].
     #[inline(always)]
     pub fn is_quiet(&mut self, queue: usize) -> bool {
         let changes = self.changes;
@@ -116,7 +116,7 @@ mod tests {
         std::fs::remove_dir(path).unwrap();
     }
 
-    /// So many polls that find nothing that the next ones may be short.
+    /// Makes as many polls that find nothing as the next ones need to be short.
     fn poll_in_vain(state: &mut State) {
         (0..PATIENCE).for_each(|_| state.poll(0));
     }

@@ -32,8 +32,8 @@ pub(super) struct Patience {
     is_wanted: bool,
 }
 
-/// It looks at once; it has waited for long, alone, or too long, when a call that is inside wants to read or
-/// none does.
+/// It has only just begun to wait; it has waited for long, alone; it has waited too long, with a
+/// call inside that wants to read, or without one.
 pub(super) const PATIENCE: [Patience; 4] = [
     Patience { waited: Waited::Briefly, is_alone: false, is_wanted: false },
     Patience { waited: Waited::Long, is_alone: true, is_wanted: false },

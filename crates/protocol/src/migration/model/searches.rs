@@ -8,8 +8,8 @@ use super::{End, Flaw, Limits, Model};
 use crate::explore::{States, explore};
 use crate::migration::{Phase, Role};
 
-/// A state in which an end waits and nothing is under way that ends the wait: whatever both do next, unless one
-/// gives up by itself or dies.
+/// A state in which an end waits and nothing is in flight that ends the wait: whatever both do
+/// next, unless one
 fn waits_for_ever(states: &States<Model>, limits: Limits) -> Option<&Model> {
     let places: HashMap<&Model, usize> = states.iter().zip(0..).collect();
     let alone = Limits { fails: false, ..limits };
@@ -105,7 +105,8 @@ fn the_search_finds_an_end_that_waits_for_ever() {
     assert_eq!(flaws.map(found), [false, true, true, true]);
 }
 
-/// Whoever has the descriptor then reads the kernel's stream alone, and with it all that was not read before.
+/// The process that has the descriptor then reads only the kernel's stream, and gets everything
+/// that was not read before.
 #[test]
 fn a_descriptor_leaves_at_any_moment_and_all_that_was_unread_follows_it() {
     use Leaving::{Done, Hearing, Stands, Stays};

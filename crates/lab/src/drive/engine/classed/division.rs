@@ -7,8 +7,8 @@ use weft_units::Span;
 use super::{Classed, Traffic};
 
 impl Classed {
-    /// Those of so many parts, by the part that each switch and each host is in, before anything happens: of a
-    /// channel without samples and cables that fail.
+    /// Divides this among `count` parts, by the part of each switch and of each host, before
+    /// anything has happened: for a channel without samples and without cables that fail.
     pub fn divide(&mut self, (part, of_hosts): (&[u32], &[u32]), count: u32) -> Vec<Classed> {
         let ports = self.ports.divide(part, count);
         let parts = (0..).zip(ports).map(|(number, ports)| {

@@ -68,7 +68,7 @@ pub(super) struct Classed {
     class: u8,
     overhead: u32,
     traffic: Vec<Traffic>,
-    /// Packets of it that are under way; in a part those more that left than came.
+    /// Packets of it that are in flight; in a part those more that left than came.
     apart: i64,
     sample: Option<Span>,
     samples: Vec<super::SampleRow>,
@@ -177,7 +177,7 @@ impl Classed {
         self.ports.lag(ends, size.0 as u32)
     }
 
-    /// Packets under way that belong to no flow and to none of the first sources.
+    /// Packets in flight that belong to no flow and to none of the first sources.
     pub fn apart(&self) -> u64 {
         self.apart.try_into().unwrap_or_default()
     }

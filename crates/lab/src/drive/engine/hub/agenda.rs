@@ -136,7 +136,7 @@ pub(super) struct Agenda<'a> {
 }
 
 impl Lines {
-    /// Nothing happens yet at so many hosts.
+    /// An agenda without events, for this many hosts.
     pub fn new(hosts: usize) -> Lines {
         Lines {
             calendar_next: Time::NEVER,
