@@ -59,7 +59,7 @@ _workers_option = click.option(
 _threads_option = click.option(
     "--threads",
     type=click.IntRange(min=1),
-    help="Threads of one run of a large fabric; what cores are left if not given.",
+    help="Threads for one run of a large fabric; by default, the cores that --workers leaves.",
 )
 _seeds_option = click.option(
     "--seeds", type=click.IntRange(min=1), help="Replications of each point."
@@ -67,17 +67,17 @@ _seeds_option = click.option(
 _pictures_option = click.option(
     "--no-pictures",
     is_flag=True,
-    help="Draw no figures and no page, which take longest of a short run; `weft report DIR` does.",
+    help="Skip figures and page, the slowest part of a short run; `weft report DIR` draws them.",
 )
 _timeline_option = click.option(
     "--timeline",
     type=click.Path(dir_okay=False),
-    help="Note what happens along time, and write it for Perfetto or chrome://tracing: .json.",
+    help="Record events over time, and write them for Perfetto or chrome://tracing: .json.",
 )
 _store_option = click.option(
     "--store",
     type=click.Path(file_okay=False),
-    help="Where runs are kept, and looked for first [the folder `store` beside --out].",
+    help="The store of finished runs, which are reused [the folder `store` beside --out].",
 )
 
 
@@ -361,11 +361,11 @@ def saturation(
 @click.option(
     "--quick",
     is_flag=True,
-    help="A first look: only what is held against the document, with three seeds a point where "
-    "more than five are asked for; figures as SVG alone.",
+    help="A first look: only what is compared with the document, with three seeds a point where "
+    "more than five are requested; figures as SVG only.",
 )
 @click.option(
-    "--full", multiple=True, metavar="NAME", help="Run this one in full, the others by --quick."
+    "--full", multiple=True, metavar="NAME", help="Run this one in full, the others with --quick."
 )
 @_seeds_option
 @_workers_option

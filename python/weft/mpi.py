@@ -395,7 +395,7 @@ class _Programs(click.Group):
     "--route",
     multiple=True,
     metavar="[CONDITION,...:]CHANNEL",
-    help="With --as: a rule in its place, as `weft trace run` has them.",
+    help="With --as: a rule, in order, as in `weft trace run`.",
 )
 @click.option("--preset", metavar="NAME", help="With --as: a named preset of the system.")
 @click.option(
@@ -453,7 +453,7 @@ def run_program(wanted: tuple[Path | None, System | None], command: tuple[str, .
 @mpi.command(epilog="\b\nExamples:\n  weft mpi status\n  weft mpi status --json | jq '.[].counts'")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def status(as_json: bool) -> None:
-    """Show what is carried in the programs that run now: ranks, messages, bytes, waits."""
+    """Show the messages of programs that run now, by rank: messages, bytes, waits."""
     found = list(mpi_figures.endpoints())
     if as_json:
         click.echo(json.dumps([asdict(it) for it in found]))

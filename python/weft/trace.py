@@ -43,9 +43,14 @@ def trace() -> None:
     "--size",
     default="0 B",
     metavar="SIZE[,SIZE...]",
-    help="Bytes of each rank: '64 kB'. Of gather_v and its like also one a rank: '1 kB,2 kB,0 B'.",
+    help="Bytes of each rank: '64 kB'. For the _v operations also one per rank: '1 kB,2 kB,0 B'.",
 )
-@click.option("--root", type=click.IntRange(min=0), default=0, help="Who has the data, or gets it.")
+@click.option(
+    "--root",
+    type=click.IntRange(min=0),
+    default=0,
+    help="The rank that has the data, or gets it.",
+)
 @click.option("--rounds", type=click.IntRange(min=1), default=1, help="How many times.")
 @click.option("--out", type=click.Path(dir_okay=False), help="The file; standard output if absent.")
 def generate(
@@ -86,7 +91,7 @@ def generate(
     "--route",
     multiple=True,
     metavar="[CONDITION,...:]CHANNEL",
-    help="A rule in its place: 'up_to=32 B:quick', then 'bulk'. The first that holds counts.",
+    help="A rule, in order: 'up_to=32 B:quick', then 'bulk'. The first that matches applies.",
 )
 @click.option(
     "--placement",
@@ -105,8 +110,8 @@ def generate(
     "--format",
     "kind",
     type=click.Choice(get_args(TraceFormat)),
-    help="What FILE is; if absent by its ending (.cm: htsim, .et: chakra), simgrid with --speed, "
-    "else goal.",
+    help="Format of FILE [by its ending (.cm: htsim, .et: chakra), simgrid with --speed, "
+    "else goal].",
 )
 @click.option(
     "--speed",
@@ -129,7 +134,7 @@ def generate(
     help="Operations a second of an accelerator, for nodes of Chakra without a duration.",
 )
 @click.option("--memory", metavar="RATE", help="The rate of its memory, for the same: '8 Tbit/s'.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, help="For what channels draw.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, help="The seed of random numbers.")
 @click.option("--picture", type=click.Path(dir_okay=False), help="Space-time: .svg, .png, .json.")
 @click.option(
     "--timeline",

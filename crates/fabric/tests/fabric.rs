@@ -496,7 +496,7 @@ fn wirings_that_cannot_be_are_refused_by_name() {
         ),
         (
             refusal("fabric.dragonfly.hosts_per_router = 40", 4),
-            "fabric.dragonfly.groups = 3201: accepted is so many that all routers have at most \
+            "fabric.dragonfly.groups = 3201: accepted is so few that all routers have at most \
              4194304 ports",
         ),
         (

@@ -74,7 +74,7 @@ impl ChannelSettings {
             return refuse("receiver", "given".to_owned(), "it or interface, not both");
         }
         if self.adapter.feed != Feed::Fifo {
-            let accepted = "fifo with an interface, of which interface.prefetch decides";
+            let accepted = "fifo with an interface, where interface.prefetch decides";
             return refuse("adapter.feed", "per_target".to_owned(), accepted);
         }
         let count = self.adapter.send_buffers.count().map(|count| u16::try_from(count.get()));
@@ -195,7 +195,7 @@ fn carrier<'a>(
         return refuse(by.clone(), &accepted);
     }
     if quick.link.reserved.get() > 0.0 {
-        let value = format!("{by}, of which channel.{by}.link.reserved = {}", quick.link.reserved);
+        let value = format!("{by}, with channel.{by}.link.reserved = {}", quick.link.reserved);
         return refuse(
             value,
             "a channel with reserved = 0, since what was reserved is packets now",

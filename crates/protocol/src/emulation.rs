@@ -32,7 +32,7 @@ pub enum CostsError {
     )]
     Line(usize),
     /// A line's number of bytes is not above the one before it.
-    #[error("line {0}: its bytes are not more than those of the line before")]
+    #[error("line {0}: its number of bytes must be larger than in the line before")]
     Order(usize),
     /// There are fewer than two rows.
     #[error("expected two rows or more, the first one for 0 bytes")]

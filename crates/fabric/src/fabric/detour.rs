@@ -480,8 +480,8 @@ mod tests {
                 let rule: RoutesSettings =
                     toml::from_str(&format!("per_packet = '{rule}'")).expect(rule);
                 let random = Streams::new(1).stream("routes", 0);
-                let error = Routes::new(&rule, &wiring, random).expect_err("no place in between");
-                assert!(error.accepted.contains("a place in between"), "{error:?}");
+                let error = Routes::new(&rule, &wiring, random).expect_err("no intermediate place");
+                assert!(error.accepted.contains("an intermediate switch"), "{error:?}");
             }
         }
     }

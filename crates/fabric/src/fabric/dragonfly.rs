@@ -106,7 +106,7 @@ impl DragonflySettings {
             return refuse("groups", groups, accepted);
         }
         if groups * routers * ports > MOST_PORTS {
-            let accepted = format!("so many that all routers have at most {MOST_PORTS} ports");
+            let accepted = format!("so few that all routers have at most {MOST_PORTS} ports");
             return refuse("groups", groups, accepted);
         }
         check_tiers(&self.links, 3, "fabric.dragonfly.links")?;

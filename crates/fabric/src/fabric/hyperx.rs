@@ -154,8 +154,8 @@ impl HyperXSettings {
         let ports = rows.sum::<u64>() + u64::from(self.hosts_per_switch.get());
         if ports > MOST_PORTS_OF_A_SWITCH.into() || ports * self.switches() > MOST_PORTS {
             let accepted = format!(
-                "so many that a switch has at most {MOST_PORTS_OF_A_SWITCH} ports, and all together \
-                 {MOST_PORTS}; this makes {ports} of a switch"
+                "lengths with which a switch has at most {MOST_PORTS_OF_A_SWITCH} ports, and all \
+                 switches {MOST_PORTS}; these give each switch {ports}"
             );
             return refuse("dimensions", format!("{lengths:?}"), accepted);
         }
@@ -399,8 +399,8 @@ mod tests {
             ),
             (
                 "{ dimensions = [4096] }",
-                "fabric.hyperx.dimensions = [4096]: accepted is so many that a switch has at most \
-                 65536 ports, and all together 4194304; this makes 4096 of a switch",
+                "fabric.hyperx.dimensions = [4096]: accepted is lengths with which a switch has at \
+                 most 65536 ports, and all switches 4194304; these give each switch 4096",
             ),
             (
                 "{ dimensions = [3, 3], links = [{}, {}, {}, {}] }",

@@ -160,7 +160,7 @@ impl FabricSettings {
         let one = self.wiring(hosts, rate)?;
         let ports = u64::from(one.ports()) * u64::from(planes);
         if ports > MOST_PORTS {
-            let accepted = format!("so many that all switches have at most {MOST_PORTS} ports");
+            let accepted = format!("so few that all switches have at most {MOST_PORTS} ports");
             return Err(FabricError::new("planes", planes, accepted));
         }
         Ok(one.planes_of(planes))

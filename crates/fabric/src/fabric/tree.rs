@@ -132,7 +132,7 @@ impl KAryTreeSettings {
         }
         let ports = u64::from(arity).checked_pow(levels).map(|hosts| hosts * u64::from(levels) * 2);
         if ports.is_none_or(|ports| ports > MOST_PORTS) {
-            let accepted = format!("so many that all switches have at most {MOST_PORTS} ports");
+            let accepted = format!("so few that all switches have at most {MOST_PORTS} ports");
             return Err(FabricError::new("fabric.k_ary_tree.levels", levels, accepted));
         }
         check_tiers(&self.links, levels, "fabric.k_ary_tree.links")?;

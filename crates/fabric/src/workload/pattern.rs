@@ -139,7 +139,7 @@ impl PatternSettings {
             }
             _ => {
                 let accepted = "at least 2 hosts, or { uniform = { self_included = true } }";
-                Err(WorkloadError::new("pattern", "others than oneself among 1 host", accepted))
+                Err(WorkloadError::new("pattern", "other targets among 1 host", accepted))
             }
         }
     }
@@ -450,7 +450,7 @@ mod tests {
             error(PatternSettings::Permutation(twice), 2),
         ];
         let expected = [
-            "pattern = others than oneself among 1 host: accepted is at least 2 hosts, or \
+            "pattern = other targets among 1 host: accepted is at least 2 hosts, or \
              { uniform = { self_included = true } }",
             "pattern = bit_complement among 6 hosts: accepted is a number of hosts that is 2^n",
             "pattern.hot_spot.target = 4: accepted is a host, below 4",

@@ -116,7 +116,7 @@ pub(crate) fn check_handlers(handlers: &ActiveMessageSettings, name: &str) -> Re
         refuse(name, "interface.handlers.table", &value, &format!("up to {accepted} handlers"))?;
     }
     if handlers.table.contains_key(UNNAMED) {
-        let accepted = "another name, since tables call so the handler of messages that name none";
+        let accepted = "another name: in tables it stands for messages that name no handler";
         refuse(name, &format!("interface.handlers.table.{UNNAMED}"), "given", accepted)?;
     }
     let memory = handlers.memory;

@@ -262,7 +262,7 @@ fn what_cannot_be_said_is_refused_with_what_can() {
             "table = { none = 'count' }",
             "table.none",
             "given",
-            "another name, since tables call so the handler of messages that name none",
+            "another name: in tables it stands for messages that name no handler",
         ),
         ("memory = '6 B'", "memory", "6 B", memory),
         ("memory = '1000004 B'", "memory", "1000004 B", memory),

@@ -127,7 +127,7 @@ fn attributes_that_have_no_setting() {
         &[listed, &page("interrupt = true")],
         expect![[r#"
         --set channel.memory.window.incoming=[{ node = 0, page = 0, entry = { interrupt = true } }]: missing key `interrupt` in channel.memory.window
-            accepted: the time from memory to the program by an interrupt, which pages ask for"#]],
+            accepted: the time from memory to the program by an interrupt, which pages request"#]],
     );
     let no_remap = "channel.memory.window.remapping=false";
     refused(
@@ -169,6 +169,6 @@ fn a_store_into_a_page_of_requests() {
         &pages,
         expect![[r#"
         --set channel.memory.window.accesses=[{ at = '1 us', node = 0, what.write = { offset = '0 B', size = '8 B' } }]: channel.memory.window.accesses = node 0 writes 8 B at 0 B does not fit
-            accepted: what the page control tables allow; page 0 of node 1 has the attribute conditional_write: a store there is none"#]],
+            accepted: what the page control tables allow; page 0 of node 1 has the attribute conditional_write: it takes no stores"#]],
     );
 }

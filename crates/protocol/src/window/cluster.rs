@@ -534,7 +534,7 @@ mod tests {
         let stores = cluster.store(Node(0), PAGE, Bytes(4)).unwrap();
         assert_eq!(
             said(cluster.check_stores(&stores)),
-            "page 1 of node 1 has the attribute conditional_write: a store there is none"
+            "page 1 of node 1 has the attribute conditional_write: it takes no stores"
         );
         cluster.map_incoming(Node(0), NetworkPage(0), ReceivePage::default()).unwrap();
         assert_eq!(cluster.check_read(Node(0), Node(1), 0), Ok(()));

@@ -70,7 +70,7 @@ pub enum MapError {
         target: Node,
     },
     /// A store into a page where packets are requests to read it.
-    #[error("page {} of node {target} has the attribute {attribute}: a store there is none", page.0)]
+    #[error("page {} of node {target} has the attribute {attribute}: it takes no stores", page.0)]
     NoStore {
         /// The page.
         page: NetworkPage,

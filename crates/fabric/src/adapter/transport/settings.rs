@@ -108,7 +108,7 @@ impl TransportSettings {
         let of_target = self.congestion_control.as_ref().and_then(|own| own.credits()).is_some();
         if self.queue_pairs == QueuePairs::Kept && (self.congestion_control.is_none() || of_target)
         {
-            let accepted = "per_flow without congestion_control, of which nothing could go on, and with rccc, whose \
+            let accepted = "per_flow without congestion_control, which leaves nothing to keep, and with rccc, whose \
                             credits are counted from the beginning of a flow at both of its ends";
             return Err(("queue_pairs", "kept".to_owned(), accepted.to_owned()));
         }

@@ -74,28 +74,26 @@ pub enum Alone {
     )]
     Departures,
     /// Packets belong to connections, which share the memories of switches.
-    #[error("connections share the memories of switches, which more threads or ranks do not take")]
+    #[error("connections share the memories of switches, which threads and ranks cannot divide")]
     Memories,
     /// Switches decide on everything that reaches an output in an instant.
-    #[error(
-        "switches choose among packets of one instant, which more threads or ranks do not take"
-    )]
+    #[error("switches choose among packets of one instant, which threads and ranks cannot divide")]
     Deciding,
     /// Queue pairs outlive flows.
     #[error(
         "queue pairs are kept (queue_pairs = 'kept'), and what their targets know passes to the next flow when \
-         that begins elsewhere, which more threads or ranks do not take"
+         that begins elsewhere, which threads and ranks cannot divide"
     )]
     Kept,
     /// Flows are numbered in the order in which they begin.
     #[error(
         "flows begin when others end (closed), in an order that parts of the network would have to agree on, which \
-         more threads or ranks do not take"
+         threads and ranks do not"
     )]
     Closed,
     /// Routes weigh queues of other switches, as these are at that instant.
     #[error(
-        "routes weigh the queues of other switches (ugal_global), which more threads or ranks do not take"
+        "routes weigh the queues of other switches (ugal_global), which threads and ranks cannot read"
     )]
     Weighed,
     /// Nothing takes time from one part of the graph to another.
@@ -115,7 +113,7 @@ pub enum Alone {
         least: u64,
     },
     /// Ports of all parts keep their own counts by class.
-    #[error("packets have traffic classes, which more threads take and more ranks do not")]
+    #[error("packets have traffic classes, which threads can divide and ranks cannot")]
     Classed,
     /// A limit on steps is counted event by event.
     #[error("a limit on steps is counted event by event")]

@@ -193,7 +193,7 @@ impl HubParts {
         }
         if self.window.interrupt.is_none() && incoming.iter().any(|page| page.entry.interrupt) {
             let accepted =
-                "the time from memory to the program by an interrupt, which pages ask for";
+                "the time from memory to the program by an interrupt, which pages request";
             return Some(("window.interrupt", ABSENT, accepted));
         }
         None
@@ -216,7 +216,7 @@ impl HubParts {
             return Some(("window.cluster.time_out", cluster.time_out.to_string(), accepted));
         }
         if beat == Span::ZERO && !cluster.events.is_empty() {
-            let accepted = "more than 0 ns, or nobody finds out about the events";
+            let accepted = "more than 0 ns, or no node learns of the events";
             return Some(("window.cluster.heartbeat", beat.to_string(), accepted.into()));
         }
         let node = |event: &ClusterEvent| match event.what {
