@@ -123,7 +123,7 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         // one in a message.
         registry::release(&guard);
     }
-    // What is the kernel's anyway needs nobody to wait.
+    // On a connection that is the kernel's, no thread needs to wait.
     let others_wait = guard.connection.phase() == Phase::JOINED && !table::is_single_threaded();
     let (unseen, taken, goes_on, last_here) = {
         // A child that another thread is just creating counts among the holders, although it is
@@ -139,8 +139,8 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         let last_here = guard.local().loses_descriptor();
         let is_others = !last_here || guard.connection.holders.load(Ordering::SeqCst) > 1;
         if to == LostTo::Itself && is_others && guard.connection.phase() == Phase::JOINED {
-            // From now on, calls on other numbers, here or elsewhere, concern whatever the kernel
-            // has put there.
+            // From now on, calls on other numbers, here or elsewhere, act on a socket that is no
+            // longer connected.
             end_by_itself(&guard);
             ending::is_kernels_now(guard.connection);
         }
@@ -236,7 +236,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     Some(0)
 }
 
-/// What the program is told of the kernel's own call.
+/// The program's result of the kernel's own call.
 fn said(result: Result<(), Errno>) -> c_int {
     result.map_or_else(|why| stream::fail(why) as c_int, |()| 0)
 }
@@ -249,14 +249,15 @@ fn tell_of_a_change(guard: &Guard) {
     registry::kick(guard);
 }
 
-/// Wakes this process's own readers, wherever they sleep; the other end sees nothing. The kernel is
-/// told only if it must wake somebody: it would no longer tell doorbells and the other end's end
-/// from this one's.
+/// Wakes this process's own readers, wherever they sleep; the other end sees nothing. The kernel's
+/// socket is shut down only if a reader must be woken: afterwards the kernel could not distinguish
+/// doorbells and the other end's end of stream from this shutdown.
 fn stop_reading(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     connection.read_shut.store(true, Ordering::SeqCst);
     doorbell::wake_word(&segment.way(connection.role().peer()).arrived);
-    // Until the first byte has come by the ring, somebody may sleep there since before the join.
+    // Until the first byte has arrived through the ring, a reader may still sleep there that began
+    // before the join.
     if connection.is_slept_on() || !connection.switched_in.load(Ordering::SeqCst) {
         connection.deaf.store(true, Ordering::Release);
         sys::shutdown(guard.socket(), libc::SHUT_RD);

@@ -17,10 +17,10 @@ use crate::report::log;
 use crate::sys;
 
 static RING: AtomicU64 = AtomicU64::new(256 * 1024);
-/// As many as are said, or [`MOST`] and no more than there is memory for, once somebody has asked.
+/// The configured number, or [`MOST`] and no more than memory allows, once it has been asked for.
 static LIMIT: OnceLock<u64> = OnceLock::new();
 const MOST: u64 = 2048;
-/// The rings of all connections are to take no more than such a part of the memory that there may be.
+/// The rings of all connections may take at most one part in this many of the memory.
 const PART: u64 = 4;
 
 /// A path of a directory, copied: programs write over their environment.

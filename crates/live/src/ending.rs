@@ -20,7 +20,7 @@ use crate::table::{Connection, Event, Guard, Phase};
 /// its processor, or the kernel has yet to deliver it.
 const LAST_DOORBELL: u64 = 1_000_000_000;
 
-/// Tells the other end how this one closes, now that nobody in this process is in a call on it.
+/// Tells the other end how this one closes, once no thread of this process is in a call on it.
 pub fn say_how(guard: &Guard) {
     let connection = guard.connection;
     if connection.phase() >= Phase::JOINED {
@@ -33,7 +33,8 @@ pub fn say_how(guard: &Guard) {
     let last = connection.holders.load(Ordering::SeqCst) == 1;
     let is_others = guard.local().let_go.load(Ordering::SeqCst);
     if !last || is_others {
-        // The others may be gone already, killed: then one that lies there would make a reset of the end.
+        // The other processes may have been killed: then a doorbell left there would turn the end
+        // into a reset.
         if connection.phase() == Phase::JOINED
             && let Some(segment) = connection.segment()
         {
@@ -76,7 +77,8 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
     segment.postmarks(connection.role()).end();
     segment.side(connection.role()).closed.store(how, Ordering::Release);
     if reset && connection.write_shut.load(Ordering::Acquire) {
-        // What the kernel would have sent before the reset, which says another thing after it.
+        // The kernel would have sent this before the reset; after the reset it would report
+        // something else.
         sys::shutdown(guard.socket(), libc::SHUT_WR);
     }
     wake_peer(guard, segment);
@@ -101,8 +103,9 @@ fn has_unread(guard: &Guard, segment: &Segment) -> bool {
     }
 }
 
-/// Lets the kernel reset a connection whose detours have ended and whose process is about to end, if bytes
-/// are left unread in the ring, of which the kernel does not know. Whether it had to be told.
+/// Makes the kernel reset a connection whose detours have ended and whose process is about to end,
+/// if bytes are left unread in the ring, which the kernel does not know of. Returns whether it had
+/// to be made to.
 pub fn reset_at_end(guard: &Guard, segment: &Segment) -> bool {
     let tells =
         segment.has_ended() && has_unread(guard, segment) && !options::aborts(guard.socket());
@@ -161,7 +164,7 @@ pub fn answer_last_doorbells(guard: &Guard, segment: &Segment) {
     }
 }
 
-/// Whether a doorbell has yet to come out of the kernel's stream that stands before nothing unread.
+/// Whether a doorbell has yet to be read from the kernel's stream, with no unread byte before it.
 fn are_doorbells_due(connection: &Connection, segment: &Segment) -> bool {
     let detour = &segment.way(connection.role().peer()).detour;
     let taken = connection.taken.load(Ordering::Acquire);

@@ -341,7 +341,7 @@ fn connections(
 
 const RING: usize = 1 << 18;
 
-/// One way of the bare exchange: a count on a line of its own, and a ring.
+/// One direction of the bare exchange: a count on a cache line of its own, and a ring.
 #[repr(C, align(128))]
 struct BareWay {
     count: AtomicU64,
@@ -351,7 +351,7 @@ struct BareWay {
 /// Tells the other end of the bare exchange that it is over.
 const OVER: u64 = u64::MAX;
 
-/// Copies between a buffer and the ring of one way.
+/// Copies between a buffer and the ring of one direction.
 struct BareEnd {
     ways: *mut BareWay,
     mine: usize,

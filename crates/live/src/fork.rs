@@ -94,7 +94,7 @@ pub extern "C" fn after_fork_in_parent() {
         return;
     }
     if !table::is_single_threaded() {
-        // What came meanwhile the child may have, too, without being counted.
+        // The child may also have connections that came meanwhile, without being counted.
         table::leave_newcomers();
         for_each_held(|connection, local| {
             if !local.counted.load(Ordering::SeqCst) {

@@ -313,7 +313,8 @@ impl<P: Copy> Window<P> {
     }
 
     /// The packet to send next, if one may be sent.
-    // Nearly all ask in one place, which is to have it without a call although another one asks, too.
+    // Inlined, since one caller makes nearly all of the calls, and another one would keep it a
+    // function.
     #[inline(always)]
     pub fn next(&self) -> Option<Slot> {
         if !self.has_candidates() {

@@ -1,8 +1,9 @@
 //! `weft live -- PROGRAM`: becomes the program, with the preload library loaded, without waiting for Python.
 //!
-//! It is called with a command of Python's and that command's arguments. Whatever may have to be said to a
-//! person (a setting that the library would ignore, a program that it does nothing for, or that is none) is
-//! left to that command, which does the same and takes its time (`python/weft/live.py`).
+//! It is called with a Python command and the arguments of that command. If anything must be said
+//! to a person (a setting that the library would ignore, a program that it does nothing for, or
+//! that does not exist), it starts that command, which does the same more slowly
+//! (`python/weft/live.py`).
 
 #![cfg(target_os = "linux")]
 #![no_main]
@@ -18,13 +19,13 @@ use std::path::{Path, PathBuf};
 const LIBRARY: &str = "libweft_live.so";
 /// With less than this, in bytes, the library does nothing (`memory/means.rs`).
 const AMPLE: u64 = 8 << 30;
-/// `$LIB` is a folder to the GNU loader alone, and above the root is the root: another C library's loader
-/// finds nothing there.
+/// Only the GNU loader replaces `$LIB` by a folder, and the parent of the root is the root: the
+/// loader of another C library finds nothing there.
 const UNREACHABLE: &str = "/$LIB/../../../../../../../..";
 /// How many levels of interpreters are followed.
 const DEEPEST: u32 = 4;
 
-/// What the program starts in stays as it was: Rust's own `main` would ignore `SIGPIPE`.
+/// The program inherits signals as they were: Rust's own `main` would ignore `SIGPIPE`.
 #[unsafe(no_mangle)]
 extern "C" fn main(_count: c_int, _words: *const *const c_char) -> c_int {
     let words: Vec<OsString> = env::args_os().collect();

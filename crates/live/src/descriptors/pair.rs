@@ -17,7 +17,8 @@ pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
     address.sin6_port = 0;
     let family = c_int::from(address.sin6_family);
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    // The program may have all numbers that it may have, and each of these is one of them at first.
+    // The program may be using all numbers that it is allowed, and each of these sockets has one of
+    // them at first.
     let new = || call!(libc::SYS_socket, family, kind, 0);
     let socket = || move_high(with_room(new)? as c_int);
     let listener = socket()?;
@@ -49,14 +50,14 @@ pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
     connected
 }
 
-/// What a call says that names an end of a connection.
+/// The address that a call returns for an end of a connection.
 fn names(asked: c_long, fd: c_int) -> Option<[u8; 28]> {
     let (mut address, mut length) = ([0u8; 28], 28u32);
     call!(asked, fd, address.as_mut_ptr(), &raw mut length).ok().map(|_| address)
 }
 
-/// Gives a connection those options of another that a program notices: how long its calls wait, how it
-/// closes, how it is kept, how much it holds, and who gets its signals.
+/// Copies the options that a program notices from one connection to another: timeouts, linger,
+/// keepalive, buffer sizes, and who gets its signals.
 fn copy_options(from: c_int, to: c_int) {
     let (socket, tcp) = (libc::SOL_SOCKET, libc::IPPROTO_TCP);
     let options = [
@@ -95,7 +96,7 @@ fn copy_lengths(from: c_int, to: c_int) {
         if set & bit != 0
             && let Ok(length) = socket_option::<c_int>(from, socket, name)
         {
-            // The kernel says twice what it was told.
+            // The kernel reports twice the size that was set.
             let _ = set_socket_option(to, socket, name, length / 2);
         }
     }

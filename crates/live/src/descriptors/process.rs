@@ -59,10 +59,10 @@ impl Process {
         }
     }
 
-    /// A descriptor for what the process has by this number, where the kernel lets the caller look into it.
+    /// Duplicates a descriptor of the process, where the kernel lets the caller inspect it.
     ///
     /// # Errors
-    /// What the kernel says, to whom this call came with Linux 5.6: `EPERM` most of all.
+    /// The kernel's error, most often `EPERM`. The call came with Linux 5.6.
     pub fn copy_of(&self, fd: c_int) -> Result<c_int, Errno> {
         call!(libc::SYS_pidfd_getfd, self.end(), fd, 0).and_then(|copy| move_high(copy as c_int))
     }

@@ -25,7 +25,7 @@ use crate::table::{CONNECTIONS, Guard, REGISTRATIONS};
 pub enum Accelerated {
     /// A look follows that finds them.
     Later,
-    /// They are told in the kernel's order, which is that of all arrivals at who sleeps.
+    /// They are reported in the kernel's order, which is that of all arrivals at a sleeping thread.
     InOrder,
 }
 
@@ -72,7 +72,7 @@ pub fn sift(
                 && *word & bit == 0
                 && let Some(own) = event_at(instance, place)
             {
-                // Nobody is told of twice.
+                // No connection is reported twice.
                 *word |= bit;
                 events[kept] = own;
                 kept += 1;
@@ -147,8 +147,8 @@ fn has_more_behind(guard: &Guard, segment: &Segment) -> bool {
     segment.has_ended() && stream::unread(guard, segment).is_some_and(|all| all > in_ring)
 }
 
-/// Answers a doorbell; what it stands for is found by the next look at all connections. The kernel
-/// reports each as an edge, so they may lie where they are for a while.
+/// Answers a doorbell. The next pass over all connections finds the event that it announces. The
+/// kernel reports each doorbell as an edge, so several may stay unread for a while.
 fn answer(instance: &Instance, link: u32, events: u32) {
     const LEFT_LYING: u32 = 32;
     let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;

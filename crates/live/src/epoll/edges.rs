@@ -34,8 +34,9 @@ pub fn state(
     guard: &Guard,
     segment: &Segment,
 ) -> Option<(u32, Reported)> {
-    // Counted before the look: what comes in between is an edge of its own at the next look. The
-    // other way round it would count as reported, and this event need not be the one it brings.
+    // Read before the events: what arrives in between is an edge of its own at the next pass. In
+    // the other order it would count as reported, although this event need not be the one that it
+    // causes.
     let written = segment.way(guard.connection.role().peer()).pointers.arrivals();
     let filled = guard.connection.filled.load(Ordering::Relaxed);
     let changes = guard.connection.changes.load(Ordering::Acquire);
@@ -54,8 +55,8 @@ pub fn state(
 }
 
 /// Whether something that the program asked for has happened since the last report: bytes arrived,
-/// the end came, a full ring has room again, or, of whatever it asked for, the program has shut the
-/// connection down or has nearly left it. What is then reported is what there is by now.
+/// the stream ended, a full ring has room again, or the program has shut the connection down or has
+/// nearly left it. The report then contains everything that holds by now.
 pub fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
     let asks = |bits: c_int| asked & bits as u32 != 0;
     let room = now.mask & libc::EPOLLOUT as u32 != 0;

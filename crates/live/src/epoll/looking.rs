@@ -42,8 +42,8 @@ pub fn resolve(link: u32) -> Option<Resolved> {
     registration.linked.then_some(Resolved { registration, guard, segment })
 }
 
-/// Looks at the warm connections: at the `whole` of each, or where something has arrived. Returns
-/// how many events there are, and whether there is anybody to look at.
+/// Examines the warm connections: each fully if `whole`, otherwise those where something has
+/// arrived. Returns how many events there are, and whether there are any connections to examine.
 pub fn look(instance: &Instance, events: &mut [epoll_event], whole: bool) -> (usize, bool) {
     let Some(_held) = instance.lock.lock() else { return (0, false) };
     // SAFETY: the lock is held.
@@ -56,7 +56,7 @@ pub fn look(instance: &Instance, events: &mut [epoll_event], whole: bool) -> (us
     if !inner.left.is_empty() {
         let now = sys::ticks();
         told = order::tell_left(inner, events, &mut back);
-        // Nobody is told of twice in one wait.
+        // No connection is reported twice in one wait.
         before = if told > 0 { now } else { before };
     }
     if told < events.len() {
@@ -151,7 +151,7 @@ fn cool(inner: &mut Inner) {
         }
         let wanted = wanted(registration, &guard, &segment);
         if wanted & libc::POLLOUT != 0 {
-            // It may have to go back, which is looked at before a sleep.
+            // It may have to migrate back, which is checked before a sleep.
             at += 1;
             continue;
         }
@@ -192,8 +192,8 @@ pub fn any_ready(inner: &Inner, whole: bool) -> Option<u32> {
     })
 }
 
-/// Gives the registrations of connections that are the kernel's again back to it, as the program
-/// made them. What is there by now is then reported as a new edge.
+/// Returns the registrations of connections that have migrated back to the kernel, as the program
+/// made them. Events that exist by then are reported as a new edge.
 pub fn hand_back(instance: &Instance, inner: &mut Inner) {
     let _errno = sys::KeepErrno::new();
     let mut at = 0;

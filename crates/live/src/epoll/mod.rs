@@ -1,9 +1,10 @@
 //! `epoll` over joined connections.
 //!
 //! A followed connection stays registered in the kernel's instance, edge-triggered and for
-//! doorbells only, under a datum of the library's own; what the program asked for is kept in
-//! [`crate::registry`]. A wait looks at all followed connections, then polls as the policy says, then arms their flags and
-//! sleeps in the kernel. So a busy instance enters the kernel for its other descriptors alone.
+//! doorbells only, under data of the library's own; what the program asked for is kept in
+//! [`crate::registry`]. A wait examines all followed connections, then polls as the policy allows,
+//! then arms their flags and sleeps in the kernel. So a busy instance enters the kernel only for
+//! its other descriptors.
 
 mod asking;
 mod edges;
@@ -60,7 +61,7 @@ pub fn control(
     kernel: impl Fn() -> c_int + Copy,
 ) -> c_int {
     if operation == libc::EPOLL_CTL_ADD && matches!(table::entry(epoll), Entry::Epoll(_)) {
-        // What it was put in for before it is connected counts from then on.
+        // Registrations made before it is connected count from then on.
         tracking::track_early(fd);
     }
     match (table::entry(epoll), table::entry(fd)) {
@@ -255,7 +256,8 @@ fn modify(
         let inner = unsafe { &mut *instance.inner.get() };
         if let Some(at) = inner.position(link_of(guard.place, which)) {
             if let Some(segment) = had_none {
-                // What the program did not ask for so far has its place in the order from now on.
+                // Events that the program did not ask for so far take their place in the order from
+                // now on.
                 let way = segment.way(guard.connection.role().peer());
                 inner.watches[at].begin(way.pointers.arrivals());
             }

@@ -275,7 +275,7 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// An `epoll_ctl` by which an instance is put into another, changed there or taken out.
+/// An `epoll_ctl` that adds an instance to another one, changes its registration or removes it.
 pub struct Control {
     pub epoll: c_int,
     /// What the library knows of the outer instance.
@@ -327,7 +327,7 @@ pub fn control(call: &Control, kernel: impl Fn() -> c_int + Copy) -> c_int {
 
 /// Records how an instance is registered in another; `None` if it no longer is. False if there is no room.
 fn note(outer: &Instance, fd: c_int, index: usize, event: Option<epoll_event>) -> bool {
-    // The kernel reports a registration anew that was changed.
+    // The kernel reports a changed registration again.
     let told = Below::from(index).edges().wrapping_sub(1);
     let Some(_held) = outer.lock.lock() else { return false };
     // SAFETY: the lock is held.

@@ -12,7 +12,7 @@ use crate::registry::SPACE;
 use crate::registry::links::{Inner, News, Watch};
 use crate::sys;
 
-/// Tells of so many that were found, in order, as far as there is room. Returns of how many; the
+/// Reports the `found` connections in order, as far as there is room, and returns how many; the
 /// others are left for [`tell_left`].
 pub fn tell(inner: &mut Inner, found: usize, events: &mut [epoll_event]) -> usize {
     if found > 1 {

@@ -59,8 +59,8 @@ fn has_tagged(epoll: c_int) -> bool {
     instance(index).is_some_and(Instance::has_tagged)
 }
 
-/// The way of a wait by a system call, if nothing is of concern in any instance, and one thread waits, which is
-/// also the one that would put something in, by a handler.
+/// The way of a wait: by a bare system call, if no instance contains anything of the library's and
+/// only one thread waits, which is also the one that would add something, through a handler.
 #[inline(always)]
 pub fn way<const COUNT: usize>(
     epoll: c_int,
@@ -158,7 +158,7 @@ pub unsafe fn wait_in_kernel(
     }
     let Some(stay) = Stay::begin(epoll) else { return Ok(kernel()) };
     let instance = stay.instance;
-    // Of a wait that ends so the kernel's clock says enough.
+    // For a wait that ends in this way the coarse clock is precise enough.
     let begun = timeout.filter(|span| *span > 0).map(|_| sys::coarse_now());
     let taken_over = instance.taken_over();
     let _waiter = Waiter::begin(instance);
@@ -188,7 +188,8 @@ pub unsafe fn wait_in_kernel(
     }
 }
 
-/// Whether a followed instance has something to tell of an accelerated connection, which stays to be told.
+/// Whether a followed instance has an event of an accelerated connection to report, which stays to
+/// be reported.
 pub fn holds_events(epoll: c_int) -> bool {
     Stay::begin(epoll).is_some_and(|stay| holds_any(stay.instance, true))
 }
@@ -208,8 +209,8 @@ fn wait_in(
     let mut asked = false;
     loop {
         below.show();
-        // A look may fill all there is room for: every so often other descriptors come first. So do
-        // connections that are not accelerated yet, by which something may have been sent before.
+        // One pass may fill the whole list: once in a while other descriptors come first. So do
+        // connections that are not accelerated yet, on which something may have been sent before.
         let behind = comes_behind_the_kernel(instance);
         let aside =
             behind || !below.is_empty() || !asked && is_time_to_look_aside(instance, EVERY_TURN);
@@ -289,14 +290,14 @@ fn sleep(
     let patience = looks_again.then_some(wait::STALLED);
     let left = [left, patience, watching.patience, sweep(instance)].into_iter().flatten().min();
     let known = from_kernel(instance, events, left, mask, Accelerated::InOrder);
-    // Who has slept has time for a look aside in the next wait: much may have become ready at once.
-    // SAFETY: as in `is_time_to_look_aside`.
+    // A thread that has slept has time to check other descriptors in the next wait: many may have
+    // become ready at once.
     unsafe { (*instance.inner.get()).turn = EVERY_TURN - 1 };
     known
 }
 
-/// Lets the connections that have been idle give their pages back, as often as one may have become so. How long
-/// it is until then, if any has pages.
+/// Lets idle connections release their pages, as often as one may have become idle. Returns how
+/// long it is until then, if any has pages.
 pub fn sweep(instance: &Instance) -> Option<u64> {
     let _held = instance.lock.lock()?;
     // SAFETY: the lock is held.
@@ -472,8 +473,8 @@ pub fn arm(instance: &Instance) -> bool {
     untold
 }
 
-/// Whether the kernel has the sending direction, yet or again, and no room: it says when there is, having
-/// been asked.
+/// Whether the kernel has the sending direction, still or again, and no room: it reports when there
+/// is room, since it was asked to.
 fn waits_for_kernels_room(guard: &Guard, segment: &Segment) -> bool {
     let order = Ordering::Acquire;
     if guard.connection.returned_out.load(order) {
@@ -482,8 +483,8 @@ fn waits_for_kernels_room(guard: &Guard, segment: &Segment) -> bool {
     !guard.connection.switched_out.load(order) && ready::events(guard, segment) & libc::POLLOUT == 0
 }
 
-/// Takes the flags back that this thread has armed: while it is awake, none of the other ends need
-/// enter the kernel for it. Not while anybody else may sleep by the same flag.
+/// Disarms the flags that this thread has armed: while it is awake, no other end need enter the
+/// kernel for it. Not while another thread may sleep on the same flag.
 pub fn disarm(instance: &Instance) {
     // While the control lock is held, no thread registers a connection elsewhere.
     let Some(_control) = CONTROL.try_lock() else { return };

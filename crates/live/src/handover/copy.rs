@@ -46,12 +46,13 @@ impl<'a> Way<'a> {
         (i16::from(taking) * libc::POLLIN) | (i16::from(sending) * libc::POLLOUT)
     }
 
-    /// Whether it goes on to a descriptor from which the other way has ended.
+    /// Whether it still sends to a descriptor whose other direction has ended.
     fn only_sends_to(&self, fd: c_int, other: &Way<'_>) -> bool {
         self.open && self.to == fd && !other.open
     }
 
-    /// Takes what there is. False if the connection was reset. An error may be no more than an end.
+    /// Receives what there is. False if the connection was reset. `is_end` says whether an error is
+    /// only an end of stream.
     fn take(&mut self, is_end: impl FnOnce() -> bool) -> bool {
         let (place, room) = (self.memory.as_mut_ptr(), self.memory.len());
         self.note(match sys::recv(self.from, place, room, libc::MSG_DONTWAIT) {
@@ -219,7 +220,7 @@ impl Copying<'_> {
             let events = to.events(fd)
                 | if self.out_ring { 0 } else { back.events(fd) }
                 | if fd == self.far { self.refusing() } else { 0 };
-            // One that has said all may yet reset the connection.
+            // An end that has sent everything may still reset the connection.
             let may_reset =
                 to.only_sends_to(fd, back) || back.only_sends_to(fd, to) && !self.has_gone;
             let is_looked_at = events != 0 || may_reset;

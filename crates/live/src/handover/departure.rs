@@ -85,7 +85,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
         return;
     }
     let begun = sys::now();
-    // Whoever was in a call may have read the rest.
+    // A thread that was in a call may have read the rest.
     while must_be_copied() || !own.connection.is_back() {
         shut = shut.or_else(|| Shut::begin(own, stays));
         if shut.is_some() {

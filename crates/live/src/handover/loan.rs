@@ -60,8 +60,8 @@ pub struct Loan {
 /// How a loan ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Nobody else shares the connection any more, or others have what the users had: all that comes
-    /// is the copied connection's.
+    /// No other process shares the connection any more, or others have the users' descriptors: from
+    /// now on only the copied connection carries data.
     Given,
     /// The users and their descriptors are gone: the connection is as if it had not been lent.
     Over,
@@ -297,7 +297,7 @@ impl Lender<'_> {
             && meeting::hand_over(caller, [self.loan.near]).is_ok()
         {
             *free = Some(Process::open(process));
-            // It has yet to take what is on its way.
+            // It has yet to receive the descriptor that is in transit.
             self.look = sys::now() + LOOK_EVERY;
         }
         sys::close(caller);
