@@ -16,8 +16,8 @@ const SO_SNDTIMEO_NEW: c_int = 67;
 /// The longest value of an option that is compared with the previous one, in bytes.
 const LONGEST: usize = 64;
 
-/// Whether an option limits a wait by a time less than nothing: the kernel does not wait at all then, and
-/// says afterwards that there is no limit.
+/// Whether an option sets a negative timeout: the kernel then does not wait at all, and afterwards
+/// reports that there is no limit.
 ///
 /// # Safety
 ///

@@ -66,7 +66,7 @@ pub fn events_for(guard: &Guard, segment: &Segment, asks_room: bool) -> i16 {
     }
     let is_shut = connection.read_shut.load(Ordering::Acquire);
     if !receives && (is_shut || has_come_to_the_end(guard, segment)) {
-        // The kernel has bytes that come before the end, of which it does not know.
+        // The kernel has bytes that precede the end, which it does not know of.
         events |= IN | libc::POLLRDHUP;
     }
     if asked != 0 {
@@ -161,7 +161,8 @@ pub fn arm(connection: &Connection, segment: &Segment, events: i16, sleep: Sleep
     }
 }
 
-/// The one to poll for: one whose other end runs elsewhere, which goes on meanwhile, before others.
+/// The connection to poll for: preferably one whose other end runs on another processor, and so
+/// goes on meanwhile.
 pub fn nearest<T>(places: impl Iterator<Item = (T, Where)>) -> Option<(T, Where)> {
     let mut best = None;
     for (it, place) in places {

@@ -303,8 +303,8 @@ impl Lender<'_> {
         sys::close(caller);
     }
 
-    /// Sends what the users have written, and answers who has asked for it before. Whether there was
-    /// any.
+    /// Sends what the users have written, and answers earlier questions. Returns whether there was
+    /// anything to send.
     fn answer(&mut self) -> bool {
         let lending = &self.guard.connection.lending;
         let asked = lending.asked();
@@ -334,7 +334,7 @@ impl Lender<'_> {
         let (far, socket, mut any) = (self.loan.far, self.guard.socket(), false);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         while !self.silent && self.comes_back() {
-            // It is taken only once there is room for it.
+            // It is read only once there is room for it.
             let (place, room) = (self.buffer.as_mut_ptr(), self.buffer.len());
             let sent = match sys::recv(far, place, room, libc::MSG_DONTWAIT | libc::MSG_PEEK) {
                 Ok(0) => {
@@ -367,7 +367,8 @@ impl Lender<'_> {
         any
     }
 
-    /// Leaves an error that the kernel has told this process, and tells nobody twice, to the next who calls.
+    /// Leaves an error that the kernel has reported to this process, and does not repeat, to the
+    /// next caller.
     fn passes_on(&self, why: Errno) {
         let was_said = || self.guard.connection.reset_said.load(Ordering::Acquire);
         if why == libc::ECONNRESET && !was_said() && !death::is_reset_by_doorbell(self.guard) {
@@ -418,13 +419,14 @@ impl Lender<'_> {
         !self.silent && sys::tcp_counts(self.loan.near).is_ok_and(|it| it.put_in > self.taken)
     }
 
-    /// Gives the users what comes next, as much as they may leave unread. Whether there was any.
+    /// Sends the users what comes next, as much as they may leave unread. Returns whether there was
+    /// any.
     fn give(&mut self, receiving: &mut Receiving) -> bool {
         if self.unread >= self.buffer.len() || self.over || self.has_no_user() {
             return false;
         }
         match self.look(receiving) {
-            // They have that already.
+            // The users have that already.
             Rest::Bytes(count) if count <= self.unread => {}
             Rest::Bytes(count) => {
                 let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -453,7 +455,7 @@ impl Lender<'_> {
         false
     }
 
-    /// Looks at what comes next, and puts it into the buffer.
+    /// Peeks at what comes next, and copies it into the buffer.
     fn look(&mut self, receiving: &mut Receiving) -> Rest {
         let buffer = &mut self.buffer[..];
         match stream::rest_held(self.guard, receiving, buffer, libc::MSG_PEEK) {
@@ -505,7 +507,7 @@ impl Lender<'_> {
         }
         let (mut left, room) = (0, self.buffer.len());
         let near = self.loan.near;
-        // One more would take an error of which the users have yet to hear.
+        // One more call would consume an error that the users have yet to see.
         while sys::unread_bytes(near).is_ok_and(|count| count > 0)
             && let Ok(count @ 1..) =
                 sys::recv(near, self.buffer.as_mut_ptr(), room, libc::MSG_DONTWAIT)
@@ -578,8 +580,8 @@ impl Lender<'_> {
         }
     }
 
-    /// Gets the programs' end of the copied connection back from who has taken it, to lend on. Not every
-    /// kernel allows that.
+    /// Gets the programs' end of the copied connection back from the process that has received it,
+    /// to lend it again. Not every kernel allows that.
     fn regains(&mut self) -> bool {
         let copy = self.users[0].and_then(|user| {
             let fd = owners::descriptor_of(user.number(), self.socket)?;

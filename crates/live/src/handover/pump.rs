@@ -33,12 +33,12 @@ use crate::table::{self, Entry, Guard, Receiving};
 const MEMORY: usize = 1 << 17;
 /// That size if no memory can be mapped.
 const LEAST: usize = 1 << 12;
-/// How long what is left when the other end has closed may take to come and to be put elsewhere, in
+/// How long the data left when the other end has closed may take to arrive and to be moved, in
 /// nanoseconds.
 const SETTLING: u64 = 100_000_000;
-/// How often it is looked for that, in nanoseconds.
+/// The interval of checks for that, in nanoseconds.
 const SOON: u64 = 50_000;
-/// How long the first copied bytes are waited for, in nanoseconds.
+/// How long to wait for the first copied bytes, in nanoseconds.
 const FIRST: u64 = 100_000_000;
 
 /// How many connections are just being replaced, for which [`attaching::ATTACHING`] is held.
@@ -64,8 +64,8 @@ pub fn hand_over(fd: c_int) {
     }
 }
 
-/// Puts a copied connection in the place of this one, under all its numbers in this process. If that
-/// cannot be, the descriptor stays as it is.
+/// Replaces this connection by a copied one, under all its numbers in this process. If that is
+/// impossible, the descriptor stays as it is.
 pub fn replace(guard: &Guard) {
     let _errno = sys::KeepErrno::new();
     // Another thread may have closed all of them meanwhile.
@@ -157,12 +157,12 @@ fn copy_by(
         sys::close(near);
         return None;
     }
-    // What had arrived is there when the program looks for it.
+    // Data that had arrived is there when the program checks for it.
     sys::poll(near, libc::POLLIN, FIRST);
     Some(near)
 }
 
-/// Shuts the program's end down as the connection is that it stands for.
+/// Shuts down the same directions of the program's end as the connection that it replaces.
 fn shut_as(guard: &Guard, near: c_int) {
     let connection = guard.connection;
     // A process that has the connection on loan may have written bytes that come before the end. Then the
@@ -174,7 +174,7 @@ fn shut_as(guard: &Guard, near: c_int) {
     if !lent && sends_no_more {
         sys::shutdown(near, libc::SHUT_WR);
     }
-    // With both directions shut down it would refuse what is left; the end comes behind that.
+    // With both directions shut down it would refuse what is left; the end follows later.
     if !sends_no_more && connection.read_shut.load(Ordering::Acquire) {
         sys::shutdown(near, libc::SHUT_RD);
     }

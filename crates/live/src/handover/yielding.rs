@@ -38,7 +38,7 @@ pub fn yield_between(first: u32, last: u32) {
         *entry == Entry::Own && (first..=last).contains(&(*fd as u32))
     };
     let Some((highest, _)) = table::known().filter(is_meant).last() else { return };
-    // What takes their place may be in the range, too.
+    // The new numbers may be in the range, too.
     let all = table::known().filter(is_meant).take_while(|(fd, _)| *fd <= highest);
     all.for_each(|(number, _)| yield_number(number));
 }
@@ -56,9 +56,9 @@ fn another(number: c_int) -> Result<c_int, Errno> {
     descriptors::duplicate_from(number, highest + 1).or_else(|_| descriptors::duplicate(number))
 }
 
-/// Lets what the library has at a number be known by another. False if there is none.
+/// Moves what the library has at a number to another number. False if there is none.
 fn moves(number: c_int) -> bool {
-    // Nobody joins or forks meanwhile.
+    // No thread joins or forks meanwhile.
     let _attaching = Attaching::begin();
     let Ok(moved) = another(number) else { return false };
     table::claim(moved);

@@ -1,7 +1,8 @@
 //! System calls that the program makes by their numbers, through the C library's `syscall`.
 //!
-//! Those that only name descriptors, or set what the library knows of them, are made as the functions
-//! of their names. What moves bytes, or waits for them, takes its connections to the kernel before.
+//! Calls that only name descriptors, or change what the library knows of them, are passed to the
+//! functions of their names. For calls that move bytes, or wait for them, the connections first
+//! migrate to the kernel.
 
 use std::ptr;
 

@@ -209,7 +209,8 @@ fn is_refused(fd: c_int, number: c_int) -> bool {
         || sys::fcntl(fd, libc::F_GETFD, 0).is_err()
 }
 
-/// Before or after what a descriptor stands for gets another number.
+/// To be called before or after a descriptor is duplicated to another number: the C library's own
+/// streams bypass this library.
 fn depart_for_stdio(fd: c_int, copy: c_int) {
     if attach::is_of_stdio(copy) && table::is_owner() {
         depart(fd, Reason::Stdio);

@@ -17,8 +17,9 @@ use crate::sys;
 use crate::table::numbers::{go_out_late, word};
 use crate::table::word::Word;
 
-/// Makes the system call of an interposed function in its place, if this library need not look at it since
-/// the number stands for nothing that may be accelerated, and the C library's function does no more.
+/// Makes the system call of an interposed function in its place, if this library need not see it,
+/// since the number stands for nothing that may be accelerated, and the C library's function does
+/// no more.
 #[inline(always)]
 pub fn pass<const COUNT: usize>(
     fd: c_int,

@@ -70,7 +70,7 @@ fn copy_by(
             return Err(sys::errno());
         }
         if sent < 0 {
-            // What was sent is said, and not why no more was.
+            // The result says how much was sent, not why no more was.
             sys::set_errno(before);
             break;
         }

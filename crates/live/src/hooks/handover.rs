@@ -358,7 +358,7 @@ extern "C-unwind" fn before_vfork() -> *mut c_void {
     NEXT.address()
 }
 
-/// A second C library in a namespace of its own makes calls that nobody stands before.
+/// A second C library in a namespace of its own makes calls that are not interposed.
 extern "C-unwind" fn before_dlmopen(namespace: c_long) -> *mut c_void {
     static NEXT: Next = Next::new(c"dlmopen");
     if namespace != libc::LM_ID_BASE {

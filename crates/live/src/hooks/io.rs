@@ -126,8 +126,8 @@ interpose! {
     }
 }
 
-/// A stream says nothing about where its bytes came from. What the call returns: the kernel looks for
-/// room for the answer after it has moved the bytes.
+/// A stream has no sender address. Returns the result of the call: the kernel checks the memory for
+/// the address after it has moved the bytes.
 fn no_address(
     fd: c_int,
     result: ssize_t,
@@ -189,7 +189,7 @@ const fn is_refused(flags: c_int) -> bool {
     flags & MSG_CMSG_COMPAT != 0
 }
 
-/// What a message from a stream says beside its bytes.
+/// Fills in what a message from a stream contains beside its bytes.
 ///
 /// # Safety
 ///
@@ -421,8 +421,7 @@ interpose! {
                 return -1;
             }
             message.msg_len = result as c_uint;
-            // What follows a message of which only a part was sent is not sent.
-            // SAFETY: as above; a message that was sent has its parts.
+            // Messages after one of which only a part was sent are not sent.
             let parts = unsafe { parts(message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) };
             if parts.is_some_and(|parts| (result as usize) < length(parts)) {
                 return index as c_int + 1;

@@ -83,8 +83,8 @@ interpose! {
     }
 }
 
-/// The pending error of a connection that the other end has reset, of which the kernel may hear
-/// only later.
+/// Reports the pending error of a connection that the other end has reset, which the kernel may
+/// learn of only later.
 ///
 /// # Safety
 ///

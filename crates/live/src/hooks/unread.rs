@@ -20,7 +20,7 @@ pub unsafe fn say_unread(guard: &Guard, message: *mut msghdr, segment: &Segment)
     let ended = segment.way(role).detour.is_finished()
         || segment.side(role).closed.load(Ordering::Acquire) != closed::OPEN
         || connection.end.load(Ordering::Acquire) != end::NONE;
-    // After the end there is one more read that says so.
+    // After the end of stream there is one more read, which reports it.
     let unread = if ended { unread.max(1) } else { unread } as c_int;
     // SAFETY: by the contract of this function.
     unsafe {

@@ -20,7 +20,7 @@ static UNDISTURBED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).ca
 /// How many descriptors of the library's are in `epoll` instances.
 static DISTURBERS: AtomicU32 = AtomicU32::new(0);
 
-/// A function of which nobody but the C library has one by this name, and those whose calls are made here.
+/// A function that only the C library has by this name, and those whose calls are made here.
 const FUNCTIONS: [&CStr; 14] = [
     c"gnu_get_libc_version",
     c"read",
@@ -117,8 +117,8 @@ pub fn refused<T: From<i8>>(result: c_long) -> T {
     std::hint::black_box(T::from(-1))
 }
 
-/// Looks once what stands behind the interposed functions. The byte is the C library's, which says by another
-/// value than zero that the process has one thread.
+/// Finds out once which functions stand behind the interposed ones. The byte is the C library's,
+/// which is not zero while the process has one thread.
 #[inline]
 pub fn look(single_threaded: impl Fn() -> Option<*mut AtomicU8>) {
     if std::ptr::eq(ALONE.load(Ordering::Relaxed), &raw const UNKNOWN) {

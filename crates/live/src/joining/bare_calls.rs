@@ -1,13 +1,14 @@
 //! Whether the program makes system calls by instructions of its own.
 //!
-//! Such a call goes past every interposed function: what it reads on an accelerated connection it would
-//! not find, since the bytes are in the ring. So a process is accelerated only if no object that is
-//! loaded into it holds such an instruction for a call that moves a socket's bytes: statically
-//! linked `liburing`, Go libraries, an allocator's or a sanitizer's private copy of `read`. The C
-//! library and the loader hold them by right; theirs are what this library stands before.
+//! Such a call bypasses every interposed function: it would not find the bytes of an accelerated
+//! connection, which are in the ring. So a process is accelerated only if no object that is loaded
+//! into it contains such an instruction for a call that moves a socket's bytes: a statically linked
+//! `liburing`, Go libraries, an allocator's or a sanitizer's private copy of `read`. The C library
+//! and the loader may contain them, since this library interposes their functions.
 //!
-//! Instructions are found as compilers and assemblers lay them down: the call's number, arguments,
-//! the instruction, the look at the result. `python/weft/live_elf.py` reads files by the same rules.
+//! Instructions are found in the order in which compilers and assemblers emit them: the call's
+//! number, arguments, the instruction, the check of the result. `python/weft/live_elf.py` reads
+//! files by the same rules.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

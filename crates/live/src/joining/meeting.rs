@@ -142,7 +142,7 @@ impl Place {
     /// Goes to the place.
     pub fn call(&self) -> Result<c_int, Errno> {
         self.connect().map_err(|why| {
-            // Whoever has made the file is about to let others call, and to answer.
+            // The process that has created the file is about to let others connect, and to answer.
             let opens = why == libc::EACCES && self.is_file();
             let is_early = opens && is_opening(self.address.sun_path.as_ptr());
             if is_early { libc::ECONNREFUSED } else { why }
@@ -276,12 +276,12 @@ pub fn process_of_same_user(fd: c_int) -> Option<u32> {
 pub enum Refusal {
     /// The server does not share memory with this user.
     OtherUser,
-    /// It looks for nobody any more, or cannot use what it has taken.
+    /// It no longer waits for a client, or cannot use what it has received.
     Withdrawn,
 }
 
-/// What an end says by a byte with which it hands nothing over: that it shares nothing with the other's user, or
-/// that it has taken what it cannot use.
+/// The byte by which an end reports, without handing anything over, that it shares nothing with the
+/// other's user, or that it cannot use what it has received.
 const OTHER_USER: u8 = VERSION as u8;
 const UNUSABLE: u8 = u8::MAX;
 
@@ -326,8 +326,8 @@ pub fn is_refused(caller: c_int) -> bool {
     said(caller) == Ok(Some(OTHER_USER))
 }
 
-/// What the other end has said before it closed the socket, or has yet to: a byte, or else the socket's error, which
-/// the kernel tells once.
+/// The byte that the other end has sent before it closed the socket, or none yet; otherwise the
+/// socket's error, which the kernel reports once.
 fn said(caller: c_int) -> Result<Option<u8>, Errno> {
     let mut byte = 0u8;
     let none: *mut libc::c_void = std::ptr::null_mut();
@@ -408,7 +408,7 @@ pub fn take_over<const FILES: usize>(fd: c_int) -> Result<[c_int; FILES], Errno>
     for at in 0..count.min(4) {
         sys::close(word(whole(at)));
     }
-    // What there is no number for is left out.
+    // The kernel leaves out descriptors for which there is no number.
     let is_cut_off = message.msg_flags & libc::MSG_CTRUNC != 0;
     Err(match (is_cut_off, count, byte == VERSION as u8) {
         (true, ..) => libc::EMFILE,

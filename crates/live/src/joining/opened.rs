@@ -11,11 +11,11 @@ use crate::report::log::Line;
 use crate::sys::{self, Errno, call};
 use crate::table;
 
-/// What all may do who may go into the directory: to call is to write.
+/// What every user may do who may enter the directory: connecting needs write permission.
 const ALL: libc::mode_t = 0o666;
 
-/// Lets all call at a socket's file, which nobody answers at before. `path` is a C string. An error of the
-/// kernel's, or `EADDRINUSE` if something else is there.
+/// Lets every user connect to a socket's file, at which no process answers before. `path` is a C
+/// string. Returns an error of the kernel's, or `EADDRINUSE` if something else is there.
 pub fn let_all_call(path: *const c_char) -> Result<(), Errno> {
     let file = open(path)?;
     // A user with write access to the directory may have put another file there, which must not be

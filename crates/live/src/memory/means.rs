@@ -6,7 +6,7 @@ use crate::sys;
 
 /// Where control groups are, and how they call their limits.
 struct Groups {
-    /// What stands between the colons of a process's line for them.
+    /// The text between the colons of a process's line for them.
     kind: &'static str,
     folder: &'static str,
     limits: &'static [&'static str],

@@ -1,4 +1,5 @@
-//! Memory without the heap's, and whether there is any where the program says so.
+//! Memory that does not come from the heap, and checks whether there is memory at a program's
+//! pointers.
 
 pub mod means;
 pub mod pointers;

@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 const KERNELS: usize = 1 << if cfg!(target_arch = "aarch64") { 55 } else { 63 };
 const REMEMBERED: usize = 64;
 
-/// The pages that were last seen to be there, each at a place that follows from its number.
+/// The pages that were last found present, each in a slot that follows from its number.
 static SEEN: [AtomicUsize; REMEMBERED] = [const { AtomicUsize::new(0) }; REMEMBERED];
 
 /// Whether only the program's own system calls may be made.

@@ -21,7 +21,7 @@ struct Block(MaybeUninit<[u8; LENGTH]>);
 
 static mut BLOCKS: [Block; OWN] = [const { Block(MaybeUninit::uninit()) }; OWN];
 
-/// Those that nobody uses.
+/// The free blocks.
 static FREE: [AtomicPtr<u8>; READY] = {
     let mut free = [const { AtomicPtr::new(std::ptr::null_mut()) }; READY];
     let mut which = 0;

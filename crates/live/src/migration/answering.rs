@@ -39,7 +39,7 @@ pub fn answer_doorbells(guard: &Guard) -> bool {
     let _held = guard.connection.draining.lock();
     let mut any = false;
     if guard.connection.sleepers.load(Ordering::SeqCst) == 0 {
-        // What lies behind them is looked at once they are gone.
+        // Data behind them is examined once they are gone.
         while take_doorbells(guard) {
             any = true;
         }
@@ -57,12 +57,12 @@ fn holds_strange_bytes(guard: &Guard, segment: &Segment, taken: u64) -> bool {
         let Begun::After(begun) = detour.begun() else { return false };
         !detour.is_ringing() && begun.saturating_add(detour.doorbells()) == taken
     };
-    // A doorbell that came between the two looks was being rung at one of them, or counted. A count
-    // leaves the kernel's error where it is: the next call of the program is to be told.
+    // A doorbell that came between the two checks was being rung at one of them, or was counted.
+    // Counting leaves the kernel's error where it is: the program's next call must see it.
     all_taken() && sys::unread_bytes(guard.socket()).is_ok_and(|count| count > 0) && all_taken()
 }
 
-/// Takes counted doorbells out of the kernel's stream and forgets them. True if there were any.
+/// Reads counted doorbells from the kernel's stream and discards them. True if there were any.
 fn take_doorbells(guard: &Guard) -> bool {
     let connection = guard.connection;
     let Some(segment) = connection.segment() else { return false };

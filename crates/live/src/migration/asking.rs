@@ -9,12 +9,12 @@ use crate::sharing::lock;
 use crate::sys;
 use crate::table::Connection;
 
-/// How often who lends a connection looks whether somebody wants it, in nanoseconds: at first, and once
+/// How often the lender of a connection checks for requests, in nanoseconds: at first, and once
 /// nothing has happened for long.
 pub const SOON: u64 = 50_000;
 pub const LATE: u64 = 20_000_000;
-/// How long an answer is waited for by who does not wait; and how long the process that is to answer may
-/// take to begin, and how often it is looked whether it lives, in nanoseconds.
+/// How long a non-blocking caller waits for an answer; and how long the process that is to answer
+/// may take to begin, and the interval of the checks whether it lives, in nanoseconds.
 const ANSWER: u64 = LATE + 5_000_000;
 const BEGINNING: u64 = 1_000_000_000;
 
@@ -57,7 +57,8 @@ pub fn may_be_made(connection: &Connection) -> bool {
         || connection.holders.load(Ordering::SeqCst) > 1 && !connection.is_back()
 }
 
-/// Waits until one that comes before has had its turn, but not long. Whether nobody does any more.
+/// Waits, but not for long, until data that precedes the caller's has been sent. Returns whether
+/// nothing precedes it any more.
 pub fn await_answer(connection: &Connection, asked: &mut Option<Asked>) -> bool {
     while comes_before(connection, asked) {
         sys::sleep(SOON);

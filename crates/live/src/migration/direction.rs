@@ -268,7 +268,8 @@ pub fn come_back(
             }
             Transmission::SendRest => push(guard, segment, sending),
             Transmission::Return => {
-                // The kernel is told first: once it is back, another thread lets the kernel tell of it.
+                // The kernel's direction is shut down first: once the direction is back, other
+                // threads rely on the kernel to report the end.
                 if connection.write_shut.load(Ordering::Acquire) {
                     sys::shutdown(guard.socket(), libc::SHUT_WR);
                 }
@@ -351,8 +352,8 @@ fn settle_with(
     back
 }
 
-/// Shuts the kernel's directions down. It may not know yet that the receiving one is shut, and refuses what
-/// comes only where both are.
+/// Shuts down the kernel's directions. The kernel may not know yet that the receiving one is shut,
+/// and refuses what comes only if both are.
 pub fn shut_down(guard: &Guard, how: c_int) -> Result<(), Errno> {
     let reads_no_more = guard.connection.read_shut.load(Ordering::Acquire);
     let both = reads_no_more && how == libc::SHUT_WR;
@@ -441,8 +442,8 @@ pub fn leave(guard: &Guard, reason: Reason, is_alone: &mut dyn FnMut() -> bool) 
     true
 }
 
-/// Refuses what is left to read and ends the detours; how this end leaves. A writer that sees the end before the
-/// refusal goes on without it, so the refusal comes first.
+/// Refuses what is left to read and ends the detours. Returns how this end departs. A writer that
+/// sees the end before the refusal goes on without it, so the refusal comes first.
 fn refuse_rest(guard: &Guard, segment: &Segment) -> Departure {
     let connection = guard.connection;
     let way = segment.way(connection.role().peer());
@@ -549,8 +550,9 @@ fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool)
     }
 }
 
-/// Lets those look again who share the connection: they found nothing to read, though they had been told of
-/// it, while a refusal stood; or another process has shut the receiving down.
+/// Makes the processes that share the connection check again: they found nothing to read, although
+/// they had been notified, while a refusal stood; or another process has shut down the receiving
+/// direction.
 pub fn let_look_again(guard: &Guard) {
     guard.connection.changes.fetch_add(1, Ordering::Release);
     doorbell::signal(&guard.local().own_event);

@@ -101,8 +101,8 @@ fn prepare(guard: &Guard, segment: &Segment, said: i16) {
         return;
     }
     let was_reset = said & RESET != 0;
-    // Where no doorbell was ever rung, what lay there unread were the program's bytes, from before the
-    // ring; where one was, they were read before what it told of.
+    // If no doorbell was ever rung, the unread bytes there were the program's, from before the
+    // ring; if one was, those bytes had been read before the event that it announced.
     let no_doorbells = segment.way(connection.role()).detour.doorbells() == 0;
     let real = was_reset && (no_doorbells || aborts(connection, segment));
     let is_reset = real || is_reset(connection, segment, closed::OPEN);
@@ -204,8 +204,8 @@ pub fn says_reset(guard: &Guard, segment: &Segment) -> bool {
     says
 }
 
-/// Whether a reader whose direction is the kernel's again is to be told now of a reset that the kernel has no
-/// more to tell of.
+/// Whether a reader whose direction is the kernel's again must be told now of a reset that the
+/// kernel no longer reports.
 pub fn says_owed_reset(guard: &Guard) -> bool {
     let owed = &guard.connection.owed;
     let (reset, none, order) = (libc::ECONNRESET, 0, Ordering::AcqRel);
@@ -250,7 +250,7 @@ pub fn owed(connection: &Connection) -> Option<Errno> {
 /// What a send to an end that has died returns, `None` if the kernel is to be asked.
 pub fn sent(connection: &Connection, wanted: usize) -> Option<Result<usize, Errno>> {
     if wanted > 0 && connection.may_send_once.swap(false, Ordering::AcqRel) {
-        // The answer to it.
+        // The error that answers it.
         connection.owed.store(libc::EPIPE, Ordering::Release);
         return Some(Ok(wanted));
     }

@@ -13,7 +13,7 @@ use crate::sys;
 use crate::table::own_number::OwnNumber;
 use crate::table::{self, Guard, end};
 
-/// Stimulates a flag, and wakes whoever sleeps there.
+/// Stimulates a flag, and wakes the thread that sleeps on it.
 #[inline]
 pub fn wake(guard: &Guard, flag: &InterruptFlag) {
     if flag.is_armed_after_change() {
@@ -60,8 +60,8 @@ pub fn signal(event: &OwnNumber) {
     }
 }
 
-/// Sends a byte that means nothing by the kernel's stream, unless the direction is back there. Nobody
-/// hears one where the other end has gone: the kernel would answer it by a reset.
+/// Rings the doorbell: sends a byte without meaning through the kernel's stream, unless the
+/// direction is back there, or the other end has gone, when the kernel would answer by a reset.
 pub fn ring_doorbell(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     if connection.end.load(Ordering::Acquire) == end::GONE {
@@ -89,8 +89,8 @@ pub fn ring_doorbell(guard: &Guard, segment: &Segment) {
     }
 }
 
-/// Counts this end's doorbells anew by what the kernel has counted, after a ringer died between
-/// ringing and counting. Nobody else is ringing.
+/// Counts this end's doorbells again from the kernel's counters, after a ringer died between
+/// ringing and counting. No other thread is ringing.
 pub fn count_doorbells(guard: &Guard, segment: &Segment) {
     let detour = &segment.way(guard.connection.role()).detour;
     let put_in = sys::tcp_counts(guard.socket()).map_or(0, |counts| counts.put_in);

@@ -176,8 +176,9 @@ pub fn poll(
     }
 }
 
-/// Sleeps until the kernel has something to say, or the deadline has passed; whether it has. `None` if all is to be
-/// looked at first: something has come, or a number stands for something else.
+/// Sleeps until the kernel has an event to report, or the deadline has passed; returns whether it
+/// has an event. `None` if everything must be checked first: something has come, or a number has
+/// got another meaning.
 fn sleep_on(
     joined: &[Polled],
     entries: &mut [pollfd],
@@ -259,8 +260,8 @@ fn has_pages(it: &Polled) -> bool {
     idle::has_pages(it.guard.connection, &it.segment)
 }
 
-/// Asks the kernel about those other ends of which nothing was heard for long, for a program that never
-/// sleeps here: a sleep is ended by a death. Once one has died, the next call asks on.
+/// Asks the kernel about other ends that have shown no activity for long, for a program that never
+/// sleeps here (a death ends a sleep). Once one has died, the next call asks about the others.
 fn look_for_deaths(joined: &[Polled], entries: &mut [pollfd]) {
     let now = sys::coarse_now();
     let mut due = joined.iter().filter(|it| death::is_due(&it.guard, &it.segment, now));
@@ -300,7 +301,7 @@ fn evaluate_arrivals(joined: &[Polled], entries: &mut [pollfd]) -> bool {
     any
 }
 
-/// Asks the kernel about all other descriptors, unless there are none, and counts.
+/// Asks the kernel about all other descriptors, if there are any, and counts that.
 fn others(
     joined: &[Polled],
     entries: &mut [pollfd],
@@ -352,12 +353,12 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut List<pollfd>) ->
             slice = Some(1_000_000);
         }
         if connection.deaf.load(Ordering::Acquire) {
-            // The kernel says that there is an end to read, whatever is asked about reading.
+            // The kernel reports an end of stream, whatever is asked about reading.
             entry.events &= libc::POLLPRI;
             slice = Some(1_000_000);
         } else if (wants_in || !it.segment.has_ended()) && has_switched_in(&it.guard, &it.segment) {
-            // Once the detours have ended nobody rings for who does not ask for bytes, and the
-            // kernel's bytes would wake it at once.
+            // Once the detours have ended, no doorbell is rung for a poll that does not ask for
+            // bytes, and the kernel's bytes would wake it at once.
             entry.events = libc::POLLIN | libc::POLLRDHUP | entry.events & libc::POLLPRI;
         } else if !wants_in {
             // Bytes that the program does not ask for may stand before the doorbell.

@@ -86,8 +86,9 @@ impl Instance {
         unsafe { &(*self.inner.get()).tagged }.are_any()
     }
 
-    /// Lets those that are in a wait go on with the instance under a number of the library's own, of
-    /// which `fd`, the last of the program's, is about to be closed. False if nobody is in one.
+    /// Lets the threads that are in a wait go on with the instance under a number of the library's
+    /// own, when `fd`, the last of the program's, is about to be closed. False if no thread is in a
+    /// wait.
     fn is_kept(&self, index: usize, fd: c_int) -> bool {
         let order = Ordering::SeqCst;
         if self.inside.load(order) == 0 {
@@ -131,7 +132,7 @@ impl Stay {
     pub fn begin(epoll: c_int) -> Option<Self> {
         let Entry::Epoll(index) = table::entry(epoll) else { return None };
         let instance = instance(index)?;
-        // The only thread closes nothing meanwhile, nor do its handlers make another.
+        // A single thread closes nothing meanwhile, and its handlers create no other.
         let counted = !table::is_single_threaded();
         Inside::begin();
         if counted {
@@ -151,19 +152,20 @@ impl Drop for Stay {
     }
 }
 
-/// Those for which there was memory so far, first: each takes 1 MB of the program's address space.
+/// The instances for which there was memory so far come first: each takes 1 MB of the program's
+/// address space.
 static MADE: [AtomicPtr<Instance>; INSTANCES] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; INSTANCES];
 
-/// The instance of an index, if there was ever one.
+/// The instance at an index, if there ever was one.
 pub fn instance(index: usize) -> Option<&'static Instance> {
     let memory = MADE.get(index)?.load(Ordering::Acquire);
     // SAFETY: once stored, an instance is never unmapped; all zeroes are a valid one.
     unsafe { memory.as_ref() }
 }
 
-/// Remembers another number of the library's own by which those in a wait go on, in the place of one; whether
-/// it is that.
+/// Replaces the number of the library's own by which threads in a wait go on. False if it is
+/// another number.
 pub fn move_instance(number: c_int, other: c_int) -> bool {
     if nests::renumber_relay(number, other) {
         return true;

@@ -16,11 +16,11 @@ pub struct News {
     pub events: u32,
     /// How many bytes had arrived before those that are news.
     pub from: u64,
-    /// What there is now, which the next edge is an edge against.
+    /// The state now, against which the next edge is determined.
     pub now: Reported,
 }
 
-/// Something to tell that a look has found.
+/// An event that a pass has found and that is to be reported.
 #[derive(Clone, Copy)]
 pub struct Found {
     pub link: u32,
@@ -75,11 +75,11 @@ pub struct Inner {
     pub links: [u32; FOLLOWED],
     /// What to look at first, for each link.
     pub watches: [Watch; FOLLOWED],
-    /// What a look finds, before it is told.
+    /// What a pass finds, before it is reported.
     pub found: [Found; FOLLOWED],
     /// The part of `found` for which the caller had no room.
     pub left: Range<usize>,
-    /// Where the link of each registration stands, if it is here.
+    /// The position of the link of each registration, if it is here.
     pub positions: [u32; CONNECTIONS * REGISTRATIONS],
     /// The instances that are in this one.
     pub nests: [Nest; NESTS],

@@ -82,7 +82,8 @@ pub fn registered(guard: &Guard) -> impl Iterator<Item = Registered> {
     })
 }
 
-/// Whether all instances that the connection is in can follow it, which nobody calls on meanwhile.
+/// Whether all instances that contain the connection can follow it, while no thread makes a call on
+/// it.
 pub fn can_follow(guard: &Guard) -> bool {
     if let Some(_control) = CONTROL.lock() {
         passing::gather(guard, guard.connection.first_fd.load(Ordering::Relaxed));
@@ -158,7 +159,8 @@ pub fn follow(guard: &Guard) {
             link(inner, registration, guard, which);
             watch_event(instance, registration, guard, which);
             discount_other(instance, registration, guard);
-            // Who fell asleep before has armed no flag, and others may answer a doorbell first.
+            // A thread that fell asleep before has armed no flag, and others may answer a doorbell
+            // first.
             rouse(instance, registration, guard.place, which);
         } else {
             discount_other(instance, registration, guard);
@@ -201,8 +203,8 @@ pub fn unwatch_event(instance: &Instance, inner: &Inner, index: u32, guard: &Gua
     }
 }
 
-/// Remembers another number of a connection's event in the place of one, also in the instances that wait for
-/// it; whether it is that.
+/// Replaces the number of a connection's event, also in the instances that wait for it. False if it
+/// is another number.
 pub fn move_event(place: usize, number: c_int, other: c_int) -> bool {
     let Some(local) = table::local(place).filter(|it| it.own_event.number() == Some(number)) else {
         return false;
@@ -279,7 +281,8 @@ pub fn full(guard: &Guard) {
 
 /// Forgets all registrations of a connection that has lost its last descriptor.
 pub fn unfollow(guard: &Guard) {
-    // Whoever is inside came in before the number was forgotten, and may be putting it in.
+    // A thread that is inside entered before the number was forgotten, and may be adding it to an
+    // instance.
     let in_none = || {
         let watched = guard.local().watched.load(Ordering::Relaxed);
         !watched || registered(guard).next().is_none()

@@ -1,5 +1,5 @@
-//! Registrations that fire once, at the moment their connection joins. Until then they are the
-//! kernel's, which alone knows which of them have fired, and says so in a file.
+//! One-shot registrations, at the moment when their connection joins. Until then they are the
+//! kernel's, which alone knows which of them have fired, and shows that in a file.
 
 use std::fmt::Write;
 

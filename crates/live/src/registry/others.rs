@@ -51,7 +51,8 @@ pub fn discount(count: &AtomicU32) {
     let _ = count.fetch_update(order, order, |count| count.checked_sub(1));
 }
 
-/// The kernel's own `epoll_ctl`, on an instance of this library's or not, of what it alone reports.
+/// The kernel's own `epoll_ctl`, on an instance of this library's or not, for descriptors that only
+/// the kernel reports.
 pub fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int) -> c_int {
     let result = kernel();
     if result == 0
@@ -97,7 +98,7 @@ pub fn is_anothers(guard: &Guard, instance: &Instance) -> bool {
     is_shared && instance.inherited.load(Ordering::Relaxed)
 }
 
-/// Whether there are such registrations of a connection.
+/// Whether a connection has registrations of other processes.
 pub fn has_others_registrations(guard: &Guard) -> bool {
     guard.local().watched.load(Ordering::Relaxed)
         && super::registered(guard).any(|it| is_anothers(guard, it.instance))
@@ -175,14 +176,14 @@ fn for_each_given_up(guard: &Guard, mut act: impl FnMut(&Instance, &Registration
 /// Which numbers were put into an instance before they stood for a connection.
 static WATCHED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
-/// Whether a socket was put into an instance before it was connected: of that registration the
-/// library knows nothing.
+/// Whether a socket was added to an instance before it was connected: the library does not know of
+/// that registration.
 pub fn is_watched(fd: c_int) -> bool {
     let word = WATCHED.get(fd as u32 as usize / 64);
     word.is_some_and(|word| word.load(Ordering::Relaxed) >> (fd % 64) & 1 != 0)
 }
 
-/// Remembers that, or forgets it when the number is given out anew.
+/// Remembers that, or forgets it when the number is assigned again.
 pub fn mark_watched(fd: c_int, watched: bool) {
     let Some(word) = WATCHED.get(fd as u32 as usize / 64) else { return };
     let bit = 1u64 << (fd % 64);

@@ -34,13 +34,13 @@ struct Note {
     data: AtomicU64,
 }
 
-/// It is in no instance, or in one of which the library knows nothing.
+/// It is in no instance, or in one that the library does not know.
 const NOWHERE: u32 = 0;
 /// Its registrations are kept with the connection.
 const KEPT: u32 = u32::MAX;
 
-/// How long a thread is waited for that tells an instance of a number, in nanoseconds. It may have left the
-/// call by a jump.
+/// How long to wait for a thread that is registering a number in an instance, in nanoseconds. It
+/// may have left the call by a jump.
 const PATIENCE: u64 = 20_000_000;
 
 static NOTES: [Note; DESCRIPTORS] = [const {
@@ -190,13 +190,14 @@ struct Marked {
     held: Word,
     instance: &'static Instance,
     note: &'static Note,
-    /// What stands for the instance in a note, and what is noted.
+    /// The number that stands for this instance in a note, and the one that is noted.
     own: u32,
     noted: u32,
 }
 
 impl Marked {
-    /// `None` if more is to be done than to tell an instance of a connection, or another thread does so.
+    /// `None` if more must be done than to register a connection in an instance, or if another
+    /// thread does so.
     #[inline(always)]
     fn begin(
         [epoll, fd]: [c_int; 2],
@@ -208,7 +209,7 @@ impl Marked {
         let held = mark(now)?;
         let index = Word::from_bits(outer.load(Ordering::Acquire)).instance()?;
         let (instance, note) = (instance(index)?, note(fd)?);
-        // Nobody else changes the word while there is one thread, but for a handler.
+        // With one thread only a signal handler can change the word.
         replace(cell, now.bits(), held.bits()).ok()?;
         let noted = note.instance.load(Ordering::Relaxed);
         Some(Self { fd, cell, held, instance, note, own: index as u32 + 1, noted })
@@ -286,7 +287,8 @@ fn count<const ALONE: bool>(count: &AtomicU32, change: i32) {
     }
 }
 
-/// Ends the mark of a number, of which this instance is told from now on if it is the kernel's for good.
+/// Removes the mark of a number. If the connection stays with the kernel for good, the word names
+/// this instance from now on.
 #[inline(always)]
 fn end_mark(fd: c_int, cell: &AtomicU64, held: Word, told: Option<(usize, bool)>) {
     if replace(cell, held.bits(), held.released().told_of(told).bits()).is_err() {
@@ -301,7 +303,7 @@ fn end_mark(fd: c_int, cell: &AtomicU64, held: Word, told: Option<(usize, bool)>
 fn release(fd: c_int, cell: &AtomicU64, held: Word) {
     let is_meant = |now: Word| now.is_same(held) && now.is_controlled();
     if !is_meant(change(cell, |now| is_meant(now).then(|| now.released().told_of(None)))) {
-        // It was closed, and whoever did that may have found nothing yet.
+        // It was closed, and the thread that closed it may have found no note yet.
         forget_number(fd, false);
     }
 }
@@ -384,8 +386,8 @@ pub fn note_again(guard: &Guard) {
     note.instance.store(kept.instance, Ordering::SeqCst);
 }
 
-/// Forgets what is noted of a number that is no more. `goes_on` is whether the kernel goes on with it, since
-/// there is another for the same.
+/// Forgets the note of a number that is closed. `goes_on` says whether the kernel keeps the
+/// registration, since another number stands for the same file.
 pub fn forget_number(fd: c_int, goes_on: bool) {
     let Some(note) = note(fd).filter(|it| it.instance.load(Ordering::Relaxed) != NOWHERE) else {
         return;

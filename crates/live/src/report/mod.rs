@@ -1,4 +1,4 @@
-//! What a person gets to see: figures and the log.
+//! What a user sees: figures and the log.
 
 pub mod log;
 pub mod stats;

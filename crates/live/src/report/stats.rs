@@ -1,7 +1,7 @@
 //! The figures that `weft live status` shows.
 //!
-//! They stand at the beginning of the file `weft-live` that every process with the library keeps
-//! open, so that whoever may read the process's `/proc/PID/fd` may read them, and nothing is left
+//! They are at the beginning of the file `weft-live` that every process with the library keeps
+//! open, so that any process that may read its `/proc/PID/fd` can read them, and nothing is left
 //! behind when it ends. `python/weft/live_figures.py` knows this layout.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -127,8 +127,8 @@ pub struct Stats {
     pub moved_back: [AtomicU64; REASONS],
 }
 
-/// What a half of a connection has moved and not yet counted: the figures are in memory that all
-/// processes of a family write, so each message on its own would cost more there than in its ring.
+/// What one half of a connection has moved and not yet counted: all processes of a family write the
+/// figures, so that counting each message there would cost more than sending it through the ring.
 #[derive(Debug, Default)]
 pub struct Unsaid {
     bytes: u64,

@@ -1,15 +1,17 @@
-//! Copies between a program's memory and a ring, and what makes the next ones sooner.
+//! Copies between a program's memory and a ring, and prefetches for the next copies.
 //!
-//! Long copies are one instruction on today's processors (`rep movsb`). AMD's since Zen 3 need 15 to 30 times as
-//! long for it where the destination lies a few bytes further into its page than the source: 2 GB/s and not 60. A
-//! ring begins with a page and `malloc` places what is large 16 bytes behind one, so receives of
-//! blocks of whole pages met that. What is copied in short parts is copied by vector registers, as fast as otherwise.
+//! Long copies are one instruction on today's processors (`rep movsb`). On AMD's since Zen 3 it
+//! takes 15 to 30 times as long if the destination lies a few bytes further into its page than the
+//! source: 2 GB/s instead of 60. A ring begins at a page boundary and `malloc` places large blocks
+//! 16 bytes behind one, so receives of blocks of whole pages met that. Copies in short parts use
+//! vector registers, as fast as otherwise.
 
-/// The distance within a page at which it happens, and some more: measured were 1 to 31 bytes.
+/// The distance within a page at which that happens, and some more: it was measured for 1 to 31
+/// bytes.
 const AHEAD: std::ops::Range<usize> = 1..64;
 /// The page within which the processor compares.
 const PAGE: usize = 4096;
-/// No C library in use makes one instruction of copies up to this long.
+/// No C library in use copies up to this length by that instruction.
 const SHORT: usize = 2048;
 
 /// Copies memory.
@@ -28,7 +30,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, count: usize) {
     }
 }
 
-/// Copies memory, of which there is much.
+/// Copies a large block of memory.
 ///
 /// # Safety
 ///

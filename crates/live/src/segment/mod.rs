@@ -1,9 +1,9 @@
 //! The memory that the two ends of a connection share: one page of words, then one ring for each
-//! way.
+//! direction.
 //!
-//! It is an anonymous file, sealed so that nobody can shorten it under the other, and it has no
-//! name: it is gone with its last mapping. Everything in it is in the other side's reach. Words are
-//! only touched as atomics and believed only within bounds; the bytes of a ring are only copied.
+//! It is an anonymous file without a name, sealed so that neither end can shorten it under the
+//! other; it vanishes with its last mapping. The other side can write everything in it. Words are
+//! accessed only as atomics and believed only within bounds; the bytes of a ring are only copied.
 
 mod copying;
 pub mod postmarks;
@@ -49,7 +49,7 @@ pub mod closed {
     pub const RESET: u32 = 2;
 }
 
-/// What one end says about itself.
+/// What one end announces about itself.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Side {
@@ -87,7 +87,7 @@ pub struct Words {
     magic: AtomicU64,
     version: AtomicU32,
     ring: AtomicU32,
-    /// Who looks into it.
+    /// Which ends read it.
     pub agreement: Agreement,
     pub sides: [Side; 2],
     pub ways: [Way; 2],
@@ -290,7 +290,7 @@ impl Segment {
         }
     }
 
-    /// Gives the pages of a ring back to the kernel: it is full of zeros from now on.
+    /// Releases the pages of a ring to the kernel: it is full of zeros from now on.
     ///
     /// # Safety
     ///

@@ -226,9 +226,9 @@ impl Lock {
     }
 }
 
-/// Whether the thread of this number may hold a lock: it exists, and its process has the connections
-/// in its memory. One that has ended and was not waited for has none, nor has a stranger that got its
-/// number.
+/// Whether the thread with this number may hold a lock: it exists, and its process has the
+/// connections in its memory. A thread that has ended and was not waited for has none, nor has a
+/// thread of another program that got its number.
 pub fn lives(thread: u32) -> bool {
     // SAFETY: signal zero only asks.
     let asked = unsafe { sys::split(libc::SYS_tkill, [thread as usize, 0]) };
