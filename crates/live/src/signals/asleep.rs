@@ -10,8 +10,8 @@ use crate::signals::interrupted::Frame;
 use crate::signals::jump;
 
 thread_local! {
-    /// Where on the stack the innermost call stands that sleeps, with how it does in its lowest bits; zero if
-    /// none does.
+    /// The stack address of the innermost call that sleeps, with how it sleeps in the lowest bits;
+    /// zero if none does.
     static ASLEEP: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -52,7 +52,7 @@ impl Drop for Asleep {
     }
 }
 
-/// Calls a function of the C library's, which may sleep for ever.
+/// Calls a function of the C library's, which may sleep forever.
 ///
 /// # Safety
 ///
@@ -140,7 +140,7 @@ pub fn is_in_call(at: &Frame) -> bool {
     at.function == fall_asleep_in as *const c_void as usize
 }
 
-/// How the calling thread sleeps, if in a call that stands there on its stack.
+/// How the calling thread sleeps, if it does so in a call within this part of its stack.
 pub fn within(stack: &Range<usize>) -> Option<How> {
     let asleep = ASLEEP.get();
     let mut all = [How::Short, How::Here, How::Elsewhere].into_iter();

@@ -1,12 +1,12 @@
 //! Threads that are cancelled (`pthread_cancel`) inside a call.
 //!
-//! The C library's blocking calls are where a thread ends that was cancelled before or is cancelled
-//! meanwhile; a sleep of this library's own would go on. So a thread sleeps for long in the C
-//! library's calls only, short sleeps are followed by a look, and a process that has ever cancelled
-//! a thread looks at the beginning of each accelerated call too, which may not sleep at all.
+//! A thread that is cancelled ends in the C library's blocking calls; a sleep of this library's own
+//! would go on. So a thread sleeps for long only in the C library's calls, short sleeps are
+//! followed by a check, and a process that has ever cancelled a thread also checks at the beginning
+//! of each accelerated call, which may not sleep at all.
 //!
 //! A thread ends by unwinding its stack from there, so nothing that is held across one of these
-//! calls may need more than a `drop` to be given back.
+//! calls may need more than a `drop` to be released.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,7 +76,7 @@ pub fn poll_until(fd: c_int, events: i16, until: u64) -> Result<i16, Errno> {
     Ok(entries[0].revents)
 }
 
-/// `recv` into a place that has so much room.
+/// `recv` into a buffer with this much room.
 pub fn recv(fd: c_int, to: *mut u8, room: size_t, flags: c_int) -> Result<usize, Errno> {
     static NEXT: Next = Next::new(c"recv");
     let _errno = sys::KeepErrno::new();
@@ -86,7 +86,8 @@ pub fn recv(fd: c_int, to: *mut u8, room: size_t, flags: c_int) -> Result<usize,
     usize::try_from(received).map_err(|_| sys::errno())
 }
 
-/// `sendmsg` of the bytes that stand at several places, in one call as the program made it: nobody else sends between them.
+/// `sendmsg` of bytes in several buffers, in one call as the program made it: no other thread sends
+/// between them.
 pub fn send_parts(fd: c_int, parts: &[iovec], flags: c_int) -> Result<usize, Errno> {
     static NEXT: Next = Next::new(c"sendmsg");
     let _errno = sys::KeepErrno::new();

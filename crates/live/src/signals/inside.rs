@@ -37,7 +37,7 @@ impl Drop for Inside {
         compiler_fence(Ordering::SeqCst);
         let depth = &sys::own().depth;
         depth.store(depth.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
-        // One whose jump waits for that has said so before, or jumps itself.
+        // A thread whose jump waits for that has announced it before, or jumps itself.
         compiler_fence(Ordering::SeqCst);
         jump::look();
     }

@@ -1,11 +1,12 @@
 //! Jumps out of a signal handler (`siglongjmp`) past a call of the library's.
 //!
-//! A call of the kernel's is simply gone then. This library's has counted a stay, which keeps the
-//! connection open after the program has closed it, and may be in the middle of a copy. So a call that
-//! sleeps is unwound as for a thread that is cancelled, but only until the library's frames are gone,
-//! which give back what they hold. A call that does not sleep goes on first, with all signals held back,
-//! until it would sleep or has given back what it holds: in the kernel too a signal is taken at the end of
-//! a system call. The program's own frames below are left by the jump, as they were meant to be.
+//! A call of the kernel's simply ends then. A call of this library has counted a stay, which keeps
+//! the connection open after the program has closed it, and may be in the middle of a copy. So a
+//! call that sleeps is unwound as for a cancelled thread, but only until the library's frames are
+//! gone, which release what they hold. A call that does not sleep goes on first, with all signals
+//! blocked, until it would sleep or has released what it holds: in the kernel, too, a signal is
+//! delivered at the end of a system call. The jump leaves the program's own frames below, as it was
+//! meant to.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};

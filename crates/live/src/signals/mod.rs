@@ -1,5 +1,5 @@
-//! What may interrupt a call of the library's, and end it or not come back: a handler, one that jumps, a cancelled
-//! thread.
+//! What may interrupt a call of the library's, and end it or never return: a signal handler, one
+//! that jumps, a cancelled thread.
 
 pub mod asleep;
 pub mod cancel;

@@ -37,7 +37,8 @@ const SPAN: u64 = 100_000;
 const SPAN_AMONG_OTHERS: u64 = 20_000;
 /// A step of the polling loop that takes this long was not alone on its processor, in nanoseconds.
 const TAKEN_AWAY: u64 = 30_000;
-/// The most waits without polling between two attempts to poll: an attempt in vain costs a hundredth of them.
+/// The most waits without polling between two attempts to poll: a failed attempt costs a hundredth
+/// of them.
 const MOST_SKIPPED: u32 = 128;
 
 /// How many connections are checked between two reads of the clock: as many nanoseconds or more, up

@@ -63,8 +63,8 @@ fn may_be_accelerated(guard: &Guard) -> bool {
     }
 }
 
-/// Receives as `recvmsg` does, into what `to` says; `kernel` is the call that the program made, which
-/// it refuses where that says nothing.
+/// Receives as `recvmsg` does, into the buffers that `to` returns; `kernel` is the program's own
+/// call, which the kernel refuses if `to` returns none.
 #[inline(always)]
 pub fn receive<T: AsRef<[iovec]>>(
     fd: c_int,
@@ -87,8 +87,8 @@ fn in_kernel(kernel: impl Fn() -> isize) -> isize {
     kernel()
 }
 
-/// Sends as `sendmsg` does, what `from` says; `kernel` is the call that the program made, which it
-/// refuses where that says nothing.
+/// Sends as `sendmsg` does, from the buffers that `from` returns; `kernel` is the program's own
+/// call, which the kernel refuses if `from` returns none.
 #[inline(always)]
 pub fn send<T: AsRef<[iovec]>>(
     fd: c_int,

@@ -93,7 +93,8 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
     let whole = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0;
     let blocking =
         flags & libc::MSG_DONTWAIT == 0 && !guard.connection.nonblocking.load(Ordering::Relaxed);
-    // What a look sees stays there, so it sees all of it again; more than the ring holds never.
+    // A peek leaves its bytes there, so the next one sees all of them again, but never more than
+    // the ring holds.
     let looked_for = match flags & BOTH {
         BOTH if blocking => wanted.min(segment.capacity().bytes() as usize),
         _ => 0,
@@ -159,7 +160,7 @@ fn partly_asked(
     reaches_nowhere.then(|| Moved::Done(fail(libc::EFAULT)))
 }
 
-/// Takes what there is, and waits for it as the call says.
+/// Receives what there is, and waits as the call demands.
 #[inline(always)]
 fn receive_all(guard: &Guard, segment: &Segment, asked: &Asked<'_>, mut call: Call) -> Moved {
     let Asked { to, wanted, flags, whole, blocking, looked_for, only, .. } = *asked;
@@ -188,7 +189,7 @@ fn receive_all(guard: &Guard, segment: &Segment, asked: &Asked<'_>, mut call: Ca
                 break;
             }
             Step::End => break,
-            // In a handler that interrupted a receiver, of which there is nothing to wait for.
+            // In a signal handler that interrupted a receiver there is nothing to wait for.
             Step::Failed(libc::EINTR) if !blocking => libc::EAGAIN,
             Step::Failed(why) => why,
             Step::Kernel => {
@@ -283,8 +284,8 @@ fn step_held(
                 Err(BrokenRing { .. }) => return Step::Failed(broken(guard)),
             },
             Inlet::Doorbells(_) | Inlet::Settling if direction::has_said_all(guard, segment) => {
-                // One that stayed there would turn this end's own end into a reset, unless it is yet to wake
-                // another.
+                // A doorbell left there would turn this end's close into a reset, unless it has yet
+                // to wake another thread.
                 if !guard.connection.is_slept_on() {
                     direction::discard(guard, segment);
                 }
@@ -326,7 +327,8 @@ fn from_kernel_again(guard: &Guard, to: &[iovec], skip: usize, flags: c_int) -> 
     match sys::receive(guard.socket(), cut(to, skip, u64::MAX, &mut places), flags) {
         Ok(0) => Step::End,
         Ok(count) => Step::Bytes(count),
-        // Who copies has not told the kernel, which would no longer tell this end from the other's.
+        // The kernel's direction need not be shut down: the kernel could then not distinguish this
+        // end's shutdown from the other end's end of stream.
         Err(libc::EAGAIN) if guard.connection.reads_no_more() => Step::End,
         Err(libc::EAGAIN) => Step::Empty { announced: true },
         Err(why) => Step::Failed(why),

@@ -40,7 +40,7 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
         let Some(entered) = table::come_in(fd) else { return kernel() };
         let guard = entered.guard();
         if flags & libc::MSG_FASTOPEN != 0 {
-            // Nothing is sent to whom one is connected with: the kernel says so.
+            // A connected socket refuses `MSG_FASTOPEN`: the kernel reports that.
             return kernel();
         }
         if flags & libc::MSG_OOB != 0 {
@@ -144,7 +144,7 @@ fn send_all(guard: &Guard, segment: &Segment, from: &[iovec], flags: c_int) -> M
     let (mut done, mut since, mut asked, mut call) = (0, None, None, Call::default());
     loop {
         let Some(mut sending) = connection.sending() else {
-            // A handler that interrupted a sender, of which there is nothing to wait for.
+            // In a signal handler that interrupted a sender there is nothing to wait for.
             return Moved::Done(fail(if blocking { libc::EINTR } else { libc::EAGAIN }));
         };
         attach::switch(guard, segment, &mut sending);
@@ -307,8 +307,8 @@ fn before_ring(
 }
 
 /// Waits a little for room in the kernel's buffer, as a blocking send does: until a signal ends it,
-/// or its time `since` the first such wait is over, or an error of which the call after one that has
-/// sent a part is to hear.
+/// its timeout since the first such wait is over, or there is an error, which the call after one
+/// that has sent a part reports.
 #[inline(never)]
 fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>, call: &mut Call) -> Result<(), Errno> {
     cancel::look();
@@ -322,7 +322,7 @@ fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>, call: &mut Call) -> R
     let number = call.number(guard);
     call.blocks(guard);
     let waited = if call.is_without_number(guard) {
-        // Who took it away waits until this sleeps.
+        // The thread that took it away waits until this call sleeps.
         let until = now.saturating_add(left);
         call.sleeps_for_long(guard, |_| cancel::poll_until(number, libc::POLLOUT, until))
     } else {
@@ -386,7 +386,7 @@ fn go_on_sending(
 fn into_kernel(guard: &Guard, from: &[iovec], done: &mut usize, flags: c_int) -> Result<(), Errno> {
     let flags = flags & libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     if *done == 0 && from.len() > 1 {
-        // Many parts are one segment, of which the kernel lets only some be under way.
+        // Many parts become one segment; the kernel allows only a few segments in flight.
         *done = sys::send_parts(guard.socket(), from, flags)?;
     }
     while let Some((place, length)) = part(from, *done) {
@@ -434,7 +434,7 @@ fn into_ring(
                 return Ok(Tried::RingFull);
             }
         }
-        // Who sends nothing hears too that the direction is the kernel's again.
+        // A send of no bytes also learns that the direction is the kernel's again.
         Ok(()) if *done > 0 || !way.pointers.is_sealed() => return Ok(Tried::RingFull),
         Ok(()) => {}
         Err(Unpublished::Sealed) => {}
@@ -522,7 +522,8 @@ fn hand_over(
     Ok(())
 }
 
-/// Notes where this end works: what waits for it wants to know. The bytes are on their way by then.
+/// Notes the processor on which this end works, for threads that wait for it. The bytes are on
+/// their way by then.
 #[inline]
 fn note_processor(mine: &Side) {
     let processor = sys::processor();
@@ -542,9 +543,9 @@ fn plain(from: &[iovec], flags: c_int) -> Option<&iovec> {
     }
 }
 
-/// Sends a message of one part by the ring, which is nearly every send of an accelerated connection, in as
-/// few instructions as can be: they stand between a message and its answer. All that is not so plain is
-/// left to the rest of [`sent`], which finds it again; then nothing was sent.
+/// Sends a message of one part through the ring, which is nearly every send of an accelerated
+/// connection, in as few instructions as possible: they lie between a message and its answer. Every
+/// other case is left to the rest of [`sent`], which examines it again; nothing was sent then.
 #[inline(always)]
 fn sent_at_once(guard: &Guard, from: &iovec) -> Option<usize> {
     let (connection, length) = (guard.connection, from.iov_len as u64);

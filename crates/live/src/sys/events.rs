@@ -10,7 +10,7 @@ pub fn signal_event(fd: c_int) {
     let _ = call!(libc::SYS_write, fd, &raw const one, 8);
 }
 
-/// Lets nobody who waits for an event find it signalled any more.
+/// Resets an event, so that no waiting thread finds it signalled any more.
 pub fn empty_event(fd: c_int) {
     let mut count = 0u64;
     let _ = call!(libc::SYS_read, fd, &raw mut count, 8);

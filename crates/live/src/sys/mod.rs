@@ -210,7 +210,7 @@ pub fn set_socket_option(fd: c_int, level: c_int, name: c_int, value: c_int) -> 
     call!(libc::SYS_setsockopt, fd, level, name, &raw const value, length).map(|_| ())
 }
 
-/// How long `SO_RCVTIMEO` or `SO_SNDTIMEO` lets a call wait, in nanoseconds; `None` is for ever.
+/// How long `SO_RCVTIMEO` or `SO_SNDTIMEO` lets a call wait, in nanoseconds; `None` is forever.
 pub fn timeout_option(fd: c_int, name: c_int) -> Option<u64> {
     let pair: [i64; 2] = socket_option(fd, libc::SOL_SOCKET, name).unwrap_or_default();
     let nanoseconds = pair[0] as u64 * 1_000_000_000 + pair[1] as u64 * 1000;
@@ -430,7 +430,7 @@ pub fn close_numbers(first: u32, last: u32) {
     }
 }
 
-/// Gives a descriptor a second number, in the place of what that stood for.
+/// Duplicates a descriptor onto a number, in place of what that stood for.
 pub fn duplicate_to(fd: c_int, copy: c_int, flags: c_int) {
     if call!(libc::SYS_dup3, fd, copy, flags).is_ok() {
         return;
@@ -509,7 +509,7 @@ pub fn map_emptied_in_copies(length: usize) -> Option<*mut u8> {
     None
 }
 
-/// Gives the pages of a file back that are mapped there, for all who have mapped it.
+/// Releases the pages of a file that are mapped there, for all processes that have mapped it.
 pub fn give_back(memory: *mut u8, length: usize) {
     let _ = call!(libc::SYS_madvise, memory, length, libc::MADV_REMOVE);
 }

@@ -5,17 +5,17 @@ use libc::{c_int, c_void};
 
 use super::{Errno, call, timespec};
 
-/// What the kernel says about one descriptor at this moment.
+/// The events of one descriptor at this moment.
 pub fn poll_now(fd: c_int, events: i16) -> i16 {
     poll(fd, events, 0)
 }
 
-/// What the kernel says about one descriptor, waiting for at most a second.
+/// The events of one descriptor, waiting for at most a second.
 pub fn poll(fd: c_int, events: i16, nanoseconds: u64) -> i16 {
     poll_or_fail(fd, events, nanoseconds).unwrap_or(0)
 }
 
-/// What the kernel says about one descriptor, waiting for at most a second, or the error that ended the wait.
+/// The events of one descriptor, waiting for at most a second, or the error that ended the wait.
 pub fn poll_or_fail(fd: c_int, events: i16, nanoseconds: u64) -> Result<i16, Errno> {
     let mut entry = libc::pollfd { fd, events, revents: 0 };
     let time = timespec(nanoseconds.min(999_999_999));

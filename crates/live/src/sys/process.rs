@@ -1,10 +1,10 @@
-//! Processes: making one that is nobody's child, and ending this one.
+//! Processes: creating one that has no parent here, and ending this one.
 
 use libc::{c_int, c_void};
 
 use super::{Errno, bare, call, set_signal_mask};
 
-/// Who returns from a fork.
+/// Which process returns from a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forked {
     Here,

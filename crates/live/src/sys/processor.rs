@@ -1,4 +1,4 @@
-//! What a processor says about itself, and what a thread has used of it.
+//! The processor that runs a thread, its clock, and how much of it a thread has used.
 
 use libc::{c_long, rusage, timeval};
 
@@ -31,8 +31,8 @@ pub fn thread_usage() -> Option<Usage> {
     Some(Usage { preemptions: usage.ru_nivcsw as u64, ran })
 }
 
-/// The processor's clock, which all processors of a machine agree on. Where there is none that can be
-/// read, it stands.
+/// The processor's clock, which all processors of a machine agree on. If there is none that can be
+/// read, it stands still.
 #[inline]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]

@@ -8,9 +8,10 @@ use crate::table::Guard;
 /// Their functions, given to [`crate::table::start`].
 #[derive(Clone, Copy)]
 pub struct Above {
-    /// Tells the other end how this one closes, once nobody in this process is in a call on the connection.
+    /// Tells the other end how this one closes, once no thread of this process is in a call on the
+    /// connection.
     pub say_how: fn(&Guard),
-    /// Makes all connections of this process leave.
+    /// Makes all connections of this process depart.
     pub depart_all: fn(Reason),
 }
 

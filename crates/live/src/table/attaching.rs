@@ -7,8 +7,9 @@ use crate::sys;
 /// against whatever leaves a connection to the kernel. Taken before the locks of `epoll`.
 pub static ATTACHING: ProcessLock = ProcessLock::new();
 
-/// The right to join, held where more is done than to change a word. No signal handler runs meanwhile:
-/// it would wait for what its own thread is doing, or jump out of it and leave the right taken for ever.
+/// The right to join, held where more is done than changing a word. No signal handler runs
+/// meanwhile: it would wait for what its own thread is doing, or jump out of it and keep the right
+/// forever.
 pub struct Attaching {
     _held: HeldHere<'static>,
     /// Dropped last.

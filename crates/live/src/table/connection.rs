@@ -49,8 +49,9 @@ pub struct Sending {
     pub unsaid: Unsaid,
 }
 
-/// A connection's own state, shared with forked children only. What one that is not joined needs
-/// comes first and fits one cache line; the rest is touched from the first attempt to join on.
+/// A connection's own state, shared with forked children only. The fields that a connection needs
+/// before it joins come first and fit one cache line; the rest is touched from the first attempt to
+/// join on.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Connection {
@@ -83,7 +84,7 @@ pub struct Connection {
     /// The process that holds it alone, if it is known: with one holder no other does. Zero is unknown.
     pub keeper: AtomicU32,
     capacity: AtomicU64,
-    /// Who holds it beside others, as far as that is known.
+    /// The processes that hold it besides this one, as far as they are known.
     pub sharers: Sharers,
     receive_lock: Lock,
     receiving: UnsafeCell<Receiving>,
@@ -95,7 +96,7 @@ pub struct Connection {
     /// Bytes ever taken out of the kernel's stream, doorbells included. Changed with the receiving
     /// half held before the ring and after it, with the draining lock held meanwhile.
     pub taken: AtomicU64,
-    /// Those of this end who may owe the other a wake-up.
+    /// Calls of this end that may owe the other end a wake-up.
     pub wakers: Wakers,
     /// Held while a doorbell is rung.
     pub ringing: Lock,
@@ -127,18 +128,18 @@ pub struct Connection {
     pub may_send_once: AtomicBool,
     /// The error of a death that the next call reports, once; 0 if there is none.
     pub owed: AtomicI32,
-    /// Whether each direction is in the ring now: what the halves say, readable without them.
+    /// Whether each direction uses the ring now: what the halves say, readable without them.
     pub switched_in: AtomicBool,
     pub switched_out: AtomicBool,
     /// Whether each direction is back in the kernel for good.
     pub returned_in: AtomicBool,
     pub returned_out: AtomicBool,
-    /// Whether the way back was counted, so that each is counted once.
+    /// Whether the migration back was counted, so that each is counted once.
     pub turned: AtomicBool,
     /// Processes that copy for one of those that share it, and take back what is not read; see
     /// [`crate::handover::loan`].
     pub lending: Lending,
-    /// Whether somebody has wanted to read what was refused.
+    /// Whether a call has wanted to read what was refused.
     pub wants_refused: AtomicBool,
     pub read_shut: AtomicBool,
     /// Whether the kernel's receiving direction was shut down too, so that the kernel reports an
@@ -215,8 +216,8 @@ impl Connection {
         self.on(Event::Returned) == Action::Leave
     }
 
-    /// Holds the lock of a half. Only a process that shares the connection with none and has one
-    /// thread is alone with it.
+    /// Takes the lock of a half. Only a process with one thread that shares the connection with no
+    /// other process is alone with it.
     #[inline(always)]
     fn hold<'a>(&self, lock: &'a Lock) -> Option<Held<'a>> {
         if is_single_threaded() && self.holders.load(Ordering::Relaxed) == 1 {
@@ -252,7 +253,7 @@ impl Connection {
         self.returned_in.load(Ordering::Acquire) && self.returned_out.load(Ordering::Acquire)
     }
 
-    /// Whether the next call is to be told of an error that the kernel has no more to tell of.
+    /// Whether the next call must report an error that the kernel no longer reports.
     pub fn owes_error(&self) -> bool {
         self.owed.load(Ordering::Acquire) != 0 && !self.is_disconnected()
     }
@@ -265,9 +266,9 @@ impl Connection {
         Some(Half { state: unsafe { &mut *self.receiving.get() }, held })
     }
 
-    /// The receiving half, unless a process has it that copies for a program, for a caller that takes no bytes.
-    /// That process looks itself where the next byte comes from; and before it lets others read it takes back
-    /// what the program has yet to read, which would miss that for a moment.
+    /// The receiving half, unless a relay has it, for a caller that reads no bytes. The relay
+    /// itself determines where the next byte comes from; and before it lets others read, it takes
+    /// back what the program has not read, which would be missing for a moment.
     pub fn receiving_unless_lent(&self) -> Option<Half<'_, Receiving>> {
         let Some(held) = self.receive_lock.try_lock() else {
             let copies = || self.lending.answerer(lock::lives) == Answerer::Lives;
@@ -423,11 +424,12 @@ pub struct Registration {
     pub fd: c_int,
     pub events: u32,
     pub data: u64,
-    /// What was there at the last report, for edges.
+    /// The state at the last report, for edges.
     pub reported: Reported,
-    /// What instances around its own were last shown, against which the next is an edge for them.
+    /// The state that outer instances were last shown, against which the next edge for them is
+    /// determined.
     pub shown: Reported,
-    /// Whether the program has put it in or changed it since, and it had nothing to tell before.
+    /// Whether the program has added or changed it since, and it had no event to report before.
     pub anew: bool,
     /// Whether its flags have been armed since, so that a wake-up announces what comes.
     pub listens: bool,
@@ -439,10 +441,10 @@ pub struct Registration {
     pub linked: bool,
     /// Whether it is among the descriptors that the kernel alone reports to its instance.
     pub by_kernel: bool,
-    /// Whether the program has taken it out and the kernel's instance has not been told: a program
-    /// that takes out and puts in again for each message enters the kernel for neither.
+    /// Whether the program has removed it without notice to the kernel's instance: a program that
+    /// removes and adds a connection for each message enters the kernel for neither.
     pub parked: bool,
-    /// Whether its instance looks at it only when the kernel reports it.
+    /// Whether its instance examines it only when the kernel reports it.
     pub cold: bool,
     /// Whether the kernel's instance was told to report room too.
     pub asks_room: bool,

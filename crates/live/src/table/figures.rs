@@ -1,4 +1,4 @@
-//! What is counted and said of a connection.
+//! What is counted and logged of a connection.
 
 use std::sync::atomic::Ordering;
 

@@ -80,7 +80,7 @@ impl Drop for NumberApart {
 /// Such numbers, plus one, as far as there is room: the child of a fork has no use for them.
 static APART: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
 
-/// Puts a number in the place of another. Those of the child of a vfork are its own.
+/// Replaces one number by another. The child of a `vfork` has numbers of its own.
 fn note_apart(from: u32, to: u32) {
     let order = Ordering::Relaxed;
     let _ = is_owner()
@@ -103,8 +103,8 @@ impl std::ops::Deref for Apart {
     }
 }
 
-/// What a stay is of, before it is one: nothing ends it but the [`Guard`] that is made of it. One that is made
-/// where it stays is not stored and loaded again, which costs 4 ns a call.
+/// The data of a stay before it begins: only the [`Guard`] made of it ends it. A guard that is made
+/// where it stays is not stored and loaded again, which would cost 4 ns a call.
 #[must_use]
 pub struct Entered {
     place: usize,
@@ -134,7 +134,8 @@ pub fn come_in(fd: c_int) -> Option<Entered> {
         let (connection, local) = (connection(place)?, local(place)?);
         Inside::begin();
         local.come_in();
-        // In this order: whoever shuts others out sees this one, or is seen, or has changed the number.
+        // In this order: a thread that shuts others out sees this call, or is seen by it, or has
+        // changed the number.
         if local.is_shut() {
             local.wait_until_open();
         }
@@ -183,8 +184,9 @@ pub fn let_pass(guard: &Guard) {
     }
 }
 
-/// Looks at a place that an epoll instance follows, with the instance's lock held: it is
-/// unfollowed, which needs the lock, before it is retired, so nobody need be counted.
+/// Returns the connection at a place that an `epoll` instance follows. The instance's lock is held:
+/// a connection is unfollowed under that lock before its place is retired, so this stay need not be
+/// counted.
 pub fn followed(place: usize, fd: c_int) -> Option<ManuallyDrop<Guard>> {
     let (connection, local) = (connection(place)?, local(place)?);
     let _inside = Inside::begun();
@@ -200,8 +202,9 @@ pub fn borrowed(place: usize, fd: c_int) -> Option<Guard> {
     Some(Guard { place, fd, connection, local, _inside: Inside::begun() })
 }
 
-/// A stay of the child of a `vfork`, whose parent has the memory, in a connection that it knows by a number
-/// of its own. It is never the last: who gives up the last descriptor waits for it.
+/// A stay of the child of a `vfork`, whose parent owns the memory, in a connection that the child
+/// knows by a number of its own. It is never the last stay: the thread that closes the last
+/// descriptor waits for it.
 pub struct Visit {
     place: usize,
     guard: Option<Guard>,

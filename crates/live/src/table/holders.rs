@@ -1,5 +1,5 @@
-//! The processes that hold a connection: how many there are, who is the last, and which are known, since one
-//! that was killed holds nothing any more and could not say so.
+//! The processes that hold a connection: how many there are, which is the last, and which are
+//! known, since a killed process no longer holds it and could not say so.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -50,13 +50,13 @@ impl Sharers {
         let (own, order) = (table::owner(), Ordering::SeqCst);
         let is_known = self.0.iter().any(|process| process.load(order) == own);
         if !is_known {
-            // Where there is no room for it, it is one of those that nobody knows.
+            // If there is no room for it, it is one of the holders that are not known.
             let _ =
                 self.0.iter().any(|process| process.compare_exchange(0, own, order, order).is_ok());
         }
     }
 
-    /// Forgets this process, before it counts no more: it may be killed in between.
+    /// Forgets this process before it is no longer counted: it may be killed in between.
     pub fn remove(&self) {
         let order = Ordering::SeqCst;
         if self.0.iter().any(|process| process.load(order) != 0) {
@@ -102,7 +102,7 @@ pub fn share(connection: &Connection, local: &Local) {
 /// last, and knows it.
 pub fn leave_to_others(connection: &Connection) -> bool {
     let order = Ordering::SeqCst;
-    // Before it leaves: nobody holds it alone from then on.
+    // Before it leaves: from then on no process holds it alone.
     let _ = connection.keeper.compare_exchange(table::owner(), 0, order, order);
     if connection.holders.load(order) > 1 {
         connection.sharers.remove();
@@ -123,10 +123,10 @@ pub fn hold_no_more(connection: &Connection) {
     }
 }
 
-/// Leaves the place to whoever takes it next, by the last that holds it.
+/// Frees the place for its next connection; called by the last holder.
 pub fn free(connection: &Connection) {
     if connection.phase() == Phase::JOINED {
-        // It was copied, or is another's number by now.
+        // It was replaced by a copy, or its number stands for something else by now.
         figures::closed(connection);
     }
     if !connection.segment.swap(std::ptr::null_mut(), Ordering::AcqRel).is_null() {

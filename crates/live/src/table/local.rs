@@ -107,7 +107,7 @@ impl Local {
         self.descriptors.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
-    /// Whether a thread of this process is inside, or gives the place back.
+    /// Whether a thread of this process is inside, or releases the place.
     pub fn is_used(&self) -> bool {
         let is_retiring = self.descriptors.load(Ordering::Relaxed) == RETIRING;
         is_retiring || self.users.load(Ordering::Relaxed) != 0
@@ -136,7 +136,8 @@ impl Local {
         }
     }
 
-    /// In a process whose numbers are not this memory's: those kept here stand for something else there.
+    /// For a process that shares this memory but has numbers of its own: the numbers kept here
+    /// stand for something else there.
     pub fn forget_kept(&self) {
         let _ = self.kept.take();
     }
@@ -181,7 +182,7 @@ impl Local {
 
     #[cold]
     pub(super) fn wait_until_open(&self) {
-        // The other thread may be one to which this one does not give way.
+        // The other thread may be one to which this one does not yield the processor.
         while self.is_shut() {
             sys::sleep(20_000);
         }

@@ -96,8 +96,9 @@ pub fn start(above: Above) -> bool {
     true
 }
 
-/// Whether there are tables, which are made when there is first something to remember: a process without
-/// connections has no descriptor of the library's. Without them every descriptor is unknown.
+/// Whether there are tables, which are created when there is first something to remember: a process
+/// without connections has no descriptor of the library's. Without them every descriptor is
+/// unknown.
 #[inline]
 pub fn has_tables() -> bool {
     !ARENA.load(Ordering::Acquire).is_null() || makes_tables()
@@ -106,7 +107,7 @@ pub fn has_tables() -> bool {
 #[cold]
 fn makes_tables() -> bool {
     let _errno = sys::KeepErrno::new();
-    // Nobody forks meanwhile, and no other thread makes them.
+    // No thread forks meanwhile, and no other thread creates them.
     let Some(_attaching) = Attaching::begin() else { return false };
     if !ARENA.load(Ordering::Acquire).is_null() {
         return true;
@@ -149,7 +150,7 @@ pub fn hide() -> bool {
     if !is_programs || FILE.compare_exchange(file, -1, order, order).is_err() {
         return false;
     }
-    // The program may have put something else there.
+    // The program may have put another descriptor there.
     let is_there = entry(file) == Entry::Own && family::is_file(file);
     if is_there {
         close_own(file);
@@ -157,7 +158,7 @@ pub fn hide() -> bool {
     is_there
 }
 
-/// Remembers another number of the figures' file in the place of one; whether it is that.
+/// Replaces the number of the figures' file. False if it is another number.
 pub fn move_file(number: c_int, other: c_int) -> bool {
     let order = Ordering::SeqCst;
     FILE.compare_exchange(number, other, order, order).is_ok()
@@ -300,7 +301,7 @@ pub fn remembers() -> bool {
     !CLOSED.load(Ordering::Relaxed)
 }
 
-/// What is known of who runs in this memory.
+/// What is known of the processes that run in this memory.
 mod certainty {
     /// No tables were made.
     pub const NOBODY: u32 = 0;
@@ -372,7 +373,7 @@ pub fn reached() -> usize {
     (BEYOND.load(Ordering::Relaxed) as usize).min(DESCRIPTORS)
 }
 
-/// Lets those look as far as this number who look for what has no place.
+/// Extends searches for connections without a place up to this number.
 pub fn reach(fd: c_int) {
     if BEYOND.load(Ordering::Relaxed) <= fd as u32 {
         BEYOND.fetch_max(fd as u32 + 1, Ordering::Relaxed);
@@ -388,7 +389,8 @@ pub fn note_stream(fd: c_int) {
     }
 }
 
-/// Gives a connection a place that has none yet, and returns it. Without one the kernel keeps it.
+/// Gives a place to a connection that has none yet, and returns it. If there is none, the
+/// connection stays with the kernel.
 #[cold]
 #[inline(never)]
 pub fn settle(fd: c_int) -> Option<usize> {
@@ -430,7 +432,7 @@ fn placeless(which: impl Fn(Word) -> bool) -> impl Iterator<Item = c_int> {
     (0..BEYOND.load(Ordering::Relaxed) as c_int).filter(is_one)
 }
 
-/// Leaves all connections to the kernel that have no place: in the child of a vfork, where any
+/// Leaves all connections without a place to the kernel: in the child of a `vfork`, where any
 /// number may be any of them.
 pub fn leave_newcomers() {
     for cell in newcomers().filter_map(word) {

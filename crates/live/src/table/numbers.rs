@@ -49,8 +49,8 @@ pub fn change(word: &AtomicU64, to: impl Fn(Word) -> Option<Word>) -> Word {
     Word::from_bits(changed.unwrap_or_else(|bits| bits))
 }
 
-/// Changes a word, which nobody but this thread and its signal handlers do at the same time if there
-/// is no other thread. Returns what it was instead, if it was not `old`.
+/// Changes a word. In a process with one thread, only this thread and its signal handlers change
+/// it. Returns what it was, if it was not `old`.
 #[inline(always)]
 pub fn replace(word: &AtomicU64, old: u64, new: u64) -> Result<(), u64> {
     exchange(is_single_threaded(), word, old, new)
@@ -161,9 +161,10 @@ struct Inside {
     alone: bool,
 }
 
-/// Lets the kernel make a call that moves bytes, if this library need not look at it: the connection
-/// is the kernel's for good, or the descriptor is none, or it is too soon. `None` if it must look.
-/// This is nearly all that a short connection costs, so it is small.
+/// Lets the kernel make a call that moves bytes, if this library need not see it: the connection
+/// stays with the kernel for good, the descriptor is no connection, or it is too early to join.
+/// `None` if the library must handle it. This is nearly all that a short connection costs, so it is
+/// small.
 #[inline(always)]
 pub fn passed_by(fd: c_int, kernel: impl Fn() -> isize) -> Option<isize> {
     let Some(word) = word(fd) else { return Some(kernel()) };

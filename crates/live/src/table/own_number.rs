@@ -35,13 +35,14 @@ impl OwnNumber {
         self.number().unwrap_or(-1)
     }
 
-    /// Remembers another in the place of one, if it is the one that is remembered.
+    /// Replaces the remembered number, if it is `number`.
     pub fn replace(&self, number: c_int, other: c_int) -> bool {
         let order = Ordering::SeqCst;
         self.0.compare_exchange(number as u32 + 1, other as u32 + 1, order, order).is_ok()
     }
 
-    /// Remembers one that was made. If there is one already, that stays and this is closed.
+    /// Remembers a number that was made. If there is one already, that stays and this one is
+    /// closed.
     pub fn set(&self, own: c_int) {
         let order = Ordering::SeqCst;
         if self.0.compare_exchange(0, own as u32 + 1, order, order).is_err() {

@@ -150,8 +150,8 @@ fn from_kernel_behind(fd: c_int, to: &[iovec], skip: usize, flags: c_int) -> usi
     sys::receive(fd, cut(to, skip, u64::MAX, &mut places), flags).unwrap_or(0)
 }
 
-/// The rest of a receive that wants all, in the middle of which the kernel took over; none that does
-/// not wait.
+/// The rest of a receive with `MSG_WAITALL` during which the connection migrated to the kernel;
+/// nothing for a non-blocking one.
 pub fn go_on_receiving(
     guard: &Guard,
     to: &[iovec],
