@@ -51,7 +51,7 @@ impl Detour {
         Detour(bits)
     }
 
-    /// It is on its way to a place.
+    /// It travels to a place.
     pub fn towards(place: u32) -> Detour {
         Detour(TOWARDS | place as u16)
     }
@@ -199,7 +199,7 @@ impl Between<'_> {
         if is_adaptive { Detour::undecided(place) } else { Detour::towards(place) }
     }
 
-    /// Whether the way by a place is taken.
+    /// Whether the route through a place is taken.
     fn decide(
         self,
         (switch, to): (u32, u32),

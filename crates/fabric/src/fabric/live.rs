@@ -303,8 +303,8 @@ mod tests {
         }
     }
 
-    /// In a ring of four the cable between a and b fails: the way is c and d then, and there is none
-    /// without the one between c and d either.
+    /// In a ring of four the cable between a and b fails: the route then leads through c and d, and
+    /// there is none if the cable between c and d fails, too.
     #[test]
     fn a_table_has_the_longer_way_round() {
         let (wiring, mut routes) = built(5, "per_packet = 'random'", 1);

@@ -318,7 +318,8 @@ fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
     )
 }
 
-/// A packet that is marked when its last byte has left must not have come anywhere by then.
+/// Refuses marks at departure where the header of a packet may have reached the next switch or host
+/// by then.
 fn refuse_marks_behind_a_header(
     (wiring, links): (&Wiring, &[LinkSettings]),
     listed: &[Option<Listed<'_>>],

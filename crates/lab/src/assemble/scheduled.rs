@@ -7,8 +7,8 @@ use super::{flows, hub, network, refuse, turns};
 use crate::composition::ChannelSettings;
 use crate::error::Error;
 
-/// Refuses what neither of them reads. What a switch does not read is refused where the switch is
-/// built.
+/// Refuses settings that neither of them reads. Settings that a switch does not read are refused
+/// where the switch is built.
 pub(crate) fn refuse_what_is_not_read(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,

@@ -1,7 +1,8 @@
-//! Which places of connections are free, and getting back those whose process has ended.
+//! Which places of connections are free, and recovering those whose process has ended.
 //!
-//! A process that ends without closing leaves its places taken, and what it accelerated counted; so does
-//! one that is killed. A process that finds no free place, or has reached its limit, looks for such places.
+//! A process that ends without closing, or is killed, leaves its places taken and its accelerated
+//! connections counted. A process that finds no free place, or has reached its limit, searches for
+//! such places.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

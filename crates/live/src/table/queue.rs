@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sharing::process_lock::{HeldHere, ProcessLock};
 
-/// The threads of this process that make one connection leave, one after the other: whoever replaces it
-/// must be alone in it.
+/// The threads of this process that make one connection depart, one after the other: a thread that
+/// replaces the connection must be alone in it.
 #[derive(Debug, Default)]
 pub struct Queue {
     turn: ProcessLock,

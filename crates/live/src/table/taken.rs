@@ -101,8 +101,8 @@ fn is_there(fd: c_int) -> bool {
     sys::cookie(fd) == Some(SOCKETS[fd as usize].load(Ordering::SeqCst))
 }
 
-/// Whether the kernel has put a connection at a number, which may be one of this library's: whoever has asked
-/// for that remembers it as soon as the kernel's call returns.
+/// Whether the kernel has put a connection at a number, which may be one of this library's: the
+/// thread that asked for that remembers it as soon as the kernel's call returns.
 fn is_connection(fd: c_int) -> bool {
     sys::socket_option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
 }
@@ -113,8 +113,8 @@ fn is_own(taken: Word) -> bool {
     all.map(|to| Word::taken(lock::thread(), to)).contains(&taken)
 }
 
-/// Waits until a number is no longer being taken away. False if it was not, or by whom the calling
-/// handler interrupts.
+/// Waits until a number is no longer being taken away. False if it was not, or if the calling
+/// signal handler interrupts the thread that does so.
 #[cold]
 pub fn await_end(fd: c_int) -> bool {
     let Some(cell) = word(fd) else { return false };

@@ -1,8 +1,8 @@
 //! What the table of descriptors holds for each number, in one word.
 //!
-//! As long as a connection is not worth looking for its other end, a call on it needs nothing but
-//! this word: it counts the call in, and down to the call that looks. So a short connection costs
-//! two changes of one word for each call, and no memory of the connection itself.
+//! Until a connection is old enough to look for its other end, a call on it needs nothing but this
+//! word: it counts the call in, and down to the call that looks. So a short connection costs two
+//! changes of one word for each call, and no memory of its own.
 
 use weft_protocol::break_even::BreakEven;
 
@@ -22,9 +22,9 @@ const PLAIN: u64 = 1 << 61;
 const CONTROLLED: u64 = 1 << 60;
 /// Of a number that is nothing else: a listening socket, whose port is known.
 const LISTENER: u64 = 1 << 60;
-/// Of a number that is nothing else: a TCP socket that nobody has connected yet.
+/// For a number that is nothing else: a TCP socket that is not connected yet.
 const STREAM: u64 = 1 << 59;
-/// How many more calls pass by.
+/// How many more calls bypass the library.
 const QUIET: u64 = 1 << 50;
 const MOST_QUIET: u64 = (1 << 10) - 1;
 /// In their place, once a connection stays with the kernel for good: the `epoll` instance that has
@@ -50,9 +50,10 @@ const KIND: u64 = (1 << 8) - 1;
 const DOUBLING: u64 = 1 << 8;
 const DOUBLINGS: u64 = (1 << 4) - 1;
 
-/// The word of the instance that is told of a number with this word: all that the latter says from [`TOLD`] on,
-/// with its highest bit in all above, so that it is found by a shift. And two more: shifted so, a number of which
-/// nothing is known is zero, as is its word, and that of an instance one less.
+/// The word of the `epoll` instance that has been told of a number with this word: its bits from
+/// [`TOLD`] on, sign-extended, so that one shift finds it. Two is added, so that neither an unknown
+/// number, whose shifted word is 0, nor an instance, whose shifted word is -1, seems to name an
+/// unknown number, whose word is 0.
 const fn told_by(word: u64) -> u64 {
     ((word as i64 >> TOLD_FROM) as u64).wrapping_add(2)
 }
@@ -218,8 +219,8 @@ impl Word {
         }
     }
 
-    /// Whether it is a connection that is the kernel's for good, of which this instance is told and no thread
-    /// tells one just now.
+    /// Whether it is a connection that stays with the kernel for good, this instance has been told
+    /// of it, and no thread is changing that now.
     #[inline]
     pub const fn is_told_of_in(self, epoll: Self) -> bool {
         told_by(self.0) == epoll.0
@@ -231,8 +232,8 @@ impl Word {
         Self(if is_in { self.0 | IN } else { self.0 & !IN })
     }
 
-    /// Whether a wait for it is the kernel's: it is no `epoll` instance that is followed, and no connection
-    /// that may be joined. One of which calls pass by is not.
+    /// Whether only the kernel waits for it: it is no `epoll` instance that is followed, and no
+    /// connection that may join. A connection whose calls bypass the library cannot join now.
     #[inline]
     pub const fn is_awaited_in_kernel(self) -> bool {
         match self.0 & WHAT {
@@ -345,8 +346,8 @@ impl Word {
         Self(self.0 - INSIDE)
     }
 
-    /// Counts a call out that came in by `entered`; `None` if the number stands for something else
-    /// by now.
+    /// Counts out a call that entered with the word `entered`; `None` if the number stands for
+    /// something else by now.
     #[inline]
     pub const fn go_out(self, entered: Self) -> Option<Self> {
         if self.is_same(entered) && self.0 & (MOST_INSIDE * INSIDE) != 0 {

@@ -26,14 +26,15 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether, and to what, another thread has taken the number away while the call was awake. Such a call
-    /// begins again: a signal that is to end it, and comes as long as it polls, is sent only once, after
-    /// something else was put at the number (as the JDK closes sockets).
+    /// Whether, and for what, another thread has taken the number away while the call was running.
+    /// Such a call begins again: a signal that should end it, and arrives while it polls, is sent
+    /// only once, after the number was reused (as the JDK closes sockets).
     pub fn number_lost_to(&self, guard: &Guard) -> Option<LostTo> {
         lost_since(guard, self.slept_until)
     }
 
-    /// The thread of the call, which is about to sleep, for whoever takes its number away.
+    /// Registers the thread of the call, which is about to sleep, for threads that take its number
+    /// away.
     pub fn blocks(&mut self, guard: &Guard) -> &Blocking<'static> {
         self.blocking.get_or_insert_with(|| guard.local().blocked.begin(guard.fd))
     }
@@ -68,13 +69,15 @@ impl Call {
         guard.number_lost_to().is_some() && self.number_lost_to(guard).is_none()
     }
 
-    /// Nobody waits for it any more who takes its number away: it waits for him.
+    /// From now on a thread that takes the number away no longer waits for this call, which waits
+    /// for that thread instead.
     pub fn no_longer_blocks(&mut self) {
         self.blocking = None;
     }
 
-    /// A signal has ended the sleep whose handler lets calls go on: the kernel then looks the number up again,
-    /// and finds nothing, or something else, if another thread has taken it away.
+    /// A signal whose handler restarts calls (`SA_RESTART`) has ended the sleep: the kernel then
+    /// looks the number up again, and finds nothing, or something else, if another thread has taken
+    /// it away.
     pub fn begins_again(&mut self) {
         self.slept_until = 0;
     }

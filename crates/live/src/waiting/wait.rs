@@ -25,10 +25,10 @@ use crate::waiting::call::{Call, lost_since};
 /// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
 /// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.
 const ON_WORD: u64 = 20_000_000;
-/// The longest such sleep of a sender, which looks for that death itself, in nanoseconds.
+/// The longest such sleep of a sender, which checks for that death itself, in nanoseconds.
 const LONGEST_ON_WORD: u64 = 10 * ON_WORD;
 
-/// How long a receiver sleeps while what is in the ring is refused, in nanoseconds.
+/// How long a receiver sleeps while the bytes in the ring are refused, in nanoseconds.
 const REFUSED: u64 = 1_000_000;
 
 /// How long a sender sleeps that waits for an end which is about to end, in nanoseconds.
@@ -150,7 +150,7 @@ pub fn readable(
     let came_with_bytes = || {
         let came = came();
         if came {
-            // They are on their way while this one goes back to where they are taken.
+            // Prefetches the bytes while this thread returns to where they are read.
             segment.expect_emptying(connection.role().peer());
         }
         came
@@ -191,13 +191,13 @@ fn readable_by_word(
             idle::give_back(connection, segment);
             None
         }
-        // Whoever took the number away waits until this sleeps in the kernel.
+        // The thread that took the number away waits until this call sleeps in the kernel.
         Ok(()) if call.is_without_number(guard) => None,
         other => Some(other),
     }
 }
 
-/// Sleeps in the kernel, which tells of doorbells and of an end.
+/// Sleeps in the kernel, which reports doorbells and an end of stream.
 fn readable_by_kernel(
     guard: &Guard,
     segment: &Segment,
@@ -253,14 +253,14 @@ fn is_of_another(guard: &Guard, came: impl Fn() -> bool) -> bool {
     !came() && sys::poll_now(guard.socket(), libc::POLLIN | libc::POLLRDHUP) == 0
 }
 
-/// Whether the kernel's own blocking receive is the next sleep of a call, by its number. Of one that was taken
-/// away it would ask for another's.
+/// Whether the call sleeps next in the kernel's own blocking receive, by its number. If that number
+/// was taken away, the receive would read from another file.
 fn sleeps_by_number(guard: &Guard, call: &Call) -> bool {
     !call.in_part && call.until.is_none() && guard.number_lost_to().is_none()
 }
 
-/// Waits a little while what is in the ring is refused: it comes by the kernel's stream, unless that is taken
-/// back.
+/// Waits a little while the bytes in the ring are refused: they come through the kernel's stream,
+/// unless the refusal is taken back.
 #[cold]
 fn while_refused(guard: &Guard, call: &mut Call) -> Result<(), Errno> {
     call.no_longer_blocks();
@@ -300,7 +300,7 @@ fn wait_for_byte(guard: &Guard, call: &mut Call) -> Result<usize, Errno> {
             call.limit(fd);
         }
         match cancel::wait_for_byte(fd) {
-            // Somebody has set `O_NONBLOCK` since: who waits already goes on, as in the kernel.
+            // `O_NONBLOCK` was set since: a call that already waits goes on, as in the kernel.
             Err(libc::EAGAIN) => {}
             looked => return looked,
         }
@@ -309,8 +309,8 @@ fn wait_for_byte(guard: &Guard, call: &mut Call) -> Result<usize, Errno> {
     cancel::wait_for_byte_until(fd, call.limit(fd))
 }
 
-/// Waits a little for more than there is to receive, of which no flag tells, each time longer. False if
-/// a signal or the time of the call has ended that.
+/// Waits a little for more bytes, which no flag announces, each time longer. False if a signal or
+/// the call's timeout has ended that.
 pub fn for_more(guard: &Guard, pause: &mut u64, call: &mut Call) -> bool {
     call.no_longer_blocks();
     let until = call.limit(guard.socket());
@@ -330,8 +330,9 @@ pub fn for_rest(guard: &Guard, call: &mut Call) -> bool {
     polled.is_ok_and(|events| events != 0)
 }
 
-/// Waits until the kernel's stream has room for the rest of a send that has sent a part. False if a signal
-/// or its time has ended that, or what the next call is to hear of, or there is none and the call does not wait.
+/// Waits until the kernel's stream has room for the rest of a send that has sent a part. False if a
+/// signal, the timeout, or an error that the next call must report has ended that, or if there is
+/// no room and the call does not block.
 pub fn for_room(guard: &Guard, until: u64, call: Option<&mut Call>) -> bool {
     let poll = |fd| cancel::poll_until(fd, libc::POLLOUT, until);
     let polled = match call {
@@ -389,7 +390,8 @@ fn writable_since(
         stats::count(|stats| &stats.sleeps, 1);
         cancel::look();
         if call.is_without_number(guard) {
-            // Who took it away waits until this sleeps: as long as it can, then.
+            // The thread that took it away waits until this call sleeps: so this sleeps for as long
+            // as it can.
             span = LONGEST_ON_WORD;
             call.blocks(guard).lasts();
         }

@@ -360,7 +360,7 @@ impl Engine {
         is_stopped.then_some(Stopped::Asked)
     }
 
-    /// Takes the lists of a window in place of its own, or puts them back.
+    /// Exchanges its own lists with those of a window, in either direction.
     fn change_lists(&mut self, step: &Step<'_, Leaving, Told>) {
         let Some(border) = &mut self.parts.border else { return };
         std::mem::swap(&mut *step.observed(), &mut border.told);

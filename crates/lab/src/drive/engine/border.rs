@@ -38,7 +38,7 @@ pub(super) struct Leaving {
     pub headers: Vec<Header>,
     /// What switches wrote into it, if they do; empty otherwise.
     pub telemetry: Vec<Telemetry>,
-    /// What it says, if it is of a flow.
+    /// The contents of packets of flows.
     pub segments: Vec<Segment>,
     /// Signals from far ends of cables to ports.
     pub said: Vec<Event>,
@@ -59,7 +59,7 @@ impl Border {
         Border { part, part_of, leaving, ..Border::of_rank(part) }
     }
 
-    /// That of a rank, which has its part alone.
+    /// The border of a rank, which holds only its own part.
     pub fn of_rank(part: u32) -> Border {
         let (told, first) = (Told::default(), Time::NEVER);
         Border { part, part_of: Arc::default(), told, leaving: Vec::new(), first, sending: None }

@@ -59,7 +59,7 @@ pub(super) struct Slots {
 }
 
 /// The events of slots: at an edge the scheduler decides, after the transmissions that begin in the
-/// same instant. Those are named by how many there are.
+/// same instant. An event of transmissions carries their number instead.
 const EDGE: u32 = u32::MAX;
 
 /// Empty slots that are caught up with in one step of a run.
@@ -196,8 +196,8 @@ impl Engine {
         answered | wanted
     }
 
-    /// The transmissions that were allowed first begin. One whose packet has meanwhile become known to
-    /// have arrived does not.
+    /// Starts the transmissions that were granted first. One whose packet has meanwhile become
+    /// known to have arrived does not start.
     fn begin_granted(&mut self, now: Time, count: u32) {
         for _ in 0..count {
             let Some(slots) = &mut self.adapters.slots else { return };

@@ -55,7 +55,7 @@ enum What {
     Link([u32; 2], u32),
     Fails([u32; 2]),
     IsBack([u32; 2]),
-    /// Routes take other ways, by their number.
+    /// Routes use other next hops, by their number.
     NextHops(u32),
 }
 
@@ -78,7 +78,7 @@ impl Cables {
         ports.will_change();
         let (mut outages, mut laid) =
             (vec![Vec::new(); count as usize], vec![None; count as usize]);
-        // Of two changes at one instant what ends comes before what begins.
+        // Of two changes at one instant, ends come before beginnings.
         let (mut ends, mut begins) = (Vec::new(), Vec::new());
         for CableFailure { ends: of, at, until, rate } in &failures.cables {
             let (begin, end) = if *rate > Default::default() {
@@ -240,7 +240,7 @@ impl Engine {
         ends.into_iter().for_each(|port| self.send_on(now, port));
     }
 
-    /// Flows that have begun and not ended and have no way left, one sentence each; and how many
+    /// Flows that have begun and not ended and have no route left, one sentence each; and how many
     /// there are.
     pub(in crate::drive::engine) fn flows_without_a_way(&self) -> (Vec<String>, u64) {
         let (Some(own), Some(flows), Some(wiring)) = (&self.classed, &self.flows, &self.names)

@@ -58,7 +58,7 @@ pub struct ClassedParts {
     pub cables: Option<CableParts>,
 }
 
-/// What a channel knows besides its graph there.
+/// The state of such a channel besides its graph.
 #[derive(Debug)]
 pub(super) struct Classed {
     ports: Ports,
@@ -223,8 +223,8 @@ impl Engine {
         self.classed.as_ref().is_some_and(|own| own.sample.is_some())
     }
 
-    /// What happens at a place behind all others: something is noted, or packets have classes, or hosts
-    /// are a ring, or links have turns.
+    /// An event at a place behind all others: a sample is taken, or packets have classes, or hosts
+    /// form a ring, or links have turns.
     #[inline(never)]
     pub(super) fn happen_elsewhere(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         if self.classed.is_some() {
@@ -238,7 +238,7 @@ impl Engine {
         }
     }
 
-    /// What happens where packets have sizes and classes of their own: to something at a place.
+    /// An event at a place of a channel whose packets have sizes and classes of their own.
     #[inline]
     fn happen_classed(
         &mut self,
@@ -427,7 +427,7 @@ impl Engine {
             let (wire, switches, transmission) =
                 own.ports.spent(port, (self.graph.propagation(port), span));
             *spent = spent.and(Spent { wire, switches, transmission });
-            // Where cables fail what packets spend depends on their ways.
+            // Where cables fail, the time of packets depends on their routes.
             if let Some(cables) = &own.cables {
                 let ends = (port, own.ports.waits_for_all(port));
                 match cables.fate(start, ends, (span, self.graph.propagation(port))) {

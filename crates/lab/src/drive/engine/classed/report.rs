@@ -6,14 +6,14 @@ use weft_units::{Span, Time};
 use super::waiting::end_name;
 use crate::drive::engine::{Engine, NetworkReport, SampleRow};
 
-/// A class that the near end of a cable stopped for its far end: who pauses whom.
+/// A class that one end of a cable paused at the other: which port paused which.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PauseRow {
     /// The directed port that stopped.
     pub link: u32,
     /// Where it is, in prose.
     pub stopped: String,
-    /// Who stopped it.
+    /// The port that paused it.
     pub by: String,
     /// The class.
     pub class: u8,

@@ -61,7 +61,7 @@ impl Engine {
                 own.ports.prefetch(place - places.enters);
             }
         }
-        // Where cables fail the ways change meanwhile.
+        // Where cables fail, routes change meanwhile.
         let are_known = routes.look_at_packets_alone() && own.cables.is_none();
         // By now it is known where packets go, which leave next, and of which flows they are.
         for Event { place, item, .. } in events {

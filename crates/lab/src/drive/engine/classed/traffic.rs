@@ -8,7 +8,7 @@ use weft_units::{Bytes, Span, Time};
 use crate::drive::carrier::MessageId;
 use crate::drive::engine::{Engine, Handed};
 
-/// What all hosts hand over of one kind.
+/// The traffic of one kind from all hosts.
 #[derive(Debug)]
 pub struct Traffic {
     /// By host; none of them waits for the fabric.
@@ -17,11 +17,11 @@ pub struct Traffic {
     pub class: u8,
     /// The size of a packet on the wire.
     pub packet: Bytes,
-    /// What of that a program hands over.
+    /// The payload in it.
     pub payload: Bytes,
-    /// From when on: the sources begin at zero.
+    /// When the sources begin, from time zero on.
     pub start: Span,
-    /// What comes later is not handed over.
+    /// Later packets are not submitted.
     pub end: Time,
 }
 

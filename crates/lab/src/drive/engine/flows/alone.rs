@@ -5,8 +5,8 @@ use weft_units::{Bytes, Span, Time};
 use crate::drive::engine::Engine;
 
 impl Engine {
-    /// Notes how long a flow that begins takes alone on one of its ways, with packet behind packet from
-    /// its beginning on.
+    /// Records how long a flow that begins would take alone on one of its routes, with packets back
+    /// to back from its beginning on.
     pub(super) fn note_alone(&mut self, flow: u32) {
         let Some(flows) = &self.flows else { return };
         let (from, to) = (flows.transports.flow(flow).from, flows.transports.flow(flow).to);

@@ -29,7 +29,7 @@ impl Flows {
         }
     }
 
-    /// What a packet of a flow says.
+    /// The content of a packet of a flow.
     pub fn segment(&self, id: u32) -> Segment {
         self.segments[id as usize]
     }

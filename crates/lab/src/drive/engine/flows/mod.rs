@@ -41,7 +41,7 @@ pub struct FlowParts {
 #[derive(Debug)]
 pub(super) struct Flows {
     transports: Transports,
-    /// What each packet says, by its number.
+    /// The content of each packet, by its number.
     segments: Vec<Segment>,
     groups: Vec<String>,
     classes: u8,
@@ -113,7 +113,7 @@ impl Flows {
         self.transports.prefetch_next(host);
     }
 
-    /// What a packet says.
+    /// Stores the content of a packet.
     pub fn note(&mut self, id: u32, segment: Segment) {
         if self.segments.len() <= id as usize {
             self.segments.resize(id as usize + 1, segment);
@@ -123,7 +123,7 @@ impl Flows {
 }
 
 impl Engine {
-    /// Routes take other ways from now on, and flows that keep to planes other planes.
+    /// Routes use other next hops from now on, and flows that keep to a plane use other planes.
     pub(super) fn keep_flows_to_planes(&mut self, now: Time) {
         let left = self.routes.planes_left().cloned();
         let Some(flows) = &mut self.flows else { return };
@@ -271,7 +271,7 @@ impl Engine {
         let segment = flows.segments[id as usize];
         let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
         let Packet { generated, start, from, .. } = self.packets.packets[id as usize];
-        // Of what hosts say to each other nobody asks what it spent.
+        // The time of control packets per stage is not recorded.
         let spent = match segment.content {
             Content::Data { .. } => self.spent_in_all(id, header.size),
             _ => Spent::default(),

@@ -38,9 +38,9 @@ pub struct FlowBin {
     /// From the beginning of a flow until its initiator knows that the target has all of it; only
     /// of flows of which it knew that when the run ended.
     pub acknowledged: Recorder,
-    /// How long they take alone on the same ways.
+    /// How long they take alone on the same routes.
     pub alone: Recorder,
-    /// Completion time over that of the flow alone on the same way, in millionths.
+    /// Completion time over that of the flow alone on the same route, in millionths.
     pub slowdown: Recorder,
 }
 

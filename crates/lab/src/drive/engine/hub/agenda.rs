@@ -259,7 +259,8 @@ impl Agenda<'_> {
         if time >= others.back().map_or(first, |(last, _)| *last) {
             others.push_back((time, id));
         } else {
-            // What a network that is given up still carries comes later than what follows it.
+            // Packets that a given-up network still carries arrive later than those that follow
+            // them.
             self.push_packet(time, REACHED, id, host);
         }
     }

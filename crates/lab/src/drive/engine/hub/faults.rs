@@ -300,7 +300,7 @@ impl HubStep<'_> {
         let (links, incoming) = (host.link.take_waiting(), host.bus.take_all_incoming());
         own.software.die(node);
         if let Some(checker) = &mut self.own.checker {
-            // What it has seen is lost with it, and binds nobody.
+            // The order that it has seen is lost with it, and binds no other node.
             checker.remove(Node(node as u8));
         }
         self.operate(now, |own| own.orphan(node));
@@ -324,7 +324,7 @@ impl HubStep<'_> {
         }
     }
 
-    /// A node comes on line. It has nothing to send again, and sends nothing before the cluster has
+    /// A node comes on line. It has nothing to retransmit, and sends nothing before the cluster has
     /// been surveyed.
     pub(super) fn join(&mut self, now: Time, node: u16) {
         let Some(own) = &mut self.own.management else { return };
@@ -388,8 +388,8 @@ impl HubStep<'_> {
         }
     }
 
-    /// What a node was to send again is behind packets that the first network lost: it comes after
-    /// another survey.
+    /// The packets that a node was to retransmit follow packets that the first network lost: they
+    /// are sent after another survey.
     fn survey_again(&mut self, now: Time, node: u16) {
         let is_again = |stores: &Stores<Purpose>| matches!(stores.purpose, Purpose::Again(..));
         for stores in self.own.hosts[usize::from(node)].bus.take_stores(is_again) {
