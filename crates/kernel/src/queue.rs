@@ -19,8 +19,8 @@ const OPEN_LIMIT: u32 = 16;
 
 /// Future events in order of time; events of one time leave in the order of scheduling.
 ///
-/// Any time up to [`Time::NEVER`] will do. Memory follows the largest number of events that ever
-/// waited at once; nothing is allocated while that number stands.
+/// Any time up to [`Time::NEVER`] will do. Memory grows with the largest number of events that ever
+/// waited at once; nothing is allocated until that number is exceeded.
 #[derive(Clone, Debug)]
 pub struct Queue<E> {
     /// Events up to `front_last`, from `head` on, in the order in which they leave.

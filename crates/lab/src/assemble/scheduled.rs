@@ -1,5 +1,5 @@
-//! Refuses what channels do not read that act together: a schedule that tells hosts what became of their packets, and
-//! the channel that carries its signalling.
+//! Refuses settings that channels that act together do not read: a schedule that tells hosts what became of their
+//! packets, and the channel that carries its signalling.
 
 use weft_fabric::workload::WorkloadSettings;
 
@@ -7,7 +7,7 @@ use super::{flows, hub, network, refuse, turns};
 use crate::composition::ChannelSettings;
 use crate::error::Error;
 
-/// Refuses settings that neither of them reads. Settings that a switch does not read are refused
+/// Refuses settings that neither of these two channels reads. Settings that a switch does not read are refused
 /// where the switch is built.
 pub(crate) fn refuse_what_is_not_read(
     settings: &ChannelSettings,

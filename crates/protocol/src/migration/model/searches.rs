@@ -9,7 +9,7 @@ use crate::explore::{States, explore};
 use crate::migration::{Phase, Role};
 
 /// A state in which an end waits and nothing is in flight that ends the wait: whatever both do
-/// next, unless one
+/// next, unless one gives up by itself or dies.
 fn waits_for_ever(states: &States<Model>, limits: Limits) -> Option<&Model> {
     let places: HashMap<&Model, usize> = states.iter().zip(0..).collect();
     let alone = Limits { fails: false, ..limits };
