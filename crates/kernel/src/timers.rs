@@ -10,9 +10,6 @@ const GROUP: usize = 4;
 /// They are the leaves of a tournament tree (Knuth, "The Art of Computer Programming" 3, section
 /// 5.4.1) of groups of four: setting one examines one group on each level whose winner changes, and
 /// resetting a timer leaves nothing behind. Of equal times the lowest timer goes first.
-/// 5.4.1) of groups of four: setting one costs a look at one group for each level whose winner
-/// changes, and a timer that is set anew leaves nothing behind. Of equal times the lowest timer goes
-/// first.
 #[derive(Clone, Debug)]
 pub struct Timers {
     times: Vec<[u64; GROUP]>,

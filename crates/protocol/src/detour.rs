@@ -10,13 +10,6 @@
 //! stream up to where the detour began, the ring up to its seal, and the underlying stream after
 //! the last doorbell. Neither side waits for the other to agree, so that a detour can end while the
 //! other side does something else.
-//! *begins* the detour by noting how many bytes it ever put into the underlying stream; what
-//! follows goes through the ring, and the underlying stream carries nothing but doorbells, bytes
-//! without meaning that wake the other side. Either side *ends* the detour by sealing the ring;
-//! from then on the writer writes to the underlying stream again. So each direction reads, in this
-//! order: the underlying stream up to where the detour began, the ring up to its seal, and the
-//! underlying stream after the last doorbell. Nobody waits for the other side to agree, so that a
-//! detour can end while the other side does something else.
 //!
 //! Four words hold the state that both sides share:
 //!
@@ -30,8 +23,6 @@
 //!   reader knows nothing of a ring; the writer then sends that rest through the underlying stream
 //!   before all else. Once the writer has gone on without a refusal, the reader must read the ring
 //!   itself.
-//!   *refuses* what is left in it; the writer then sends that rest by the underlying stream before
-//!   all else. Once the writer has gone on without a refusal, the reader must read the ring itself.
 //! * *over*: the writer has announced that nothing follows the bytes in the ring. It must not end
 //!   the underlying stream yet, which still carries doorbells; it does so once it has returned
 //!   there.
