@@ -377,8 +377,8 @@ pub enum FigureKind {
     Fabric,
     /// Cells that wait at the ports with the longest queues, over time. For runs with `sample`.
     PortOccupancy,
-    /// Who pauses whom, from where the congestion began: the table `pauses`, which switches with
-    /// `pfc` fill.
+    /// Which port pauses which, starting where the congestion began: the table `pauses`, which
+    /// switches with `pfc` fill.
     Pauses,
     /// The median and the 99th percentile of the slowdown of flows, by their size: the table
     /// `flows`.

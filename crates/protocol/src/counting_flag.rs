@@ -8,7 +8,7 @@
 
 use crate::sync::{AtomicU32, Ordering, exchange, full_fence};
 
-/// The word. Who owns the memory writes it with plain stores; others stimulate it.
+/// The word. The owner of the memory writes it with plain stores; others stimulate it.
 #[derive(Debug)]
 pub struct CountingFlag {
     word: AtomicU32,

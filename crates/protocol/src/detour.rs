@@ -416,7 +416,7 @@ impl Receiver {
             Stage::Before => match words.begun() {
                 Begun::NotYet => false,
                 Begun::Never => true,
-                // Doorbells may lie behind bytes that nobody has read.
+                // Doorbells may lie behind unread bytes.
                 Begun::After(begun) => {
                     words.silence();
                     let bare = words.resumes_after() == Some(begun);

@@ -97,22 +97,24 @@ impl InterruptFlag {
         if self.is_armed_after_change() { self.take() } else { Wake(0) }
     }
 
-    /// The first half of a stimulus: whether anybody may sleep who has not seen the change.
+    /// The first half of a stimulus: whether a thread may sleep that has not seen the change.
     #[inline]
     pub fn is_armed_after_change(&self) -> bool {
         full_fence();
         self.word.load(Ordering::Relaxed) != 0
     }
 
-    /// The second half, if the first says so: takes all sleepers, whom the caller must then wake.
+    /// The second half of a stimulus, if the first half returned true: takes all sleepers, which
+    /// the caller must then wake.
     #[inline]
     pub fn take(&self) -> Wake {
         Wake(self.word.swap(0, Ordering::AcqRel) & Self::KNOWN)
     }
 
-    /// Lets those who have armed and do not sleep on the word yet look once more, instead of sleeping: it
-    /// has another value from now on. To be called after the change that they are to see. Sleepers sleep on, and
-    /// whoever stimulates the flag still owes them the wake-up.
+    /// Makes threads that have armed the flag, and do not sleep on the word yet, check once more
+    /// instead of sleeping: the word has another value from now on. To be called after the change
+    /// that they must see. Sleepers sleep on, and the next thread that stimulates the flag still
+    /// owes them the wake-up.
     pub fn let_look_again(&self) {
         full_fence();
         // Beyond the bits of sleeps, which a stimulus clears with them.

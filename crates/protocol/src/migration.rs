@@ -69,7 +69,7 @@ impl Phase {
     pub const OFFERED: Self = Self(3);
     /// This end keeps other calls out of the connection, to join.
     pub const JOINING: Self = Self(4);
-    /// It has said that it looks into the segment, and learns what the calls that it kept out need.
+    /// It has announced that it reads the segment, and learns what the calls that it kept out need.
     pub const READY: Self = Self(5);
     /// This end looks for what the other announces in the segment.
     pub const JOINED: Self = Self(6);
@@ -176,12 +176,13 @@ pub enum Action {
     Prepare,
     /// Learn what a call needs that moves bytes by the segment: [`Event::Learned`].
     Learn,
-    /// Tell all who wait for the connection that this end looks into the segment.
+    /// Tell all threads that wait for the connection that this end reads the segment.
     Follow,
     /// Stay with the kernel, as the other end does: [`Event::Refused`].
     GiveUp,
-    /// Tell the kernel all that the program has said of the connection: [`Event::Returned`]. Until then
-    /// calls do not go to the kernel alone, which would let them wait for what never comes.
+    /// Apply to the kernel's socket what the program has done to the connection:
+    /// [`Event::Returned`]. Until then calls do not go to the kernel alone, where they would wait
+    /// for what never comes.
     TellKernel,
     /// Count the connection as left to the kernel, which it just was.
     Leave,
@@ -258,7 +259,8 @@ const fn prepared(stays: Transition, role: Role) -> Transition {
     stays.to(Phase::READY, Action::Learn).agreeing(agreed)
 }
 
-/// Gives up before this end has said that it looks into the segment. Afterwards none switches.
+/// Gives up before this end has announced that it reads the segment. Neither direction switches
+/// afterwards.
 const fn refused(stays: Transition) -> Transition {
     let agreed = match stays.agreed {
         Agreed::Nobody | Agreed::Server => Agreed::Revoked,
@@ -275,8 +277,8 @@ const fn refused(stays: Transition) -> Transition {
 /// The word of one end, which all processes share that hold the connection. All zeroes is
 /// [`Phase::FREE`].
 ///
-/// Until an end has joined, one call at a time tells of events, which is the caller's to see to;
-/// afterwards any may.
+/// Until an end has joined, one call at a time may report events, which the caller ensures;
+/// afterwards any call may.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Migration {
@@ -339,8 +341,8 @@ pub enum Switch {
     Skip,
 }
 
-/// What the sending direction of an end that has joined is to do. Called with the sending half held,
-/// without which nobody sends by the kernel's stream.
+/// The next step of the sending direction of an end that has joined. The caller holds the sending
+/// half, without which no thread sends through the kernel's stream.
 pub fn switch(sender: &Sender, detour: &Detour, agreement: &Agreement) -> Switch {
     if sender.outlet() != Outlet::Before {
         Switch::Stay

@@ -154,7 +154,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever writes how much in whatever order, messages come out whole, one after another.
+        /// Whatever the writers write, in whatever order, messages come out whole, one after
+        /// another.
         #[test]
         fn messages_of_many_come_out_whole_and_in_the_order_of_their_turns(
             exponent in 3u32..8,
@@ -195,7 +196,7 @@ mod tests {
             prop_assert_eq!(got, sent);
         }
 
-        /// Whatever stands in the shared words, no place outside of the ring is ever given.
+        /// Whatever the shared words contain, no place outside the ring is ever returned.
         #[test]
         fn no_value_of_a_word_leads_outside_the_ring(
             exponent in 0u32..12,

@@ -249,11 +249,11 @@ impl Log {
         }
     }
 
-    /// Becomes the only one who works for a node, after `before`: nobody, if zero, or one who has ended, as
-    /// [`Log::mark`] says.
+    /// Makes the caller the only process that works for a node, after `before`: none, if zero, or
+    /// one that has ended, as [`Log::mark`] says.
     ///
     /// # Errors
-    /// Who works for it now.
+    /// The process that works for it now.
     pub fn enter(
         &self,
         words: &impl Places,

@@ -225,7 +225,7 @@ pub struct Endpoint {
 /// A message that has been sent to this endpoint and not received.
 #[derive(Clone, Copy, Debug)]
 pub struct Unreceived {
-    /// Who has sent it.
+    /// The endpoint that has sent it.
     pub source: PeerId,
     /// Its metadata.
     pub envelope: Envelope,

@@ -18,7 +18,7 @@ impl Detour {
 
 const CAPACITY: u64 = 2;
 const DOORBELL: u8 = 0;
-/// What stands in the underlying stream where it ends. It is no byte: nobody counts or takes it.
+/// Marks the end of the underlying stream. It is no byte: it is never counted or read.
 const END: u8 = u8::MAX;
 
 /// How far a side is with ending the detour.
@@ -30,19 +30,19 @@ enum Ending {
     Done,
 }
 
-/// How far the writer is with saying that nothing follows.
+/// How far the writer is with announcing that nothing follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Finish {
     No,
-    /// It has said so in the ring and seen that the detour was ended before: it comes back.
+    /// It has announced that in the ring and seen that the detour had ended before: it returns.
     Late,
-    /// It has said so in the ring.
+    /// It has announced that in the ring.
     Said,
-    /// The underlying stream has heard of it.
+    /// It has ended the underlying stream.
     Told,
 }
 
-/// Who reads.
+/// The kind of reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Who {
     /// A reader that knows of the ring.
@@ -314,7 +314,7 @@ impl Model {
                 self.got(self.cells[place]);
                 self.reader.release(ring, 1);
             }
-            // Also before the writer has heard of a refusal, after which the rest is what comes next.
+            // Also before the writer has learned of a refusal, after which the rest comes next.
             Inlet::After if self.ended[1] == Ending::Done => self.who = Who::Plain,
             _ => {}
         }
@@ -434,7 +434,7 @@ fn the_end_comes_after_all_and_needs_no_further_step_of_the_writer() {
         assert!(states.all_can_reach(|it| it.has_heard));
         let heard_by = |who| states.iter().any(|it| it.has_heard && it.who == who);
         assert_eq!([Who::Knowing, Who::Plain].map(heard_by), [true, leaves]);
-        // Who has refused and gone waits for the writer's next step.
+        // A reader that has refused the rest and gone waits for the writer's next step.
         let alone = |it: &&Model| match Detour::with(it.words).refusal() {
             Refusal::None => true,
             Refusal::Unheard => it.who != Who::Plain,

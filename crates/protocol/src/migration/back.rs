@@ -51,7 +51,8 @@ pub fn receive(
 ) -> Reception {
     match inlet {
         Inlet::Ring if !has_arrived => Reception::Arrive,
-        // It may yet be taken back; then whoever sleeps is to read the ring, for which a doorbell wakes it.
+        // The refusal may yet be taken back; then a sleeping reader must read the ring, for which a
+        // doorbell wakes it.
         Inlet::Doorbells(_) | Inlet::After if refusal() == Refusal::Unheard => Reception::Settle,
         Inlet::After if !is_back => Reception::AskForEnd,
         _ => Reception::Read,
@@ -107,7 +108,8 @@ pub struct Found {
 /// How an end leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// It cannot: it must read the ring itself, and copy for whoever takes the descriptor.
+    /// It cannot depart: it must read the ring itself, and copy for the process that gets the
+    /// descriptor.
     Stay,
     /// It waits until the other end [hears](hear) of the refusal.
     Hear,
@@ -165,7 +167,7 @@ pub enum Answer {
     Heard,
     /// Give up leaving: another thread has taken the refusal back.
     Gone,
-    /// Take the refusal back, and give up leaving if the other end has not heard of it meanwhile.
+    /// Take the refusal back, and do not depart, if the other end has not learned of it meanwhile.
     TakeBack,
     /// Let the refusal stand: what was refused comes with the other end's next call.
     Stand,
@@ -176,7 +178,7 @@ pub enum Answer {
 /// What an end is to do that waits for the other to hear of a refusal.
 pub fn hear(it: Hearing) -> Answer {
     let is_drained = it.waited == Waited::TooLong;
-    // Who stays in a call and wants to read reads the ring.
+    // A call that stays inside and wants to read reads the ring.
     let nobody_reads = is_drained && !it.is_alone && !it.is_wanted;
     match it.refusal {
         Refusal::Heard => Answer::Heard,

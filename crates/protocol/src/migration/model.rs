@@ -23,7 +23,8 @@ enum Meeting {
     /// The client has brought the segment.
     Brought,
     Taken,
-    /// The server has taken what the client brought, cannot use it, and has said so there.
+    /// The server has received the client's segment, cannot use it, and has said so at the meeting
+    /// place.
     Declined,
 }
 

@@ -9,7 +9,7 @@
 //! fault is a matter of the [`Reliability`] of the connection.
 //!
 //! Descriptors name memory, but no bytes are moved here. RDMA read, which the architecture leaves
-//! open to an implementation, is left out: of cLAN the document tells nothing about it.
+//! open to an implementation, is left out: the document does not say whether cLAN has it.
 
 mod completion;
 mod endpoint;

@@ -16,7 +16,7 @@ pub struct Frame(pub u32);
 /// A packet that a store becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Who stores.
+    /// The node that stores.
     pub from: Node,
     /// The targets; the sender is one of them if the page is copied back.
     pub targets: u64,
@@ -329,8 +329,7 @@ impl Cluster {
         self.check_way(from, target, offset)
     }
 
-    /// Whether the stores that these packets are may be none: their page is for requests at a
-    /// target.
+    /// Checks that these packets may be stores: at no target is their page for requests.
     ///
     /// # Errors
     /// [`MapError::NoStore`] names the first such page.

@@ -64,7 +64,7 @@ pub enum MapError {
     Elsewhere {
         /// The page.
         page: NetworkPage,
-        /// Who would send.
+        /// The node that would send.
         node: Node,
         /// Where it does not lead.
         target: Node,
@@ -85,7 +85,7 @@ pub enum MapError {
          one with the attribute sweep or acknowledge"
     )]
     NoSweep {
-        /// Who sweeps.
+        /// The node that sweeps.
         node: Node,
     },
     /// An address on the PCI that has more than 32 bits.
@@ -121,7 +121,7 @@ pub enum MapError {
     NoConsent {
         /// The page.
         page: NetworkPage,
-        /// Who sends.
+        /// The node that sends.
         node: Node,
         /// `node N`, or `all nodes`.
         target: Target,

@@ -1,4 +1,4 @@
-//! Who belongs to the cluster (Additional MEMORY CHANNEL Network Features).
+//! Which nodes belong to the cluster (Additional MEMORY CHANNEL Network Features).
 //!
 //! Each port hears control packets of its node at a regular interval. A node that has not been
 //! heard for a time-out is isolated; one that comes on line is added. Either event is broadcast, in

@@ -18,7 +18,7 @@ use super::{Node, members};
 /// A packet by its sender and its number among all packets of that sender, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketName {
-    /// Who sent it.
+    /// The node that sent it.
     pub sender: Node,
     /// Its place in the order of sending.
     pub number: u64,

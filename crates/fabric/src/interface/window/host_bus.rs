@@ -111,7 +111,7 @@ pub struct TakenStore<W> {
     pub end: Time,
 }
 
-/// Who has the bus.
+/// Which side has the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusTurn {
     /// A packet from the link, which is written to memory.
@@ -206,8 +206,8 @@ impl<W: Copy, K> HostBus<W, K> {
         self.stores.is_empty()
     }
 
-    /// Who has the bus at `now`, in turn if both sides wait. A host that is halted stores only what is
-    /// urgent.
+    /// Which side has the bus at `now`, in turn if both wait. A host that is halted stores only
+    /// what is urgent.
     #[inline]
     pub fn turn(&self, now: Time, is_halted: bool) -> Option<BusTurn> {
         if self.free > now {

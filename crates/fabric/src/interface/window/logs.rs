@@ -202,7 +202,7 @@ mod tests {
         assert!(logs.is_anything_lost());
         logs.let_go(2, name(0, 0));
         assert!(!logs.is_anything_lost() && !logs.lose(2, name(0, 0)));
-        // Who is on line misses it again, who is not has lost it for good.
+        // A node on line misses it again; a node that is not has lost it for good.
         assert_eq!(logs.take_back(name(0, 0), 0b110), Some(('a', 0b100)));
         assert!(logs.is_anything_lost());
         assert_eq!(logs.take_back(name(1, 0), 0b001), None);

@@ -57,7 +57,7 @@ pub struct Silent {
 /// A node as the others and the hub see it.
 #[derive(Debug)]
 struct Member {
-    /// Who is on line, as far as it knows.
+    /// The nodes on line, as far as it knows, a bit each.
     view: u64,
     /// When it heard of the hub last.
     status: Time,
@@ -165,7 +165,7 @@ impl Members {
         self.ports.on_line()
     }
 
-    /// Who is on line, as a node knows it.
+    /// The nodes on line, as a node knows them, a bit each.
     #[inline]
     pub fn view(&self, node: u16) -> u64 {
         self.of(node).view

@@ -21,18 +21,18 @@ pub const SHORT: Bytes = Bytes(4);
 /// The effect of an adapter's action; `T` names what a program waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act<T> {
-    /// A host hears that this is done.
+    /// A host learns that this is done.
     Done {
         /// What.
         ticket: T,
-        /// Who hears it.
+        /// The host that learns of it.
         to: u16,
     },
-    /// A host hears that this will not be done.
+    /// A host learns that this will not be done.
     Lost {
         /// What.
         ticket: T,
-        /// Who hears it.
+        /// The host that learns of it.
         to: u16,
     },
     /// A request is sent.
@@ -63,7 +63,7 @@ pub enum Act<T> {
 pub struct Request {
     /// Its place among the requests.
     pub place: u32,
-    /// Who asks.
+    /// The node that asks.
     pub from: u16,
     /// A bit for each target.
     pub targets: u64,
@@ -110,7 +110,7 @@ struct Pending<T> {
     whose: Whose<T>,
 }
 
-/// Who asked.
+/// The origin of a request.
 #[derive(Clone, Copy, Debug)]
 enum Whose<T> {
     Program(T),

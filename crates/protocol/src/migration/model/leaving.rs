@@ -16,9 +16,10 @@ pub(super) enum Leaving {
     Hearing,
     /// Both directions return.
     Settling,
-    /// The refusal stands, and whoever has the descriptor reads the kernel's stream alone.
+    /// The refusal stands, and the process that has the descriptor reads only the kernel's stream.
     Stands,
-    /// Both directions have returned, and whoever has the descriptor reads the kernel's stream alone.
+    /// Both directions have returned, and the process that has the descriptor reads only the
+    /// kernel's stream.
     Done,
     /// It could not leave, and reads the ring itself.
     Stays,

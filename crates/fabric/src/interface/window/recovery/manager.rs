@@ -206,7 +206,8 @@ impl<P: Copy> RecoverySoftware<P> {
         let batch = std::mem::take(&mut self.manager.batch);
         for Retransmission { packet: name, targets } in batch {
             let Some(entry) = self.logs.entry(name) else { continue };
-            // Who was isolated since the plan was made misses it for good, and that was counted.
+            // A node that was isolated since the plan was made misses it for good, and that was
+            // counted.
             let targets = targets & entry.lost;
             if targets == 0 {
                 continue;

@@ -220,7 +220,7 @@ impl HubStep<'_> {
         (purpose, through): (Purpose, Through),
     ) {
         if self.hand_over(now, host, targets, size, (purpose, through)) {
-            // Whoever moves the channel hands stores over between its events.
+            // The driver of the channel hands stores over between its events.
             self.own.now = now;
             self.serve_bus(now, host);
         }
