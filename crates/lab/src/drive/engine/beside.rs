@@ -63,8 +63,8 @@ pub enum Alone {
     Kind,
     /// Something is recorded of all ports at once, or cables fail.
     #[error(
-        "queues are noted at intervals, or cables fail, for the whole network, which more threads or ranks \
-         do not take"
+        "queues are noted at intervals, or cables fail, for the whole network, which threads and ranks cannot \
+         divide"
     )]
     Noted,
     /// Packets are marked when they have left.
