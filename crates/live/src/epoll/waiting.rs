@@ -50,6 +50,7 @@ pub fn wait(
     }
     let _others = Others(stay.instance);
     // A thread that waits again may have sent something.
+    // SAFETY: a flag is written that another thread may change; a check too many or too late does no harm.
     unsafe { (*stay.instance.inner.get()).has_pages = true };
     Some(wait_in(stay.instance, events, timeout, mask))
 }
@@ -292,6 +293,7 @@ fn sleep(
     let known = from_kernel(instance, events, left, mask, Accelerated::InOrder);
     // A thread that has slept has time to check other descriptors in the next wait: many may have
     // become ready at once.
+    // SAFETY: as in `is_time_to_look_aside`.
     unsafe { (*instance.inner.get()).turn = EVERY_TURN - 1 };
     known
 }

@@ -33,8 +33,8 @@ use crate::table::{Connection, Guard, Phase, Receiving};
 
 /// Bytes copied per step: a new connection of the kernel accepts that many at once.
 const PIECE: usize = 1 << 15;
-/// How long to wait for a user that wants to read, and how long the kernel may take to deliver what
-/// was sent, in nanoseconds.
+/// How long to wait until a process that wants to read has begun, and how long the kernel may take to
+/// deliver what was sent, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
 const DELIVERY: u64 = 1_000_000_000;
 /// Interval of the checks whether the living users still have the copied connection, in

@@ -422,6 +422,7 @@ interpose! {
             }
             message.msg_len = result as c_uint;
             // Messages after one of which only a part was sent are not sent.
+            // SAFETY: as above; a message that was sent has its parts.
             let parts = unsafe { parts(message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) };
             if parts.is_some_and(|parts| (result as usize) < length(parts)) {
                 return index as c_int + 1;

@@ -1,5 +1,5 @@
-//! Maintains the kernel's `epoll` registrations of connections that are not accelerated, in as few
-//! instructions as possible.
+//! Passes `epoll_ctl` calls on connections that are not accelerated to the kernel, and notes them, in
+//! as few instructions as possible.
 //!
 //! Programs remove a connection from an instance and add it again for each message. While the
 //! kernel serves the connection, the library needs to know only the last call, in case the
@@ -288,7 +288,7 @@ fn count<const ALONE: bool>(count: &AtomicU32, change: i32) {
 }
 
 /// Removes the mark of a number. If the connection stays with the kernel for good, the word names
-/// this instance from now on.
+/// the instance `told` from now on.
 #[inline(always)]
 fn end_mark(fd: c_int, cell: &AtomicU64, held: Word, told: Option<(usize, bool)>) {
     if replace(cell, held.bits(), held.released().told_of(told).bits()).is_err() {
@@ -296,8 +296,8 @@ fn end_mark(fd: c_int, cell: &AtomicU64, held: Word, told: Option<(usize, bool)>
     }
 }
 
-/// Removes the mark of a number whose calls have come or gone meanwhile, or that is closed. Which
-/// instance it is noted in is found out again.
+/// Removes the mark of a number on which calls have begun or ended meanwhile, or that is closed. The
+/// next call finds out again in which instance it is noted.
 #[cold]
 #[inline(never)]
 fn release(fd: c_int, cell: &AtomicU64, held: Word) {
