@@ -28,8 +28,8 @@ use crate::waiting::wait;
 /// in nanoseconds. A client that connects to a busy server waits at most this long, and the system
 /// call costs a hundredth of it.
 const LOOK_ASIDE: u64 = 50_000;
-/// The clock is read once in this many waits. If they take longer than half of that time, every
-/// wait reads it, until one takes less than a sixteenth.
+/// The clock is read once in this many waits. If they take longer than half of [`LOOK_ASIDE`], every
+/// wait reads it, until one takes less than a sixteenth of that.
 const EVERY_TURN: u32 = 4;
 const SLOW: u64 = LOOK_ASIDE / 2;
 const FAST: u64 = LOOK_ASIDE / 16;

@@ -17,7 +17,7 @@ static ANOTHER: AtomicU8 = AtomicU8::new(0);
 /// Points to the same byte as [`ALONE`] as long as no `epoll` instance contains anything of the library's: one
 /// load then tells whether a call on an instance may be a bare system call.
 static UNDISTURBED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
-/// How many descriptors of the library's are in `epoll` instances.
+/// How many registrations in `epoll` instances carry data of the library's.
 static DISTURBERS: AtomicU32 = AtomicU32::new(0);
 
 /// A function that only the C library has by this name, and those whose calls are made here.
@@ -59,13 +59,13 @@ pub fn is_disturbed() -> bool {
     DISTURBERS.load(Ordering::SeqCst) != 0
 }
 
-/// Counts one more descriptor of the library's that is about to be added to an instance.
+/// Counts one more registration that is about to carry data of the library's.
 pub fn disturb() {
     DISTURBERS.fetch_add(1, Ordering::SeqCst);
     say_whether_disturbed();
 }
 
-/// Counts this many that have been removed from their instances.
+/// Counts this many fewer, once they no longer do.
 pub fn disturb_less(count: u32) {
     DISTURBERS.fetch_sub(count, Ordering::SeqCst);
     say_whether_disturbed();

@@ -87,8 +87,8 @@ fn sent_by_kernel(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
     }
 }
 
-/// What the kernel sends while a relay copies for a program: the kernel may just have reported a reset to
-/// the relay, which passes it on.
+/// Sends through the kernel while a relay copies for a program: the kernel may just have reported a reset
+/// to the relay, which passes it on.
 #[cold]
 fn sent_beside_loan(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
     let result = sent_by_kernel(guard, from, flags | libc::MSG_NOSIGNAL);

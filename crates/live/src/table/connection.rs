@@ -84,7 +84,7 @@ pub struct Connection {
     /// The process that holds it alone, if it is known: with one holder no other does. Zero is unknown.
     pub keeper: AtomicU32,
     capacity: AtomicU64,
-    /// The processes that hold it besides this one, as far as they are known.
+    /// The processes that share it, as far as they are known.
     pub sharers: Sharers,
     receive_lock: Lock,
     receiving: UnsafeCell<Receiving>,
