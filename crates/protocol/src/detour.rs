@@ -214,7 +214,7 @@ impl Detour {
     /// the writer must also end the underlying stream. Returns true if the detour had ended before
     /// this call: the writer must then return to the underlying stream at once, because the reader
     /// may already have checked for this mark and missed it.
-    #[must_use = "a reader that has gone back hears of the end by the first way only"]
+    #[must_use = "a reader that has gone back learns of the end by the underlying stream only"]
     pub fn finish(&self) -> bool {
         self.over.store(1, publish());
         full_fence();

@@ -87,8 +87,8 @@ def _together(each: pd.DataFrame) -> pd.Series[str]:
 def _depths(edges: pd.DataFrame) -> dict[str, int]:
     """Count for each node the steps to one that nobody pauses.
 
-    Where all that is left pause each other in a circle, the one that holds the others up for
-    longest counts as the beginning.
+    If all that are left pause each other in a cycle, the one that pauses the others for longest
+    counts as the beginning.
     """
     below: dict[str, list[str]] = {}
     for source, target in zip(edges["source"], edges["target"], strict=True):

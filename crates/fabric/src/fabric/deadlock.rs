@@ -143,7 +143,7 @@ struct Walk {
 enum Goal {
     /// To a host, directly or after a detour.
     Host(u32, Detour),
-    /// To a intermediate place, through which they take a detour.
+    /// To an intermediate place, through which they take a detour.
     Between(u32),
 }
 

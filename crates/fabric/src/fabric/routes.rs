@@ -261,7 +261,7 @@ impl Routes {
         }
     }
 
-    /// Whether packets may go by a intermediate place.
+    /// Whether packets may go through an intermediate place.
     #[inline]
     pub(super) fn takes_detours(&self) -> bool {
         matches!(self.rule, Rule::Valiant | Rule::Ugal | Rule::UgalGlobal)
