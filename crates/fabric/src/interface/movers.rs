@@ -335,7 +335,8 @@ mod tests {
     }
 
     /// Between the memory of the adapter and the FIFO its processor moves 16 bytes in 1280 ns at 100
-    /// Mbit/s; what a processor moves anyway passes by that memory, unless something long is before it.
+    /// Mbit/s. A message short enough for a processor bypasses that memory, unless a longer one waits
+    /// in front of it.
     #[test]
     fn a_way_through_the_memory_of_the_adapter_has_two_legs() {
         let path = TransferPath::Memory { rate: Rate::from_bits_per_second(100_000_000) };

@@ -308,7 +308,7 @@ fn release(fd: c_int, cell: &AtomicU64, held: Word) {
     }
 }
 
-/// Keeps what is noted of a number with its connection. The control lock is held.
+/// Moves the registration in the note of a number to its connection. The control lock is held.
 pub fn gather(guard: &Guard, fd: c_int) {
     let (Some(cell), Some(note)) = (word(fd), note(fd)) else { return };
     if note.instance.load(Ordering::SeqCst) == KEPT {
@@ -353,8 +353,8 @@ pub fn gather(guard: &Guard, fd: c_int) {
     end_mark(fd, cell, held, None);
 }
 
-/// Remembers that a connection is the kernel's for good, and notes what was kept with it: from now on calls by
-/// this number pass by.
+/// Remembers that a connection stays with the kernel for good, and moves its registration back to the note
+/// of its number: from now on calls on this number bypass the library.
 pub fn let_pass(guard: &Guard) {
     table::let_pass(guard);
     if note(guard.fd).is_some_and(|note| note.instance.load(Ordering::SeqCst) == KEPT)
@@ -364,8 +364,8 @@ pub fn let_pass(guard: &Guard) {
     }
 }
 
-/// Notes what was kept with a connection, if it is not more than a note holds. The control lock is held, and
-/// nobody joins.
+/// Moves a registration that was kept with a connection back to the note of its number, if there is no
+/// other and no instance follows it. The control lock is held, and no thread joins.
 pub fn note_again(guard: &Guard) {
     let kept = note(guard.fd).filter(|it| it.instance.load(Ordering::SeqCst) == KEPT);
     let Some(note) = kept.filter(|_| guard.is_current()) else { return };

@@ -17,8 +17,8 @@ impl Pipelined {
         self.outlets.iter().map(Outlet::backlog).sum()
     }
 
-    /// Packets sent at least once that their targets have not accepted: packets that initiators
-    /// hold, according to what the targets have received.
+    /// Packets sent at least once that their targets have not accepted: those in flight, and those
+    /// that wait for retransmission.
     pub fn undelivered(&self) -> u64 {
         let of_host = |(index, outlet): (usize, &Outlet)| {
             let missing = |packet: &BulkPacket| self.transfers.is_missing(index, packet);
