@@ -85,7 +85,7 @@ impl Sample {
         tracking::track(ends[0], Role::Client, 1);
         let guard = table::enter(ends[0]).unwrap();
         let connection = guard.connection;
-        // As for who joins: from now on no call passes by.
+        // As before a join: from now on no call bypasses the library.
         assert!(guard.is_alone());
         let (segment, file) = Segment::create(Capacity::new(bytes).unwrap()).unwrap();
         sys::close(file);

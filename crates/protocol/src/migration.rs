@@ -17,12 +17,12 @@
 //!     Joined    looks into the segment           Joined     looks into the segment
 //! ```
 //!
-//! The words between them are what the [`Agreement`] in the segment says: who looks into it. Once it
-//! says [`Agreed::Both`], each direction switches by itself, and comes back by itself, by the
-//! [`detour`](crate::detour) of its own; [`switch`] says when, and [`back`] what an end does on the way
-//! back. An end that has both directions back is [`Phase::PLAIN`], as is one that gives up before it
-//! has joined. That may be at any moment: until both are ready it revokes the agreement, and the other
-//! end, joined or not, never writes where nobody reads.
+//! The words between the columns are the states of the [`Agreement`] in the segment: which ends read
+//! it. Once it is [`Agreed::Both`], each direction switches by itself, and returns by itself, by its
+//! own [`detour`](crate::detour); [`switch`] says when, and [`back`] what an end does to return. An end
+//! whose directions have both returned is [`Phase::PLAIN`], as is one that gives up before it has
+//! joined. It may give up at any moment: until both are ready it revokes the agreement, and the other
+//! end, joined or not, never writes to a ring that is not read.
 //!
 //! The machine makes no call and has no memory of its own: its two words lie where the caller puts
 //! them. [`step`] is all that it knows; `migration/model.rs` lets two ends run through every
@@ -147,8 +147,8 @@ pub enum Event {
     Learned,
     /// This end stays with the kernel, for a reason of its own.
     Refused,
-    /// The program shuts down the kernel's sending direction, without which this end could wake
-    /// nobody.
+    /// The program shuts down the kernel's sending direction, without which this end could ring no
+    /// doorbell.
     Shut,
     /// Both directions are the kernel's again, or the connection is over.
     Returned,

@@ -98,7 +98,7 @@ const fn most_tries() -> u8 {
 }
 
 impl Default for ClusterSettings {
-    /// Software alone, for channels on which packets are damaged and nobody leaves.
+    /// Software only, for channels on which packets may be damaged and no node leaves.
     fn default() -> ClusterSettings {
         ClusterSettings {
             heartbeat: Span::ZERO,

@@ -155,7 +155,8 @@ mod tests {
     }
 
     proptest! {
-        /// In a window nobody hands over after what arrives, as far as one can see.
+        /// Within a window, to report deliveries first, the last of them first, and then submissions has the
+        /// same result as to report both in order.
         #[test]
         fn windows_may_be_told_in_the_order_of_what_happened(
             steps in prop::collection::vec((0_u64..3, any::<bool>(), 0_usize..3), 0..60),

@@ -525,13 +525,13 @@ impl Held {
         }
     }
 
-    /// Whether a program says it to another one: neither a library's word nor a barrier, nor what stores a
-    /// unit of a message again.
+    /// Whether it is a message of a program: not one of a socket library, no barrier, and no retransmission of
+    /// a unit.
     fn is_message(&self) -> bool {
         self.said.is_none() && self.barrier.is_none() && self.repairs.is_none()
     }
 
-    /// The one target of a connection. What libraries say passes by connections.
+    /// The target, if this is a message of a program to one host: only such messages use connections.
     fn peer(&self) -> Option<u16> {
         match self.to {
             Destination::Host(to) if self.is_message() => Some(to),

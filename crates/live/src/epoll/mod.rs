@@ -51,8 +51,8 @@ fn cannot_follow(guard: &Guard, instance: &Instance, event: *const epoll_event) 
     full || events & libc::EPOLLEXCLUSIVE as u32 != 0 || !instance.may_follow() || count >= FULL
 }
 
-/// `epoll_ctl` on something that the library knows, that is not the kernel's for good, and of which no calls pass by
-/// ([`crate::registry::control_passed_by`]); `kernel` is the program's call.
+/// `epoll_ctl` on a descriptor that the library knows, unless it stays with the kernel for good or its calls bypass
+/// the library for now ([`crate::registry::control_passed_by`]); `kernel` is the program's call.
 pub fn control(
     epoll: c_int,
     operation: c_int,

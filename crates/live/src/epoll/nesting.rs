@@ -397,8 +397,8 @@ fn tells(outer: &Instance, nest: &Nest) -> bool {
     let edges = below.edges();
     let by_edges = nest.event.events & libc::EPOLLET as u32 != 0;
     if by_edges && nest.told == edges && !below.has_others() {
-        // The wake-up was for a change that nobody asked for, or the second one for the same change: the end of a
-        // connection is announced by the other end, and then by the kernel.
+        // The wake-up was for a change that was not asked for, or the second one for the same change: the end of
+        // a connection is announced by the other end, and then by the kernel.
         return false;
     }
     let Some(_held) = outer.lock.lock() else { return true };

@@ -91,7 +91,7 @@ pub fn is_refused(place: usize, length: usize) -> bool {
     (place | end) & KERNELS != 0
 }
 
-/// The parts of a vector before the first that begins where nobody has memory, at a null pointer.
+/// The parts of a vector before the first that begins in the page of the null pointer, which is never mapped.
 #[inline]
 pub fn before_nowhere(vector: &[iovec]) -> &[iovec] {
     let is_nowhere = |part: &iovec| part.iov_base.addr() < PAGE && part.iov_len > 0;

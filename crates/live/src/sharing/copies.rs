@@ -1,4 +1,4 @@
-//! Children that are made past the C library's `fork` (`clone`), in which nobody tells the library of it.
+//! Children that are created past the C library's `fork` (by `clone`), without notice to the library.
 //!
 //! Such a child has a copy of all memory but one page, which the kernel empties for it.
 

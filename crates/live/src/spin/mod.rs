@@ -77,7 +77,7 @@ pub enum Where {
     Elsewhere,
     /// On this processor.
     Here,
-    /// Nobody knows, or it is not worth while.
+    /// It is not known, or polling is not worth while.
     Unknown,
 }
 

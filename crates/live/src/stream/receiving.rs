@@ -28,7 +28,7 @@ use crate::table::{self, Guard, Receiving, end};
 use crate::waiting::call::Call;
 use crate::waiting::wait;
 
-/// Receives what does not pass by.
+/// Receives in a call that does not bypass the library.
 #[inline]
 pub fn receive_seen(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
     cancel::look();

@@ -32,7 +32,7 @@ const PIECE: u64 = 32 * 1024;
 /// nanoseconds.
 const UNTIL_SWITCHED: u64 = 1_000_000;
 
-/// Sends what does not pass by.
+/// Sends in a call that does not bypass the library.
 #[inline]
 pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
     cancel::look();

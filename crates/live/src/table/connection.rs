@@ -64,7 +64,8 @@ pub struct Connection {
     pub first_fd: AtomicI32,
     /// Which kind of connection it is, plus one.
     pub kind: AtomicU32,
-    /// Calls that have moved bytes, those included that will pass by before the next attempt.
+    /// Calls that have moved bytes, including those that will bypass the library before the next
+    /// attempt.
     pub operations: AtomicU32,
     pub next_attempt: AtomicU32,
     /// The rendezvous socket while listening, or at which a segment was offered.

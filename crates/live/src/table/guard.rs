@@ -22,8 +22,8 @@ use crate::table::own_number::{OwnNumber, let_another_number_be_seen};
 use crate::table::word::{Entry, Word};
 use crate::table::{self, connection, is_owner, local, settle, taken};
 
-/// The word of the number by which the connection was made, if it still stands for it. By no other
-/// number do calls pass by.
+/// The word of the number with which the connection was made, if it still stands for it. Calls on
+/// its other numbers never bypass the library.
 pub fn first_word(place: usize, connection: &Connection) -> Option<&'static AtomicU64> {
     let word = word(connection.first_fd.load(Ordering::Relaxed))?;
     let now = Word::from_bits(word.load(Ordering::Relaxed)).entry();
@@ -177,7 +177,7 @@ pub fn enter_placed(fd: c_int) -> Option<Guard> {
     enter(fd)
 }
 
-/// Remembers that a connection is the kernel's for good.
+/// Remembers that a connection stays with the kernel for good.
 pub fn let_pass(guard: &Guard) {
     if let Some(word) = word(guard.fd) {
         change(word, |word| (word.entry() == Entry::Connection(guard.place)).then(|| word.plain()));
@@ -253,8 +253,8 @@ impl Guard {
         self.connection.attach(segment);
     }
 
-    /// Whether no other call of this process is inside the connection. From now on none passes by
-    /// until [`Guard::hush`].
+    /// Whether no other call of this process is inside the connection. From now on no call bypasses
+    /// the library, until [`Guard::hush`].
     pub fn is_alone(&self) -> bool {
         self.is_alone_with(1)
     }

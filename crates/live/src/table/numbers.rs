@@ -65,7 +65,7 @@ fn exchange(alone: bool, word: &AtomicU64, old: u64, new: u64) -> Result<(), u64
     }
 }
 
-/// Whether this descriptor is a connection that is the kernel's for good.
+/// Whether this descriptor is a connection that stays with the kernel for good.
 #[inline]
 pub fn is_plain(fd: c_int) -> bool {
     word(fd).is_some_and(|word| Word::from_bits(word.load(Ordering::Relaxed)).is_plain())

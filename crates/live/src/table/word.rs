@@ -16,7 +16,7 @@ const CONNECTION: u64 = 2 << 62;
 const EPOLL: u64 = 3 << 62;
 const OWN: u64 = 1 << 62;
 const WHAT: u64 = 3 << 62;
-/// Set once a connection is known to be the kernel's for good.
+/// Set once a connection is known to stay with the kernel for good.
 const PLAIN: u64 = 1 << 61;
 /// Set in the word of a connection while a thread tells an `epoll` instance of the number.
 const CONTROLLED: u64 = 1 << 60;
@@ -105,7 +105,7 @@ impl Word {
     pub const STREAM: Self = Self(STREAM);
 
     /// A new connection of a kind, in its `life`th life: the calls before its first attempt to join
-    /// pass by.
+    /// bypass the library.
     pub const fn unplaced(kind: u32, first: BreakEven, life: u32) -> Self {
         let index = UNPLACED | (kind as u64 & KIND) | (first.doublings() as u64 * DOUBLING);
         let new = Self(CONNECTION | index | ((life as u64 & LIVES) * LIFE));
@@ -243,7 +243,7 @@ impl Word {
         }
     }
 
-    /// Whether it is the kernel's for good.
+    /// Whether it is a connection that stays with the kernel for good.
     #[inline]
     pub const fn is_plain(self) -> bool {
         self.0 & (WHAT | PLAIN) == CONNECTION | PLAIN
@@ -305,12 +305,12 @@ impl Word {
         Self((self.0 & !(MOST_QUIET * QUIET)) | (quiet as u64 * QUIET))
     }
 
-    /// How many more calls pass by.
+    /// How many more calls bypass the library.
     pub const fn quiet(self) -> u32 {
         if self.is_promising() { ((self.0 / QUIET) & MOST_QUIET) as u32 } else { 0 }
     }
 
-    /// How many of those that pass by are in the kernel now.
+    /// How many calls that bypass the library are in the kernel now.
     pub const fn inside(self) -> u32 {
         if self.is_connection() { ((self.0 / INSIDE) & MOST_INSIDE) as u32 } else { 0 }
     }
@@ -329,7 +329,7 @@ impl Word {
         if self.is_controlled() { alone.released().told_of(None) } else { alone }
     }
 
-    /// Counts a call in that passes by; `None` if it must not.
+    /// Counts in a call that bypasses the library; `None` if the library must handle it.
     #[inline]
     pub const fn come_in(self) -> Option<Self> {
         let full = MOST_INSIDE * INSIDE;
@@ -362,7 +362,7 @@ impl Word {
 mod tests {
     use super::*;
 
-    /// A connection at a place, of which some calls pass by.
+    /// A connection at a place, some of whose calls bypass the library.
     fn connection(place: usize, life: u32) -> Word {
         Word::unplaced(1, BreakEven::from_word(0), life).placed(place)
     }

@@ -99,9 +99,9 @@ pub fn may_send(connection: &Connection, segment: &Segment) -> bool {
         || connection.end.load(Ordering::Acquire) != end::NONE
 }
 
-/// Goes back to the kernel if the full ring of a sender has not been read for long: both ends may
-/// write and read nothing before they have written all, which the kernel's buffers, of megabytes,
-/// let pass. True if it went back.
+/// Migrates back to the kernel if the full ring of a sender has not been read for long: both ends may
+/// read nothing before they have written everything, for which the kernel's buffers, of megabytes, have
+/// room. True if it migrated.
 pub fn go_back_if_stalled(guard: &Guard, segment: &Segment) -> bool {
     let connection = guard.connection;
     let (read, now) = (segment.way(connection.role()).pointers.read(), sys::now());

@@ -39,7 +39,7 @@ struct End {
     lives: bool,
     /// Whether another call may yet be found inside when it wants to join.
     may_be_busy: bool,
-    /// Whether it has told the kernel that it sends no more, by which it can wake nobody.
+    /// Whether it has shut down the kernel's sending direction, without which it can ring no doorbell.
     is_shut: bool,
     leaving: Leaving,
 }
@@ -216,7 +216,7 @@ impl Model {
         self.tell(role, Event::Refused)
     }
 
-    /// The server's socket goes, and with it what the client has brought and nobody has taken.
+    /// The server's socket is closed, and with it goes a segment of the client that was not received.
     fn leave_meeting(&mut self, role: Role) {
         if role == Role::Server && matches!(self.meeting, Meeting::Waiting | Meeting::Brought) {
             self.meeting = Meeting::Nobody;

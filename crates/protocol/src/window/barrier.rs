@@ -167,7 +167,7 @@ mod tests {
             self.dead == Some(node as u8)
         }
 
-        /// Nobody is more than one barrier ahead of another one of whom it does not know that it has
+        /// No node is more than one barrier ahead of another one, unless it knows that the other has
         /// left.
         fn check(&self) {
             for (own, passed, _) in &self.nodes {

@@ -149,8 +149,8 @@ mod tests {
         assert!(naive.finish().is_err());
     }
 
-    /// Nobody has both broadcasts, so that only who took the first and misses the second tells their
-    /// order, which is not that of the senders' numbers.
+    /// No node has both broadcasts, so that only a node that took the first and misses the second
+    /// reveals their order, which is not that of the senders' numbers.
     #[test]
     fn what_a_target_misses_comes_behind_what_it_took() {
         let damaged = [Some(0), Some(1), Some(0), Some(1)];

@@ -457,10 +457,10 @@ fn a_packet_that_was_cut_is_granted_credits() {
     assert!(matches!(again.content, Content::Data { number: 0, asks: true, .. }));
 }
 
-/// Go-back-N under losses at random: each costs itself and all that is sent until the refusal is there, 28
-/// packets of 80 ns in 2245.12 ns as above; if the first one that is sent again is lost, too, which nobody
-/// refuses, the time of the timer, 1250 packets. Of n packets started so n / (1 + 28 p + 1250 p^2) are
-/// needed, where no second loss falls into the 28: for small p.
+/// Go-back-N under random losses: each costs the packet itself and all that is sent until the refusal
+/// arrives, 28 packets of 80 ns in 2245.12 ns as above. If the first retransmission is lost too, which is
+/// not refused again, it costs the time of the timer, 1250 packets. So n / (1 + 28 p + 1250 p^2) of n
+/// packets are useful, if no second loss falls into the 28: for small p.
 #[test]
 fn go_back_n_gets_through_as_its_formula_says() {
     for share in [0.0005, 0.002, 0.005] {

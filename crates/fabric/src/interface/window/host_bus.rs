@@ -223,7 +223,7 @@ impl<W: Copy, K> HostBus<W, K> {
         }
     }
 
-    /// When somebody can have the bus, as far as is known; [`Time::NEVER`] if nobody waits.
+    /// When the bus can next be used, as far as is known; [`Time::NEVER`] if neither side waits for it.
     #[inline]
     pub fn next_turn(&self, now: Time, is_halted: bool) -> Time {
         let work = if self.incoming.is_empty() { self.store_time(now, is_halted) } else { now };

@@ -1,11 +1,11 @@
-//! An end of the model whose descriptor goes where nobody knows of a ring.
+//! An end of the model whose descriptor is passed to code without this library.
 
 use super::{Flaw, Model};
 use crate::detour::{Begun, Detour};
 use crate::migration::Role;
 use crate::migration::back::{self, Answer, Departure, Found, Hearing, Waited};
 
-/// How far an end has left for where nobody knows of a ring.
+/// How far an end has departed whose descriptor is passed to code without this library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Leaving {
     /// It may yet begin.

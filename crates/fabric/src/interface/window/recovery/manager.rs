@@ -154,7 +154,7 @@ impl<P: Copy> RecoverySoftware<P> {
         };
         self.manager.plan.clear();
         self.manager.is_late = false;
-        // Nobody sends again before the plan is made: nothing of it has been lost here.
+        // No node retransmits before the plan is made, so none of these packets was lost here.
         self.of(node).is_spoilt = false;
         for mut one in again {
             // An acknowledgment of an adapter may still be in flight: it is late and not lost.

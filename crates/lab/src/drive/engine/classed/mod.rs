@@ -406,7 +406,7 @@ impl Engine {
         }
         let arrives = self.set_out(now, port, (id, span));
         if is_noted {
-            // A lost one may be gone before it has left, and nobody sees its mark.
+            // A packet that is lost may be freed before it has left, and its mark is never seen.
             let leaves = if marks_departures && arrives { id + 1 } else { 0 };
             self.schedule(now + span, self.places.frees + port, leaves);
         }

@@ -50,7 +50,7 @@ impl Purpose {
     }
 }
 
-/// What the stores of a message are to a target, or as a copy that nobody has asked for.
+/// The purpose of a message's stores at a target; at the sender itself they are only a copy.
 #[inline]
 pub(super) fn purpose_at(purpose: Purpose, is_copy: bool) -> Purpose {
     match purpose {

@@ -52,8 +52,8 @@ impl HubStep<'_> {
         Some(stores)
     }
 
-    /// A source that always has another store has the next one when the one that nobody takes would
-    /// have been on the bus.
+    /// A source that always has another store submits the next one when the refused store would have
+    /// left the bus.
     pub(super) fn go_on_after_refusal(&mut self, now: Time, host: u16, next: Bytes) {
         if self.own.hosts[usize::from(host)].feedback == Feedback::Ready {
             let time = now + self.own.parts.window.transaction(next) + Span(1);
