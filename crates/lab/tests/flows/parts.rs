@@ -3,10 +3,10 @@
 use std::num::NonZeroUsize;
 
 use weft_fabric::adapter::{TransportParts, TransportSettings};
-use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
+use weft_fabric::fabric::{FabricSettings, FailureSettings, LiveNextHops, Routes, RoutesSettings};
 use weft_fabric::graph::SwitchParts;
 use weft_fabric::link::{FlowControl, LinkSettings};
-use weft_fabric::measure::Observations;
+use weft_fabric::measure::{Drop, Observations};
 use weft_fabric::switch::shared_buffer::{Memory, MemoryParts, SwitchRule};
 use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
 use weft_fabric::workload::{ChannelFacts, FlowList, WorkloadSettings};
@@ -14,9 +14,9 @@ use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::Carrier as _;
 use weft_lab::drive::engine::{
-    Alone, ClassedParts, ConnectionParts, Engine, EngineParts, FlowParts,
+    Alone, CableParts, ClassedParts, ConnectionParts, Engine, EngineParts, FlowParts, Traffic,
 };
-use weft_units::{Bytes, Limit, Time};
+use weft_units::{Bytes, Limit, Span, Time};
 
 #[derive(serde::Deserialize)]
 struct Parts {
@@ -26,11 +26,15 @@ struct Parts {
     switch: SharedBufferSettings,
     transport: TransportSettings,
     workload: WorkloadSettings,
+    /// Packets of half the size, in class 1.
+    beside: Option<WorkloadSettings>,
+    failures: Option<FailureSettings>,
 }
 
 const HOSTS: u32 = 12;
 const UNTIL: Time = Time(1_000_000_000);
 const PACKET: Bytes = Bytes(1000);
+const SMALL: Bytes = Bytes(500);
 
 fn channel(text: &str, seed: u64) -> Engine {
     let parts: Parts = toml::from_str(text).expect(text);
@@ -67,16 +71,33 @@ fn channel(text: &str, seed: u64) -> Engine {
         let (latency, buffers) = (parts.switch.latency, Limit::Unlimited);
         SwitchParts::OutputQueued(OutputQueuedSettings { latency, buffers })
     };
+    let beside = |own: &WorkloadSettings| {
+        let facts = ChannelFacts { name: "c.beside", packet: SMALL, ..facts };
+        Traffic {
+            sources: own.build(&facts, &streams).expect(text),
+            class: 1,
+            packet: SMALL,
+            payload: Bytes(SMALL.0 - 50),
+            start: Span::ZERO,
+            end: UNTIL,
+        }
+    };
+    let cables = |own: &FailureSettings| {
+        let failures = own.build(&wiring).expect(text)?;
+        let live = |(time, failed): (Time, Vec<u32>)| (time, LiveNextHops::new(&wiring, &failed));
+        let next_hops = failures.known().into_iter().map(live).collect();
+        Some(CableParts { failures, next_hops, has_pauses: text.contains("pfc") })
+    };
     let classed = ClassedParts {
         switches: (0..wiring.switches()).map(switch).collect(),
         classes: classes.len(),
         hosts: classes.iter().map(|own| own.schedule).collect(),
         class: 0,
         overhead: Bytes(50),
-        traffic: Vec::new(),
+        traffic: parts.beside.iter().map(beside).collect(),
         has_telemetry: text.contains("hpcc"),
         sample: None,
-        cables: None,
+        cables: parts.failures.as_ref().and_then(cables),
     };
     let FlowList { groups, flows, loops } =
         parts.workload.flows(&facts, &streams, UNTIL).expect(text);
@@ -131,6 +152,13 @@ fn shown_with_steps(mut engine: Engine) -> (String, usize, u64) {
     let seen = engine.into_observations();
     assert_eq!(seen.conserve(held.0 + held.1), Ok(()));
     (format!("{delivered:?}\n{held:?}\n{flows}\n{seen:?}"), delivered.len(), steps)
+}
+
+/// What a channel has seen at its end.
+fn channel_seen(text: &str, seed: u64) -> Observations {
+    let mut engine = channel(text, seed);
+    assert_eq!(engine.run_watched(UNTIL, &Halt::new(), |_| {}), None);
+    engine.into_observations()
 }
 
 /// Shows a channel as it runs, and with an event for every departure, which are more.
@@ -231,6 +259,55 @@ fn departures_that_no_host_is_told_of_change_no_flow() {
             compare_with_all_told(&text, seed);
             let divided = spread(channel(&text, seed), &DIVISIONS[0]);
             assert!(shown(divided).0 == shown(channel(&text, seed)).0, "{text}");
+        }
+    }
+}
+
+/// Ports hold packets, lose them and take pauses back while cables fail and come back.
+#[test]
+fn departures_that_nobody_is_told_of_change_nothing_while_cables_fail() {
+    for ports in ["send", "hold"] {
+        let text = format!(
+            "fabric.leaf_spine = {{ hosts_per_leaf = 4, leaves = 3, spines = 2 }}\n\
+             routes.per_connection = 'hashed'\n\
+             link = {{ rate = '100 Gbit/s', length = '20 m', delay_per_metre = '5 ns' }}\n\
+             switch = {{ latency = '300 ns', memory = '200 kB', classes.0.pfc.threshold.static = \
+             {{ xoff = '3 kB', xon = '1 kB' }} }}\n\
+             transport = {{ acknowledgment = '64 B', timeout = '50 us', reliability = 'selective_repeat' }}\n\
+             workload.source.flows = {{ a = {{ load = 0.3, sizes = 'ali_storage_2019' }}, b = {{ \
+             load = 0.1, sizes.constant = '20 kB', incast.senders = 6 }} }}\n\
+             failures = {{ detection = '20 us', ports = '{ports}', cables = [\
+             {{ from = '0.0', to = '1.1', at = '200 us', until = '400 us' }}, \
+             {{ from = 'host 5', at = '300 us', until = '350 us' }}, \
+             {{ from = '0.2', to = '1.0', at = '500 us', until = '700 us', rate = 0.25 }}] }}\n"
+        );
+        compare_with_all_told(&text, 1);
+        let seen = channel_seen(&text, 1);
+        assert!(seen.dropped(Drop::FailedCable) > 0, "{ports}");
+    }
+}
+
+/// What comes alone beside flows crosses from part to part with a class and a size of its own.
+#[test]
+fn any_division_shows_the_same_packets_beside_flows() {
+    for class in ["limit.bytes = '4 kB'", "pfc.threshold.static = { xoff = '3 kB', xon = '1 kB' }"]
+    {
+        let text = format!(
+            "fabric.leaf_spine = {{ hosts_per_leaf = 4, leaves = 3, spines = 2 }}\n\
+             routes.per_packet = 'random'\n\
+             link = {{ rate = '100 Gbit/s', length = '20 m', delay_per_metre = '5 ns' }}\n\
+             switch = {{ latency = '300 ns', memory = '200 kB', classes.1 = {{ schedule = {{ weight = 1 }}, \
+             {class} }} }}\n\
+             transport = {{ acknowledgment = '64 B', timeout = '50 us', reliability = 'selective_repeat', \
+             congestion_control.dcqcn = {{}} }}\n\
+             workload.source.flows = {{ a = {{ load = 0.3, sizes = 'ali_storage_2019' }} }}\n\
+             beside.load = 0.3\n"
+        );
+        let (whole, delivered) = shown(channel(&text, 1));
+        let alone = text.replace("beside.load = 0.3", "");
+        assert!(delivered > shown(channel(&alone, 1)).1 + 1_000, "{delivered} packets");
+        for part in DIVISIONS {
+            assert!(shown(spread(channel(&text, 1), &part)).0 == whole, "{part:?}: {text}");
         }
     }
 }
