@@ -410,7 +410,7 @@ fn settings_of_the_cluster_that_do_not_fit_are_refused() {
         (
             "heartbeat = '0 us', time_out = '60 us', retry = '1 us', \
              events = [{ at = '1 us', what = 'breaks' }]",
-            "nobody finds out",
+            "no node learns of the events",
         ),
     ] {
         let cluster = format!("channel.memory.window.cluster={{ {cluster} }}");
