@@ -8,8 +8,9 @@
 //! `HyperX` Ahn, Binkert, Davis, McLaren and Schreiber, SC 2009, section 3.2). *UGAL-L* ("universal
 //! globally-adaptive load-balanced" with local knowledge) decides at the first switch between that
 //! and the minimal route: it takes the minimal one unless the product of its queue and its length
-//! exceeds that of the other. *UGAL-G*, with global knowledge, compares the queues of the two
-//! cables by which the packet would leave its group of a dragonfly, at whichever routers these are.
+//! exceeds that of the other. *UGAL-G*, with global knowledge, uses in these products the queues of
+//! the two cables by which the packet would leave its group of a dragonfly, at whichever routers
+//! these are.
 //!
 //! A packet that travels to the intermediate place uses the first virtual channels, and others
 //! after it: in a dragonfly one and two, three in all; elsewhere twice as many as a minimal route
@@ -350,7 +351,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(passes(&|_| 0), 2, "nothing waits");
             assert_eq!(passes(&|_| 9), 2, "as much everywhere");
-            assert_eq!(passes(&|port| u64::from(port == 5)), 3, "only on the minimal way");
+            assert_eq!(passes(&|port| u64::from(port == 5)), 3, "only on the minimal route");
             assert_eq!(passes(&|port| if port == 5 { 100 } else { 30 }), 3, "more than 5 times 30");
             assert_eq!(passes(&|port| if port == 5 { 100 } else { 101 }), 2, "less than twice 101");
         }
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_those_of_minimal_ways() {
+    fn lengths_are_those_of_minimal_routes() {
         let (wiring, mut routes) = built("random");
         let Some((between, _)) = wiring.next_hops().between() else { panic!("a dragonfly") };
         for (from, to) in (0..72).flat_map(|from| (0..72).map(move |to| (from, to))) {
@@ -422,9 +423,9 @@ mod tests {
         assert_eq!(passed(&mut built, (2, 3), |_| 0).0, [1], "between hosts of one switch");
     }
 
-    /// In a torus of six by four, a way by a switch has the cables of both its halves, never a
-    /// channel below one that it had, and at the intermediate place it changes to the upper two of
-    /// four.
+    /// In a torus of six by four, a route through a switch has the cables of both its halves, never
+    /// a channel below one that it had, and at the intermediate place it changes to the upper two
+    /// of four.
     #[test]
     fn valiant_crosses_a_torus_in_two_minimal_halves() {
         let mut built = fabric(
@@ -481,7 +482,7 @@ mod tests {
                     toml::from_str(&format!("per_packet = '{rule}'")).expect(rule);
                 let random = Streams::new(1).stream("routes", 0);
                 let error = Routes::new(&rule, &wiring, random).expect_err("no intermediate place");
-                assert!(error.accepted.contains("an intermediate switch"), "{error:?}");
+                assert!(error.accepted.contains("an intermediate group or switch"), "{error:?}");
             }
         }
     }

@@ -465,14 +465,15 @@ impl PacketRoutes {
             PacketRoutes::Ugal if has_detours => Ok(Rule::Ugal),
             PacketRoutes::UgalGlobal if has_groups => Ok(Rule::UgalGlobal),
             PacketRoutes::UgalGlobal => {
-                let accepted = "ugal, or a dragonfly of three groups or more, since it assumes that routers \
-                                know the queues of all cables that leave their group";
+                let accepted = "ugal, or a dragonfly of three groups or more, since it assumes \
+                                that routers know the queues of all cables that leave their group";
                 Err(FabricError::new("routes.per_packet", self.name(), accepted))
             }
             PacketRoutes::Valiant | PacketRoutes::Ugal => {
                 let accepted = format!(
-                    "random or adaptive, or a dragonfly of three groups or more, or a torus, mesh or \
-                     hyperx of 3 to {MOST_PLACES} switches, which have an intermediate switch"
+                    "random or adaptive, or a dragonfly of three groups or more, or a torus, mesh \
+                     or hyperx of 3 to {MOST_PLACES} switches, which have an intermediate group or \
+                     switch"
                 );
                 Err(FabricError::new("routes.per_packet", self.name(), accepted))
             }
