@@ -178,8 +178,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Walks target by target and looks for a cycle each time the number of targets has doubled, since
-    /// most fabrics with a cycle show it after a few targets.
+    /// Walks target by target and looks for a cycle each time the number of targets has doubled,
+    /// since most fabrics with a cycle show it after a few targets.
     fn run(mut self) -> Option<Vec<CycleBuffer>> {
         let mut listed = HashSet::new();
         for ((from, to), plane, ports) in self.routes.given() {

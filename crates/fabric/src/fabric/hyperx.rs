@@ -155,7 +155,7 @@ impl HyperXSettings {
         if ports > MOST_PORTS_OF_A_SWITCH.into() || ports * self.switches() > MOST_PORTS {
             let accepted = format!(
                 "lengths with which a switch has at most {MOST_PORTS_OF_A_SWITCH} ports, and all \
-                 switches {MOST_PORTS}; these give each switch {ports}"
+                 switches together {MOST_PORTS}; these give each switch {ports}"
             );
             return refuse("dimensions", format!("{lengths:?}"), accepted);
         }
@@ -331,10 +331,10 @@ mod tests {
         assert_eq!(wiring.plugged("2.1")[2..4], last);
     }
 
-    /// A search of the wiring finds the same ways as the places of switches tell; in the order of the
-    /// dimensions those that differ first.
+    /// A search of the wiring finds the same routes as the places of switches tell; in the order of
+    /// the dimensions those that differ first.
     #[test]
-    fn ways_are_the_shortest() {
+    fn routes_are_the_shortest() {
         let cases = [
             ("dimensions = [5]", 5, 1),
             ("dimensions = [2, 2, 2]", 8, 3),
@@ -400,7 +400,7 @@ mod tests {
             (
                 "{ dimensions = [4096] }",
                 "fabric.hyperx.dimensions = [4096]: accepted is lengths with which a switch has at \
-                 most 65536 ports, and all switches 4194304; these give each switch 4096",
+                 most 65536 ports, and all switches together 4194304; these give each switch 4096",
             ),
             (
                 "{ dimensions = [3, 3], links = [{}, {}, {}, {}] }",

@@ -3,7 +3,7 @@
 //!
 //! Packets take the dimensions in the order listed, in each the shorter direction; if both are
 //! equally long, either. The cables of one row form a ring, in which packets could wait for each
-//! other's buffers for ever. Two virtual channels prevent that: a packet that has yet to cross the
+//! other's buffers forever. Two virtual channels prevent that: a packet that has yet to cross the
 //! cable between the last and the first switch uses one, all others use the other, so that neither
 //! ring of buffers is closed (Dally and Seitz, "Deadlock-free message routing in multiprocessor
 //! interconnection networks", IEEE Trans. Comput. C-36(5) 1987).

@@ -120,15 +120,15 @@ impl Piece {
         Piece { message, peer, size, bytes, last, since, met, counts, again }
     }
 
-    /// Marks a unit that is stored again: it ends at the stage at which the target counts a packet as
-    /// arrived.
+    /// Marks a unit that is stored again: it ends at the stage at which the target counts a packet
+    /// as arrived.
     #[must_use]
     pub fn again(self) -> Piece {
         Piece { again: true, ..self }
     }
 
-    /// Marks a part of a message that no program submitted: the time that it spends in stages is not
-    /// recorded.
+    /// Marks a part of a message that no program submitted: the time that it spends in stages is
+    /// not recorded.
     #[must_use]
     pub fn uncounted(self) -> Piece {
         Piece { counts: false, ..self }

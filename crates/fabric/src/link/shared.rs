@@ -315,8 +315,9 @@ mod tests {
         assert_eq!(links.passed(1), Time(1115), "two more");
     }
 
-    /// A reference model, byte by byte: a transfer whose bytes leave whenever no short packet has the link,
-    /// reach the switch 5 later, and leave it in order whenever no short packet has the output.
+    /// A reference model, byte by byte: a transfer whose bytes leave whenever no short packet has
+    /// the link, reach the switch 5 later, and leave it in order whenever no short packet has the
+    /// output.
     fn byte_by_byte(sent: &[(u64, u64)], forwarded: &[(u64, u64)]) -> u64 {
         let has =
             |list: &[(u64, u64)], at| list.iter().any(|(t, span)| (*t..t + span).contains(&at));

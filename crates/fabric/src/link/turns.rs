@@ -173,7 +173,7 @@ enum State {
     Turn { held: bool },
     /// Packets of a frame are travelling.
     Frame { channel: usize },
-    /// Null frames go back and forth, and would do so for ever, so they are not simulated. The
+    /// Null frames go back and forth, and would do so forever, so they are not simulated. The
     /// holder decided on its turn at this time.
     Asleep { since: Time },
 }

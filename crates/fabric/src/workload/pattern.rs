@@ -205,7 +205,8 @@ fn of_shares(shares: &[(f64, u32)]) -> Option<Targets> {
 }
 
 impl Targets {
-    /// Returns these targets without `host`, whose share goes to the others; `None` if no other is left.
+    /// Returns these targets without `host`, whose share goes to the others; `None` if no other is
+    /// left.
     pub fn without(self, host: u32) -> Option<Targets> {
         match self {
             Targets::Fixed(target) => (target != host).then_some(Targets::Fixed(target)),

@@ -80,8 +80,8 @@ impl Transports {
         self.held_by(|_| self)
     }
 
-    /// Like [`held`](Self::held) where the flows' initiators are divided among parts: `part` returns the
-    /// part of a host.
+    /// Like [`held`](Self::held) where the flows' initiators are divided among parts: `part`
+    /// returns the part of a host.
     pub fn held_by<'a>(&'a self, part: impl Fn(u32) -> &'a Transports) -> (u64, u64) {
         let mut held = (0, 0);
         for (number, (flow, outcome)) in (0..).zip(self.outcomes()) {

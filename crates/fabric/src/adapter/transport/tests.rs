@@ -434,8 +434,8 @@ fn who_waits_for_credits_in_vain_asks_again() {
     assert_eq!(pair.own.counts().retransmitted, 19);
 }
 
-/// A flow of one packet needs no credits when that packet starts. If a switch trims it, its header asks for
-/// the credits to send it again.
+/// A flow of one packet needs no credits when that packet starts. If a switch trims it, its header
+/// asks for the credits to send it again.
 #[test]
 fn a_packet_that_was_cut_is_granted_credits() {
     let mut pair = Pair::new(by_credits(), vec![flow(0, (0, 1), 950)]);

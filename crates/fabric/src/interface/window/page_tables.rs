@@ -2,8 +2,8 @@
 //! Figure 2; The MEMORY CHANNEL 2 PCI Adapter Card).
 //!
 //! A store passes the entry of its page at its initiator, which determines its targets, and the
-//! entry at each target, which is read when the packet is checked and before it requests the bus.
-//! Both entries are stored as indices of tables.
+//! entry at each target, which is read when the packet is checked and before it requests the bus. A
+//! store and a packet carry only the number of the page, by which both tables are looked up.
 
 use weft_protocol::window::{Cluster, Connections, MapError, NetworkPage, Node, TransmitPage, Use};
 use weft_units::Time;
