@@ -318,8 +318,8 @@ fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
     )
 }
 
-/// Refuses marks at departure where the header of a packet may have reached the next switch or host
-/// by then.
+/// Refuses marks at departure where these come too late: by then the next switch may have passed
+/// the header on, or the host may have the packet.
 fn refuse_marks_behind_a_header(
     (wiring, links): (&Wiring, &[LinkSettings]),
     listed: &[Option<Listed<'_>>],
@@ -429,7 +429,8 @@ fn refuse_credit_for_no_packet(
     place.refuse(&key, &credits.to_string(), &accepted)
 }
 
-/// No inputs that pause a class, or give credits for it, can wait for each other in a cycle, unless the file accepts that.
+/// No inputs that pause a class, or give credits for it, can wait for each other in a cycle, unless
+/// the file accepts that.
 fn refuse_a_cycle(
     settings: &ChannelSettings,
     (wiring, routes): (&Wiring, &Routes),
@@ -444,12 +445,12 @@ fn refuse_a_cycle(
     // A packet keeps to its class, which is its only virtual channel.
     let Some(cycle) = routes.cycle(wiring, 1, holds) else { return Ok(()) };
     let value = format!(
-        "refused (a cycle of inputs, each of which can hold up class {class} for packets that wait for the \
-         next: those behind {})",
+        "refused (a cycle of inputs, each of which can hold up class {class} for packets that wait \
+         for the next: those behind {})",
         network::name_cycle(wiring, 1, &cycle)
     );
-    let accepted = "routes without a cycle (such as routes.per_connection.given), the class without pfc and credits, or \
-                    deadlock = \"allowed\" for a run that may end as `stuck`";
+    let accepted = "routes without a cycle (such as routes.per_connection.given), the class \
+                    without pfc and credits, or deadlock = \"allowed\" for a run that may end as `stuck`";
     refuse(name, "deadlock", &value, accepted)
 }
 

@@ -140,7 +140,7 @@ pub(crate) fn engine(
         None => flow(settings, &kinds, site.name)?,
     };
     let holds = |switch: u32| matches!(kinds[switch as usize], Kind::Input(..) | Kind::Memory(_));
-    network::refuse_a_circle(settings, (&wiring, &routes), &flow, holds, site.name)?;
+    network::refuse_a_cycle(settings, (&wiring, &routes), &flow, holds, site.name)?;
     let has_two_sizes = adapter::has_two_sizes(settings);
     let switches = (0..).zip(&kinds);
     let switches =

@@ -190,9 +190,9 @@ pub(super) fn channels_fit(
 /// How many buffers of a cycle a message names.
 const MOST_NAMED: usize = 12;
 
-/// No buffers of the switches that `holds` names can wait for each other in a cycle, unless the file
-/// accepts that.
-pub(super) fn refuse_a_circle(
+/// No buffers of the switches that `holds` names can wait for each other in a cycle, unless the
+/// file accepts that.
+pub(super) fn refuse_a_cycle(
     settings: &ChannelSettings,
     (wiring, routes): (&Wiring, &Routes),
     flow: &FlowControl,
@@ -205,8 +205,8 @@ pub(super) fn refuse_a_circle(
     let virtual_channels = flow.virtual_channels(routes.virtual_channels());
     let Some(cycle) = routes.cycle(wiring, virtual_channels, &holds) else { return Ok(()) };
     let value = format!(
-        "refused (a cycle of buffers, each of which can be full of packets that wait for space in the \
-         next: those behind {})",
+        "refused (a cycle of buffers, each of which can be full of packets that wait for space in \
+         the next: those behind {})",
         name_cycle(wiring, virtual_channels, &cycle)
     );
     let channels = match routes.virtual_channels() {

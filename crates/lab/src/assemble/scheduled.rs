@@ -1,5 +1,5 @@
-//! Refuses settings that channels that act together do not read: a schedule that tells hosts what became of their
-//! packets, and the channel that carries its signalling.
+//! Refuses settings that channels that act together do not read: a schedule that tells hosts what
+//! became of their packets, and the channel that carries its signalling.
 
 use weft_fabric::workload::WorkloadSettings;
 
@@ -7,8 +7,8 @@ use super::{flows, hub, network, refuse, turns};
 use crate::composition::ChannelSettings;
 use crate::error::Error;
 
-/// Refuses settings that neither of these two channels reads. Settings that a switch does not read are refused
-/// where the switch is built.
+/// Refuses settings that neither of these two channels reads. Settings that a switch does not read
+/// are refused where the switch is built.
 pub(crate) fn refuse_what_is_not_read(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
