@@ -17,7 +17,7 @@ pub struct Threads {
     even_if_slower: bool,
     /// The processes among which a run is divided in place of threads. This is the first.
     ranks: Option<Arc<dyn Exchange>>,
-    /// A sentence for each channel that had one, or fewer than there are, and why.
+    /// The sentences that [`alone`](Self::alone) returns.
     alone: Mutex<BTreeSet<String>>,
 }
 
@@ -44,8 +44,8 @@ impl Threads {
         Threads { even_if_slower: true, ..self }
     }
 
-    /// Divides a channel among the threads, if possible and worthwhile. `has_step_limit` says whether its run has a
-    /// limit on steps.
+    /// Divides a channel among the threads, if possible and worthwhile. `has_step_limit` says
+    /// whether its run has a limit on steps.
     pub(crate) fn spread(&self, name: &str, channel: &mut impl Channel, has_step_limit: bool) {
         if self.most == NonZeroUsize::MIN || self.ranks.is_some() {
             return;
@@ -92,8 +92,8 @@ impl Threads {
         self.alone.lock().unwrap_or_else(PoisonError::into_inner).insert(said);
     }
 
-    /// A sentence for each channel that ran on one thread although it could have had more, and for
-    /// ranks without a part; none twice.
+    /// A sentence for each channel that was simulated on one thread, or on rank 0 alone, although
+    /// more were allowed, with the reason, and for each that left ranks without a part; none twice.
     pub fn alone(&self) -> Vec<String> {
         self.alone.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

@@ -81,8 +81,8 @@ pub struct InterfaceCounters {
     /// How long messages waited for a send buffer in host memory while none held a message for
     /// their target, summed over them.
     pub blocked_at_host: Span,
-    /// How long messages waited for a send buffer of the adapter, which the prefetch fills, while none held
-    /// a message for their target, summed over them.
+    /// How long messages waited for a send buffer of the adapter, which the prefetch fills, while
+    /// none held a message for their target, summed over them.
     pub blocked_at_prefetch: Span,
 }
 

@@ -109,13 +109,14 @@ impl<C: Carrier> Node<C> {
         self.shared.borrow().machine.now()
     }
 
-    /// Returns the rank with all messages on the channel of this name; `None` if there is no such channel.
+    /// Returns this rank with all its messages on the channel of this name; `None` if there is no
+    /// such channel.
     pub fn over(&self, channel: &str) -> Option<Node<C>> {
         let channel = Some(self.shared.borrow().machine.channel(channel)?);
         Some(Node { channel, ..self.clone() })
     }
 
-    /// Returns the rank for a task that serves requests of others, and ends when all programs have
+    /// Returns this rank for a task that serves requests of others, and ends when all programs have
     /// ended.
     #[must_use]
     pub fn serving(&self) -> Node<C> {

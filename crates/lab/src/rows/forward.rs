@@ -14,7 +14,8 @@ pub(super) fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
     ]
 }
 
-/// Says how much was skipped, what states were compared, or what prevents skipping.
+/// Says how much was skipped and how much of the state was compared for that, or what prevents
+/// skipping; `None` if it was not requested.
 pub(super) fn sentence(run: &ChannelRun) -> Option<String> {
     let own = run.forwarded.as_ref()?;
     let all = run.until.since(Time::ZERO).as_us();

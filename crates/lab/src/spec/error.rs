@@ -62,8 +62,8 @@ impl SpecError {
         SpecError(Box::new(Refusal { key: key.to_owned(), message, ..Refusal::default() }))
     }
 
-    /// Returns the refusal located at `place`: for a value that was read earlier and proves wrong, such
-    /// as a preset's name.
+    /// Returns the refusal located at `place`: for a value that was read earlier and proves wrong,
+    /// such as a preset's name.
     #[must_use]
     pub fn at(mut self, place: &Place) -> SpecError {
         self.0.file = place.file().to_owned();

@@ -149,8 +149,8 @@ impl Collective {
         self.schedule_of(ranks, Payload { size, ..Payload::default() }, rounds)
     }
 
-    /// The collective, `rounds` times one after another, with everything that can be specified about
-    /// the ranks' data.
+    /// The collective, `rounds` times one after another, with everything that can be specified
+    /// about the ranks' data.
     pub fn schedule_of(self, ranks: u16, payload: Payload<'_>, rounds: u32) -> Schedule {
         let mut writer = Writer::new(ranks);
         (0..rounds).for_each(|_| writer.collective(self, payload));

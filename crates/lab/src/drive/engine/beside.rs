@@ -63,8 +63,8 @@ pub enum Alone {
     Kind,
     /// Something is recorded of all ports at once, or cables fail.
     #[error(
-        "queues are noted at intervals, or cables fail, for the whole network, which threads and ranks cannot \
-         divide"
+        "queues are noted at intervals, or cables fail, for the whole network at once, not part by \
+         part"
     )]
     Noted,
     /// Packets are marked when they have left.
@@ -81,8 +81,8 @@ pub enum Alone {
     Deciding,
     /// Queue pairs outlive flows.
     #[error(
-        "queue pairs are kept (queue_pairs = 'kept'), and what their targets know passes to the next flow when \
-         that begins elsewhere, which threads and ranks cannot divide"
+        "queue pairs are kept (queue_pairs = 'kept'): what their targets know passes at once to \
+         the next flow, which may begin in another part of the network"
     )]
     Kept,
     /// Flows are numbered in the order in which they begin.
@@ -93,7 +93,8 @@ pub enum Alone {
     Closed,
     /// Routes weigh queues of other switches, as these are at that instant.
     #[error(
-        "routes weigh the queues of other switches (ugal_global), which threads and ranks cannot read"
+        "routes weigh the queues of other switches (ugal_global) as they are at that instant, and \
+         these may be in another part of the network"
     )]
     Weighed,
     /// Nothing takes time from one part of the graph to another.

@@ -1,5 +1,5 @@
 //! Clocks that switches share: switches of a graph, or of a part of it, whose slots have the same
-//! length act at the same edges, so that one event of the clock serves all of them.
+//! length share the edges of one clock, so that one event serves all of them.
 
 use weft_fabric::graph::Graph;
 use weft_units::{Span, Time};

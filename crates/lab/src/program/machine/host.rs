@@ -28,8 +28,8 @@ pub(super) struct Hosts {
 }
 
 impl<C: Carrier> Machine<C> {
-    /// Returns the machine on hosts with this memory and this many processors each; without a number,
-    /// every computation has a processor of its own. At time zero only.
+    /// Returns the machine on hosts with this memory and this many processors each; without a
+    /// number, every computation has a processor of its own. At time zero only.
     #[must_use]
     pub fn on_hosts(
         mut self,

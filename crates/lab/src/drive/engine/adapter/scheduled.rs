@@ -167,8 +167,8 @@ impl Engine {
         self.with_room(self.clear_of_schedule(at, span), host as u16, span)
     }
 
-    /// When, from `at` on, a request does not meet a packet of the schedule and has room on the link.
-    /// Where bytes are interleaved, packets of the schedule are inserted into requests.
+    /// When, from `at` on, a request does not meet a packet of the schedule and has room on the
+    /// link. Where bytes are interleaved, packets of the schedule are inserted into requests.
     #[inline]
     pub(super) fn clear_for_request(&self, at: Time, host: u32) -> Time {
         if self.adapters.scheduled.calendar.is_none() || self.adapters.scheduled.interleaves {

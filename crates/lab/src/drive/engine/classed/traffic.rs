@@ -19,7 +19,7 @@ pub struct Traffic {
     pub packet: Bytes,
     /// The payload in it.
     pub payload: Bytes,
-    /// When the sources begin, from time zero on.
+    /// When this traffic begins: it is added to the times of the sources, which count from zero.
     pub start: Span,
     /// Later packets are not submitted.
     pub end: Time,

@@ -101,7 +101,7 @@ impl Flows {
         weft_kernel::prefetch(&self.segments, id);
     }
 
-    /// Prefetches the state that the end of a flow keeps.
+    /// Prefetches the state that a flow has at the end that the packet reaches.
     #[inline]
     pub fn prefetch_end(&self, header: &Header) {
         self.transports.prefetch(header.flow, header.has(Header::CONTROL));

@@ -56,7 +56,8 @@ struct UnderWay {
     output: u32,
     hops: u16,
     channel: u8,
-    /// When its message was generated: the same for all packets of the message, so not relative to now.
+    /// When its message was generated: the same for all packets of the message, so not relative to
+    /// now.
     generated: Time,
     /// From its start to the present, modulo 2^64, since it may start later.
     since_start: u64,

@@ -1,5 +1,5 @@
 //! The events of a hub and their order at one instant, which is that of the places at which they
-//! happen, whatever scheduled them. Each kind of event is kept where it costs least.
+//! happen, whatever scheduled them, and when. Each kind of event is kept where it costs least.
 //!
 //! An event for which a host waits, one at a time, has a timer; an event that follows a decision of
 //! the hub or a transfer on a bus by a constant span is in a delay line; the calendar has the rest.
@@ -27,7 +27,7 @@ const TIMERS: usize = 4;
 // The kinds of events of the calendar, in their order at equal times. Each has a place for every
 // host, or only the first of these.
 
-/// One for each step, so that all adapters have asked before any of them gets an answer.
+/// One for each step, so that at one instant all adapters ask before any request is received.
 const CONFIGURE: u32 = 0;
 const CONFIGURED: u32 = 3;
 const ACCESS: u32 = 4;
@@ -136,7 +136,7 @@ pub(super) struct Agenda<'a> {
 }
 
 impl Lines {
-    /// An agenda without events, for this many hosts.
+    /// Timers and delay lines without events, for this many hosts.
     pub fn new(hosts: usize) -> Lines {
         Lines {
             calendar_next: Time::NEVER,

@@ -21,7 +21,7 @@ use super::{Departure, HubParts, HubStep, State, Windows};
 pub(super) enum Step {
     /// An event of the file, by its position there.
     Scripted(u16),
-    /// An adapter sends a control packet; the port receives one.
+    /// An adapter sends a control packet; its port receives it.
     Heartbeat(u16),
     Heard(u16),
     /// A port may have heard nothing for the time-out.
@@ -183,8 +183,8 @@ impl HubStep<'_> {
         }
     }
 
-    /// An adapter sends its heartbeat to its port, and checks whether it has received one from the
-    /// hub.
+    /// An adapter sends its heartbeat to its port, and checks whether the hub has been silent for
+    /// the time-out.
     fn heartbeat(&mut self, now: Time, node: u16) {
         let Some(own) = &mut self.own.management else { return };
         let Some(is_silent) = own.members.beat(now, node) else { return };

@@ -92,7 +92,8 @@ impl HubStep<'_> {
     }
 
     /// Names a packet that an adapter has accepted, and records it at its sender; a retransmitted
-    /// packet becomes a copy of the original. Returns whether there is such a packet.
+    /// packet takes over the content and name of the original. Returns whether there is such a
+    /// packet.
     #[inline]
     pub(super) fn name(&mut self, packet: &mut Packet) -> bool {
         let sender = Node(packet.from as u8);

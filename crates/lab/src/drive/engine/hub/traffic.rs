@@ -13,7 +13,8 @@ use weft_units::{Limit, Time};
 use super::host::{Packet, Purpose};
 use super::{Delivery, Host, HubStep, State, Supply};
 
-/// How many deliveries may wait to be counted; more would only fill the cache with packets.
+/// How many deliveries may join those that are not yet due before the due ones are counted; more
+/// would only fill the cache with packets.
 const UNCOUNTED: usize = 32;
 
 impl HubStep<'_> {

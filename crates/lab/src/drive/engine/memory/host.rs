@@ -179,8 +179,8 @@ impl Engine {
         self.serve(now, port);
     }
 
-    /// Returns the descriptor of a message whose last packet takes `span` to send: the next message
-    /// that waits for one is posted, and the stream or source that filled it goes on.
+    /// Gives back the descriptor of a message whose last packet takes `span` to send: the next
+    /// message that waits for one is posted, and the stream or source that filled it goes on.
     pub(super) fn hand_back(
         &mut self,
         now: Time,

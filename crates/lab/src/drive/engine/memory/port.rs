@@ -187,8 +187,8 @@ impl Engine {
             let own = &mut self.memories.ports[port as usize];
             let next = own.next(|channel| graph.may_send(port, channel));
             let Some((channel, queue)) = next else { return };
-            // The port counts as busy while it chooses: choosing a packet can cause an indication for
-            // this very port, which must not start a transmission of its own.
+            // The port counts as busy while it chooses: choosing a packet can cause an indication
+            // for this very port, which must not start a transmission of its own.
             own.sending = Some(Sending::Free);
             let next = match port < self.graph.switch_ports() {
                 true => self.take(now, channel, queue),

@@ -52,8 +52,8 @@ impl Outlet {
         }
     }
 
-    /// Accepts a message with content, for which only an interface has endpoints. Returns whether it is
-    /// allowed.
+    /// Accepts a message with content. Returns whether it is allowed; it is not between virtual
+    /// networks, nor without an interface, which alone has endpoints for it.
     pub fn offer_text(&mut self, now: Time, target: u16, text: Text, bodies: &mut Bodies) -> bool {
         match self {
             Outlet::Buffers(_) => false,
