@@ -344,7 +344,7 @@ fn check(text: &str, run: &ChannelRun) -> Result<(), String> {
     if run.observations.generated == 0 || run.observations.delivered == 0 {
         return Err(format!("nothing came: {text}"));
     }
-    // A cycle of buffers is refused before the run; who is disabled waits for ever.
+    // A cycle of buffers is refused before the run; who is disabled waits forever.
     let verdict = run.judgement.verdict;
     if verdict.is_stuck() && !text.contains("disabled") {
         return Err(format!("{verdict}: {:?}\n{text}", run.waiting));

@@ -447,9 +447,9 @@ fn cables_fail_only_where_something_reads_of_it() {
     assert!(said.contains("credits"), "{said}");
 }
 
-/// Three switches with a cable between any two. While one of them is down two packets go by a third switch,
-/// which closes no cycle of inputs that pause each other. If each is down in its turn, what is left of one
-/// time can wait for what is left of another, all around.
+/// Three switches with a cable between any two. While one of them is down two packets go by a third
+/// switch, which closes no cycle of inputs that pause each other. If each is down in its turn, what
+/// is left of one time can wait for what is left of another, all around.
 #[test]
 fn routes_of_different_times_close_no_cycle_together() {
     let table = "[channel.c.fabric.table]\nswitches = [{ name = 'a', ports = 3 }, { name = 'b', ports = 3 }, \

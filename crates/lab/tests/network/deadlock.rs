@@ -198,8 +198,8 @@ fn a_cycle_is_named_with_what_would_open_it() {
 }
 
 /// The canonical dragonfly (Kim, Dally, Scott and Abts, ISCA 2008, Figure 5) as a table: 9 groups of
-/// 4 switches with 2 hosts each and 2 cables to other groups. Shortest paths close cycles; traffic to
-/// the next group fills them.
+/// 4 switches with 2 hosts each and 2 cables to other groups. Shortest paths close cycles; traffic
+/// to the next group fills them.
 #[test]
 fn a_dragonfly_of_cables_without_channels_is_refused_or_stands_still() {
     let (groups, routers, hosts) = (9, 4, 2);

@@ -46,10 +46,10 @@ fn lost(run: &ChannelRun) -> f64 {
 }
 
 /// Cables between groups have half the rate of all others. Of a host's packets 64 in 71 go to other
-/// groups, by the 8 cables that its group has for 8 hosts: a minimal way takes one of them, so that
-/// they are full at a load of 1/2 x 71/64.
+/// groups, by the 8 cables that its group has for 8 hosts: a minimal route takes one of them, so
+/// that they are full at a load of 1/2 x 71/64.
 #[test]
-fn minimal_ways_carry_uniform_traffic_up_to_the_cables_between_groups() {
+fn minimal_routes_carry_uniform_traffic_up_to_the_cables_between_groups() {
     let slow = "fabric.dragonfly = { hosts_per_router = 2, \
                 links = [{}, {}, { rate = '0.5 Gbit/s' }] }";
     let bound = 0.5 * 71.0 / 64.0;
@@ -65,9 +65,9 @@ fn minimal_ways_carry_uniform_traffic_up_to_the_cables_between_groups() {
 }
 
 /// From one group to the next there is one cable, which the a p hosts of the group share on minimal
-/// ways: 1/(a p) = 1/8 for each, whatever is chosen among ways.
+/// routes: 1/(a p) = 1/8 for each, whatever is chosen among these.
 #[test]
-fn minimal_ways_to_the_next_group_share_one_cable() {
+fn minimal_routes_to_the_next_group_share_one_cable() {
     for rule in [SPRAYED, HASHED, "per_packet = 'adaptive'"] {
         let accepted = queued(DRAGONFLY, rule, NEXT_GROUP, 0.3).accepted_load();
         assert!((accepted - 1.0 / 8.0).abs() < 0.002, "{rule}: {accepted}");
@@ -77,7 +77,7 @@ fn minimal_ways_to_the_next_group_share_one_cable() {
 /// By a third group, a packet takes two cables between groups in place of one. Those from group G to
 /// G + d, d = 2 to 8, carry what G sends by G + d, and what G + d - 1 sends by G to G + d: each is a
 /// seventh of the 8 hosts of a group. The cable to the next group is left out, as it would be the
-/// minimal way. So they are full at 7/(2 x 8), which with many groups is 1/2.
+/// minimal route. So they are full at 7/(2 x 8), which with many groups is 1/2.
 #[test]
 fn valiant_carries_half_whatever_the_pattern() {
     let bound = 7.0 / 16.0;
@@ -86,7 +86,8 @@ fn valiant_carries_half_whatever_the_pattern() {
     let above = queued(DRAGONFLY, VALIANT, NEXT_GROUP, 1.1 * bound);
     assert_eq!(above.judgement.verdict, Verdict::Saturated);
     assert!(above.accepted_load() < bound, "{}", above.accepted_load());
-    // Uniform traffic takes two for 64 packets of 71, of all cables: half of what minimal ways carry.
+    // Uniform traffic takes two for 64 packets of 71, of all cables: half of what minimal
+    // routes carry.
     let bound = 71.0 / 64.0 / 2.0;
     let below = queued(DRAGONFLY, VALIANT, UNIFORM, 0.92 * bound);
     assert!(lost(&below) < 0.015, "{}", lost(&below));
@@ -138,9 +139,9 @@ fn no_routing_stands_still_with_the_channels_that_it_needs() {
     }
 }
 
-/// With queues without a limit, a router without a cable to the next group sees nothing wait on the way
-/// there. One that knows the queues of its group sends by other groups what that cable does not carry, and
-/// by it an eighth: all that is offered, and of uniform traffic most on minimal ways.
+/// With queues without a limit, a router without a cable to the next group sees nothing wait on the
+/// way there. One that knows the queues of its group sends by other groups what that cable does not
+/// carry, and by it an eighth: all that is offered, and of uniform traffic most on minimal routes.
 #[test]
 fn knowledge_of_the_group_makes_up_for_missing_credits() {
     let at = |rule: &str, pattern: &str, load: f64| queued(DRAGONFLY, rule, pattern, load);
@@ -150,8 +151,8 @@ fn knowledge_of_the_group_makes_up_for_missing_credits() {
     assert!(lost(&global) < 0.02, "{}", lost(&global));
     let uniform = at(UGAL_GLOBAL, UNIFORM, 0.8);
     assert!(lost(&uniform) < 0.02, "{}", lost(&uniform));
-    // Of the 8 cables of a group a detour takes two and a minimal way one, that to the next group alone:
-    // 1 + 7/2 for 8 hosts at the most.
+    // Of the 8 cables of a group a detour takes two and a minimal route one, that to the next group
+    // alone: 1 + 7/2 for 8 hosts at the most.
     let above = at(UGAL_GLOBAL, NEXT_GROUP, 0.7);
     let most = 4.5 / 8.0;
     assert!(

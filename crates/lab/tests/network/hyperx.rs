@@ -1,4 +1,4 @@
-//! `HyperX`: what minimal ways carry, by cables counted by hand (Ahn, Binkert, Davis, McLaren and
+//! `HyperX`: what minimal routes carry, by cables counted by hand (Ahn, Binkert, Davis, McLaren and
 //! Schreiber, SC 2009).
 
 use weft_lab::ChannelRun;
@@ -74,9 +74,9 @@ fn traffic_to_one_switch_shares_the_cables_to_it() {
     }
 }
 
-/// Eight switches of four hosts, each of which sends to the next switch. On the minimal way they share one
-/// cable: 1/4. By one of six others, the cable from switch I to J, J not I + 1, carries a sixth of what I
-/// sends and a sixth of what J - 1 sends: full at 6/8.
+/// Eight switches of four hosts, each of which sends to the next switch. On the minimal route they
+/// share one cable: 1/4. By one of six others, the cable from switch I to J, J not I + 1, carries a
+/// sixth of what I sends and a sixth of what J - 1 sends: full at 6/8.
 #[test]
 fn valiant_spreads_what_one_cable_would_carry() {
     let fabric = "{ dimensions = [8], hosts_per_switch = 4 }";
@@ -91,18 +91,19 @@ fn valiant_spreads_what_one_cable_would_carry() {
     let above = at(VALIANT, 1.1 * bound);
     assert_eq!(above.judgement.verdict, Verdict::Saturated);
     assert!(above.accepted_load() < 1.005 * bound, "{}", above.accepted_load());
-    // The minimal way carries a part of it, too.
+    // The minimal route carries a part of it, too.
     let ugal = at(UGAL, 0.95 * bound);
     assert!(lost(&ugal) < 0.02, "{}", lost(&ugal));
-    // What every pair of switches shares goes the minimal way: one cable for 16/31 of a host's packets.
+    // What every pair of switches shares takes the minimal route: one cable for 16/31 of a host's
+    // packets.
     let uniform = queued(32, fabric, UGAL, "load = 0.9", "6 ms");
     assert!(lost(&uniform) < 0.01, "{}", lost(&uniform));
 }
 
 /// Four hosts send 50 packets of 1 us each to the opposite corner. By the dimensions in their order
-/// there is one way, which carries 150 in 150 us less the latency; in any order there are two.
+/// there is one route, which carries 150 in 150 us less the latency; in any order there are two.
 #[test]
-fn any_order_has_a_way_by_each_corner() {
+fn any_order_has_a_route_through_each_corner() {
     let packets: Vec<String> = (0..200)
         .map(|number| {
             let (from, to) = (number % 4, 12 + number % 4);

@@ -322,7 +322,8 @@ fn what_one_class_does_not_read_and_slots_beside_classes_are_refused() {
     assert!(credits.contains("pause a class of their cable"), "{credits}");
 }
 
-/// Five switches in a ring: shortest ways go round it, and a class that loses nothing can wait in a cycle.
+/// Five switches in a ring: shortest routes go round it, and a class that loses nothing can wait in
+/// a cycle.
 #[test]
 fn pauses_that_can_wait_in_a_cycle_are_refused() {
     let ring = "fabric.torus.dimensions = [5]";

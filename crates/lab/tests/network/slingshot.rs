@@ -1,4 +1,5 @@
-//! The shipped Slingshot: what it takes by hand, and that its buffers cannot wait for each other in a cycle.
+//! The shipped Slingshot: what it takes by hand, and that its buffers cannot wait for each other in
+//! a cycle.
 
 use weft_kernel::Halt;
 use weft_lab::{Plan, Request, simulate};

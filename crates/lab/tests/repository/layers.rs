@@ -1,4 +1,5 @@
-//! Modules of the live library use only those of the layers beneath their own, as ARCHITECTURE.md draws them.
+//! Modules of the live library use only those of the layers beneath their own, as ARCHITECTURE.md
+//! draws them.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,8 @@ use crate::repository::files::{self, File, Finding, assert_none};
 const DRAWING: &str = "## The layers of the live library";
 const SOURCES: &str = "crates/live/src/";
 
-/// The layer of each module: the number of the line of the drawing on which it stands, from above. The names
-/// stand before the first gap of two spaces, what they are after it.
+/// The layer of each module: the number of the line of the drawing on which it stands, from above.
+/// The names stand before the first gap of two spaces, what they are after it.
 fn layers(architecture: &str) -> BTreeMap<String, usize> {
     let after = architecture.split(DRAWING).nth(1).unwrap_or_default();
     let drawing = after.split("```").nth(1).unwrap_or_default();
