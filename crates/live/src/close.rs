@@ -336,9 +336,10 @@ pub fn duplicate(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
     copy
 }
 
-/// Lets the kernel duplicate a descriptor onto a given number (`dup2`), and remembers it. What the number
-/// stood for may have to be forgotten first, which takes a while if other threads are in calls on it. The
-/// kernel looks up the source before all else, and another thread may take its number away meanwhile.
+/// Lets the kernel duplicate a descriptor onto a given number (`dup2`, `dup3`), and remembers it.
+/// What the number stood for may have to be forgotten first, which takes a while if other threads
+/// are in calls on it. The kernel looks up the source before all else, and another thread may take
+/// its number away meanwhile.
 pub fn put_at(fd: c_int, number: c_int, put: impl Fn(c_int) -> c_int) -> c_int {
     if !table::is_owner() {
         return put(fd);

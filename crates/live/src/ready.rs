@@ -32,8 +32,8 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
     events_for(guard, segment, true)
 }
 
-/// The events that the connection has now, without room to send unless `asks_room`: the other end updates its
-/// read position with each receive, so that reading it here costs a cache miss.
+/// The events that the connection has now, without room to send unless `asks_room`: the other end
+/// updates its read position with each receive, so that reading it here costs a cache miss.
 pub fn events_for(guard: &Guard, segment: &Segment, asks_room: bool) -> i16 {
     let connection = guard.connection;
     if connection.is_disconnected() {

@@ -193,8 +193,9 @@ fn weakened_observe() {
     model(Weakening::Observe);
 }
 
-/// A writer marks the end of its stream while the reader ends the detour: one must see the other, or
-/// the reader waits for the underlying stream to end, although the writer has marked only the ring.
+/// A writer marks the end of its stream while the reader ends the detour: one must see the other,
+/// or the reader waits for the underlying stream to end, although the writer has marked only the
+/// ring.
 fn finished_midway() {
     let shared = Arc::new((Detour::default(), RingPointers::default()));
     assert!(shared.0.begin(0));

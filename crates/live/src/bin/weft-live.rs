@@ -22,7 +22,7 @@ const AMPLE: u64 = 8 << 30;
 /// Only the GNU loader replaces `$LIB` by a folder, and the parent of the root is the root: the
 /// loader of another C library finds nothing there.
 const UNREACHABLE: &str = "/$LIB/../../../../../../../..";
-/// How many levels of interpreters are followed.
+/// How many files are checked: a script, its interpreter, the interpreter of that, and so on.
 const DEEPEST: u32 = 4;
 
 /// The program inherits signals as they were: Rust's own `main` would ignore `SIGPIPE`.

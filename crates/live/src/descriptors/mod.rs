@@ -1,12 +1,13 @@
 //! Numbers for the library's own descriptors, chosen so that the program loses none of its own.
 //!
-//! `RLIMIT_NOFILE` bounds the descriptor numbers of a process, which may raise its soft limit up to a
-//! hard limit, usually a far higher one. An open descriptor keeps its number if the limit falls below it.
-//! So the library raises the limit for a moment while it opens its descriptors, which then lie beyond the
-//! program's. Where the limit cannot be raised, they take part of the last quarter of the numbers.
+//! `RLIMIT_NOFILE` bounds the descriptor numbers of a process, which may raise its soft limit up to
+//! a hard limit, usually a far higher one. An open descriptor keeps its number if the limit falls
+//! below it. So the library raises the limit for a moment while it opens its descriptors, which
+//! then lie beyond the program's. Where the limit cannot be raised, they take part of the last
+//! quarter of the numbers.
 //!
-//! The kernel's descriptor table is as long as the highest number, and each fork copies it. So no number
-//! is much higher than it must be.
+//! The kernel's descriptor table is as long as the highest number, and each fork copies it. So no
+//! number is much higher than it must be.
 
 mod pair;
 mod process;

@@ -87,7 +87,8 @@ fn copy_options(from: c_int, to: c_int) {
     copy_owner(from, to);
 }
 
-/// Copies the sizes of the socket buffers that the program has set, which Linux 5.14 and later report.
+/// Copies the sizes of the socket buffers that the program has set, which Linux 5.14 and later
+/// report.
 fn copy_lengths(from: c_int, to: c_int) {
     const SO_BUF_LOCK: c_int = 72;
     let socket = libc::SOL_SOCKET;

@@ -54,9 +54,9 @@ pub fn state(
     Some((events, Reported { valid: true, written, filled, changes, mask }))
 }
 
-/// Whether something that the program asked for has happened since the last report: bytes arrived,
-/// the stream ended, a full ring has room again, or the program has shut the connection down or has
-/// nearly left it. The report then contains everything that holds by now.
+/// Whether something that the program asked for has happened since the last report (bytes arrived,
+/// the stream ended, a full ring has room again), or, whatever it asked for, the program has shut
+/// the connection down or has nearly left it. The report then contains all that holds by now.
 pub fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
     let asks = |bits: c_int| asked & bits as u32 != 0;
     let room = now.mask & libc::EPOLLOUT as u32 != 0;

@@ -192,8 +192,8 @@ pub fn any_ready(inner: &Inner, whole: bool) -> Option<u32> {
     })
 }
 
-/// Returns the registrations of connections that have migrated back to the kernel, as the program
-/// made them. Events that exist by then are reported as a new edge.
+/// Puts the registrations of connections that have migrated back to the kernel into its instance
+/// again, as the program made them. Events that exist by then are reported as a new edge.
 pub fn hand_back(instance: &Instance, inner: &mut Inner) {
     let _errno = sys::KeepErrno::new();
     let mut at = 0;

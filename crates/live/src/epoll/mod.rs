@@ -138,7 +138,8 @@ fn control_connection(
     result
 }
 
-/// Changes a registration with the locks held, without which neither the registrations nor the links change.
+/// Changes a registration with the locks held, without which neither the registrations nor the
+/// links change.
 fn change(
     guard: &Guard,
     (instance, index): (&Instance, usize),

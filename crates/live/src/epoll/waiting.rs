@@ -28,8 +28,8 @@ use crate::waiting::wait;
 /// in nanoseconds. A client that connects to a busy server waits at most this long, and the system
 /// call costs a hundredth of it.
 const LOOK_ASIDE: u64 = 50_000;
-/// The clock is read once in this many waits. If they take longer than half of [`LOOK_ASIDE`], every
-/// wait reads it, until one takes less than a sixteenth of that.
+/// The clock is read once in this many passes. If they take longer than half of [`LOOK_ASIDE`],
+/// every pass reads it, until one takes no more than a sixteenth.
 const EVERY_TURN: u32 = 4;
 const SLOW: u64 = LOOK_ASIDE / 2;
 const FAST: u64 = LOOK_ASIDE / 16;
@@ -50,7 +50,8 @@ pub fn wait(
     }
     let _others = Others(stay.instance);
     // A thread that waits again may have sent something.
-    // SAFETY: a flag is written that another thread may change; a check too many or too late does no harm.
+    // SAFETY: a flag is written that another thread may change; a check too many or too late does
+    // no harm.
     unsafe { (*stay.instance.inner.get()).has_pages = true };
     Some(wait_in(stay.instance, events, timeout, mask))
 }
@@ -388,10 +389,11 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// Whether this wait asks the kernel before it looks at the accelerated connections. It reads the exact
-/// clock once in `turns` waits, in each wait where the program works for long between them, and when the coarse clock,
-/// which costs less, has ticked. The kernel knows of descriptors that are not accelerated, and of peers that were silent
-/// for long; an instance with neither does not ask it.
+/// Whether this pass asks the kernel before it looks at the accelerated connections. It reads the
+/// exact clock once in `turns` passes, in each pass if the program works for long between them, and
+/// when the coarse clock, which costs less, has ticked. The kernel knows of descriptors that are
+/// not accelerated, and of peers that were silent for long; an instance with neither does not ask
+/// it.
 fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     // SAFETY: numbers are read that another thread may change; a look aside too many or one late
     // does no harm.
@@ -440,9 +442,9 @@ fn has_ticked(instance: &Instance) -> bool {
     std::mem::replace(unsafe { &mut (*instance.inner.get()).ticked }, tick) != tick
 }
 
-/// Arms the flags of all connections that are followed. True if something may happen without a
-/// wake-up: a full ring stalls, or a change is signalled by the event of a connection that the
-/// kernel's instance did not accept.
+/// Arms the flags of all warm connections. True if something may happen without a wake-up: a full
+/// ring stalls, or the kernel's instance did not accept the event by which a connection signals
+/// changes.
 pub fn arm(instance: &Instance) -> bool {
     let Some(_held) = instance.lock.lock() else { return false };
     // SAFETY: the lock is held.
@@ -533,14 +535,14 @@ pub fn spin(instance: &Instance, below: &Below, place: Where) -> bool {
     })
 }
 
-/// Whether any followed connection has an event, without taking it. `times` counts the looks.
+/// Whether any warm connection has an event, without taking it. `times` counts the looks.
 fn has_any(instance: &Instance, times: &mut u32) -> bool {
     *times += 1;
     holds_any(instance, times.is_multiple_of(WHOLE_LOOK))
 }
 
-/// Whether any followed connection has an event, without taking it: looks at all of them if `whole`,
-/// otherwise only at those that had an event recently.
+/// Whether any warm connection has an event, without taking it: looks at all of them if `whole`,
+/// otherwise only where something may have arrived.
 pub fn holds_any(instance: &Instance, whole: bool) -> bool {
     let Some(_held) = instance.lock.lock() else { return true };
     // SAFETY: the lock is held.

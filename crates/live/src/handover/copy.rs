@@ -64,8 +64,8 @@ impl<'a> Way<'a> {
         })
     }
 
-    /// Takes what the program has written. If the program closed its end with data unread, that is a reset,
-    /// although its end of stream arrived first.
+    /// Takes what the program has written. If the program closed its end with data unread, that is
+    /// a reset, although its end of stream arrived first.
     fn take_back(&mut self) -> bool {
         let is_reset = || sys::poll_now(self.from, 0) & libc::POLLERR != 0;
         if is_reset() && sys::unread_bytes(self.from) == Ok(0) {

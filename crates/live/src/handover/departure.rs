@@ -231,9 +231,9 @@ pub fn leaves_registrations(guard: &Guard) -> bool {
     BECOMES_ANOTHER.load(Ordering::SeqCst) && registry::has_others_registrations(guard)
 }
 
-/// Removes this process from the holders of all connections that others hold too, and announces for
-/// the others that their end is near: it is about to end, or to become another program, which may
-/// still have them.
+/// Removes this process from the holders of all connections that other processes hold too, and
+/// announces the near end of those that only it holds: it is about to end, or to become another
+/// program, which may still have them.
 pub fn let_go(ends: bool) {
     if !table::is_owner() {
         return;
@@ -317,9 +317,9 @@ pub fn depart_known(reason: Reason) {
     }
 }
 
-/// To be called before a filter of system calls (seccomp) is set. The library cannot know what the filter
-/// does to its own calls, from an error to the end of the process, so it makes none from now on: all
-/// connections depart, and no new one is remembered.
+/// To be called before a filter of system calls (seccomp) is set. The library cannot know what the
+/// filter does to its own calls, from an error to the end of the process, so it makes none from now
+/// on: all connections depart, and no new one is remembered.
 pub fn forbid_filtered() {
     if !table::is_owner() {
         return;

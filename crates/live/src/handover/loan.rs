@@ -33,8 +33,8 @@ use crate::table::{Connection, Guard, Phase, Receiving};
 
 /// Bytes copied per step: a new connection of the kernel accepts that many at once.
 const PIECE: usize = 1 << 15;
-/// How long to wait until a process that wants to read has begun, and how long the kernel may take to
-/// deliver what was sent, in nanoseconds.
+/// How long to wait until a process that wants to read has begun, and how long the kernel may take
+/// to deliver what was sent, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
 const DELIVERY: u64 = 1_000_000_000;
 /// Interval of the checks whether the living users still have the copied connection, in
@@ -61,7 +61,7 @@ pub struct Loan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// No other process shares the connection any more, or others have the users' descriptors: from
-    /// now on only the copied connection carries data.
+    /// now on all data that arrives belongs to the copied connection.
     Given,
     /// The users and their descriptors are gone: the connection is as if it had not been lent.
     Over,

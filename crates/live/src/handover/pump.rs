@@ -174,7 +174,8 @@ fn shut_as(guard: &Guard, near: c_int) {
     if !lent && sends_no_more {
         sys::shutdown(near, libc::SHUT_WR);
     }
-    // With both directions shut down it would refuse what is left; the end follows later.
+    // With both directions shut down it would refuse what is left, behind which the end of stream
+    // follows.
     if !sends_no_more && connection.read_shut.load(Ordering::Acquire) {
         sys::shutdown(near, libc::SHUT_RD);
     }

@@ -32,7 +32,8 @@ pub fn yield_number(number: c_int) {
     table::disclaim(number);
 }
 
-/// To be called before the kernel takes away a range of numbers, some of which may be the library's own.
+/// To be called before the kernel takes away a range of numbers, some of which may be the library's
+/// own.
 pub fn yield_between(first: u32, last: u32) {
     let is_meant = |(fd, entry): &(c_int, Entry)| {
         *entry == Entry::Own && (first..=last).contains(&(*fd as u32))
@@ -43,10 +44,10 @@ pub fn yield_between(first: u32, last: u32) {
     all.for_each(|(number, _)| yield_number(number));
 }
 
-/// Moves a descriptor of the library's to another number. A program that closes all numbers that it
-/// finds, twice, must find nothing there the second time, so the new number is above all others of
-/// the library's. A program that closes numbers as long as it finds any must come to an end, so it
-/// is not far above.
+/// Duplicates a descriptor of the library's to another number. A program that closes all numbers
+/// that it finds, twice, must find nothing there the second time, so the new number is above all
+/// others of the library's. A program that closes numbers as long as it finds any must come to an
+/// end, so it is not far above.
 fn another(number: c_int) -> Result<c_int, Errno> {
     let all = table::known().filter(|(_, entry)| *entry == Entry::Own);
     let (count, highest) = all.fold((0, 0), |(count, _), (fd, _)| (count + 1, fd));

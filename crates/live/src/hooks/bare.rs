@@ -122,8 +122,8 @@ fn before_call_of_process(number: c_long, first: usize, second: usize, third: us
     let fd = first as c_int;
     match number {
         libc::SYS_clone => handover::share_with_child(first as u64),
-        // SAFETY: the length says that the arguments begin with the flags. A program that only probes for
-        // the call passes no arguments.
+        // SAFETY: the length says that the arguments begin with the flags. A program that only
+        // probes for the call passes no arguments.
         libc::SYS_clone3 if second >= 8 && pointers::is_there(first as *const u64) => {
             handover::share_with_child(unsafe { *(first as *const u64) });
         }

@@ -39,9 +39,9 @@ pub fn pass<const COUNT: usize>(
     if is_off() || !word(fd).is_some_and(is_promising) { Way::Next } else { Way::Apart }
 }
 
-/// Makes the system call of an interposed function in its place, for a connection that may be accelerated but
-/// whose next calls bypass the library, as [`crate::table::numbers::passed_by`] does. `None` if the library
-/// must look at the call, or if the C library's function does more.
+/// Makes the system call of an interposed function in its place, for a connection that may be
+/// accelerated but whose next calls bypass the library, as [`crate::table::numbers::passed_by`]
+/// does. `None` if the library must look at the call, or if the C library's function does more.
 #[inline(always)]
 pub fn pass_counted<const COUNT: usize>(
     fd: c_int,
@@ -72,8 +72,8 @@ fn come_out_late(word: &AtomicU64, entered: Word, result: c_long) -> isize {
     returned(result)
 }
 
-/// Makes a system call in the place of an interposed function if the connection stays with the kernel for
-/// good; otherwise the library has to handle the call.
+/// Makes a system call in the place of an interposed function if the connection stays with the
+/// kernel for good; otherwise the library has to handle the call.
 #[inline(always)]
 pub fn pass_plain<const COUNT: usize>(
     fd: c_int,

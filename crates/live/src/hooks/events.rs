@@ -31,7 +31,7 @@ fn valid<T>(place: *const T) -> Result<*const T, Impossible> {
     if place.is_null() || pointers::is_there(place) { Ok(place) } else { Err(Impossible) }
 }
 
-/// A time in nanoseconds; a null one is for ever.
+/// A time in nanoseconds; a null one is forever.
 ///
 /// # Safety
 ///
@@ -317,8 +317,8 @@ interpose! {
     }
 }
 
-/// Waits in an instance that may hold accelerated connections, for `timeout` nanoseconds (`None` is for ever) and
-/// with this mask of signals; `kernel` is the program's own call.
+/// Waits in an instance that may hold accelerated connections, for `timeout` nanoseconds (`None` is
+/// forever) and with this mask of signals; `kernel` is the program's own call.
 ///
 /// # Safety
 ///

@@ -328,8 +328,8 @@ extern "C-unwind" fn before_prctl(
 }
 
 /// To be called before the next children get process numbers in a new namespace. All processes of
-/// that namespace end with its first one, so that no relay could be created, and process numbers no
-/// longer say which process holds a lock.
+/// that namespace end with its first one, so that no relay process could be created, and process
+/// numbers no longer say which process holds a lock.
 pub fn leave_namespace(flags: c_int) {
     if flags & libc::CLONE_NEWPID != 0 {
         forbidden::begin(Reason::Call);

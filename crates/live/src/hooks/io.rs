@@ -453,8 +453,8 @@ fn read_vector(
     receive(fd, || unsafe { parts_of_file(vector, count as usize) }, 0, kernel)
 }
 
-/// Leaves a call to the kernel. Only a call at the stream's own position (`offset` -1) moves bytes, and the
-/// connection departs before it.
+/// Leaves a call to the kernel. Only a call at the stream's own position (`offset` -1) moves bytes,
+/// and the connection departs before it.
 fn elsewhere(fd: c_int, offset: off_t, kernel: impl Fn() -> ssize_t) -> ssize_t {
     if offset == -1 {
         depart(fd, Reason::Call);

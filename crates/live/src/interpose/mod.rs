@@ -73,9 +73,8 @@ pub fn hand_all_on() {
 /// Defines an interposed function. `next(...)` inside the body is the function behind it; nothing
 /// else is called where the library is [off](is_off).
 ///
-/// The body lies apart: the code before it calls nothing that returns, so that it saves no
-/// registers and uses no stack. That code may be the [way](crate::interpose::Way) of a call, in
-/// front of `else`.
+/// The body lies apart: the code before it makes only tail calls, so that it saves no registers and
+/// uses no stack. That code may be the [way](crate::interpose::Way) of a call, in front of `else`.
 ///
 /// A thread that is cancelled (`pthread_cancel`) inside an interposed function is unwound from
 /// there, which releases what the library holds; hence the calling convention.

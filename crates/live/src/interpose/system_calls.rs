@@ -7,15 +7,16 @@ use libc::{c_int, c_long, c_void};
 
 use crate::sys;
 
-/// Points to a byte that is not zero as long as bare system calls may be made: the C library's own flag for a
-/// process with one thread. It is [`UNKNOWN`] until the functions behind the interposed ones are known, and
-/// [`ANOTHER`] if these belong to another library that must see the calls, or once a thread was cancelled.
+/// Points to a byte that is not zero as long as bare system calls may be made: the C library's own
+/// flag for a process with one thread. It is [`UNKNOWN`] until the functions behind the interposed
+/// ones are known, and [`ANOTHER`] if these belong to another library that must see the calls, or
+/// once a thread was cancelled.
 static ALONE: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 static ANOTHER: AtomicU8 = AtomicU8::new(0);
 
-/// Points to the same byte as [`ALONE`] as long as no `epoll` instance contains anything of the library's: one
-/// load then tells whether a call on an instance may be a bare system call.
+/// Points to the same byte as [`ALONE`] as long as no `epoll` instance contains anything of the
+/// library's: one load then tells whether a call on an instance may be a bare system call.
 static UNDISTURBED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
 /// How many registrations in `epoll` instances carry data of the library's.
 static DISTURBERS: AtomicU32 = AtomicU32::new(0);
@@ -45,8 +46,8 @@ pub fn is_bare() -> bool {
     unsafe { &*ALONE.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
 }
 
-/// Whether the C library's function on an `epoll` instance would be the bare system call, and no instance
-/// contains anything of the library's.
+/// Whether the C library's function on an `epoll` instance would be the bare system call, and no
+/// instance contains anything of the library's.
 #[inline(always)]
 pub fn is_undisturbed() -> bool {
     // SAFETY: as in `is_bare`.

@@ -283,8 +283,8 @@ fn is_argument_move(before: &[u8]) -> bool {
     }
 }
 
-/// Whether the code has system calls of its own, in instructions of four bytes: `mov x8, NUMBER`, `svc 0`,
-/// `cmn x0, 4095`.
+/// Whether the code has system calls of its own, in instructions of four bytes: `mov x8, NUMBER`,
+/// `svc 0`, `cmn x0, 4095`.
 #[cfg(target_arch = "aarch64")]
 fn has_own_calls(code: &[u8]) -> bool {
     const CALL: u32 = 0xd400_0001;

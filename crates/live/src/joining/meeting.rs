@@ -149,8 +149,8 @@ impl Place {
         })
     }
 
-    /// Connects to the place, and returns the kernel's error. Usually nobody listens there, so the socket gets
-    /// its final number only after it has connected.
+    /// Connects to the place, and returns the kernel's error. Usually nobody listens there, so the
+    /// socket gets its final number only after it has connected.
     fn connect(&self) -> Result<c_int, Errno> {
         let fd = low_socket()?;
         // SAFETY: the address has this length.

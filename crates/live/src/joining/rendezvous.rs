@@ -17,8 +17,8 @@ use crate::table::{self, Connection, Event, Phase};
 static SOCKETS: AtomicU32 = AtomicU32::new(0);
 
 /// Makes room for one more socket, and says whether there is any. Where the program may need every
-/// number, the sockets are limited: connections that wait for a client close theirs and wait later,
-/// and those that would make an offer make it later.
+/// number, there are at most `most` at a time: connections that wait for a client close theirs and
+/// wait later, and those that would make an offer make it later.
 pub fn makes_room(most: impl Fn() -> u32) -> bool {
     let there_are = || SOCKETS.load(Ordering::Relaxed);
     // The kernel is asked for the limit only where it may count.

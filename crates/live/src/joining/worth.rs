@@ -7,12 +7,12 @@ use weft_protocol::break_even::{BreakEven, Outcome};
 use crate::segment::Role;
 use crate::table::{self, Connection};
 
-/// How many accelerated calls save twice the cost of joining, with the other end on this processor and on
-/// another: a join costs some 50 us; a call on the ring saves about 1 us, or a wake-up.
+/// How many accelerated calls save twice the cost of joining, with the other end on this processor
+/// and on another: a join costs some 50 us; a call on the ring saves about 1 us, or a wake-up.
 const REPAID_HERE: u64 = 80;
 const REPAID_ELSEWHERE: u64 = 20;
-/// Whether a join after `operations` calls is likely to pay, judged by how long earlier connections of this
-/// kind lasted. If not, sets after how many calls to ask again.
+/// Whether a join after `operations` calls is likely to pay, judged by how long earlier connections
+/// of this kind lasted. If not, sets after how many calls to ask again.
 pub fn is_worth_it(connection: &Connection, operations: u32) -> bool {
     let kind = connection.kind.load(Ordering::Relaxed);
     let Some(lesson) = table::lesson(kind) else { return false };
@@ -24,7 +24,8 @@ pub fn is_worth_it(connection: &Connection, operations: u32) -> bool {
     operations >= after
 }
 
-/// Learns from a connection that has ended or stays with the kernel, if it was once judged worth a join.
+/// Learns from a connection that has ended or stays with the kernel, if it was once judged worth a
+/// join.
 pub fn learn(connection: &Connection) {
     let sought = &connection.sought_after;
     if !sought.load(Ordering::Relaxed) || !sought.swap(false, Ordering::Relaxed) {

@@ -57,8 +57,8 @@ impl Write for Text {
     }
 }
 
-/// The smallest limit of the control groups that the process is in, in bytes; `None` if there is
-/// none.
+/// The smallest limit of the control groups that the process is in, in bytes; `None` if none is
+/// known.
 pub fn of_control_group() -> Option<u64> {
     let mut own = Text::new();
     own.write_str("/proc/self/cgroup").ok()?;

@@ -76,7 +76,7 @@ impl Scratch {
         Some(List { first, room, length: 0, of: PhantomData })
     }
 
-    /// How many bytes have been taken for lists.
+    /// How many bytes a list of `room` elements takes; `None` if that overflows.
     pub fn length_of<T>(room: usize) -> Option<usize> {
         room.checked_mul(size_of::<T>())?.checked_next_multiple_of(64)
     }

@@ -66,11 +66,12 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
     figures::moved_back(guard, reason);
 }
 
-/// Disables the doorbell, once the detours have ended and every sleeper that had armed its flag by then is awake.
-/// Another thread that is about to ring, or to check whom to wake, would come too late, so this rings in its
-/// place; a sleeper that arms its flag later sees the end. It does not ring if the kernel has an error to report,
-/// which the doorbell would consume, or if the other end is gone, since ringing would cause an error. It skips
-/// unnecessary doorbells: one that is left unread turns the other end's exit into a reset.
+/// Disables the doorbell, once the detours have ended and every sleeper that had armed its flag by
+/// then is awake. Another thread that is about to ring, or to check whom to wake, would come too
+/// late, so this rings in its place; a sleeper that arms its flag later sees the end. It does not
+/// ring if the kernel has an error to report, which the doorbell would consume, or if the other end
+/// is gone, since ringing would cause an error. It skips unnecessary doorbells: one that is left
+/// unread turns the other end's exit into a reset.
 fn silence(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     let role = connection.role();
@@ -124,8 +125,9 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
     }
 }
 
-/// Returns to the kernel for receiving. If this end reads no more, it shuts the kernel's direction down first: once
-/// the direction is back, other threads receive from the kernel, which must report the end.
+/// Returns to the kernel for receiving. If this end reads no more, it shuts the kernel's direction
+/// down first: once the direction is back, other threads receive from the kernel, which must report
+/// the end.
 fn return_to_read(guard: &Guard) {
     let connection = guard.connection;
     let told = connection.reads_no_more();
@@ -157,9 +159,10 @@ fn arrive(guard: &Guard, segment: &Segment) -> bool {
     true
 }
 
-/// Counts again how many bytes were read from the kernel's stream, if a process was killed between reading and
-/// counting them: with a count that is too small, too many bytes would be expected before the ring, or too many
-/// doorbells behind it. The caller holds the receiving half, which is all that is needed before the ring.
+/// Counts again how many bytes were read from the kernel's stream, if a process was killed between
+/// reading and counting them: with a count that is too small, too many bytes would be expected
+/// before the ring, or too many doorbells behind it. The caller holds the receiving half, which is
+/// all that is needed before the ring.
 fn recounts(guard: &Guard, inlet: Inlet) -> bool {
     let connection = guard.connection;
     let rings = matches!(inlet, Inlet::Doorbells(_));
@@ -185,8 +188,8 @@ pub fn ends_with_ring(way: &Way) -> bool {
     way.detour.has_said_all() || way.detour.is_finished() && refuses_end_only()
 }
 
-/// Whether the other end has announced in the segment that it sends no more, but has not yet shut down its kernel
-/// socket: nothing follows the bytes in the ring, unless those were refused.
+/// Whether the other end has announced in the segment that it sends no more, but has not yet shut
+/// down its kernel socket: nothing follows the bytes in the ring, unless those were refused.
 pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
     if !ends_with_ring(segment.way(guard.connection.role().peer())) {
         return false;
@@ -198,8 +201,9 @@ pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
     said == 0 || may_be_reset && death::is_reset_by_doorbell(guard)
 }
 
-/// Drains and discards the doorbells that precede the bytes after the ring. Returns how many are still to come,
-/// of which one is assumed while nothing may be read; `None` if the other end has closed before them.
+/// Drains and discards the doorbells that precede the bytes after the ring. Returns how many are
+/// still to come, of which one is assumed while nothing may be read; `None` if the other end is
+/// gone before they came.
 pub fn discard(guard: &Guard, segment: &Segment) -> Option<u64> {
     let connection = guard.connection;
     let Some(_held) = connection.draining.lock() else { return Some(1) };
@@ -313,9 +317,9 @@ pub fn settle(guard: &Guard, segment: &Segment) -> bool {
     settle_with(guard, segment, Connection::receiving)
 }
 
-/// Like [`settle`], for a caller that only checks for events: it leaves the receiving direction alone while
-/// a relay has it. A sender uses [`settle`], since the relay may just have been told of a reset, of which the
-/// sender must learn.
+/// Like [`settle`], for a caller that only checks for events: it leaves the receiving direction
+/// alone while a relay process has it. A sender uses [`settle`], since that may just have been told
+/// of a reset, of which the sender must learn.
 pub fn settle_to_look(guard: &Guard, segment: &Segment) -> bool {
     settle_with(guard, segment, Connection::receiving_unless_lent)
 }
@@ -496,8 +500,8 @@ enum Heard {
     Now,
     /// It was taken back.
     Never,
-    /// The rest stays, since no relay is possible, or another thread would remain in a call on the
-    /// connection that is replaced: it comes with the other end's next call.
+    /// The refusal stands, since no relay process is possible, or another thread would remain in a
+    /// call on the connection that is replaced: the rest comes with the other end's next call.
     Later,
 }
 

@@ -37,8 +37,8 @@ pub fn is_gone_since_switched(guard: &Guard, segment: &Segment) -> bool {
     ask(guard, segment)
 }
 
-/// Whether the other end is gone, for a caller that polls: asks the kernel only if the other end has shown
-/// no activity for long.
+/// Whether the other end is gone, for a caller that polls: asks the kernel only if the other end
+/// has shown no activity for long.
 #[inline(always)]
 pub fn is_silent_and_gone(guard: &Guard, segment: &Segment) -> bool {
     is_due(guard, segment, sys::coarse_now()) && is_gone_if_due(guard, segment)

@@ -13,7 +13,7 @@ use crate::sys;
 use crate::table::own_number::OwnNumber;
 use crate::table::{self, Guard, end};
 
-/// Stimulates a flag, and wakes the thread that sleeps on it.
+/// Stimulates a flag, and wakes the threads that sleep on it.
 #[inline]
 pub fn wake(guard: &Guard, flag: &InterruptFlag) {
     if flag.is_armed_after_change() {

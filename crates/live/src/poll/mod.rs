@@ -291,8 +291,8 @@ fn evaluate(joined: &[Polled], entries: &mut [pollfd]) -> bool {
     any
 }
 
-/// Like [`evaluate`], after a pass that found no event: looks only at connections where bytes have arrived
-/// since.
+/// Like [`evaluate`], after a pass that found no event: looks only at connections where bytes have
+/// arrived since.
 fn evaluate_arrivals(joined: &[Polled], entries: &mut [pollfd]) -> bool {
     let mut any = false;
     for it in joined.iter().filter(|it| it.calm.get() != Some(it.arrivals())) {
@@ -301,7 +301,8 @@ fn evaluate_arrivals(joined: &[Polled], entries: &mut [pollfd]) -> bool {
     any
 }
 
-/// Asks the kernel about all other descriptors, if there are any, and counts that.
+/// Asks the kernel about all other descriptors, if there are any. Returns how many entries have an
+/// event.
 fn others(
     joined: &[Polled],
     entries: &mut [pollfd],
@@ -328,7 +329,8 @@ fn others(
     Ok(counted(joined, entries, &[]))
 }
 
-/// Fills in what the kernel has said about all other descriptors, and counts.
+/// Fills in what the kernel has said about all other descriptors. Returns how many entries have an
+/// event.
 fn counted(joined: &[Polled], entries: &mut [pollfd], kernel: &[pollfd]) -> c_int {
     let mut next = joined.iter().map(|it| it.index).peekable();
     for (index, (entry, known)) in entries.iter_mut().zip(kernel).enumerate() {

@@ -93,7 +93,7 @@ pub struct Inner {
     /// The coarse clock when it was last looked at, in nanoseconds.
     pub ticked: u64,
     /// The fine clock when it was last read, in nanoseconds, and whether so much time had passed by
-    /// then that every wait reads it.
+    /// then that every pass reads it.
     pub clocked: u64,
     pub is_slow: bool,
     /// When activity of the other ends was last checked, in nanoseconds.

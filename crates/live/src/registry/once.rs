@@ -41,7 +41,8 @@ fn registered_events(epoll: c_int, is_it: impl Fn(c_int, u64) -> bool) -> Option
     events
 }
 
-/// The events of the first registration of a kind in the kernel's list of an instance's registrations.
+/// The events of the first registration of a kind in the kernel's list of an instance's
+/// registrations.
 fn look_up(file: c_int, is_it: impl Fn(c_int, u64) -> bool) -> Option<u32> {
     let (mut line, mut length, mut place) = ([0u8; 128], 0, 0);
     let mut bytes = [0u8; 4096];

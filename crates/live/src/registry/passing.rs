@@ -1,5 +1,5 @@
-//! Passes `epoll_ctl` calls on connections that are not accelerated to the kernel, and notes them, in
-//! as few instructions as possible.
+//! Passes `epoll_ctl` calls on connections that are not accelerated to the kernel, and notes them,
+//! in as few instructions as possible.
 //!
 //! Programs remove a connection from an instance and add it again for each message. While the
 //! kernel serves the connection, the library needs to know only the last call, in case the
@@ -52,8 +52,8 @@ fn note(fd: c_int) -> Option<&'static Note> {
 }
 
 /// The way of an `epoll_ctl`: it is the kernel's alone if the connection stays with the kernel for
-/// good, the number's note names the instance, and no instance contains anything of the library's.
-/// In a process with one thread, the call is made here.
+/// good, the word of the number names the instance, and no instance contains anything of the
+/// library's. In a process with one thread, the call is then made here.
 #[inline(always)]
 pub fn way(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> Way<c_int> {
     if system_calls::is_undisturbed() {
@@ -156,8 +156,8 @@ pub fn control(
     result
 }
 
-/// [`control`] for a process with one thread that may make bare system calls, while no instance contains
-/// anything of the library's.
+/// [`control`] for a process with one thread that may make bare system calls, while no instance
+/// contains anything of the library's.
 #[inline(always)]
 pub fn control_alone(
     epoll: c_int,
@@ -296,8 +296,8 @@ fn end_mark(fd: c_int, cell: &AtomicU64, held: Word, told: Option<(usize, bool)>
     }
 }
 
-/// Removes the mark of a number on which calls have begun or ended meanwhile, or that is closed. The
-/// next call finds out again in which instance it is noted.
+/// Removes the mark of a number on which calls have begun or ended meanwhile, or that is closed.
+/// The next call finds out again in which instance it is noted.
 #[cold]
 #[inline(never)]
 fn release(fd: c_int, cell: &AtomicU64, held: Word) {

@@ -20,7 +20,7 @@ thread_local! {
 pub enum How {
     /// In a system call of the library's own, after which it looks about itself before long.
     Short = 0,
-    /// In a call of the C library's that is made here, and may sleep for ever.
+    /// In a call of the C library's that is made here, and may sleep forever.
     Here = 1,
     /// In one that is made elsewhere: whether it was begun yet cannot be told.
     Elsewhere = 2,

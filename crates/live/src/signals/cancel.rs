@@ -51,7 +51,8 @@ pub fn wait_for_byte(fd: c_int) -> Result<usize, Errno> {
     recv(fd, &raw mut byte, 1, libc::MSG_PEEK)
 }
 
-/// Waits until the kernel's stream has a byte, at most until a time; returns 0 if the socket has an error.
+/// Waits until the kernel's stream has a byte, at most until a time; returns 0 if the socket has an
+/// error.
 pub fn wait_for_byte_until(fd: c_int, until: u64) -> Result<usize, Errno> {
     match poll_until(fd, libc::POLLIN, until)? {
         0 => return Err(libc::EAGAIN),

@@ -8,9 +8,10 @@ use crate::sys::Usage;
 
 /// The kernel is asked at most once in this many nanoseconds.
 const PERIOD: u64 = 4_000_000;
-/// A thread that is preempted once in this many nanoseconds of running is among others. On a
-/// processor of its own, a thread of the kernel preempts it some thirty times a second; two threads
-/// that compute take turns of 3 ms, and servers that share processors are preempted after 0.1 ms.
+/// A thread that is preempted once in this many nanoseconds of running is among others. One that is
+/// alone on its processor is preempted by threads of the kernel some thirty times a second; two
+/// threads that compute take turns of 3 ms, and servers that share processors are preempted after
+/// 0.1 ms.
 const USUAL: u64 = 5_000_000;
 /// Two preemptions in close succession also happen to a thread that is alone.
 const FEW: u64 = 2 * USUAL;

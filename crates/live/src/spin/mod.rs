@@ -30,10 +30,11 @@ use crate::spin::crowd::Crowd;
 use crate::sys::Usage;
 
 /// The span of polling in nanoseconds: a wake-up across processors on the slowest machine measured
-/// (55 us), after which the other end has yet to answer. With less, two ends that have both fallen
-/// asleep there would keep waking each other.
+/// (55 us), after which the other end has yet to answer. With less, two ends that have once fallen
+/// asleep there would keep waking each other forever.
 const SPAN: u64 = 100_000;
-/// The span of polling beside other runnable threads, whose time it takes: about two wake-ups by the kernel.
+/// The span of polling beside other runnable threads, whose time it takes: about two wake-ups by
+/// the kernel.
 const SPAN_AMONG_OTHERS: u64 = 20_000;
 /// A step of the polling loop that takes this long was not alone on its processor, in nanoseconds.
 const TAKEN_AWAY: u64 = 30_000;
@@ -59,10 +60,10 @@ const ALONE: u64 = 1_000;
 const TOO_LONG: u64 = 1_000_000;
 /// After that it does not yield for this many times as long, and spins through its whole span.
 const KEPT: u64 = 16;
-/// How often a wait yields to other threads while the other end runs on another processor.
+/// The most times that other threads get the processor in one wait for an end on another processor.
 const MOST_TURNS: u32 = 12;
 
-/// How often a wait yields to an other end on the same processor.
+/// The most yields in one wait to the other end on the same processor.
 const MOST_SWITCHES: u32 = 3;
 /// A pause is this many times as long as the failed attempt before it: the loss stays below a
 /// percent or so.

@@ -135,8 +135,8 @@ fn without_number(guard: &Guard, lost: LostTo, done: usize, call: &mut Call) -> 
     }
 }
 
-/// What becomes of a call that is about to sleep after another thread has taken its number away. `None` if it
-/// still has its number, or goes on with its connection.
+/// What becomes of a call that is about to sleep after another thread has taken its number away.
+/// `None` if it still has its number, or goes on with its connection.
 fn lost_its_number(guard: &Guard, done: usize, call: &mut Call) -> Option<Moved> {
     let lost = call.number_lost_to(guard)?;
     without_number(guard, lost, done, call)

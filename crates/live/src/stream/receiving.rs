@@ -327,8 +327,8 @@ fn from_kernel_again(guard: &Guard, to: &[iovec], skip: usize, flags: c_int) -> 
     match sys::receive(guard.socket(), cut(to, skip, u64::MAX, &mut places), flags) {
         Ok(0) => Step::End,
         Ok(count) => Step::Bytes(count),
-        // A relay has not shut down the kernel's receiving direction, since the kernel could then not
-        // distinguish this end's shutdown from the other end's end of stream.
+        // A relay process has not shut down the kernel's receiving direction, since the kernel
+        // could then not distinguish this end's shutdown from the other end's end of stream.
         Err(libc::EAGAIN) if guard.connection.reads_no_more() => Step::End,
         Err(libc::EAGAIN) => Step::Empty { announced: true },
         Err(why) => Step::Failed(why),

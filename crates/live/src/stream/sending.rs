@@ -87,15 +87,15 @@ fn sent_by_kernel(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
     }
 }
 
-/// Sends through the kernel while a relay copies for a program: the kernel may just have reported a reset
-/// to the relay, which passes it on.
+/// Sends through the kernel while a relay process copies for a program: the kernel may just have
+/// reported a reset to that process, which passes it on.
 #[cold]
 fn sent_beside_loan(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
     let result = sent_by_kernel(guard, from, flags | libc::MSG_NOSIGNAL);
     if result >= 0 || sys::errno() != libc::EPIPE {
         return result;
     }
-    // The relay that answers now has left the error that it was told of to the next call.
+    // The relay process that answers now has left the error that it was told of to the next call.
     asking::await_answer(guard.connection, &mut None);
     match death::owed(guard.connection) {
         Some(why) => fail(why),
@@ -119,8 +119,8 @@ fn note_reset(guard: &Guard, why: Errno) {
     was_said_before(guard, why);
 }
 
-/// Notes a reset. Returns whether a receive in another thread has already reported it to the program, from what
-/// the other end said, before the kernel did.
+/// Notes a reset. Returns whether a receive in another thread has already reported it to the
+/// program, from what the other end said, before the kernel did.
 fn was_said_before(guard: &Guard, why: Errno) -> bool {
     why == libc::ECONNRESET && guard.connection.reset_said.swap(true, Ordering::AcqRel)
 }
@@ -200,7 +200,7 @@ fn send_all(guard: &Guard, segment: &Segment, from: &[iovec], flags: c_int) -> M
     }
 }
 
-/// What a send returns before anything is sent, if the other end no longer receives.
+/// What a send returns before anything is sent, if the connection has no other end any more.
 #[inline(always)]
 fn first_said(
     guard: &Guard,

@@ -301,8 +301,8 @@ struct Waiter {
     reserved: u32,
 }
 
-/// Waits while a word has a value, at most for a time; a signal handler with `SA_RESTART` does not end the
-/// wait. Needs Linux 5.16.
+/// Waits while a word has a value, at most for a time; a signal handler with `SA_RESTART` does not
+/// end the wait. Needs Linux 5.16.
 pub fn futex_wait_or_go_on(word: *const u32, value: u32, nanoseconds: u64) -> Result<(), Errno> {
     /// The number is the same on all processors; the flag says that the word has 32 bits.
     const FUTEX_WAITV: c_long = 449;
@@ -341,12 +341,14 @@ pub fn open_for_reading(path: *const u8) -> Result<c_int, Errno> {
     call!(libc::SYS_openat, libc::AT_FDCWD, path, flags).map(|fd| fd as c_int)
 }
 
-/// Enlarges the kernel's send buffer of a connection to this many bytes, as far as the kernel allows.
+/// Enlarges the kernel's send buffer of a connection to this many bytes, as far as the kernel
+/// allows.
 pub fn widen_send_buffer(fd: c_int, bytes: u64) {
     widen(fd, bytes, libc::SO_SNDBUF);
 }
 
-/// Enlarges the kernel's receive buffer of a connection to this many bytes, as far as the kernel allows.
+/// Enlarges the kernel's receive buffer of a connection to this many bytes, as far as the kernel
+/// allows.
 pub fn widen_receive_buffer(fd: c_int, bytes: u64) {
     widen(fd, bytes, libc::SO_RCVBUF);
 }
@@ -460,8 +462,8 @@ pub fn replace_alone(word: &AtomicU64, old: u64, new: u64) -> Result<(), u64> {
     if was == old { Ok(()) } else { Err(was) }
 }
 
-/// Changes a word that has this value, and that no other thread changes. Returns what the word was, if it was
-/// not `old`.
+/// Changes a word that has this value, and that no other thread changes. Returns what the word was,
+/// if it was not `old`.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 pub fn replace_alone(word: &AtomicU64, old: u64, new: u64) -> Result<(), u64> {

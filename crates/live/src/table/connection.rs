@@ -230,7 +230,7 @@ impl Connection {
 
     /// Whether a receive that finds nothing is at the end of stream, since this end has shut down
     /// its receiving direction. Bytes that come after that are received all the same, so a relay
-    /// goes on, and the program's end of the copied connection is shut down.
+    /// process goes on, and the program's end of the copied connection is shut down.
     #[inline]
     pub fn reads_no_more(&self) -> bool {
         self.read_shut.load(Ordering::Acquire) && !super::copies()
@@ -267,9 +267,9 @@ impl Connection {
         Some(Half { state: unsafe { &mut *self.receiving.get() }, held })
     }
 
-    /// The receiving half, unless a relay has it, for a caller that reads no bytes. The relay
-    /// itself determines where the next byte comes from; and before it lets others read, it takes
-    /// back what the program has not read, which would be missing for a moment.
+    /// The receiving half, unless a relay process has it, for a caller that reads no bytes. That
+    /// process itself determines where the next byte comes from; and before it lets others read, it
+    /// takes back what the program has not read, which would be missing for a moment.
     pub fn receiving_unless_lent(&self) -> Option<Half<'_, Receiving>> {
         let Some(held) = self.receive_lock.try_lock() else {
             let copies = || self.lending.answerer(lock::lives) == Answerer::Lives;

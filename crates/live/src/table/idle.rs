@@ -35,8 +35,8 @@ pub fn give_back(connection: &Connection, segment: &Segment) {
     }
 }
 
-/// Gives the pages back of a connection that is checked every [`IDLE`], if it has sent nothing since the last
-/// check. Returns whether it still has pages to give back.
+/// Gives the pages back of a connection that is checked every [`IDLE`], if it has sent nothing
+/// since the last check. Returns whether it still has pages to give back.
 pub fn sweep(connection: &Connection, segment: &Segment) -> bool {
     let written = segment.way(connection.role()).pointers.arrivals();
     if connection.swept.swap(written, Ordering::Relaxed) == written {

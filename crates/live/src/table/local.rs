@@ -136,8 +136,8 @@ impl Local {
         }
     }
 
-    /// For a process that shares this memory but has numbers of its own: the numbers kept here
-    /// stand for something else there.
+    /// For a process that has a copy of this memory, but other numbers: those kept here stand for
+    /// something else there.
     pub fn forget_kept(&self) {
         let _ = self.kept.take();
     }

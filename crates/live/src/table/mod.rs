@@ -280,8 +280,8 @@ pub fn may_be_shared() {
     }
 }
 
-/// Says that from now on a process may run in a copy of this memory without notice to the library. To be
-/// called before one is made.
+/// Says that from now on a process may run in a copy of this memory without notice to the library.
+/// To be called before one is made.
 pub fn may_be_copied() {
     if !copies::expect() {
         return may_be_shared();

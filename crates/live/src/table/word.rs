@@ -194,8 +194,8 @@ impl Word {
         if self.0 & PLAIN != 0 { self } else { Self((self.0 & !(MOST_QUIET * QUIET)) | PLAIN) }
     }
 
-    /// Returns the word with the `epoll` instance that has been told of the number, and whether it is registered
-    /// there. Kept only for connections that stay with the kernel for good.
+    /// Returns the word with the `epoll` instance that has been told of the number, and whether it
+    /// is registered there. Kept only for connections that stay with the kernel for good.
     pub const fn told_of(self, instance: Option<(usize, bool)>) -> Self {
         if !self.is_plain() {
             return self;
@@ -262,8 +262,8 @@ impl Word {
         }
     }
 
-    /// Like [`controlled`](Self::controlled), only for a connection that may still be accelerated: the word of one
-    /// that stays with the kernel has further fields.
+    /// Like [`controlled`](Self::controlled), only for a connection that may still be accelerated:
+    /// the word of one that stays with the kernel has further fields.
     #[inline(always)]
     pub const fn controlled_while_quiet(self) -> Option<Self> {
         if self.0 & (WHAT | PLAIN | CONTROLLED) == CONNECTION && self.0 & (MOST_QUIET * QUIET) != 0
@@ -294,8 +294,9 @@ impl Word {
         Self(self.0 & !CONTROLLED)
     }
 
-    /// Returns the word with this many further calls that bypass the library, or the most that fit. All calls
-    /// bypass it on a connection that stays with the kernel for good; none are counted without a connection.
+    /// Returns the word with this many further calls that bypass the library, or the most that fit.
+    /// All calls bypass it on a connection that stays with the kernel for good; none are counted
+    /// without a connection.
     pub const fn hushed(self, quiet: u32) -> Self {
         if !self.is_promising() {
             return self;
@@ -319,7 +320,8 @@ impl Word {
         self.0 & WHAT == CONNECTION
     }
 
-    /// Returns the word with no call in the kernel: for the child of a fork, in which all other threads are gone.
+    /// Returns the word with no call in the kernel: for the child of a fork, in which all other
+    /// threads are gone.
     pub const fn deserted(self) -> Self {
         if !self.is_connection() {
             return self;

@@ -181,7 +181,8 @@ unsafe extern "C" fn weft_am_handle(
 }
 
 /// # Safety
-/// The handle is open; there are five arguments, and `length` bytes at the address, unless it is null.
+/// The handle is open; there are five arguments, and `length` bytes at the address, unless it is
+/// null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn weft_am_send(
     handle: *const Shared,

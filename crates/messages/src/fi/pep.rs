@@ -203,7 +203,8 @@ unsafe extern "C" fn connect(
     bytes: *const c_void,
     length: size_t,
 ) -> c_int {
-    // SAFETY: the program passes an object of this provider, an address of this format, and that many bytes.
+    // SAFETY: the program passes an object of this provider, an address of this format, and that
+    // many bytes.
     let done = unsafe {
         let endpoint = &*endpoint.cast::<Ep>();
         let name = match address.is_null() {

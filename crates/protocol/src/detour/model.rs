@@ -445,7 +445,7 @@ fn the_end_comes_after_all_and_needs_no_further_step_of_the_writer() {
         for state in quiet {
             let alone = Model { may_withdraw: true, ..state.clone() };
             let reached = explore(alone, Model::successors_alone);
-            assert!(reached.iter().any(|it| it.has_heard), "waits for ever: {state:?}");
+            assert!(reached.iter().any(|it| it.has_heard), "waits forever: {state:?}");
             looked += 1;
         }
         assert!(looked > 1_000, "{looked} states");

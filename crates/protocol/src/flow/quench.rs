@@ -28,8 +28,9 @@ pub struct QuenchSettings {
     /// matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<PositiveCount>,
-    /// At how many cells in the memory of a switch, of all connections together, every connection with
-    /// more than `unquench` cells at a port is quenched. Without a value this total does not matter.
+    /// At how many cells in the memory of a switch, of all connections together, every connection
+    /// with more than `unquench` cells at a port is quenched. Without a value this total does not
+    /// matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<PositiveCount>,
     /// Size on the wire of a quench and of an unquench. They travel back along the route of the

@@ -1,22 +1,23 @@
-//! Migration of an end from shared memory back to the kernel: the next step of each of its directions, and how
-//! a descriptor departs that is passed to code without this library.
+//! Migration of an end from shared memory back to the kernel: the next step of each of its
+//! directions, and how a descriptor departs that is passed to code without this library.
 //!
-//! The end that migrates ends both detours. From then on each end asks [`send`] and [`receive`] for the next step
-//! of its directions; once both have returned, the event is [`Event::Returned`](super::Event::Returned). An end
-//! that departs first refuses what it has not read, and asks [`depart`] and then [`hear`] whether the other end
-//! sends that again through the kernel.
+//! The end that migrates ends both detours. From then on each end asks [`send`] and [`receive`] for
+//! the next step of its directions; once both have returned, the event is
+//! [`Event::Returned`](super::Event::Returned). An end that departs first refuses what it has not
+//! read, and asks [`depart`] and then [`hear`] whether the other end sends that again through the
+//! kernel.
 //!
 //! ```text
 //!   refuse the rest, end both detours
 //!        |
-//!     depart ---- Stay: the writer has already gone on, a relay must copy
+//!     depart ---- Stay: the writer has already gone on, a relay process must copy
 //!        |
 //!        +------- Settle: nothing is left ---------------+
 //!        |                                               |
 //!      Hear: hear ---- Heard: the other end sends it ----+---- both directions return
 //!        |
-//!        +---- TakeBack: the other end does nothing for long, a relay must copy
-//!        +---- Stand: no relay is possible, the rest comes with the other end's next call
+//!        +---- TakeBack: the other end does nothing for long, a relay process must copy
+//!        +---- Stand: no relay process is possible, the rest comes with the other end's next call
 //! ```
 
 use crate::detour::{Inlet, Outlet, Refusal};
@@ -31,11 +32,12 @@ pub enum Reception {
     Arrive,
     /// Wait: it is not decided yet where the next byte comes from.
     Settle,
-    /// Check whether the other end has announced the end of its stream in the segment, but has not yet shut down
-    /// its kernel socket. If so, [wait](Reception::Settle): its next call does that. Otherwise
-    /// [return](Reception::Return).
+    /// Check whether the other end has announced the end of its stream in the segment, but has not
+    /// yet shut down its kernel socket. If so, [wait](Reception::Settle): its next call does that.
+    /// Otherwise [return](Reception::Return).
     AskForEnd,
-    /// Shut down the kernel's receiving direction if this end reads no more; then the direction is the kernel's.
+    /// Shut down the kernel's receiving direction if this end reads no more; then the direction is
+    /// the kernel's.
     Return,
 }
 
@@ -75,7 +77,8 @@ pub enum Transmission {
     ComeBack,
     /// Send what the other end has refused through the kernel, as far as there is room.
     SendRest,
-    /// Shut down the kernel's sending direction if this end sends no more; then the direction is the kernel's.
+    /// Shut down the kernel's sending direction if this end sends no more; then the direction is
+    /// the kernel's.
     Return,
 }
 

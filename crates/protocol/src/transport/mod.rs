@@ -7,11 +7,11 @@
 //! discards packets after a gap, and says so once; the sender then sends everything again from
 //! there. With *selective repeat*, as in IRN (Mittal et al., "Revisiting Network Support for RDMA",
 //! SIGCOMM 2018, section 3.1), it keeps what comes and names it, and the sender sends again what is
-//! missing below that. IRN leaves packets that are lost twice to the timer; here the sender detects the
-//! second loss as Linux's TCP does: a packet sent after the retransmission has arrived. Where switches
-//! trim packets instead of dropping them, the target rejects a trimmed packet, and the sender
-//! retransmits it at once (Handley et al., "Re-architecting datacenter networks and stacks for low
-//! latency and high performance", SIGCOMM 2017, section 3.2).
+//! missing below that. IRN leaves packets that are lost twice to the timer; here the sender detects
+//! the second loss as Linux's TCP does: a packet sent after the retransmission has arrived. Where
+//! switches trim packets instead of dropping them, the target rejects a trimmed packet, and the
+//! sender retransmits it at once (Handley et al., "Re-architecting datacenter networks and stacks
+//! for low latency and high performance", SIGCOMM 2017, section 3.2).
 
 mod notifier;
 mod receiver;

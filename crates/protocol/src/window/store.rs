@@ -32,7 +32,8 @@ pub struct Pieces {
 }
 
 impl HostWrites {
-    /// Returns these writes as made by a PCI device, which writes up to the payload of a packet at once.
+    /// Returns these writes as made by a PCI device, which writes up to the payload of a packet at
+    /// once.
     pub fn of_device(self) -> HostWrites {
         HostWrites { write: self.payload, ..self }
     }

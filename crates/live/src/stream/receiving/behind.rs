@@ -12,7 +12,8 @@ use crate::table::{Guard, Receiving};
 use crate::waiting::call::Call;
 use crate::waiting::wait;
 
-/// Continues a receive behind its first bytes, of which it is known whether they came from the kernel.
+/// Continues a receive behind its first bytes, of which it is known whether they came from the
+/// kernel.
 #[inline]
 pub fn go_on_elsewhere(
     guard: &Guard,
@@ -60,8 +61,8 @@ fn go_on_in_ring(
     done - skip
 }
 
-/// Continues a receive with `MSG_PEEK` in the ring, after it has looked at `looked` bytes of the kernel's
-/// stream, if these are all that precede the ring.
+/// Continues a receive with `MSG_PEEK` in the ring, after it has looked at `looked` bytes of the
+/// kernel's stream, if these are all that precede the ring.
 #[inline(never)]
 fn look_into_ring(
     guard: &Guard,
