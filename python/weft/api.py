@@ -49,9 +49,9 @@ def run(  # noqa: PLR0913 (each is an own choice of the caller)
         seed: the first seed; the file's (or 1) if not given. Never random.
         length: simulated time of each replication, with its unit: `"40 ms"`.
         workers: runs at the same time; all cores if not given. Results do not depend on it.
-        threads: threads of one run of a large fabric, where they make it faster; by default, the
-            cores that `workers` leaves. Results do not depend on it, except for a note if a run had
-            one thread although more were requested.
+        threads: threads of one run of a large fabric, where they make it faster; by default,
+            `workers` divided by the number of runs, rounded down, at least one. Results do not
+            depend on it, except for a note if a run had one thread although more were requested.
         progress: called with (done, total, label); returning False ends the run early, and the
             result then holds what was finished and says `stopped`.
 

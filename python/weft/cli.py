@@ -59,7 +59,8 @@ _workers_option = click.option(
 _threads_option = click.option(
     "--threads",
     type=click.IntRange(min=1),
-    help="Threads for one run of a large fabric; by default, the cores that --workers leaves.",
+    help="Threads for one run of a large fabric; by default, --workers divided by the number of "
+    "runs.",
 )
 _seeds_option = click.option(
     "--seeds", type=click.IntRange(min=1), help="Replications of each point."

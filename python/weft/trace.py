@@ -43,7 +43,8 @@ def trace() -> None:
     "--size",
     default="0 B",
     metavar="SIZE[,SIZE...]",
-    help="Bytes of each rank: '64 kB'. For the _v operations also one per rank: '1 kB,2 kB,0 B'.",
+    help="Bytes of each rank: '64 kB'. For the _v operations and reduce_scatter_ring also one per "
+    "rank: '1 kB,2 kB,0 B'.",
 )
 @click.option(
     "--root",

@@ -89,8 +89,8 @@ def test_many_hosts_of_one_switch_are_drawn_as_one() -> None:
 
 def test_a_cycle_begins_where_the_longest_pauses_come_from() -> None:
     cycle = [pause("switch a", "port 1 of switch b", 1, 5.0),
-              pause("switch b", "port 1 of switch c", 2, 9.0),
-              pause("switch c", "port 1 of switch a", 3, 7.0)]  # fmt: skip
+             pause("switch b", "port 1 of switch c", 2, 9.0),
+             pause("switch c", "port 1 of switch a", 3, 7.0)]  # fmt: skip
     assert places(drawn(cycle)) == {"switch b": 0, "switch c": -1, "switch a": -2}
 
 
