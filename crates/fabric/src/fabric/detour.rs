@@ -29,7 +29,7 @@ const UNDECIDED: u16 = 1 << 15;
 const TOWARDS: u16 = 1 << 14;
 const PAST: u16 = 1;
 
-/// Places in between that a packet can name, beside the two bits above.
+/// Intermediate places that a packet can name, beside the two bits above.
 pub(super) const MOST_PLACES: u32 = TOWARDS as u32;
 
 // The number of a group fits below both: each group has a port to every other one.

@@ -450,7 +450,8 @@ fn refuse_a_cycle(
         network::name_cycle(wiring, 1, &cycle)
     );
     let accepted = "routes without a cycle (such as routes.per_connection.given), the class \
-                    without pfc and credits, or deadlock = \"allowed\" for a run that may end as `stuck`";
+                    without pfc and credits, or deadlock = \"allowed\" for a run that may end as \
+                    `stuck`";
     refuse(name, "deadlock", &value, accepted)
 }
 

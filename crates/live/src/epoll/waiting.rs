@@ -428,7 +428,7 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     silent
 }
 
-/// Learns from when the clock was last looked at whether turns take long.
+/// Learns from the time since the clock was last read whether passes take long.
 fn note_pace(instance: &Instance, now: u64) {
     // SAFETY: as in `is_time_to_look_aside`.
     let inner = unsafe { &mut *instance.inner.get() };
