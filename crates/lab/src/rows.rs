@@ -6,7 +6,9 @@ mod forward;
 mod handlers;
 mod streams;
 
-use weft_fabric::measure::{Bucket, Budget, Collision, Drop, Histogram, Latency, Recorder};
+use weft_fabric::measure::{
+    Bucket, Budget, BudgetRow, Collision, Drop, Histogram, Latency, Recorder,
+};
 use weft_units::{Span, Time};
 
 use crate::simulate::ChannelRun;
@@ -134,10 +136,10 @@ impl PointRuns<'_> {
             budget.merge(&run.observations.budget);
             packets += run.usual().count();
         }
-        for (stage, mean, share) in budget.rows(packets) {
+        for BudgetRow { stage, mean_ps, share } in budget.rows(packets) {
             let mut row = self.head(&self.runs[0].channel);
             row.push(("stage".into(), stage.into()));
-            row.push(("mean_us".into(), (mean * 1e-6).into()));
+            row.push(("mean_us".into(), (mean_ps * 1e-6).into()));
             row.push(("share".into(), share.into()));
             table.push(row);
         }

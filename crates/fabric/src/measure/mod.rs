@@ -17,12 +17,12 @@ mod repeat;
 mod series;
 mod standing;
 
-pub use budget::{Budget, Stage};
+pub use budget::{Budget, BudgetRow, Stage};
 pub use fairness::Fairness;
 pub use histogram::{Bucket, Histogram};
 pub use hops::Hops;
 pub use instants::Instants;
-pub use journey::{Crossing, Ends, Journey};
+pub use journey::{Crossing, Ends, Journey, JourneyEnds};
 pub use level::Level;
 pub use links::LinkUse;
 pub use max_min::{Capacity, max_min};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use weft_fabric::adapter::{Release, Throttle, ThrottleSettings};
 use weft_fabric::interface::Movers;
-use weft_fabric::measure::{Budget, Instants, Journey, Latency};
+use weft_fabric::measure::{Budget, Instants, Journey, JourneyEnds, Latency};
 use weft_fabric::switch::MulticastStart;
 use weft_protocol::turns::CHANNELS;
 use weft_units::{Bytes, Span, Time};
@@ -362,7 +362,8 @@ impl Step<'_> {
         };
         // The cables of the hosts are the first.
         let link = crossing(self.own.cables[number as usize].link.timing());
-        let stages = message.journey.stages((generated, start), (arrived, self.now), link);
+        let ends = JourneyEnds { generated, begun: start, arrived, complete: self.now };
+        let stages = message.journey.stages(ends, link);
         let spend = |budget: &mut Budget| budget.add_all(&stages);
         complete_in_stages(self.seen, &one, spend, |seen| self.own.delivered.push(seen));
     }
