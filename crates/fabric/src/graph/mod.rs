@@ -452,10 +452,16 @@ impl Graph {
         self.switches[switch as usize].latency
     }
 
-    /// Virtual channels of each cable, and how many of them a packet uses on its route.
+    /// Virtual channels of each cable.
     #[inline]
-    pub fn channels(&self) -> (u8, u8) {
-        (self.flow.channels(), self.flow.virtual_channels())
+    pub fn channels(&self) -> u8 {
+        self.flow.channels()
+    }
+
+    /// How many of them a packet uses on its route.
+    #[inline]
+    pub fn virtual_channels(&self) -> u8 {
+        self.flow.virtual_channels()
     }
 
     /// A host sends a packet by a port of its own, which is no gate.

@@ -15,6 +15,7 @@ use weft_units::{Bytes, Load, PositiveCount, Span, Time};
 use super::error::{WorkloadError, check_host};
 use super::pattern::{PatternSettings, Targets};
 use super::settings::ChannelFacts;
+use crate::fabric::HostPair;
 use closed::LoopHost;
 use sizes::SizeLaw;
 
@@ -99,6 +100,13 @@ pub struct FlowDemand {
     pub group: u16,
     /// The traffic class of its packets.
     pub class: u8,
+}
+
+impl FlowDemand {
+    /// Its initiator and its target.
+    pub fn hosts(&self) -> HostPair {
+        HostPair { from: self.from, to: self.to }
+    }
 }
 
 /// All flows of a channel, in the order in which they begin; those of one instant by their initiators.

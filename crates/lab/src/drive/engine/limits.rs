@@ -1,7 +1,7 @@
 //! Events of limited buffers: edges of switches with a clock, and ports that wait for their far
 //! ends.
 
-use weft_fabric::fabric::Routes;
+use weft_fabric::fabric::{Routes, SwitchPort};
 use weft_fabric::graph::{Departure, Heard, Passage, Wakes};
 use weft_fabric::switch::Grant;
 use weft_kernel::Event;
@@ -52,10 +52,13 @@ impl Engine {
             return self.drop(now, id);
         }
         let switch = self.graph.switch_of(output);
-        let (known, number) = (self.graph.number(switch), output - self.graph.first_port(switch));
+        let behind = SwitchPort {
+            switch: self.graph.number(switch),
+            port: output - self.graph.first_port(switch),
+        };
         let forwarding = &mut self.packets.forwarding[id as usize];
-        forwarding.channel =
-            channel_behind(&self.routes, self.graph.channels().1, (known, number), forwarding);
+        let virtual_channels = self.graph.virtual_channels();
+        forwarding.channel = channel_behind(&self.routes, virtual_channels, behind, forwarding);
         self.spend((input, output), id);
         if self.graph.enqueue(output, id, &mut self.packets.behind) {
             self.try_gate(now, output);
@@ -161,8 +164,8 @@ impl Engine {
 
     /// An edge at which a switch takes part.
     fn edge(&mut self, now: Time, switch: u32) {
-        let (forwarding, routes, virtual_channels) =
-            (&mut self.packets.forwarding, &self.routes, self.graph.channels().1);
+        let (forwarding, routes) = (&mut self.packets.forwarding, &self.routes);
+        let virtual_channels = self.graph.virtual_channels();
         let known = self.graph.number(switch);
         let choose = |id: u32, waiting: &[u32]| {
             let forwarding = &mut forwarding[id as usize];
@@ -174,7 +177,8 @@ impl Engine {
                 occupied,
             );
             forwarding.hops += 1;
-            (output, channel_behind(routes, virtual_channels, (known, output), forwarding))
+            let behind = SwitchPort { switch: known, port: output };
+            (output, channel_behind(routes, virtual_channels, behind, forwarding))
         };
         self.graph.edge(now, switch, (&mut self.packets.behind, &mut self.outbox), choose);
         if !self.outbox.signals.is_empty() {
@@ -292,14 +296,14 @@ impl Overrun {
 fn channel_behind(
     routes: &Routes,
     virtual_channels: u8,
-    (switch, port): (u32, u32),
+    output: SwitchPort,
     forwarding: &Forwarding,
 ) -> u8 {
     match virtual_channels {
         1 => forwarding.channel,
         _ => {
             forwarding.channel - forwarding.channel % virtual_channels
-                + routes.virtual_channel((switch, port), forwarding.to, forwarding.route_state)
+                + routes.virtual_channel(output, forwarding.to, forwarding.route_state)
         }
     }
 }

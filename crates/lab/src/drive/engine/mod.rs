@@ -485,7 +485,7 @@ impl Engine {
     fn insert(&mut self, host: u32, start: Time, handed: &Handed) -> u32 {
         let Handed { to, generated, message, .. } = *handed;
         let route_state = self.routes.depart(host, to);
-        let (channels, virtual_channels) = self.graph.channels();
+        let (channels, virtual_channels) = (self.graph.channels(), self.graph.virtual_channels());
         let channel = Routes::class(host, to, channels / virtual_channels) * virtual_channels;
         let forwarding = Forwarding { to, route_state, output: 0, hops: 0, channel };
         let packet = Packet { generated, start, from: host, message };

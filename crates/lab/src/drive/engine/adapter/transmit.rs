@@ -109,7 +109,7 @@ impl Engine {
     /// The virtual channel by which packets from one host to another leave it.
     #[inline]
     pub(super) fn channel_of_pair(&self, from: u16, to: u16) -> u8 {
-        let (channels, virtual_channels) = self.graph.channels();
+        let (channels, virtual_channels) = (self.graph.channels(), self.graph.virtual_channels());
         Routes::class(from, to, channels / virtual_channels) * virtual_channels
     }
 

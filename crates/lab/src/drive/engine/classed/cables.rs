@@ -4,7 +4,7 @@
 //! the picosecond before. What becomes of a packet is decided when it starts, since it is known by then when
 //! its cable fails, and happens when the cable does.
 
-use weft_fabric::fabric::{CableFailure, Failures, LiveNextHops};
+use weft_fabric::fabric::{CableFailure, Failures, HostPair, LiveNextHops};
 use weft_fabric::measure::Drop;
 use weft_fabric::switch::shared_buffer::Ports;
 use weft_fabric::workload::FlowDemand;
@@ -145,7 +145,7 @@ impl Cables {
 
     /// Since when routes have known no way from one host to another, if they know none at the end of
     /// `now`.
-    fn without_a_way(&self, now: Time, (from, to): (u32, u32)) -> Option<Time> {
+    fn without_a_way(&self, now: Time, HostPair { from, to }: HostPair) -> Option<Time> {
         let known = self.next_hops.iter().rev().skip_while(|(time, _)| *time > now);
         let mut since = None;
         for (time, next_hops) in known {
@@ -196,7 +196,7 @@ impl Engine {
         }
         let timeout = flows.timeout();
         cables.next_look = now + timeout;
-        let cut_off = |flow: &FlowDemand| cables.without_a_way(now, (flow.from, flow.to)).is_some();
+        let cut_off = |flow: &FlowDemand| cables.without_a_way(now, flow.hosts()).is_some();
         if flows.under_way(now).all(|(_, _, flow)| cut_off(flow)) {
             let since = *cables.cut_off.get_or_insert(now);
             self.is_cut_off = now >= since + timeout * 2;
@@ -248,8 +248,7 @@ impl Engine {
         let Some(cables) = &own.cables else { return (Vec::new(), 0) };
         let (mut lines, mut count) = (Vec::new(), 0);
         for (number, group, flow) in flows.under_way(self.now) {
-            let ends = (flow.from, flow.to);
-            let Some(since) = cables.without_a_way(self.now, ends) else { continue };
+            let Some(since) = cables.without_a_way(self.now, flow.hosts()) else { continue };
             count += 1;
             if lines.len() < MOST_NAMED {
                 let [from, to] = [flow.from, flow.to].map(|host| wiring.host_name(host));

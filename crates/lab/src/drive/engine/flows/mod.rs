@@ -11,7 +11,7 @@ mod messages;
 mod report;
 
 use weft_fabric::adapter::{Arrived, Content, Outgoing, Segment, TransportParts, Transports};
-use weft_fabric::fabric::Routes;
+use weft_fabric::fabric::{HostPair, Routes};
 use weft_fabric::graph::Spent;
 use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
@@ -165,14 +165,14 @@ impl Engine {
         self.schedule_wakes();
         if let Some(out) = &woken.says {
             let id = self.insert_segment(now, host, out);
-            let port = self.graph.host_port(self.end_of(host, (out.segment.flow, out.to)));
+            let port = self.graph.host_port(self.end_of(host, out.segment.flow, out.to));
             self.put_in_queue(now, port, id);
         }
         self.send_from(now, host);
     }
 
     /// The end by which a host says something of a flow to the host at its other end, of its own accord.
-    fn end_of(&self, host: u32, (flow, to): (u32, u32)) -> u32 {
+    fn end_of(&self, host: u32, flow: u32, to: u32) -> u32 {
         match &self.flows {
             Some(own) if own.transports.planes() > 1 => {
                 own.transports.plane(flow) * self.graph.hosts() + host
@@ -196,7 +196,8 @@ impl Engine {
             }
             let left = self.routes.planes_left();
             let plane = end / self.graph.hosts();
-            let may_leave = |from, to| left.is_none_or(|left| left.admits(plane, (from, to)));
+            let may_leave =
+                |from, to| left.is_none_or(|left| left.admits(plane, HostPair { from, to }));
             if let Some(out) = flows.transports.next(now, (place, class), may_leave) {
                 let id = self.insert_segment(now, host, &out);
                 self.use_end(end);

@@ -319,7 +319,7 @@ impl Engine {
         let queue = self.memories.queue_at[place as usize];
         let own = &mut self.memories.queues[queue as usize];
         if own.chain.push(id, &mut self.packets.behind) && !own.is_leaving {
-            let leaves_by = self.memories.channels(connection, hops - 1).1;
+            let leaves_by = self.memories.leaves_by(connection, hops - 1);
             self.memories.ports[output as usize].enlist(leaves_by, queue);
             self.serve(now, output);
         }
@@ -350,7 +350,7 @@ impl Engine {
         let hops = self.packets.forwarding[id as usize].hops;
         let connection = self.memories.cells[id as usize].connection;
         let output = self.memories.hops[self.memories.place(id, hops) as usize].output;
-        let channel = self.memories.channels(connection, hops - 1).1;
+        let channel = self.memories.leaves_by(connection, hops - 1);
         self.memories.ports[output as usize].enlist(channel, queue);
         if output != port {
             self.serve(now, output);

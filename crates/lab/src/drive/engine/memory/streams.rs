@@ -1,5 +1,6 @@
 //! Streams: hosts that send message after message to one target over a connection of their own.
 
+use weft_fabric::fabric::HostPair;
 use weft_fabric::workload::{MessageStream, StreamList};
 use weft_kernel::Stream;
 use weft_units::{Bytes, Span, Time};
@@ -46,7 +47,7 @@ impl Engine {
             let port = self.graph.host_port(from);
             let link = &self.memories.links[self.graph.link_of(port)];
             let whole = link.span(self.memories.segmentation.wire(stream.size));
-            let connection = self.connect((from, to), Some((number, stream)));
+            let connection = self.connect(HostPair { from, to }, Some((number, stream)));
             let paced = |load: weft_units::Load| Span((whole.0 as f64 / load.get()).round() as u64);
             let interval = stream.load.map(paced);
             let begin = Time(begins.below(interval.unwrap_or(whole).0.max(1)));

@@ -13,7 +13,7 @@ impl Engine {
         (name, peer): (&str, &str),
     ) -> Vec<String> {
         let own = &self.memories.ports[port as usize];
-        let channels = self.graph.channels().0;
+        let channels = self.graph.channels();
         let mut listed = (0..channels).filter(|channel| own.has_listed(*channel)).peekable();
         if listed.peek().is_none() {
             return Vec::new();
