@@ -29,6 +29,7 @@ use weft_units::{Bytes, Limit, Rate, Span, Time};
 
 use crate::fabric::{Peer, Wiring};
 use crate::link::{FlowControl, LinkSettings};
+pub use crate::measure::Spent;
 use crate::switch::{
     BoxRules, CrossbarSettings, InputQueued, OutputBufferedSettings, OutputQueuedSettings,
     SharedMemorySettings, SharedQueues,
@@ -191,17 +192,6 @@ struct Link {
     /// cuts through, of the last one at a host.
     arrival: Span,
     propagation: Span,
-}
-
-/// The times of a packet apart from waiting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    /// On cables.
-    pub wire: Span,
-    /// In switches.
-    pub switches: Span,
-    /// For its length.
-    pub transmission: Span,
 }
 
 impl Graph {
@@ -543,27 +533,5 @@ impl Graph {
     /// How long each directed port was busy within the window.
     pub fn busy(&self) -> Vec<Span> {
         self.ports.iter().map(Port::busy).collect()
-    }
-}
-
-impl Spent {
-    /// The same, including what another step used.
-    #[must_use]
-    pub fn and(self, other: Spent) -> Spent {
-        Spent {
-            wire: self.wire + other.wire,
-            switches: self.switches + other.switches,
-            transmission: self.transmission + other.transmission,
-        }
-    }
-
-    /// The same without a step that is taken back.
-    #[must_use]
-    pub fn without(self, other: Spent) -> Spent {
-        Spent {
-            wire: Span(self.wire.0 - other.wire.0),
-            switches: Span(self.switches.0 - other.switches.0),
-            transmission: Span(self.transmission.0 - other.transmission.0),
-        }
     }
 }

@@ -15,6 +15,7 @@ mod progress;
 mod recorder;
 mod repeat;
 mod series;
+mod spent;
 mod standing;
 
 pub use budget::{Budget, BudgetRow, Stage};
@@ -33,4 +34,5 @@ pub use part::{Arrival, Loss, Submission, Told};
 pub use progress::Progress;
 pub use recorder::Recorder;
 pub use series::Series;
+pub use spent::Spent;
 pub use standing::Standing;

@@ -16,6 +16,7 @@ use super::memory::Admission;
 use super::ports::Freed;
 use super::settings::{EcnSettings, MarkAt};
 use super::{Header, Ports};
+use crate::switch::PortPair;
 
 /// A packet that waits, and of which it is known when it leaves.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +78,8 @@ impl Ports {
             let (left, rule) = (own.end(), &mut self.rules[own.rule as usize]);
             // No input waits for it: it would have been noted.
             if let (Some(Held { input, size, class }), Some(memory)) = (left, &mut rule.memory) {
-                memory.let_go((input - rule.first, port - rule.first), class, size.into());
+                let ports = PortPair { input, output: port }.counted_from(rule.first);
+                memory.let_go(ports, class, size.into());
             }
             if !self.begin_planned(port) || self.egress[port as usize].until > now {
                 return;
@@ -148,8 +150,8 @@ impl Ports {
             }
         }
         let Some(memory) = &mut rule.memory else { return Admission::Held };
-        let ends = (header.input - rule.first, output - rule.first);
-        match memory.hold(ends, header.class, header.size.into()) {
+        let ports = PortPair { input: header.input, output }.counted_from(rule.first);
+        match memory.hold(ports, header.class, header.size.into()) {
             true => Admission::Held,
             false => self.admit_beyond(now, output, header),
         }
@@ -164,8 +166,8 @@ impl Ports {
         }
         let rule = &mut self.rules[self.egress[output as usize].rule as usize];
         let Some(memory) = &mut rule.memory else { return Admission::Held };
-        let ends = (header.input - rule.first, output - rule.first);
-        let admission = memory.admit(ends, header.class, header.size.into());
+        let ports = PortPair { input: header.input, output }.counted_from(rule.first);
+        let admission = memory.admit(ports, header.class, header.size.into());
         match admission {
             Admission::Held => {}
             Admission::Pauses => {
@@ -185,9 +187,9 @@ impl Ports {
         let rule = &mut self.rules[self.egress[output as usize].rule as usize];
         let trim = rule.trim[usize::from(header.class)].filter(|_| header.has(Header::TRIMMABLE));
         if let (Some(trim), Some(memory)) = (trim, &mut rule.memory) {
+            let ports = PortPair { input: header.input, output }.counted_from(rule.first);
             let size = (trim.header.0 as u32).min(header.size);
-            let ends = (header.input - rule.first, output - rule.first);
-            if memory.admit(ends, trim.class, size.into()) == Admission::Held {
+            if memory.admit(ports, trim.class, size.into()) == Admission::Held {
                 counts.trimmed += counted;
                 header.size = size;
                 header.class = trim.class;
@@ -236,7 +238,8 @@ impl Ports {
         let rule = &mut self.rules[egress.rule as usize];
         let first = rule.first;
         let Some(memory) = rule.memory.as_mut() else { return Freed::Nothing };
-        if memory.release((input - first, port - first), class, size.into()) {
+        let ports = PortPair { input, output: port }.counted_from(first);
+        if memory.release(ports, class, size.into()) {
             rule.pausing -= 1;
             self.tell(now, input, class, false);
             return Freed::GoesOn(input);

@@ -28,7 +28,7 @@ pub use header::Header;
 pub use headroom::{HeadroomParts, headroom};
 pub use memory::{Admission, Memory, MemoryParts};
 pub use pass::Passage;
-pub use ports::{Freed, Next, Ports, PortsParts, SwitchRule};
+pub use ports::{FarEnd, Freed, Next, Ports, PortsParts, SwitchRule};
 pub use settings::{
     ClassMisfit, ClassSettings, EcnLaw, EcnSettings, MarkAt, PauseThreshold, PfcSettings,
     QueueLimit, ScheduleSettings, SharedBufferSettings, SwitchForwarding, TrimSettings,

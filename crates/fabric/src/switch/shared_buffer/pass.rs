@@ -3,6 +3,7 @@
 use weft_units::{Span, Time};
 
 use super::{Header, Ports};
+use crate::switch::PortPair;
 
 /// How a packet goes through a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +43,8 @@ impl Ports {
         if is_held || is_told || (own.is_busy && !rule.plans) {
             return None;
         }
-        let ends = (header.input - rule.first, output - rule.first);
-        if !rule.memory.as_mut()?.hold(ends, header.class, header.size.into()) {
+        let ports = PortPair { input: header.input, output }.counted_from(rule.first);
+        if !rule.memory.as_mut()?.hold(ports, header.class, header.size.into()) {
             return None;
         }
         let (start, span) = match own.is_busy {

@@ -3,7 +3,7 @@
 
 use weft_fabric::fabric::{Routes, SwitchPort};
 use weft_fabric::graph::{Departure, Heard, Passage, Wakes};
-use weft_fabric::switch::Grant;
+use weft_fabric::switch::{Grant, PortPair};
 use weft_kernel::Event;
 use weft_units::Time;
 
@@ -24,16 +24,17 @@ const ALONE: u32 = 1;
 impl Engine {
     /// A packet joins a queue of an output that may be full or have to wait, or is dropped.
     #[inline(never)]
-    pub(super) fn hold(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
+    pub(super) fn hold(&mut self, now: Time, switch: u32, ports: PortPair, id: u32) {
+        let PortPair { input, output } = ports;
         if self.adapters.is_on {
-            self.come(now, switch, (input, output), id);
+            self.come(now, switch, ports, id);
         } else if self.graph.is_memory(switch) {
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if self.graph.is_gated(output) {
             self.packets.forwarding[id as usize].output = output;
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if let Some(departure) = self.graph.pass_limited(now, switch, output) {
-            self.spend((input, output), id);
+            self.spend(ports, id);
             let Departure { arrival: time, place, .. } = departure;
             self.forward(Event { time, place, item: id });
         } else {
@@ -59,7 +60,7 @@ impl Engine {
         let forwarding = &mut self.packets.forwarding[id as usize];
         let virtual_channels = self.graph.virtual_channels();
         forwarding.channel = channel_behind(&self.routes, virtual_channels, behind, forwarding);
-        self.spend((input, output), id);
+        self.spend(PortPair { input, output }, id);
         if self.graph.enqueue(output, id, &mut self.packets.behind) {
             self.try_gate(now, output);
         }
@@ -129,7 +130,7 @@ impl Engine {
 
     /// A packet spends what it takes from an input of a switch to the far end of an output.
     #[inline]
-    pub(super) fn spend(&mut self, (input, output): (u32, u32), id: u32) {
+    pub(super) fn spend(&mut self, PortPair { input, output }: PortPair, id: u32) {
         if let Some(spent) = self.packets.spent(id) {
             *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
         }
@@ -220,8 +221,11 @@ impl Engine {
         }
         if self.graph.is_mixed() {
             let first = self.graph.first_port(switch);
-            let ends = (first + u32::from(grant.input), first + u32::from(grant.output));
-            self.spend(ends, grant.packet);
+            let ports = PortPair {
+                input: first + u32::from(grant.input),
+                output: first + u32::from(grant.output),
+            };
+            self.spend(ports, grant.packet);
         }
         self.travel(now, &left.departure, grant.packet);
     }

@@ -55,7 +55,7 @@ use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::graph::{Departure, Graph, GraphParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::{BoxRules, Outbox, SharedQueues};
+use weft_fabric::switch::{BoxRules, Outbox, PortPair, SharedQueues};
 use weft_fabric::workload::Source;
 use weft_kernel::{Event, Halt, Stopped};
 use weft_units::{Bytes, Limit, Span, Time};
@@ -558,8 +558,8 @@ impl Engine {
             }
         }
         match is_plain {
-            true => self.pass(now, switch, (input, output), id),
-            false => self.hold(now, switch, (input, output), id),
+            true => self.pass(now, switch, PortPair { input, output }, id),
+            false => self.hold(now, switch, PortPair { input, output }, id),
         }
     }
 
@@ -569,14 +569,15 @@ impl Engine {
         let output = self.packets.forwarding[id as usize].output;
         let switch = self.graph.switch_of(output);
         match self.graph.is_plain(switch) {
-            true => self.pass(now, switch, (input, output), id),
-            false => self.hold(now, switch, (input, output), id),
+            true => self.pass(now, switch, PortPair { input, output }, id),
+            false => self.hold(now, switch, PortPair { input, output }, id),
         }
     }
 
     /// A packet joins the queue of an output that is never full.
     #[inline(always)]
-    fn pass(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
+    fn pass(&mut self, now: Time, switch: u32, ports: PortPair, id: u32) {
+        let PortPair { input, output } = ports;
         let departure = self.graph.pass(now, switch, output);
         if let Some(spent) = self.packets.spent(id) {
             *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));

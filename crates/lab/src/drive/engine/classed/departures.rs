@@ -1,7 +1,6 @@
 //! When packets and pause frames have left their ports, and packets of which that is planned.
 
-use weft_fabric::graph::Spent;
-use weft_fabric::switch::shared_buffer::{Freed, credit_item, credit_of};
+use weft_fabric::switch::shared_buffer::{FarEnd, Freed, credit_item, credit_of};
 use weft_kernel::Event;
 use weft_units::{Span, Time};
 
@@ -60,9 +59,9 @@ impl Engine {
         for _ in 0..ports.waiting(port, 0) {
             let Some(id) = next else { return };
             let span = ports.span(port, headers[id as usize].size);
-            let (wire, switches, transmission) = ports.spent(port, (cable, span));
+            let at_port = ports.spent(port, cable, span);
             if let Some(spent) = packets.spent(id) {
-                *spent = spent.without(Spent { wire, switches, transmission });
+                *spent = spent.without(at_port);
             }
             next = packets.behind.get(id as usize).copied();
         }
@@ -82,7 +81,7 @@ impl Engine {
     pub(super) fn pause(&mut self, now: Time, port: u32, (paused, span): (u8, Span)) {
         let Some(own) = &mut self.classed else { return };
         let cable = self.graph.propagation(port);
-        let (time, peer) = own.ports.heeded(now, port, (cable, span));
+        let FarEnd { time, port: peer } = own.ports.heeded(now, port, cable, span);
         let cables = own.cables.as_ref();
         let is_lost =
             cables.is_some_and(|own| own.fate(now, (port, true), (span, cable)).is_some());
@@ -123,7 +122,8 @@ impl Engine {
     #[inline]
     pub(super) fn give_credit(&mut self, then: Time, (input, class, size): (u32, u8, u32)) {
         let Some(own) = &self.classed else { return };
-        let (time, peer) = own.ports.credited(then, input, self.graph.propagation(input));
+        let FarEnd { time, port: peer } =
+            own.ports.credited(then, input, self.graph.propagation(input));
         self.say(time, peer, credit_item(class, size));
     }
 

@@ -18,8 +18,10 @@ use weft_fabric::fabric::Wiring;
 use weft_fabric::graph::Spent;
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::{Drop, Instants};
+use weft_fabric::switch::PortPair;
 use weft_fabric::switch::shared_buffer::{
-    Admission, Header, Next, Passage, Ports, PortsParts, ScheduleSettings, SwitchRule, Telemetry,
+    Admission, FarEnd, Header, Next, Passage, Ports, PortsParts, ScheduleSettings, SwitchRule,
+    Telemetry,
 };
 use weft_kernel::Event;
 use weft_units::{Bytes, Rate, Span, Time};
@@ -167,13 +169,13 @@ impl Classed {
     }
 
     /// When a packet arrives that starts at a port and takes `span`, and where.
-    pub fn arrival(&self, start: Time, port: u32, span: Span) -> (Time, u32) {
+    pub fn arrival(&self, start: Time, port: u32, span: Span) -> FarEnd {
         self.ports.arrival(start, port, span)
     }
 
     /// How much later a packet joins the queue of an output because it takes longer to come.
-    pub fn lag(&self, ends: (u32, u32), size: Bytes) -> Span {
-        self.ports.lag(ends, size.0 as u32)
+    pub fn lag(&self, ports: PortPair, size: Bytes) -> Span {
+        self.ports.lag(ports, size.0 as u32)
     }
 
     /// Packets under way that belong to no flow and to none of the first sources.
@@ -227,7 +229,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn happen_elsewhere(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         if self.classed.is_some() {
-            self.happen_classed(event.time, (event.place, event.item), watch);
+            self.happen_classed(event, watch);
         } else if self.ring.is_some() {
             self.happen_on_ring(event, watch);
         } else if self.turns.is_some() {
@@ -237,14 +239,10 @@ impl Engine {
         }
     }
 
-    /// What happens where packets have sizes and classes of their own: to something at a place.
+    /// What happens where packets have sizes and classes of their own.
     #[inline]
-    fn happen_classed(
-        &mut self,
-        now: Time,
-        (place, item): (u32, u32),
-        watch: &mut impl FnMut(Delivery),
-    ) {
+    fn happen_classed(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
+        let Event { time: now, place, item } = event;
         let places = self.places;
         if place < places.frees {
             self.deliver_classed(now, place - places.hosts, item, watch);
@@ -420,12 +418,10 @@ impl Engine {
     fn set_out(&mut self, start: Time, port: u32, (id, span): (u32, Span)) -> bool {
         let Some(own) = &mut self.classed else { return false };
         let mut arrives = true;
-        let (mut time, peer) = own.ports.arrival(start, port, span);
+        let FarEnd { mut time, port: peer } = own.ports.arrival(start, port, span);
         let mut place = if peer < self.places.hosts { self.places.enters + peer } else { peer };
         if let Some(spent) = self.packets.spent(id) {
-            let (wire, switches, transmission) =
-                own.ports.spent(port, (self.graph.propagation(port), span));
-            *spent = spent.and(Spent { wire, switches, transmission });
+            *spent = spent.and(own.ports.spent(port, self.graph.propagation(port), span));
             // Where cables fail what packets spend depends on their ways.
             if let Some(cables) = &own.cables {
                 let ends = (port, own.ports.waits_for_all(port));
@@ -495,12 +491,13 @@ impl Engine {
             let place = if is_inside { self.places.enters + peer } else { peer };
             return self.forward(Event { time, place, item: id });
         }
-        self.admit_in_steps(now, (input, output), id);
+        self.admit_in_steps(now, PortPair { input, output }, id);
     }
 
     /// The same of a packet that does not pass in one step.
     #[inline(never)]
-    fn admit_in_steps(&mut self, now: Time, (input, output): (u32, u32), id: u32) {
+    fn admit_in_steps(&mut self, now: Time, ports: PortPair, id: u32) {
+        let PortPair { input, output } = ports;
         let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];
         match own.ports.admit(now, output, header) {
@@ -512,7 +509,7 @@ impl Engine {
             Admission::Full => return self.give_up_classed(now, (id, Drop::Overflow)),
         }
         let Some(own) = &self.classed else { return };
-        let lag = own.ports.lag((input, output), own.headers[id as usize].size);
+        let lag = own.ports.lag(ports, own.headers[id as usize].size);
         if lag == Span::ZERO {
             return self.line_up(now, output, id);
         }
@@ -544,8 +541,7 @@ impl Engine {
         }
         let Some(own) = &self.classed else { return Spent::default() };
         let (cable, hops) = (self.graph.propagation(0), self.packets.forwarding[id as usize].hops);
-        let (wire, switches, transmission) = own.ports.spent_alike(cable, size, hops);
-        Spent { wire, switches, transmission }
+        own.ports.spent_alike(cable, size, hops)
     }
 
     /// The last byte of a packet is at its target.

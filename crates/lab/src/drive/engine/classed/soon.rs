@@ -25,7 +25,7 @@ impl Engine {
             let event = self.parts.first().pop_until(until)?;
             self.now = event.time;
             self.steps += 1;
-            self.happen_classed(event.time, (event.place, event.item), watch);
+            self.happen_classed(event, watch);
             let stopped = halt.check(self.steps);
             if stopped.is_some() {
                 return stopped;

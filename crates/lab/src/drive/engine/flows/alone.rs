@@ -1,5 +1,7 @@
 //! How long a flow takes that is alone: what its completion time is compared with.
 
+use weft_fabric::switch::PortPair;
+use weft_fabric::switch::shared_buffer::FarEnd;
 use weft_units::{Bytes, Span, Time};
 
 use crate::drive::engine::Engine;
@@ -19,9 +21,9 @@ impl Engine {
         });
         // Where they take all planes in turn, the last one and the one before it are the last of theirs.
         let spread = self.graph.planes() / flows.transports.planes();
-        let alone = self.pass_alone((full, last), packets.div_ceil(spread));
+        let alone = self.pass_alone(packets.div_ceil(spread), full, last);
         let alone = match (packets - 1).div_ceil(spread) {
-            before if spread > 1 && before > 0 => alone.max(self.pass_alone((full, full), before)),
+            before if spread > 1 && before > 0 => alone.max(self.pass_alone(before, full, full)),
             _ => alone,
         };
         if let Some(flows) = &mut self.flows {
@@ -39,7 +41,7 @@ impl Engine {
         flows.path.clear();
         flows.path.push((port, port));
         for hop in 0..=u16::MAX {
-            let (_, input) = own.arrival(Time::ZERO, port, Span::ZERO);
+            let FarEnd { port: input, .. } = own.arrival(Time::ZERO, port, Span::ZERO);
             if input >= self.places.hosts {
                 break;
             }
@@ -55,7 +57,7 @@ impl Engine {
     /// Of equal packets, the one with number k leaves the port with number i at `A_i + k M_i`, where `A_i`
     /// is when the first one does and `M_i` is the longest that a packet takes on a link up to there. The
     /// last one leaves a port when it is there and the one before it has left.
-    fn pass_alone(&self, (full, last): (Bytes, Bytes), packets: u32) -> Span {
+    fn pass_alone(&self, packets: u32, full: Bytes, last: Bytes) -> Span {
         let (Some(flows), Some(own)) = (&self.flows, &self.classed) else { return Span::ZERO };
         let before = u64::from(packets - 1);
         let (mut first_start, mut slowest) = (Time::ZERO, Span::ZERO);
@@ -63,16 +65,17 @@ impl Engine {
         for (input, port) in &flows.path {
             let span = own.span(*port, full);
             if input != port {
-                first_start = first_there + own.lag((*input, *port), full);
-                last_there += own.lag((*input, *port), last);
+                let ports = PortPair { input: *input, output: *port };
+                first_start = first_there + own.lag(ports, full);
+                last_there += own.lag(ports, last);
             }
             slowest = slowest.max(span);
             let mut last_start = last_there;
             if before > 0 {
                 last_start = last_start.max(first_start + slowest * (before - 1) + span);
             }
-            first_there = own.arrival(first_start, *port, span).0;
-            last_there = own.arrival(last_start, *port, own.span(*port, last)).0;
+            first_there = own.arrival(first_start, *port, span).time;
+            last_there = own.arrival(last_start, *port, own.span(*port, last)).time;
         }
         last_there.since(Time::ZERO)
     }
