@@ -22,7 +22,7 @@ use weft_units::{Span, Time};
 
 pub use barrier_tree::{BarrierTree, Counted};
 pub use chain::Chain;
-pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
+pub use crossbar::{AcknowledgmentRule, Blocked, Contention, Crossbar, CrossbarSettings, Met};
 pub use fifo_bus::{
     BarrierCounter, BusController, FifoBusSettings, HeaderQueues, MulticastStart, Transfer,
 };

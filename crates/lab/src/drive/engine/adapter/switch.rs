@@ -2,7 +2,7 @@
 
 use weft_fabric::graph::Departure;
 use weft_fabric::measure::{Collision, Drop};
-use weft_fabric::switch::{Arrival, Effect, Loss, PacketKind, PortPair};
+use weft_fabric::switch::{Arrival, Effect, Loss, Met, PacketKind, PortPair};
 use weft_kernel::Event;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Span, Time};
@@ -67,11 +67,10 @@ impl Engine {
         let (alone, kind) = (!flight.in_company, flight.kind);
         let arrival = Arrival { input: number, kind, span, key: id };
         if alone {
-            let (other, own) = self.graph.meet(now, output, arrival);
-            if let Some(other) = other {
-                self.apply(now, other);
-            }
-            if let Some(own) = own {
+            if let Some(Met { in_progress, own }) = self.graph.meet(now, output, arrival) {
+                if let Some(other) = in_progress {
+                    self.apply(now, other);
+                }
                 self.apply(now, own);
             }
         } else if self.graph.contend(output, arrival) {
