@@ -325,9 +325,9 @@ impl<C: Carrier> HostPath<C> {
         match (said, lost) {
             (None, false) => notices.push(Notice::Delivered { time, ticket, to }),
             (None, true) => notices.push(Notice::Lost { time, ticket, to }),
-            (Some(said), false) => self.heard(time, (from, to), said, notices),
+            (Some(said), false) => self.heard(time, from, to, said, notices),
             // Libraries do not continue before their message has arrived completely.
-            (Some(said), true) => self.say(time, (from, to), said, notices),
+            (Some(said), true) => self.say(time, from, to, said, notices),
         }
     }
 

@@ -89,7 +89,7 @@ impl Engine {
                 if ready == now {
                     self.acknowledge(now, id);
                 } else {
-                    self.act_later(ready, to.into(), (acts::ACKNOWLEDGE, id));
+                    self.act_later(ready, to.into(), acts::ACKNOWLEDGE, id);
                 }
             }
             ControlSettings::OutOfBand(control) => {
@@ -107,7 +107,7 @@ impl Engine {
     /// A success becomes known at `time`, without a packet.
     pub(super) fn know_success(&mut self, time: Time, (from, slot): (u16, Slot)) {
         let number = self.adapters.outcomes.insert((slot, Attempt::default()));
-        self.act_later(time, from.into(), (acts::COMPLETE, number));
+        self.act_later(time, from.into(), acts::COMPLETE, number);
     }
 
     fn receive_acknowledgment(&mut self, now: Time, id: u32) {

@@ -252,7 +252,7 @@ impl Engine {
                 let back_off: Span = state.initiator.draw_back_off();
                 let known = (start + span + control.delay).max(now) + back_off;
                 let number = self.adapters.outcomes.insert((flight.slot, flight.attempt));
-                self.act_later(known, host.into(), (acts::FAIL, number));
+                self.act_later(known, host.into(), acts::FAIL, number);
             }
         }
     }

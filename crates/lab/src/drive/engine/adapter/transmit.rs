@@ -191,7 +191,7 @@ impl Engine {
                 let initiator = &mut self.adapters.hosts[host as usize].initiator;
                 let deadline = control.deadline(now, initiator.draw_back_off());
                 let number = self.adapters.outcomes.insert((slot, attempt));
-                self.act_later(deadline, host, (acts::FAIL, number));
+                self.act_later(deadline, host, acts::FAIL, number);
             }
             ControlSettings::OutOfBand(_) => {}
         }

@@ -329,8 +329,8 @@ impl Step<'_> {
             self.send(number, id);
         }
         if let Some(feed) = self.supply.messages() {
-            let (pair, Carried { ticket, damaged, .. }) = ((from as u16, number as u16), *message);
-            feed.messages.end_named(self.now, pair, ticket, damaged);
+            let Carried { ticket, damaged, .. } = *message;
+            feed.messages.end_named(self.now, from as u16, number as u16, ticket, damaged);
         } else if let Some(time) = self.supply.arrived(self.now, (from, number), MessageId::NONE) {
             self.at(time, self.own.places.generates + number, 0);
         }

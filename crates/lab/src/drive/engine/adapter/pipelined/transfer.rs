@@ -68,7 +68,7 @@ impl Engine {
         if let Some(own) = &mut self.adapters.pipelined {
             own.note_packet(number, id);
         }
-        self.act_later(outcome, host, (acts::CONCLUDE, number));
+        self.act_later(outcome, host, acts::CONCLUDE, number);
         if let Some(trace) = &mut self.adapters.trace {
             trace.push(TraceEntry {
                 time: now,
@@ -109,7 +109,7 @@ impl Engine {
         let reception = own.transfers.get(id).reception;
         if reception.is_some_and(|seen| seen.acknowledgment().is_some()) {
             let ready = now + carried.turn_around;
-            self.act_later(ready, target.into(), (acts::ACKNOWLEDGE, number));
+            self.act_later(ready, target.into(), acts::ACKNOWLEDGE, number);
         }
     }
 
