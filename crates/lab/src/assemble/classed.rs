@@ -9,6 +9,7 @@ use weft_fabric::switch::shared_buffer::{
 };
 use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
 use weft_fabric::workload::{ChannelFacts, Feedback, SourceSettings, WorkloadSettings};
+use weft_protocol::misfit::Misfit;
 use weft_units::{Bytes, Span, Time};
 
 use super::engine::{Kind, Place};
@@ -50,7 +51,7 @@ pub(super) fn parts(
         listed.push(match kind {
             Kind::Buffer(own) => {
                 let classes = own.by_class();
-                let classes = classes.or_else(|(key, value, accepted)| {
+                let classes = classes.or_else(|Misfit { key, value, accepted }| {
                     place.refuse(&format!("shared_buffer.{key}"), &value, &accepted)
                 })?;
                 Some(Listed { own, classes, place })

@@ -5,6 +5,7 @@ use weft_fabric::fabric::{ConnectionRoutes, Routes, RoutesSettings, Wiring};
 use weft_fabric::switch::shared_buffer::MOST_CLASSES;
 use weft_fabric::workload::{FlowList, WorkloadSettings};
 use weft_protocol::congestion::CongestionControlSettings;
+use weft_protocol::misfit::Misfit;
 use weft_protocol::transport::LossRecovery;
 
 use super::engine::Kind;
@@ -65,7 +66,7 @@ pub(super) fn parts(
         refuse(name, "switch", settings.switch.name(), NEEDED)?;
         return Ok(None);
     };
-    if let Err((key, value, accepted)) = transport.check() {
+    if let Err(Misfit { key, value, accepted }) = transport.check() {
         refuse(name, &format!("adapter.transport.{key}"), &value, &accepted)?;
     }
     if usize::from(transport.acknowledgment_class) >= MOST_CLASSES {

@@ -389,7 +389,7 @@ fn what_goes_on_must_be_a_congestion_control_of_the_initiator() {
     let own = TransportSettings { queue_pairs: QueuePairs::Kept, ..settings() };
     let credits = TransportSettings { queue_pairs: QueuePairs::Kept, ..by_credits() };
     for wrong in [own, credits] {
-        assert_eq!(wrong.check().map_err(|wrong| wrong.0), Err("queue_pairs"));
+        assert_eq!(wrong.check().map_err(|wrong| wrong.key), Err("queue_pairs".into()));
     }
 }
 

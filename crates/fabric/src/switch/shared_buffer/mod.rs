@@ -30,8 +30,8 @@ pub use memory::{Admission, Memory, MemoryParts};
 pub use pass::Passage;
 pub use ports::{FarEnd, Freed, Next, Ports, PortsParts, SwitchRule};
 pub use settings::{
-    ClassMisfit, ClassSettings, EcnLaw, EcnSettings, MarkAt, PauseThreshold, PfcSettings,
-    QueueLimit, ScheduleSettings, SharedBufferSettings, SwitchForwarding, TrimSettings,
+    ClassSettings, EcnLaw, EcnSettings, MarkAt, PauseThreshold, PfcSettings, QueueLimit,
+    ScheduleSettings, SharedBufferSettings, SwitchForwarding, TrimSettings,
 };
 pub use telemetry::{HopTelemetry, Telemetry};
 

@@ -85,7 +85,7 @@ pub use coupled::{Coupled, Half};
 pub use delivery::Delivery;
 pub use flows::{FlowBin, FlowParts, FlowReport, MILLIONTHS};
 pub use forward::{FastForward, Horizon, Jump};
-pub use hub::{Course, HubParts, HubPartsError, Operation, Windows};
+pub use hub::{Course, HubParts, Operation, Windows};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 pub use ring::{RingCounters, RingParts};
 pub use turns::TurnParts;
