@@ -12,6 +12,7 @@ use weft_kernel::Event;
 use weft_units::{Span, Time};
 
 use crate::drive::engine::Engine;
+use crate::drive::engine::flows::FlowUnderWay;
 
 /// What becomes of the cables of a channel.
 #[derive(Debug)]
@@ -197,7 +198,7 @@ impl Engine {
         let timeout = flows.timeout();
         cables.next_look = now + timeout;
         let cut_off = |flow: &FlowDemand| cables.without_a_way(now, flow.hosts()).is_some();
-        if flows.under_way(now).all(|(_, _, flow)| cut_off(flow)) {
+        if flows.under_way(now).all(|own| cut_off(own.flow)) {
             let since = *cables.cut_off.get_or_insert(now);
             self.is_cut_off = now >= since + timeout * 2;
         } else {
@@ -247,7 +248,7 @@ impl Engine {
         };
         let Some(cables) = &own.cables else { return (Vec::new(), 0) };
         let (mut lines, mut count) = (Vec::new(), 0);
-        for (number, group, flow) in flows.under_way(self.now) {
+        for FlowUnderWay { number, group, flow } in flows.under_way(self.now) {
             let Some(since) = cables.without_a_way(self.now, flow.hosts()) else { continue };
             count += 1;
             if lines.len() < MOST_NAMED {

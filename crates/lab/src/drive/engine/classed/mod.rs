@@ -552,7 +552,7 @@ impl Engine {
         }
         let header = own.headers[id as usize];
         if self.flows.is_some() && !header.has(Header::APART) {
-            return self.deliver_segment(now, (end, id), header, watch);
+            return self.deliver_segment(now, end, id, header, watch);
         }
         if header.has(Header::TRIMMED | Header::DAMAGED) {
             let is_damaged = header.has(Header::DAMAGED);

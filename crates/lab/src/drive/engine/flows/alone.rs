@@ -39,7 +39,7 @@ impl Engine {
         let plane = flows.transports.plane(flow);
         let mut port = self.graph.host_port(plane * self.graph.hosts() + from);
         flows.path.clear();
-        flows.path.push((port, port));
+        flows.path.push(PortPair { input: port, output: port });
         for hop in 0..=u16::MAX {
             let FarEnd { port: input, .. } = own.arrival(Time::ZERO, port, Span::ZERO);
             if input >= self.places.hosts {
@@ -48,7 +48,7 @@ impl Engine {
             let switch = self.graph.switch_of(input);
             let number = flows.alone.port((switch, hop), to, &mut route_state, |_| 0);
             port = self.graph.first_port(switch) + number;
-            flows.path.push((input, port));
+            flows.path.push(PortPair { input, output: port });
         }
     }
 
@@ -62,20 +62,20 @@ impl Engine {
         let before = u64::from(packets - 1);
         let (mut first_start, mut slowest) = (Time::ZERO, Span::ZERO);
         let (mut first_there, mut last_there) = (Time::ZERO, Time::ZERO);
-        for (input, port) in &flows.path {
-            let span = own.span(*port, full);
+        for ports in &flows.path {
+            let PortPair { input, output: port } = *ports;
+            let span = own.span(port, full);
             if input != port {
-                let ports = PortPair { input: *input, output: *port };
-                first_start = first_there + own.lag(ports, full);
-                last_there += own.lag(ports, last);
+                first_start = first_there + own.lag(*ports, full);
+                last_there += own.lag(*ports, last);
             }
             slowest = slowest.max(span);
             let mut last_start = last_there;
             if before > 0 {
                 last_start = last_start.max(first_start + slowest * (before - 1) + span);
             }
-            first_there = own.arrival(first_start, *port, span).time;
-            last_there = own.arrival(last_start, *port, own.span(*port, last)).time;
+            first_there = own.arrival(first_start, port, span).time;
+            last_there = own.arrival(last_start, port, own.span(port, last)).time;
         }
         last_there.since(Time::ZERO)
     }

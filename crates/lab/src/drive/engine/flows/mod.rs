@@ -10,10 +10,13 @@ mod division;
 mod messages;
 mod report;
 
-use weft_fabric::adapter::{Arrived, Content, Outgoing, Segment, TransportParts, Transports};
+use weft_fabric::adapter::{
+    Arrived, Content, Outgoing, PathReport, Segment, TransportParts, Transports,
+};
 use weft_fabric::fabric::{HostPair, Routes};
 use weft_fabric::graph::Spent;
 use weft_fabric::measure::{Drop, Instants};
+use weft_fabric::switch::PortPair;
 use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
 use weft_fabric::workload::FlowDemand;
 use weft_protocol::congestion::LinkState;
@@ -52,7 +55,15 @@ pub(super) struct Flows {
     bits: u8,
     /// Ways of flows that are alone are drawn apart, so that they change nothing.
     alone: Routes,
-    path: Vec<(u32, u32)>,
+    path: Vec<PortPair>,
+}
+
+/// A flow that has begun and has not come to an end.
+pub(super) struct FlowUnderWay<'a> {
+    pub number: usize,
+    /// The name of its group.
+    pub group: &'a str,
+    pub flow: &'a FlowDemand,
 }
 
 impl Flows {
@@ -85,13 +96,13 @@ impl Flows {
         self.transports.timeout()
     }
 
-    /// Flows that have begun by `now` and have not come to an end: the number, the name of the group
-    /// and the flow.
-    pub fn under_way(&self, now: Time) -> impl Iterator<Item = (usize, &str, &FlowDemand)> {
+    /// Flows that have begun by `now` and have not come to an end.
+    pub fn under_way(&self, now: Time) -> impl Iterator<Item = FlowUnderWay<'_>> {
         let all = self.transports.outcomes().enumerate();
         let under_way = all.filter(move |(_, (flow, own))| flow.start <= now && own.end > now);
         under_way.map(|(number, (flow, _))| {
-            (number, self.groups.get(usize::from(flow.group)).map_or("", String::as_str), flow)
+            let group = self.groups.get(usize::from(flow.group)).map_or("", String::as_str);
+            FlowUnderWay { number, group, flow }
         })
     }
 
@@ -198,7 +209,7 @@ impl Engine {
             let plane = end / self.graph.hosts();
             let may_leave =
                 |from, to| left.is_none_or(|left| left.admits(plane, HostPair { from, to }));
-            if let Some(out) = flows.transports.next(now, (place, class), may_leave) {
+            if let Some(out) = flows.transports.next(now, place, class, may_leave) {
                 let id = self.insert_segment(now, host, &out);
                 self.use_end(end);
                 self.feed_packet(now, port, id);
@@ -264,7 +275,8 @@ impl Engine {
     pub(super) fn deliver_segment(
         &mut self,
         now: Time,
-        (end, id): (u32, u32),
+        end: u32,
+        id: u32,
         header: Header,
         watch: &mut impl FnMut(Delivery),
     ) {
@@ -282,7 +294,7 @@ impl Engine {
         // What the port has sent until now leaves after that.
         self.settle_port(Time(now.0.saturating_sub(1)), self.graph.host_port(end));
         let Arrived { answers, payload } =
-            self.arrive_at_end(now, &segment, (header, hops), said.as_ref());
+            self.arrive_at_end(now, &segment, header, hops, said.as_ref());
         self.schedule_wakes();
         for out in answers.iter().flatten() {
             // A grant may be for another flow than the one whose packet has come.
@@ -322,7 +334,8 @@ impl Engine {
         &mut self,
         now: Time,
         segment: &Segment,
-        (header, hops): (Header, u16),
+        header: Header,
+        hops: u16,
         said: Option<&Telemetry>,
     ) -> Arrived {
         let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else {
@@ -335,8 +348,8 @@ impl Engine {
             }
             return flows.transports.arrive_cut(now, segment, hops);
         }
-        let seen = (header.has(Header::MARKED), hops);
-        let Some(said) = said else { return flows.transports.arrive(now, segment, seen, &[]) };
+        let path = PathReport { is_marked: header.has(Header::MARKED), hops };
+        let Some(said) = said else { return flows.transports.arrive(now, segment, path, &[]) };
         // The port of the host is none of the links that are looked at.
         let of_switches = said.hops().iter().filter(|hop| hop.port < self.places.hosts);
         let mut links = [LinkState::NONE; Telemetry::MOST];
@@ -346,7 +359,7 @@ impl Engine {
             *state = LinkState { link: port, rate: own.rate(port), time, sent, queue };
             count += 1;
         }
-        flows.transports.arrive(now, segment, seen, &links[..count])
+        flows.transports.arrive(now, segment, path, &links[..count])
     }
 
     /// A packet was dropped, of which its flow will learn.
