@@ -13,7 +13,7 @@ use crate::composition::{ChannelSettings, Spec};
 use crate::couple;
 use crate::drive::Channel;
 use crate::drive::carrier::Carrier;
-use crate::drive::engine::{Alone, Course, Engine, FastForward, FlowReport, NetworkReport};
+use crate::drive::engine::{Alone, Course, Engine, FastForward, FlowReport, NetworkReport, OfBoth};
 use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
@@ -287,7 +287,7 @@ fn run_coupled(
     }
     let traces = coupled.take_traces();
     let (steps, counters) = (coupled.steps(), named(coupled.columns(site.until)));
-    let (bulk, quick) = coupled.into_channels();
+    let OfBoth { bulk, quick } = coupled.into_channels();
     let run = |settings: &ChannelSettings, site: Site<'_>, channel: Engine, trace| ChannelRun {
         backlog: channel.backlog(),
         in_flight: channel.in_flight(),
@@ -302,8 +302,8 @@ fn run_coupled(
     };
     let by = &schedule.1.by;
     let mut runs = vec![
-        ChannelRun { counters, ..run(settings, site, bulk, traces.0) },
-        run(&spec.channel[by], Site { name: by, ..site }, quick, traces.1),
+        ChannelRun { counters, ..run(settings, site, bulk, traces.bulk) },
+        run(&spec.channel[by], Site { name: by, ..site }, quick, traces.quick),
     ];
     runs.iter().try_for_each(ChannelRun::check_conservation)?;
     runs.iter().try_for_each(ChannelRun::check_capacity)?;

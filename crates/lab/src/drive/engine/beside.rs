@@ -211,7 +211,7 @@ impl Engine {
         let count = part.iter().max().map_or(1, |last| last + 1);
         let supplies = self.supply.divide(&of_hosts, count).ok_or(Alone::Kind)?;
         let graphs = self.graph.divide(part, count);
-        let classed = self.classed.as_mut().map(|own| own.divide((part, &of_hosts), count));
+        let classed = self.classed.as_mut().map(|own| own.divide(part, &of_hosts, count));
         let mut classed = classed.into_iter().flatten();
         // From the first host of each part to its last one.
         let mut hosts: Vec<Range<u32>> = vec![0..0; count as usize];
@@ -223,7 +223,7 @@ impl Engine {
         let each = graphs.into_iter().zip(supplies).zip(hosts);
         for (number, ((graph, supply), hosts)) in (0..).zip(each) {
             let border = Border::new(number, count, Arc::clone(&part_of));
-            let mut part = self.part((graph, supply, classed.next()), (border, count));
+            let mut part = self.part(graph, supply, classed.next(), border, count);
             part.flows = self.flows.as_ref().map(|own| Box::new(own.of_part(hosts.clone())));
             part.routes = self.routes.of_hosts(hosts);
             parts.push(part);
@@ -271,8 +271,11 @@ impl Engine {
     /// The engine of one of `count` parts.
     pub(super) fn part(
         &self,
-        (graph, supply, classed): (Graph, Supply, Option<Classed>),
-        (border, count): (Border, u32),
+        graph: Graph,
+        supply: Supply,
+        classed: Option<Classed>,
+        border: Border,
+        count: u32,
     ) -> Engine {
         Engine {
             routes: self.routes.clone(),

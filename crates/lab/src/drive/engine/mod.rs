@@ -81,7 +81,7 @@ use turns::Turns;
 pub use adapter::{AdapterParts, ControlCounters, PipelineParts, ScheduleCounters, SlotParts};
 pub use beside::Alone;
 pub use classed::{CableParts, ClassedParts, PauseRow, Traffic};
-pub use coupled::{Coupled, Half};
+pub use coupled::{Coupled, Half, OfBoth};
 pub use delivery::Delivery;
 pub use flows::{FlowBin, FlowParts, FlowReport, MILLIONTHS};
 pub use forward::{FastForward, Horizon, Jump};
@@ -241,8 +241,9 @@ impl Engine {
         let is_whole = connections.segmentation.is_some() || turns.is_some();
         let fed = if is_whole { Bytes(u64::MAX) } else { payload };
         let supply = Supply::new(parts.sources, graph.hosts(), fed);
-        let at = (&wiring, &link, packet);
-        let classed = parts.classed.map(|own| Box::new(Classed::new(own, at, observations.from)));
+        let from = observations.from;
+        let classed = parts.classed.map(|own| Classed::new(own, &wiring, &link, packet, from));
+        let classed = classed.map(Box::new);
         let has_queues = graph.has_limits() || classed.is_some();
         let spends_by_way = match &classed {
             Some(own) => !own.are_alike(),
@@ -252,8 +253,8 @@ impl Engine {
         let mut engine = Engine {
             packets: Packets::new(spends_by_way, has_queues),
             parts: match (&turns, &hub) {
-                (Some(own), _) => Parts::whole(own.spacing()),
-                (None, Some(own)) => Parts::whole(own.spacing()),
+                (Some(own), _) => Parts::whole(own.pace()),
+                (None, Some(own)) => Parts::whole(own.pace()),
                 (None, None) => Parts::one(&graph, adapters.is_on),
             },
             clocks: Clocks::new(&graph),

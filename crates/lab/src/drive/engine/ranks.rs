@@ -162,7 +162,7 @@ impl Engine {
         let lists = (0..ranks).map(|_| Packed::behind(Head::LENGTH)).collect();
         let sending = Some(Box::new(Sending { numbers, lists }));
         let border = Border { sending, ..Border::of_rank(rank) };
-        let mut own = self.part((graph, Supply::Sources(Vec::new()), None), (border, ranks));
+        let mut own = self.part(graph, Supply::Sources(Vec::new()), None, border, ranks);
         own.places = Places::new(&own.graph, false, false);
         own.ranges = own.places;
         own.routes = self.routes.of_hosts(hosts);

@@ -49,10 +49,10 @@ impl Engine {
             _ => return Vec::new(),
         };
         if is_classed {
-            return self.paused_waits(port, (name, &peer));
+            return self.paused_waits(port, name, &peer);
         }
         if self.is_served(port) {
-            return self.served_waits(port, (name, &peer));
+            return self.served_waits(port, name, &peer);
         }
         if self.packets_waiting_at(port) == 0 {
             return Vec::new();

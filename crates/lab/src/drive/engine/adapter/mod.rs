@@ -45,6 +45,7 @@ use slots::Slots;
 
 pub use parts::AdapterParts;
 pub use pipelined::{PipelineParts, ScheduleCounters};
+pub use scheduled::ScheduledTime;
 pub use slots::SlotParts;
 
 /// Counts for which the general observations of a channel have no column.

@@ -30,8 +30,8 @@ pub struct CableParts {
 pub(super) struct Cables {
     /// In order.
     changes: Vec<Change>,
-    /// By port: from when to when nothing comes over its cable, in order.
-    outages: Vec<Vec<(Time, Time)>>,
+    /// By port: when nothing comes over its cable, in order.
+    outages: Vec<Vec<Outage>>,
     /// By port: the number of the link that it had at first, where that changes.
     laid: Vec<Option<u32>>,
     next_hops: Vec<(Time, LiveNextHops)>,
@@ -40,6 +40,13 @@ pub(super) struct Cables {
     /// When to look next whether messages under way have a way, and since when none of them has.
     next_look: Time,
     cut_off: Option<Time>,
+}
+
+/// A time in which nothing comes over a cable.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    from: Time,
+    until: Time,
 }
 
 /// Something that happens to a cable, or to the routes.
@@ -87,7 +94,8 @@ impl Cables {
                 let slower = ports.add_slower(of[0], *rate);
                 (What::Link(*of, slower), What::Link(*of, own))
             } else {
-                of.iter().for_each(|port| outages[*port as usize].push((*at, *until)));
+                let outage = Outage { from: *at, until: *until };
+                of.iter().for_each(|port| outages[*port as usize].push(outage));
                 (What::Fails(*of), What::IsBack(*of))
             };
             begins.push(Change { time: *at, what: begin });
@@ -116,22 +124,24 @@ impl Cables {
     pub fn fate(
         &self,
         start: Time,
-        (port, waits_for_all): (u32, bool),
-        (span, cable): (Span, Span),
+        port: u32,
+        waits_for_all: bool,
+        span: Span,
+        cable: Span,
     ) -> Option<Fate> {
         let there = start + cable + span;
-        let fails = |(at, until): &&(Time, Time)| *at < there && *until > start;
-        let (at, _) = self.outages[port as usize].iter().find(fails)?;
-        let has_begun = *at >= start + cable && *at > start;
+        let fails = |outage: &&Outage| outage.from < there && outage.until > start;
+        let Outage { from, .. } = *self.outages[port as usize].iter().find(fails)?;
+        let has_begun = from >= start + cable && from > start;
         match has_begun && !waits_for_all {
             true => Some(Fate::Damaged),
-            false => Some(Fate::Lost((*at).max(start))),
+            false => Some(Fate::Lost(from.max(start))),
         }
     }
 
     /// Whether nothing comes over the cable in a port.
     pub fn is_out(&self, now: Time, port: u32) -> bool {
-        self.outages[port as usize].iter().any(|(at, until)| *at <= now && now < *until)
+        self.outages[port as usize].iter().any(|outage| outage.from <= now && now < outage.until)
     }
 
     /// Whether a port holds what it has until its cable is back.

@@ -83,8 +83,7 @@ impl Engine {
         let cable = self.graph.propagation(port);
         let FarEnd { time, port: peer } = own.ports.heeded(now, port, cable, span);
         let cables = own.cables.as_ref();
-        let is_lost =
-            cables.is_some_and(|own| own.fate(now, (port, true), (span, cable)).is_some());
+        let is_lost = cables.is_some_and(|own| own.fate(now, port, true, span, cable).is_some());
         let is_noted = own.ports.note_end(port, now + span, false);
         self.graph.occupy(now, port, span);
         if is_noted {

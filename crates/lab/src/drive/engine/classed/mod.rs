@@ -91,7 +91,9 @@ pub(super) struct Classed {
 impl Classed {
     pub fn new(
         parts: ClassedParts,
-        (wiring, link, packet): (&Wiring, &LinkSettings, Bytes),
+        wiring: &Wiring,
+        link: &LinkSettings,
+        packet: Bytes,
         from: Time,
     ) -> Classed {
         let ClassedParts { switches, classes, hosts, .. } = parts;
@@ -424,8 +426,9 @@ impl Engine {
             *spent = spent.and(own.ports.spent(port, self.graph.propagation(port), span));
             // Where cables fail what packets spend depends on their ways.
             if let Some(cables) = &own.cables {
-                let ends = (port, own.ports.waits_for_all(port));
-                match cables.fate(start, ends, (span, self.graph.propagation(port))) {
+                let waits_for_all = own.ports.waits_for_all(port);
+                let cable = self.graph.propagation(port);
+                match cables.fate(start, port, waits_for_all, span, cable) {
                     None => {}
                     Some(Fate::Lost(at)) => {
                         (time, place, arrives) = (at, self.places.samples + LOSS, false);

@@ -264,7 +264,7 @@ impl Engine {
         let state = Box::new(State::of(self, own.steps));
         search.has_taken();
         match kept {
-            Some(kept) if state.is_again(&kept) => return self.jump(own, (&kept, &state), horizon),
+            Some(kept) if state.is_again(&kept) => return self.jump(own, &kept, &state, horizon),
             Some(kept) if !is_over => search.kept = Some(kept),
             // There was no reference, or it has not recurred: the next one is kept for twice as long.
             before => {
@@ -280,7 +280,8 @@ impl Engine {
     fn jump(
         &mut self,
         own: &mut Forward,
-        (before, state): (&State, &State),
+        before: &State,
+        state: &State,
         horizon: Horizon,
     ) -> Option<Jump> {
         let period = state.period(before);
@@ -303,7 +304,7 @@ impl Engine {
             return None;
         }
         let packets = self.observations.deliveries_noted() as u64;
-        let events = self.leave_out((before, state), times);
+        let events = self.leave_out(before, state, times);
         own.steps += steps * times;
         own.report.jumps += 1;
         own.report.periods += times;
@@ -315,7 +316,7 @@ impl Engine {
     }
 
     /// Repeats what happened between two states this many times. Returns the number of events.
-    fn leave_out(&mut self, (before, state): (&State, &State), times: u64) -> u64 {
+    fn leave_out(&mut self, before: &State, state: &State, times: u64) -> u64 {
         let period = state.period(before);
         let later = period * times;
         self.parts.first().delay(later);

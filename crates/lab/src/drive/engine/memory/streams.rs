@@ -106,6 +106,14 @@ impl Engine {
     }
 }
 
+/// The times between the arrivals of a stream, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Intervals {
+    pub mean_us: f64,
+    /// Their standard deviation.
+    pub deviation_us: f64,
+}
+
 impl StreamState {
     /// The interval after a message of a paced stream: zero within a burst, and after a burst in
     /// proportion to its length.
@@ -141,14 +149,14 @@ impl StreamState {
         (self.messages > 0).then(|| self.latencies as f64 / self.messages as f64 * 1e-6)
     }
 
-    /// Mean and standard deviation of the time between arrivals, in microseconds.
-    pub fn intervals_us(&self) -> (Option<f64>, Option<f64>) {
+    /// The times between arrivals; `None` for fewer than two.
+    pub fn intervals(&self) -> Option<Intervals> {
         if self.messages < 2 {
-            return (None, None);
+            return None;
         }
         let count = (self.messages - 1) as f64;
         let mean = self.intervals as f64 / count;
         let variance = (self.squares as f64 / count - mean * mean).max(0.0);
-        (Some(mean * 1e-6), Some(libm::sqrt(variance) * 1e-6))
+        Some(Intervals { mean_us: mean * 1e-6, deviation_us: libm::sqrt(variance) * 1e-6 })
     }
 }

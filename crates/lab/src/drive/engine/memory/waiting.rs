@@ -10,7 +10,8 @@ impl Engine {
     pub(in crate::drive::engine) fn served_waits(
         &self,
         port: u32,
-        (name, peer): (&str, &str),
+        name: &str,
+        peer: &str,
     ) -> Vec<String> {
         let own = &self.memories.ports[port as usize];
         let channels = self.graph.channels();

@@ -76,13 +76,13 @@ impl Step<'_> {
         let of_barrier = matches!(purpose, Use::BarrierRequest | Use::BarrierAcknowledgment);
         match self.own.switches[switch as usize].inner.header(input, message, of_barrier) {
             Header::Known => self.order(switch, input, message),
-            Header::Read => self.read(switch, (input, message)),
+            Header::Read => self.read(switch, input, message),
             Header::Waits => {}
         }
     }
 
     /// A header is read from now on.
-    fn read(&mut self, switch: u32, (input, message): (u32, u32)) {
+    fn read(&mut self, switch: u32, input: u32, message: u32) {
         self.own.messages[message as usize].journey.read(self.now);
         let known = self.now + self.own.switches[switch as usize].rules.analysis;
         let port = self.graph.first_port(switch) + input;
@@ -97,8 +97,8 @@ impl Step<'_> {
         }
         let switch = self.graph.switch_of(port);
         self.order(switch, port - self.graph.first_port(switch), message);
-        if let Some(next) = self.own.switches[switch as usize].inner.analysed() {
-            self.read(switch, next);
+        if let Some((input, message)) = self.own.switches[switch as usize].inner.analysed() {
+            self.read(switch, input, message);
         }
     }
 
