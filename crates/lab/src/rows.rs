@@ -12,7 +12,7 @@ use weft_fabric::measure::{
 use weft_units::{Span, Time};
 
 use crate::simulate::ChannelRun;
-use crate::statistics::{Estimate, Judgement, Verdict, ratio, replications, start_up_bias};
+use crate::statistics::{Estimate, Judgement, Ratio, Verdict, ratio, replications, start_up_bias};
 use crate::table::{Cell, Table};
 
 pub use failed::FailedRuns;
@@ -148,13 +148,13 @@ impl PointRuns<'_> {
     /// Adds collisions per transmission by what was collided with.
     pub fn collisions(&self, table: &mut Table) {
         for kind in Collision::ALL {
-            let pairs: Vec<(f64, f64)> = self.runs.iter().map(|run| rate(run, kind)).collect();
-            if pairs.iter().all(|(collisions, _)| *collisions == 0.0) {
+            let rates: Vec<Ratio> = self.runs.iter().map(|run| rate(run, kind)).collect();
+            if rates.iter().all(|own| own.numerator == 0.0) {
                 continue;
             }
             let mut row = self.head(&self.runs[0].channel);
             row.push(("collided_with".into(), kind.name().into()));
-            estimate("collisions_per_attempt", ratio(&pairs), &mut row);
+            estimate("collisions_per_attempt", ratio(&rates), &mut row);
             table.push(row);
         }
     }
@@ -313,8 +313,10 @@ fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
     counts
 }
 
-fn rate(run: &ChannelRun, kind: Collision) -> (f64, f64) {
-    (run.observations.collisions(kind) as f64, run.observations.attempts as f64)
+/// Collisions per attempt.
+fn rate(run: &ChannelRun, kind: Collision) -> Ratio {
+    let seen = &run.observations;
+    Ratio { numerator: seen.collisions(kind) as f64, denominator: seen.attempts as f64 }
 }
 
 fn quantiles(latency: Latency, recorder: &Recorder, row: &mut Row) {
