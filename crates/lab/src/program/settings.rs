@@ -237,8 +237,8 @@ pub fn open(
     {
         tree.take(section);
     }
-    for (key, value) in request.settings()? {
-        tree.set(key, value)?;
+    for own in request.settings()? {
+        tree.set(own.key, own.value)?;
     }
     let tree = tree.without_presets();
     let spec = keys::read(&tree)?;
