@@ -292,7 +292,7 @@ mod tests {
         let (mut switches, mut virtual_channels) = (vec![switch], Vec::new());
         loop {
             let hop = virtual_channels.len() as u16;
-            let port = routes.port((switch, hop), to, &mut route_state, &occupied);
+            let port = routes.port(switch, hop, to, &mut route_state, &occupied);
             let super::super::Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else {
                 assert_eq!(wiring.port(switch, port), wiring.host_port(to));
                 return (switches, virtual_channels);
@@ -399,7 +399,7 @@ mod tests {
             let mut route_state = routes.depart(from, to);
             let (mut switch, mut cables) = (from / 2, 0);
             while switch != to / 2 {
-                let port = routes.port((switch, 0), to, &mut route_state, |_| 0);
+                let port = routes.port(switch, 0, to, &mut route_state, |_| 0);
                 let super::super::Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else {
                     panic!("{from} to {to}")
                 };

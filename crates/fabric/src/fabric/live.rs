@@ -250,7 +250,7 @@ mod tests {
         }
         let mut switch = wiring.switch_of(wiring.host_port(end));
         for hop in 0..32 {
-            let number = routes.port((switch, hop), to, &mut route_state, |port| port.into());
+            let number = routes.port(switch, hop, to, &mut route_state, |port| port.into());
             let port = wiring.port(switch, number);
             if failed.contains(&port) {
                 return false;

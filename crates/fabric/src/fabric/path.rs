@@ -37,7 +37,7 @@ impl Routes {
         let mut hops = Vec::new();
         loop {
             let switch = wiring.switch_of(input);
-            let number = self.port((switch, hops.len() as u16), to, &mut route_state, |_| 0);
+            let number = self.port(switch, hops.len() as u16, to, &mut route_state, |_| 0);
             let output = wiring.port(switch, number);
             let came_by = hops.last().map_or(0, |hop: &PathHop| hop.leaves_by);
             let port = SwitchPort { switch, port: number };

@@ -325,7 +325,7 @@ impl Routes {
     /// the same route, each flow is a connection of its own, as where switches hash the ports of
     /// transports (ECMP), and so is each value of `spray`, by which an initiator sprays its packets.
     #[inline]
-    pub fn depart_flow(&mut self, from: u32, to: u32, (flow, spray): (u32, u16)) -> RouteState {
+    pub fn depart_flow(&mut self, from: u32, to: u32, flow: u32, spray: u16) -> RouteState {
         match self.rule {
             Rule::Connection { key } => {
                 let name = u64::from(flow) | u64::from(spray) << 32;
@@ -409,14 +409,15 @@ impl Routes {
     #[inline(always)]
     pub fn port(
         &self,
-        (switch, hop): (u32, u16),
+        switch: u32,
+        hop: u16,
         to: impl Into<u32>,
         route_state: &mut RouteState,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
         let to = to.into();
         if !self.look_at_packets_alone() {
-            return self.weighed((switch, hop), to, route_state, occupied);
+            return self.weighed(switch, hop, to, route_state, occupied);
         }
         self.next_hops.next(switch, to, |count| route_state.rank(count))
     }
@@ -426,7 +427,8 @@ impl Routes {
     #[inline(never)]
     fn weighed(
         &self,
-        (switch, hop): (u32, u16),
+        switch: u32,
+        hop: u16,
         to: u32,
         route_state: &mut RouteState,
         occupied: impl Fn(u32) -> u64,

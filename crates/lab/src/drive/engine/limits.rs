@@ -172,7 +172,8 @@ impl Engine {
             let forwarding = &mut forwarding[id as usize];
             let occupied = |port: u32| u64::from(waiting[port as usize]);
             let output = routes.port(
-                (known, forwarding.hops),
+                known,
+                forwarding.hops,
                 forwarding.to,
                 &mut forwarding.route_state,
                 occupied,

@@ -543,7 +543,8 @@ impl Engine {
             until.saturating_sub(routes.idle(now))
         };
         let number = self.routes.port(
-            (graph.number(switch), forwarding.hops),
+            graph.number(switch),
+            forwarding.hops,
             forwarding.to,
             &mut forwarding.route_state,
             occupied,

@@ -478,9 +478,8 @@ impl Engine {
                 let first = self.graph.first_port(switch);
                 let ports = &own.ports;
                 let occupied = |number: u32| ports.occupied(now, first.wrapping_add(number)).0;
-                let hop = (switch, forwarding.hops);
-                let (to, state) = (forwarding.to, &mut forwarding.route_state);
-                first + self.routes.port(hop, to, state, occupied)
+                let Forwarding { to, hops, route_state: state, .. } = forwarding;
+                first + self.routes.port(switch, *hops, *to, state, occupied)
             }
             chosen => chosen,
         };

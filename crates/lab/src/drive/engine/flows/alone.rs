@@ -35,7 +35,7 @@ impl Engine {
     /// by; a host has none.
     fn find_way(&mut self, from: u32, to: u32, flow: u32) {
         let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else { return };
-        let mut route_state = flows.alone.depart_flow(from, to, (flow, 0));
+        let mut route_state = flows.alone.depart_flow(from, to, flow, 0);
         let plane = flows.transports.plane(flow);
         let mut port = self.graph.host_port(plane * self.graph.hosts() + from);
         flows.path.clear();
@@ -46,7 +46,7 @@ impl Engine {
                 break;
             }
             let switch = self.graph.switch_of(input);
-            let number = flows.alone.port((switch, hop), to, &mut route_state, |_| 0);
+            let number = flows.alone.port(switch, hop, to, &mut route_state, |_| 0);
             port = self.graph.first_port(switch) + number;
             flows.path.push(PortPair { input, output: port });
         }

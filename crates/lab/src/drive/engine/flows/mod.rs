@@ -255,7 +255,7 @@ impl Engine {
             is_early: false,
         };
         let generated = if is_data { flows.transports.flow(segment.flow).start } else { now };
-        let route_state = self.routes.depart_flow(host, to, (segment.flow, segment.spray));
+        let route_state = self.routes.depart_flow(host, to, segment.flow, segment.spray);
         let output = NOT_CHOSEN;
         let forwarding = Forwarding { to, route_state, output, hops: 0, channel: 0 };
         // A message is told of the first attempt of each of its packets.

@@ -257,7 +257,8 @@ impl Engine {
         if !self.memories.are_alone {
             // Switches of other kinds ask the routes, which store the choice in the packet.
             self.routes.port(
-                (switch, forwarding.hops - 1),
+                switch,
+                forwarding.hops - 1,
                 forwarding.to,
                 &mut forwarding.route_state,
                 |_| 0,

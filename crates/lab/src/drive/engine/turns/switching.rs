@@ -125,7 +125,7 @@ impl Step<'_> {
                 ports.map(|port| Way { port, to, route_state }).collect()
             }
             (_, Destination::Host(to)) => {
-                return 1 << self.routes.port((switch, before), to, &mut way.route_state, |_| 0);
+                return 1 << self.routes.port(switch, before, to, &mut way.route_state, |_| 0);
             }
             (_, Destination::Hosts(_)) => self.ways(switch, message.to, (route_state, before)),
         };
@@ -159,7 +159,7 @@ impl Step<'_> {
         let mut ways: Vec<Way> = Vec::with_capacity(1);
         for host in to.hosts() {
             let mut route_state = state;
-            let port = self.routes.port((switch, hops), host, &mut route_state, |_| 0);
+            let port = self.routes.port(switch, hops, host, &mut route_state, |_| 0);
             match ways.iter_mut().find(|own| own.port == port) {
                 Some(Way { to: Destination::Hosts(hosts), .. }) => *hosts |= 1 << host,
                 _ => ways.push(Way { port, to: Destination::Hosts(1 << host), route_state }),
