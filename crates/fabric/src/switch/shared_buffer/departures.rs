@@ -10,6 +10,7 @@
 use weft_kernel::prefetch;
 use weft_units::{Span, Time};
 
+use super::credits::{Credit, InputCredit};
 use super::egress::Held;
 use super::marks::mark;
 use super::memory::Admission;
@@ -247,16 +248,17 @@ impl Ports {
         Freed::Nothing
     }
 
-    /// Of what a port begins to send, the input that gives credit when it has left: the class and the bytes.
+    /// The credit that an input gives when what a port begins to send has left.
     #[inline]
-    pub fn credit(&self, port: u32) -> Option<(u32, u8, u32)> {
+    pub fn credit(&self, port: u32) -> Option<InputCredit> {
         if !self.credits.are_given() {
             return None;
         }
         let own = &self.egress[port as usize];
         let memory = self.rules[own.rule as usize].memory.as_ref()?;
-        (own.size > 0 && memory.gives_credits(own.class))
-            .then_some((own.input, own.class, own.size))
+        let credit = Credit { class: own.class, size: own.size };
+        let gives = own.size > 0 && memory.gives_credits(own.class);
+        gives.then_some(InputCredit { input: own.input, credit })
     }
 
     /// A packet comes to a port that sends another one. If it may be known by now when it leaves, it joins those
@@ -266,13 +268,14 @@ impl Ports {
         &mut self,
         now: Time,
         port: u32,
-        (packet, header): (u32, &mut Header),
+        packet: u32,
+        header: &mut Header,
     ) -> Option<(Time, Span)> {
         let egress = &self.egress[port as usize];
         let plans = self.rules[egress.rule as usize].plans;
         let is_held = egress.paused != 0 || egress.has_to_tell || egress.waiting != 0;
         let is_planned = plans && egress.is_busy && !is_held;
-        is_planned.then(|| self.put_behind(now, port, (packet, header)))
+        is_planned.then(|| self.put_behind(now, port, packet, header))
     }
 
     /// A packet joins those that are planned at a port, the same.
@@ -281,7 +284,8 @@ impl Ports {
         &mut self,
         now: Time,
         port: u32,
-        (packet, header): (u32, &mut Header),
+        packet: u32,
+        header: &mut Header,
     ) -> (Time, Span) {
         let egress = &mut self.egress[port as usize];
         let rule = &mut self.rules[egress.rule as usize];

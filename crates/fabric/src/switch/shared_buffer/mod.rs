@@ -23,7 +23,7 @@ mod telemetry;
 mod turns;
 
 pub use counts::{ClassCounts, PauseCounts};
-pub use credits::{MOST_CREDIT, credit_item, credit_of};
+pub use credits::{Credit, InputCredit, MOST_CREDIT, credit_item, credit_of};
 pub use header::Header;
 pub use headroom::{HeadroomParts, headroom};
 pub use memory::{Admission, Memory, MemoryParts};

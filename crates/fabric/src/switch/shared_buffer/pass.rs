@@ -33,7 +33,8 @@ impl Ports {
         &mut self,
         now: Time,
         output: u32,
-        (packet, header): (u32, &mut Header),
+        packet: u32,
+        header: &mut Header,
     ) -> Option<Passage> {
         self.settle(now, output);
         let own = &mut self.egress[output as usize];
@@ -48,7 +49,7 @@ impl Ports {
             return None;
         }
         let (start, span) = match own.is_busy {
-            true => self.put_behind(now, output, (packet, header)),
+            true => self.put_behind(now, output, packet, header),
             false => {
                 let span = self.links[own.link as usize].note_span(header.size);
                 own.start(header);

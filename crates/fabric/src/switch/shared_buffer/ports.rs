@@ -12,7 +12,7 @@ use weft_units::{Bytes, Rate, Span, Time};
 
 use super::Header;
 use super::counts::{ClassCounts, PauseCounts};
-use super::credits::Credits;
+use super::credits::{Credit, Credits};
 use super::departures::Planned;
 use super::egress::{Egress, Queue};
 use super::marks::{any_at_departure, mark};
@@ -195,11 +195,11 @@ impl Ports {
         let mut rules: Vec<Rule> = Vec::with_capacity(switches.len() + 1);
         for (number, own) in (0..).zip(switches) {
             let sharing = Sharing::new(own.classes.iter().map(schedule), size);
-            let own_ports = (wiring.port(number, 0), wiring.ports_of(number));
-            rules.push(Rule::new(own_ports, sharing, Some(own)));
+            let (first, count) = (wiring.port(number, 0), wiring.ports_of(number));
+            rules.push(Rule::new(first, count, sharing, Some(own)));
         }
-        let of_hosts = (ports, wiring.ends());
-        let of_hosts = Rule::new(of_hosts, Sharing::new(hosts.into_iter(), size), None);
+        let sharing = Sharing::new(hosts.into_iter(), size);
+        let of_hosts = Rule::new(ports, wiring.ends(), sharing, None);
         // What waits at a host with several ports leaves by that which is free first.
         rules.push(Rule { tells_all: wiring.planes() > 1, ..of_hosts });
         let link = |own: &LinkSettings| Link::new(own.clone(), size);
@@ -307,7 +307,7 @@ impl Ports {
     }
 
     /// A port hears that the far end of its cable has room again.
-    pub fn give_credit(&mut self, port: u32, (class, size): (u8, u32)) {
+    pub fn give_credit(&mut self, port: u32, Credit { class, size }: Credit) {
         self.credits.give(port as usize * self.classes + usize::from(class), size);
     }
 
@@ -411,10 +411,10 @@ impl Ports {
         &mut self,
         now: Time,
         port: u32,
-        packet: (u32, &mut Header),
+        packet: u32,
+        header: &mut Header,
         behind: &mut [u32],
     ) {
-        let (packet, header) = packet;
         let egress = &mut self.egress[port as usize];
         let rule = &mut self.rules[egress.rule as usize];
         let number = if rule.is_fifo { 0 } else { usize::from(header.class) };
@@ -468,8 +468,10 @@ impl Ports {
     pub fn next(
         &mut self,
         now: Time,
-        (port, is_awaited): (u32, bool),
-        (headers, behind): (&mut [Header], &[u32]),
+        port: u32,
+        is_awaited: bool,
+        headers: &mut [Header],
+        behind: &[u32],
         telemetry: Option<&mut Vec<Telemetry>>,
     ) -> Next {
         let egress = &mut self.egress[port as usize];
@@ -527,7 +529,8 @@ impl Ports {
         &mut self,
         now: Time,
         port: u32,
-        (packet, header): (u32, &Header),
+        packet: u32,
+        header: &Header,
         telemetry: Option<&mut Vec<Telemetry>>,
     ) -> Option<Span> {
         let egress = &mut self.egress[port as usize];

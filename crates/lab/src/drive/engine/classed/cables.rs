@@ -189,7 +189,7 @@ impl Engine {
     pub(super) fn happen_to_cables(&mut self, Event { time: now, place, item }: Event) {
         match place - self.places.samples {
             LOSS => {
-                self.give_up_classed(now, (item, Drop::FailedCable));
+                self.give_up_classed(now, item, Drop::FailedCable);
                 self.look_for_ways(now);
             }
             _ => self.change_cable(item),

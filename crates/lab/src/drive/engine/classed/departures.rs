@@ -1,6 +1,6 @@
 //! When packets and pause frames have left their ports, and packets of which that is planned.
 
-use weft_fabric::switch::shared_buffer::{FarEnd, Freed, credit_item, credit_of};
+use weft_fabric::switch::shared_buffer::{FarEnd, Freed, InputCredit, credit_item, credit_of};
 use weft_kernel::Event;
 use weft_units::{Span, Time};
 
@@ -30,8 +30,8 @@ impl Engine {
     pub(super) fn plan(&mut self, now: Time, port: u32, id: u32) -> bool {
         let Some(own) = &mut self.classed else { return false };
         let header = &mut own.headers[id as usize];
-        let Some((start, span)) = own.ports.plan(now, port, (id, header)) else { return false };
-        self.set_out(start, port, (id, span));
+        let Some((start, span)) = own.ports.plan(now, port, id, header) else { return false };
+        self.set_out(start, port, id, span);
         true
     }
 
@@ -78,7 +78,7 @@ impl Engine {
     }
 
     /// A port sends a pause frame.
-    pub(super) fn pause(&mut self, now: Time, port: u32, (paused, span): (u8, Span)) {
+    pub(super) fn pause(&mut self, now: Time, port: u32, paused: u8, span: Span) {
         let Some(own) = &mut self.classed else { return };
         let cable = self.graph.propagation(port);
         let FarEnd { time, port: peer } = own.ports.heeded(now, port, cable, span);
@@ -119,11 +119,11 @@ impl Engine {
 
     /// An input will have room again, of which it tells the far end of its cable.
     #[inline]
-    pub(super) fn give_credit(&mut self, then: Time, (input, class, size): (u32, u8, u32)) {
+    pub(super) fn give_credit(&mut self, then: Time, InputCredit { input, credit }: InputCredit) {
         let Some(own) = &self.classed else { return };
         let FarEnd { time, port: peer } =
             own.ports.credited(then, input, self.graph.propagation(input));
-        self.say(time, peer, credit_item(class, size));
+        self.say(time, peer, credit_item(credit));
     }
 
     /// The far end of a cable pauses classes, or lets them go on, or gives credit.

@@ -293,11 +293,11 @@ impl Engine {
             bits: Header::ECN_CAPABLE | Header::TRIMMABLE,
             is_early: false,
         };
-        self.submit(now, host, (&handed, header));
+        self.submit(now, host, &handed, header);
     }
 
     /// A packet with its header is in the adapter of a host, in the queue of its class.
-    pub(super) fn submit(&mut self, now: Time, host: u32, (handed, header): (&Handed, Header)) {
+    pub(super) fn submit(&mut self, now: Time, host: u32, handed: &Handed, header: Header) {
         let Handed { to, generated, message, .. } = *handed;
         let route_state = self.routes.depart(host, to);
         let output = NOT_CHOSEN;
@@ -338,7 +338,7 @@ impl Engine {
         if port < self.graph.switch_ports() {
             self.settle_port(now, port);
             if let Some(span) = self.start_at_once(now, port, id) {
-                return self.send(now, port, (id, span));
+                return self.send(now, port, id, span);
             }
             if self.plan(now, port, id) {
                 return;
@@ -353,15 +353,15 @@ impl Engine {
     pub(super) fn put_in_queue(&mut self, now: Time, port: u32, id: u32) {
         let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];
-        own.ports.enqueue(now, port, (id, header), &mut self.packets.behind);
+        own.ports.enqueue(now, port, id, header, &mut self.packets.behind);
     }
 
     /// Whether a packet starts that comes to a port, and for how long it is then sent.
     #[inline]
     pub(super) fn start_at_once(&mut self, now: Time, port: u32, id: u32) -> Option<Span> {
         let own = self.classed.as_deref_mut()?;
-        let packet = (id, &own.headers[id as usize]);
-        own.ports.start_at_once(now, port, packet, own.telemetry.as_mut())
+        let header = &own.headers[id as usize];
+        own.ports.start_at_once(now, port, id, header, own.telemetry.as_mut())
     }
 
     /// A port sends what is next, if it may.
@@ -382,19 +382,18 @@ impl Engine {
         let Some(own) = &mut self.classed else { return };
         let (headers, behind) = (&mut own.headers[..], &self.packets.behind[..]);
         let telemetry = own.telemetry.as_mut();
-        let (id, span) = match own.ports.next(now, (port, is_awaited), (headers, behind), telemetry)
-        {
+        let (id, span) = match own.ports.next(now, port, is_awaited, headers, behind, telemetry) {
             Next::Packet(id, span) => (id, span),
-            Next::Pause(paused, span) => return self.pause(now, port, (paused, span)),
+            Next::Pause(paused, span) => return self.pause(now, port, paused, span),
             Next::Later(until) => return self.schedule(until, self.places.frees + port, 0),
             Next::Nothing => return,
         };
-        self.send(now, port, (id, span));
+        self.send(now, port, id, span);
     }
 
     /// A packet starts, and is sent for so long.
     #[inline]
-    pub(super) fn send(&mut self, now: Time, port: u32, (id, span): (u32, Span)) {
+    pub(super) fn send(&mut self, now: Time, port: u32, id: u32, span: Span) {
         let is_awaited = self.is_awaited(port);
         let Some(own) = &mut self.classed else { return };
         let is_noted = own.ports.note_end(port, now + span, is_awaited);
@@ -403,21 +402,21 @@ impl Engine {
         if let Some(credit) = credit {
             self.give_credit(now + span, credit);
         }
-        let arrives = self.set_out(now, port, (id, span));
+        let arrives = self.set_out(now, port, id, span);
         if is_noted {
             // A lost one may be gone before it has left, and nobody sees its mark.
             let leaves = if marks_departures && arrives { id + 1 } else { 0 };
             self.schedule(now + span, self.places.frees + port, leaves);
         }
         if port >= self.graph.switch_ports() {
-            self.start_classed(now, (id, span));
+            self.start_classed(now, id, span);
         }
     }
 
     /// A packet sets out on the cable of a port at an instant, and is sent for so long. Returns whether it comes to
     /// the far end.
     #[inline]
-    fn set_out(&mut self, start: Time, port: u32, (id, span): (u32, Span)) -> bool {
+    fn set_out(&mut self, start: Time, port: u32, id: u32, span: Span) -> bool {
         let Some(own) = &mut self.classed else { return false };
         let mut arrives = true;
         let FarEnd { mut time, port: peer } = own.ports.arrival(start, port, span);
@@ -443,7 +442,7 @@ impl Engine {
     }
 
     /// A packet leaves its host.
-    fn start_classed(&mut self, now: Time, (id, span): (u32, Span)) {
+    fn start_classed(&mut self, now: Time, id: u32, span: Span) {
         let packet = &mut self.packets.packets[id as usize];
         packet.start = now;
         let Packet { message, from: host, .. } = *packet;
@@ -485,7 +484,7 @@ impl Engine {
         };
         forwarding.hops += 1;
         if own.passes
-            && let Some(passage) = own.ports.pass(now, output, (id, header))
+            && let Some(passage) = own.ports.pass(now, output, id, header)
         {
             let Passage { start, span, arrival: time, peer } = passage;
             self.graph.occupy(start, output, span);
@@ -508,7 +507,7 @@ impl Engine {
                 self.note_departures(now, input);
                 self.send_on(now, input);
             }
-            Admission::Full => return self.give_up_classed(now, (id, Drop::Overflow)),
+            Admission::Full => return self.give_up_classed(now, id, Drop::Overflow),
         }
         let Some(own) = &self.classed else { return };
         let lag = own.ports.lag(ports, own.headers[id as usize].size);
@@ -523,11 +522,11 @@ impl Engine {
     }
 
     /// A packet is given up by a rule. Messages are sent only where none is.
-    fn give_up_classed(&mut self, now: Time, (id, why): (u32, Drop)) {
+    fn give_up_classed(&mut self, now: Time, id: u32, why: Drop) {
         if let Some(own) = &mut self.classed {
             match own.headers[id as usize].has(Header::APART) {
                 true => own.apart -= 1,
-                false if self.flows.is_some() => return self.lose_segment(now, (id, why)),
+                false if self.flows.is_some() => return self.lose_segment(now, id, why),
                 false => {}
             }
         }
@@ -559,7 +558,7 @@ impl Engine {
         if header.has(Header::TRIMMED | Header::DAMAGED) {
             let is_damaged = header.has(Header::DAMAGED);
             let why = if is_damaged { Drop::FailedCable } else { Drop::Trimmed };
-            return self.give_up_classed(now, (id, why));
+            return self.give_up_classed(now, id, why);
         }
         own.apart -= i64::from(header.has(Header::APART));
         let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];

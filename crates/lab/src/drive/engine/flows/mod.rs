@@ -235,7 +235,7 @@ impl Engine {
         if self.flows.as_ref().is_some_and(|own| own.classes == 1)
             && let Some(span) = self.start_at_once(now, port, id)
         {
-            return self.send(now, port, (id, span));
+            return self.send(now, port, id, span);
         }
         self.put_in_queue(now, port, id);
     }
@@ -364,7 +364,7 @@ impl Engine {
 
     /// A packet was dropped, of which its flow will learn.
     #[cold]
-    pub(super) fn lose_segment(&mut self, now: Time, (id, why): (u32, Drop)) {
+    pub(super) fn lose_segment(&mut self, now: Time, id: u32, why: Drop) {
         self.packets.remove(id);
         self.observations.drop(why, now);
     }
