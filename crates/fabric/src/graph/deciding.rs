@@ -194,7 +194,7 @@ impl Graph {
 
     /// A packet that takes `span` leaves a host by a port that is free and [open](Self::is_open).
     #[inline]
-    pub fn send_sized(&mut self, now: Time, port: u32, (span, channel): (Span, u8)) -> Departure {
+    pub fn send_sized(&mut self, now: Time, port: u32, span: Span, channel: u8) -> Departure {
         if self.flow.is_limited(port) {
             self.flow.spend(port, channel);
         }

@@ -258,7 +258,7 @@ impl Graph {
         }
         graph.has_limits = !graph.clocked.is_empty() || graph.has_memories();
         if graph.has_limits {
-            graph.limit((&flow, virtual_channels), receive);
+            graph.limit(&flow, virtual_channels, receive);
         }
         graph
     }
@@ -296,7 +296,7 @@ impl Graph {
     }
 
     /// Tells each port whether its cable leads to a buffer of limited size.
-    fn limit(&mut self, (flow, virtual_channels): (&FlowControl, u8), receive: Option<u32>) {
+    fn limit(&mut self, flow: &FlowControl, virtual_channels: u8, receive: Option<u32>) {
         let channels = flow.channels.into();
         let room = |port| self.room(self.peer(port)?, channels, receive);
         let rooms: Vec<Option<u32>> = (0..self.ports.len() as u32).map(room).collect();

@@ -88,7 +88,7 @@ pub(super) fn parts(
         let ways = (wiring, all_routes.as_ref().unwrap_or(routes));
         refuse_a_circle(settings, ways, (&listed, class), site.name)?;
     }
-    refuse_marks_behind_a_header((wiring, &links), &listed)?;
+    refuse_marks_behind_a_header(wiring, &links, &listed)?;
     let mut switches = Vec::with_capacity(kinds.len());
     for (number, ((kind, _), own)) in (0..).zip(kinds.iter().zip(&listed)) {
         let random = site.streams.stream(&format!("{}.marks", site.name), number as usize);
@@ -98,7 +98,7 @@ pub(super) fn parts(
                 forwarding: own.own.forwarding,
                 most: u32::MAX,
                 classes: own.classes.clone(),
-                memory: Some(memory(settings, (wiring, &links), number, own)?),
+                memory: Some(memory(settings, wiring, &links, number, own)?),
                 random,
             },
             (Kind::Output(OutputQueuedSettings { latency, buffers }), _) => SwitchRule {
@@ -321,7 +321,8 @@ fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
 
 /// A packet that is marked when its last byte has left must not have come anywhere by then.
 fn refuse_marks_behind_a_header(
-    (wiring, links): (&Wiring, &[LinkSettings]),
+    wiring: &Wiring,
+    links: &[LinkSettings],
     listed: &[Option<Listed<'_>>],
 ) -> Result<(), Error> {
     let passes_on_at_once = |switch: u32| {
@@ -358,7 +359,8 @@ fn refuse_marks_behind_a_header(
 /// The memory of a switch, if it can hold what has to have room.
 fn memory(
     settings: &ChannelSettings,
-    (wiring, links): (&Wiring, &[LinkSettings]),
+    wiring: &Wiring,
+    links: &[LinkSettings],
     switch: u32,
     listed: &Listed<'_>,
 ) -> Result<Memory, Error> {

@@ -90,7 +90,7 @@ pub(super) fn parts(
         Some(_) => list.flows.iter().map(|flow| flow.class).collect(),
         None => vec![classed.class],
     };
-    refuse_deafness(settings, (kinds, classes), name)?;
+    refuse_deafness(settings, kinds, classes, name)?;
     if transport.reliability == LossRecovery::GoBackN {
         refuse_trimming(kinds, name)?;
     }
@@ -175,7 +175,8 @@ fn refuse_trimming(kinds: &[Kind<'_>], name: &str) -> Result<(), Error> {
 /// A congestion control that reacts to marks needs a switch that makes them.
 fn refuse_deafness(
     settings: &ChannelSettings,
-    (kinds, mut classes): (&[Kind<'_>], Vec<u8>),
+    kinds: &[Kind<'_>],
+    mut classes: Vec<u8>,
     name: &str,
 ) -> Result<(), Error> {
     let control =

@@ -271,7 +271,7 @@ impl<C: Carrier> HostPath<C> {
         let from = held.peer().map(|_| held.from);
         let piece = held.piece(Piece::new(message, from, held.size, bytes, last));
         if self.repairs.is_some() && held.is_checked() {
-            return self.checked(time, to, (piece, given_up), notices);
+            return self.checked(time, to, piece, given_up, notices);
         }
         if given_up {
             self.messages.get(message).lose(to);

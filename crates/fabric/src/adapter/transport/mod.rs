@@ -253,7 +253,7 @@ impl Transports {
         self.initiators[number as usize] = Some(Box::new(own));
         // The target of a queue pair that is kept continues with the notifications that are due there.
         if self.kept.is_some() {
-            self.targets[number as usize] = Some(self.fresh_target(number, (queue_pair, notifier)));
+            self.targets[number as usize] = Some(self.fresh_target(number, queue_pair, notifier));
         }
         self.consider(now, number, Span::ZERO);
     }

@@ -170,7 +170,7 @@ pub(super) fn build(
                 drawn.incast(incast, channel.hosts, random, &mut begin);
             }
             None => {
-                let targets = group.targets(&key, channel, (streams, &purpose("pattern")))?;
+                let targets = group.targets(&key, channel, streams, &purpose("pattern"))?;
                 for (host, targets) in targets.into_iter().enumerate() {
                     let Some(targets) = targets else { continue };
                     let random = ["arrivals", "targets", "sizes"]
@@ -284,7 +284,8 @@ impl FlowGroup {
         &self,
         key: &str,
         channel: &ChannelFacts<'_>,
-        (streams, purpose): (&Streams, &str),
+        streams: &Streams,
+        purpose: &str,
     ) -> Result<Vec<Option<Targets>>, WorkloadError> {
         let pattern = self.pattern.clone().unwrap_or_default();
         let targets = pattern.build(channel.hosts, streams, purpose);
@@ -303,7 +304,7 @@ impl FlowGroup {
             let key = format!("{key}.closed.outstanding");
             return Err(WorkloadError::new(&key, closed.outstanding, accepted));
         }
-        let targets = self.targets(key, channel, (streams, &purpose("pattern")))?;
+        let targets = self.targets(key, channel, streams, &purpose("pattern"))?;
         let hosts = (0..).zip(targets).map(|(host, targets)| {
             let [destinations, lengths] =
                 ["targets", "sizes"].map(|what| streams.stream(&purpose(what), host as usize));

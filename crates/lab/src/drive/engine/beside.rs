@@ -170,7 +170,7 @@ impl Engine {
         let each = if self.classed.is_some() { 1 } else { PARTS };
         let most = each * threads.get() as u32;
         let (part, apart) =
-            divide((&self.graph, self.classed.is_some()), most.min(self.graph.switches()))
+            divide(&self.graph, self.classed.is_some(), most.min(self.graph.switches()))
                 .ok_or(Alone::Whole)?;
         let parts = part.iter().max().map_or(1, |last| last + 1);
         self.is_worth_it(apart, least_events(parts), even_if_slower)?;
@@ -325,7 +325,7 @@ impl Engine {
     ) -> Option<Stopped> {
         let Beside { parts, part_of, apart, threads, starts } = *self.beside.take()?;
         // Whether passages are recorded is known by now.
-        let crew = Crew::new(parts, threads, (apart, until), || self.observations.of_part());
+        let crew = Crew::new(parts, threads, apart, until, || self.observations.of_part());
         let (seen, now) = (&mut self.observations, &mut self.now);
         std::thread::scope(|scope| {
             let crew = &crew;
@@ -445,7 +445,8 @@ impl Crew {
     fn new(
         parts: Vec<Engine>,
         threads: usize,
-        (apart, until): (Span, Time),
+        apart: Span,
+        until: Time,
         nothing_seen: impl Fn() -> Observations,
     ) -> Crew {
         let (count, members) = (parts.len(), threads.clamp(1, parts.len().max(1)));
@@ -482,7 +483,7 @@ impl Crew {
             number += 1;
             for part in (own..count).chain(0..own) {
                 if self.taken[part].fetch_max(number, Ordering::Relaxed) < number {
-                    is_broken |= !self.keep(|| self.run_through((part, &mut seen), number, last));
+                    is_broken |= !self.keep(|| self.run_through(part, &mut seen, number, last));
                 }
             }
             let window = self.window(number);
@@ -515,7 +516,7 @@ impl Crew {
         false
     }
 
-    fn run_through(&self, (part, seen): (usize, &mut Observations), number: u64, last: Time) {
+    fn run_through(&self, part: usize, seen: &mut Observations, number: u64, last: Time) {
         let (before, window) = (self.window(number - 1), self.window(number));
         let count = self.parts.len();
         let mut own = lock(&self.parts[part]);

@@ -223,7 +223,7 @@ impl Engine {
         let ring = parts.ring.map(|own| Box::new(Ring::new(own, packet)));
         let turns = parts
             .turns
-            .map(|own| Box::new(Turns::new(own, (&wiring, &graph), &boxes, parts.send_buffers)));
+            .map(|own| Box::new(Turns::new(own, &wiring, &graph, &boxes, parts.send_buffers)));
         let adapters = Adapters::new(parts.adapters, &graph, &parts.sources);
         let places = Places::new(&graph, parts.classed.is_some(), adapters.is_on);
         let channel = MemoryChannel {

@@ -135,7 +135,7 @@ impl Engine {
             links.forward(now, to, span);
         }
         if blocked {
-            self.let_go(now, (from, kind), id);
+            self.let_go(now, from, kind, id);
         }
         self.put_on_cable(now, &departure, id);
     }
@@ -151,7 +151,7 @@ impl Engine {
 
     /// A packet passes that back pressure held: its link becomes free when it would have if the
     /// packet had started so late that it passed without a stop.
-    fn let_go(&mut self, now: Time, (from, kind): (u16, PacketKind), id: u32) {
+    fn let_go(&mut self, now: Time, from: u16, kind: PacketKind, id: u32) {
         let passed_from = now - self.adapters.propagation;
         let span = self.adapters.flights[id as usize].span;
         let state = &mut self.adapters.hosts[usize::from(from)];
@@ -188,7 +188,7 @@ impl Engine {
         let ControlSettings::OutOfBand(control) = &self.adapters.control else { return };
         // On a long cable the packet is still on it at that time.
         let Flight { from, slot, start, span, .. } = self.adapters.flights[id as usize];
-        self.know_success((start + span + control.delay).max(now), (from, slot));
+        self.know_success((start + span + control.delay).max(now), from, slot);
     }
 
     /// Back pressure reaches the host: its link stays occupied until the packet is forwarded.

@@ -135,7 +135,7 @@ impl Forward {
 }
 
 impl Search {
-    fn new((anchor, left): (MessageId, u32), stride: u32) -> Search {
+    fn new(anchor: MessageId, left: u32, stride: u32) -> Search {
         let (taken, patience) = (0, 1);
         let (wait, kept, looks, most) = (stride, None, 0, 0);
         Search { anchor, left, stride, wait, taken, kept, patience, looks, most }
@@ -235,7 +235,7 @@ impl Engine {
             self.observations.forget_deliveries();
             let longest = self.supply.messages().and_then(|feed| feed.longest());
             let longest = longest.filter(|(_, left)| *left >= LEAST);
-            own.search = longest.map(|anchor| Search::new(anchor, own.stride));
+            own.search = longest.map(|(anchor, left)| Search::new(anchor, left, own.stride));
             own.is_open = own.search.is_some();
             return None;
         };

@@ -101,7 +101,7 @@ impl Engine {
         let own = &self.memories.streams[number as usize];
         let (connection, from, size) = (own.connection, own.stream.from, own.stream.size);
         self.observations.generate_from(from as usize, now);
-        let message = self.whole_message((now, MessageId::NONE), connection, size);
+        let message = self.whole_message(now, MessageId::NONE, connection, size);
         self.post(now, message);
     }
 }

@@ -108,7 +108,8 @@ impl Engine {
         &mut self,
         now: Time,
         host: u16,
-        (hosts, ticket): (u16, Ticket),
+        hosts: u16,
+        ticket: Ticket,
     ) {
         let Some(mut step) = self.step_on_turns(now) else { return };
         step.own.hosts[usize::from(host)].barrier = ticket;
@@ -279,7 +280,7 @@ impl Step<'_> {
         let arrivals = &mut self.own.hosts[number as usize].arrivals[message.channel()];
         let arrived = arrivals.pop_front().unwrap_or(now);
         match message.purpose {
-            Use::Data => self.deliver(number, &message, (way.hops, packet), arrived),
+            Use::Data => self.deliver(number, &message, way.hops, packet, arrived),
             Use::Acknowledgment { begun, answered } => {
                 if now >= self.seen.from {
                     let answer = Answered { bytes: answered, time: now.since(begun) };
@@ -311,14 +312,15 @@ impl Step<'_> {
         &mut self,
         number: u32,
         message: &Carried,
-        (hops, packet): (u16, Packet),
+        hops: u16,
+        packet: Packet,
         arrived: Time,
     ) {
         let Packet { from, start: begun, .. } = packet;
         self.own.under_way -= 1;
         match message.damaged {
             true => self.seen.abandon(self.now),
-            false => self.observe(number, message, (hops, packet), arrived),
+            false => self.observe(number, message, hops, packet, arrived),
         }
         // The target sees nothing wrong, and answers.
         if let Some(size) = self.own.parts.transfer.acknowledgment {
@@ -341,7 +343,8 @@ impl Step<'_> {
         &mut self,
         number: u32,
         message: &Carried,
-        (hops, packet): (u16, Packet),
+        hops: u16,
+        packet: Packet,
         arrived: Time,
     ) {
         let Packet { from, start, generated, .. } = packet;

@@ -135,7 +135,8 @@ impl Turns {
     /// Idle links between hosts and switches; `boxes` are the rules of each switch.
     pub fn new(
         parts: TurnParts,
-        (wiring, graph): (&Wiring, &Graph),
+        wiring: &Wiring,
+        graph: &Graph,
         boxes: &[BoxRules],
         buffers: Limit,
     ) -> Turns {

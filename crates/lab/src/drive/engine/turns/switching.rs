@@ -127,7 +127,7 @@ impl Step<'_> {
             (_, Destination::Host(to)) => {
                 return 1 << self.routes.port(switch, before, to, &mut way.route_state, |_| 0);
             }
-            (_, Destination::Hosts(_)) => self.ways(switch, message.to, (route_state, before)),
+            (_, Destination::Hosts(_)) => self.ways(switch, message.to, route_state, before),
         };
         let outputs = ways.iter().fold(0, |all, way| all | 1 << way.port);
         match ways[..] {
@@ -155,7 +155,7 @@ impl Step<'_> {
     }
 
     /// The ports by which a message leaves a switch, each with the targets behind it.
-    fn ways(&self, switch: u32, to: Destination, (state, hops): (RouteState, u16)) -> Vec<Way> {
+    fn ways(&self, switch: u32, to: Destination, state: RouteState, hops: u16) -> Vec<Way> {
         let mut ways: Vec<Way> = Vec::with_capacity(1);
         for host in to.hosts() {
             let mut route_state = state;
@@ -250,7 +250,7 @@ impl Step<'_> {
         };
         let Some(packet) = packet else { return };
         for number in bits(transfer.outputs) {
-            self.leave(switch, (number, channel), packet);
+            self.leave(switch, number, channel, packet);
         }
         if packet.last {
             let (whole, own) = (packet.message, &mut *self.own);
@@ -270,7 +270,7 @@ impl Step<'_> {
 
     /// A packet is in the send FIFO of a port of a switch, as a packet of the message that its
     /// message is behind that port.
-    fn leave(&mut self, switch: u32, (number, channel): (u32, usize), packet: Packet) {
+    fn leave(&mut self, switch: u32, number: u32, channel: usize, packet: Packet) {
         let (whole, own) = (packet.message, &mut *self.own);
         let message = own.switches[switch as usize].part(whole, number);
         if message != whole && packet.last {

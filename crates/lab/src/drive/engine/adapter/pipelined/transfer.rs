@@ -58,7 +58,7 @@ impl Engine {
         let errors = &mut hosts[host as usize].errors;
         let damaged =
             errors.as_mut().is_some_and(|errors| errors.damages_next(Some(cycle + 1), size));
-        let id = own.transfers.begin((now, cycle), host as u16, packet, damaged);
+        let id = own.transfers.begin(now, cycle, host as u16, packet, damaged);
         self.observations.attempt(now);
         if packet.first == Some(now) {
             self.observations.latency(Latency::FirstAttempt, now, now.since(packet.generated));
@@ -95,7 +95,7 @@ impl Engine {
             let end = links.passed(target) + carried.latency + carried.propagation;
             if end > now {
                 self.schedule(end, self.places.hosts + u32::from(target), number);
-                return self.prolong_in_trace((start, from), end);
+                return self.prolong_in_trace(start, from, end);
             }
         }
         let taken = self.receive_transfer(now, id);
@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    fn prolong_in_trace(&mut self, (start, from): (Time, u16), end: Time) {
+    fn prolong_in_trace(&mut self, start: Time, from: u16, end: Time) {
         let is_it =
             |entry: &&mut TraceEntry| entry.time == start && entry.initiator == Some(from.into());
         let mut entries = self.adapters.trace.iter_mut().flatten().rev();
