@@ -55,7 +55,7 @@ fn figure_4_five_packets_through_the_pipeline() {
     let mut text = String::new();
     for (slot, arrivals) in arrivals.into_iter().enumerate() {
         let acknowledged: Vec<_> = schedule.acknowledgments().collect();
-        assert!(acknowledged.iter().all(|(_, _, report)| *report == TransmissionReport::Accepted));
+        assert!(acknowledged.iter().all(|report| *report == TransmissionReport::Accepted));
         for (number, initiator, target) in arrivals {
             waiting[initiator * 2 + target].push_back(*number);
         }

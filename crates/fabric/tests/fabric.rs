@@ -57,7 +57,7 @@ fn path(wiring: &Wiring, routes: &mut Routes, from: u16, to: u16) -> Vec<u32> {
     let mut path = vec![switch];
     loop {
         let hop = path.len() as u16 - 1;
-        let number = routes.port((switch, hop), to, &mut route_state, |_| 0);
+        let number = routes.port(switch, hop, to, &mut route_state, |_| 0);
         assert!(number < wiring.ports_of(switch), "{from} to {to}: {path:?}, port {number}");
         match wiring.peer(wiring.port(switch, number)) {
             Peer::Host(host) => {
@@ -350,7 +350,7 @@ fn an_adaptive_packet_takes_the_least_occupied_port() {
     for least in 4..8 {
         let mut route_state = routes.depart(0_u32, 63_u32);
         let occupied = |port| if port == least { 7 } else { 8 };
-        assert_eq!(routes.port((0, 0), 63_u32, &mut route_state, occupied), least);
+        assert_eq!(routes.port(0, 0, 63_u32, &mut route_state, occupied), least);
     }
 }
 

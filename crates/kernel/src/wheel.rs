@@ -105,6 +105,13 @@ impl<E: Copy> Chunks<E> {
     }
 }
 
+/// Which slot, and on which level.
+#[derive(Clone, Copy, Debug)]
+struct SlotPlace {
+    level: usize,
+    slot: usize,
+}
+
 impl<E: Copy> Wheel<E> {
     pub fn new() -> Wheel<E> {
         Wheel {
@@ -124,7 +131,7 @@ impl<E: Copy> Wheel<E> {
     /// The time of the earliest event, found without moving any.
     #[inline]
     pub fn earliest(&self) -> Option<u64> {
-        self.lowest().map(|(level, slot)| self.slots[level][slot].earliest)
+        self.lowest().map(|SlotPlace { level, slot }| self.slots[level][slot].earliest)
     }
 
     /// Adds an event that is not earlier than any that was taken.
@@ -139,7 +146,7 @@ impl<E: Copy> Wheel<E> {
     /// which they were inserted. The earliest event must leave the queue next, since the wheel
     /// moves on to its time.
     pub fn take_earliest(&mut self, limit: u32, front: &mut Vec<Due<E>>) -> Taken {
-        let Some((mut level, place)) = self.lowest() else {
+        let Some(SlotPlace { mut level, slot: place }) = self.lowest() else {
             return Taken::All;
         };
         let mut slot = std::mem::replace(&mut self.slots[level][place], EMPTY);
@@ -202,10 +209,10 @@ impl<E: Copy> Wheel<E> {
     /// The lowest level that has events, and its first slot that has: all other events are later,
     /// because they differ from `base` in a higher digit or by more in the same one.
     #[inline]
-    fn lowest(&self) -> Option<(usize, usize)> {
+    fn lowest(&self) -> Option<SlotPlace> {
         let level = self.levels.trailing_zeros() as usize;
         let occupied = self.occupied.get(level)?;
-        Some((level, occupied.trailing_zeros() as usize))
+        Some(SlotPlace { level, slot: occupied.trailing_zeros() as usize })
     }
 
     #[inline]

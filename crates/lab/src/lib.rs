@@ -62,7 +62,7 @@ pub use ranks::{dismiss, follow};
 pub use reproduce::{Reproduction, chosen, reproduce};
 pub use saturation::SaturationOptions;
 pub use simulate::{ChannelRun, simulate, simulate_on};
-pub use source::{Given, Request};
+pub use source::{Given, Override, Request};
 pub use store::{Store, decode, encode};
 pub use study::{Options, Outcome, run, run_on_ranks};
 pub use table::{Cell, Column, Data, Table};

@@ -9,7 +9,9 @@ use crate::composition::Spec;
 use crate::error::Error;
 use crate::fit;
 use crate::keys;
-use crate::source::{Request, Source, anchor, lay_presets, split_presets, take_preset_names};
+use crate::source::{
+    Override, Request, Source, anchor, lay_presets, split_presets, take_preset_names,
+};
 use crate::spec::{Node, SpecError, Tree};
 use crate::table::Cell;
 
@@ -81,13 +83,14 @@ impl Plan {
         let kept = ["preset", "variant"].map(|name| (name, tree.get(name).cloned()));
         let mut settings = request.settings()?;
         // A sweep from outside is added to those of the file, and can be narrowed like them.
-        for (key, value) in settings.extract_if(.., |(key, _)| key.starts_with("sweep.")) {
-            tree.set(key, value)?;
+        for own in settings.extract_if(.., |own| own.key.starts_with("sweep.")) {
+            tree.set(own.key, own.value)?;
         }
         let mut axes = variants(&mut tree)?;
         axes.extend(sweeps(&mut tree)?);
         let mut fixed = Vec::new();
-        for (key, value) in settings {
+        for own in settings {
+            let Override { key, value } = own;
             if narrow(&mut axes, key, value)? {
                 continue;
             }
@@ -95,7 +98,7 @@ impl Plan {
                 Some(axis) => axes.push(axis),
                 None => {
                     tree.set(key, value)?;
-                    fixed.push((key, value));
+                    fixed.push(own);
                 }
             }
         }
@@ -357,12 +360,19 @@ fn narrow(axes: &mut [Axis], key: &str, value: &str) -> Result<bool, Error> {
     Ok(true)
 }
 
+/// What a point chose on an axis, and the layers of the tree that come from that.
+struct Label<'a> {
+    layers: Range<u32>,
+    axis: &'a Axis,
+    step: &'a Step,
+}
+
 /// The point with a number: its digits, one per axis, pick the steps. Settings from outside have
 /// the last word.
 fn point(
     tree: &Tree,
     axes: &[Axis],
-    settings: &[(&str, &str)],
+    settings: &[Override<'_>],
     index: usize,
 ) -> Result<(Tree, Point), Error> {
     let mut tree = tree.clone();
@@ -388,10 +398,10 @@ fn point(
             }
         }
         at.extend(axis.names.iter().cloned().zip(step.shown.iter().cloned()));
-        labels.push((first..tree.layers(), axis, step));
+        labels.push(Label { layers: first..tree.layers(), axis, step });
     }
-    for (key, value) in settings {
-        tree.set(key, value)?;
+    for own in settings {
+        tree.set(own.key, own.value)?;
     }
     // Files named in an override are looked for from the current folder.
     anchor(&mut tree, Path::new(""));
@@ -404,16 +414,10 @@ fn point(
 
 /// Refuses a point whose label names a part that does not run: something laid over its step chose
 /// another in its place.
-fn refuse_other_parts(
-    tree: &Tree,
-    resolved: &Tree,
-    labels: &[(Range<u32>, &Axis, &Step)],
-) -> Result<(), SpecError> {
+fn refuse_other_parts(tree: &Tree, resolved: &Tree, labels: &[Label<'_>]) -> Result<(), SpecError> {
     for replaced in tree.replaced(resolved) {
-        let Some((_, axis, step)) = labels.iter().find(|label| label.0.contains(&replaced.layer))
-        else {
-            continue;
-        };
+        let label = labels.iter().find(|label| label.layers.contains(&replaced.layer));
+        let Some(Label { axis, step, .. }) = label else { continue };
         let (part, by) = (&replaced.part.0, &replaced.by.0);
         let label =
             axis.names.iter().zip(&step.shown).map(|(name, cell)| format!("{name} = {cell}"));

@@ -46,9 +46,10 @@ impl Ranks {
     pub fn divide(
         &self,
         spec: &Spec,
-        (settings, workload): (&ChannelSettings, &WorkloadSettings),
+        settings: &ChannelSettings,
+        workload: &WorkloadSettings,
         site: Site<'_>,
-        (seed, trace): (u64, bool),
+        seed: u64,
     ) -> Result<Result<Driver, Alone>, Error> {
         if spec.run.step_limit.is_some() {
             return Ok(Err(Alone::StepLimit));
@@ -62,7 +63,7 @@ impl Ranks {
             channel: site.name.to_owned(),
             from: site.from.0,
             until: site.until.0,
-            trace,
+            trace: spec.run.trace,
             even_if_slower: self.even_if_slower,
         };
         let text = serde_json::to_vec(&order)

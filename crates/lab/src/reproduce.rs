@@ -10,7 +10,7 @@ use crate::counted;
 use crate::error::Error;
 use crate::experiment::{Band, DERIVED, Kind, Published, Setting};
 use crate::first_look::{self, Chosen};
-use crate::paired::{self, Place};
+use crate::paired::{self, Pair, Place};
 use crate::plan::Plan;
 use crate::shipped;
 use crate::source::Request;
@@ -205,8 +205,8 @@ fn push(
         ("half_width", measured.half_width.into()),
         ("error", error.into()),
         ("band", published.band.to_string().into()),
-        ("band_low", limits.map(|(low, _)| low).into()),
-        ("band_high", limits.map(|(_, high)| high).into()),
+        ("band_low", limits.map(|own| own.low).into()),
+        ("band_high", limits.map(|own| own.high).into()),
         ("verdict", verdict(published, measured, &preset).into()),
         ("settled", measured.verdict.as_str().into()),
         ("preset", preset.into()),
@@ -252,16 +252,25 @@ fn in_words(axis: &str, value: &Setting) -> String {
     }
 }
 
-/// The ends of the band, in the unit of the quantity; both belong to it.
-fn limits_of(published: &Published, measured: &Measured) -> Option<(f64, f64)> {
+/// The ends of a band; both belong to it.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    low: f64,
+    high: f64,
+}
+
+/// The ends of the band, in the unit of the quantity.
+fn limits_of(published: &Published, measured: &Measured) -> Option<Limits> {
     let reach = match (published.band, published.value) {
-        (Band::Between([low, high]) | Band::Spread([low, high]), _) => return Some((low, high)),
+        (Band::Between([low, high]) | Band::Spread([low, high]), _) => {
+            return Some(Limits { low, high });
+        }
         (Band::Missed | Band::ReportOnly, _) | (_, None) => return None,
         (Band::Relative(share), Some(printed)) => share.get() * printed.abs(),
         (Band::Rounding(half) | Band::Reading(half), _) => half.get(),
         (Band::OneRun(half), _) => half.get() + measured.spread_of_one_run()?,
     };
-    published.value.map(|printed| (printed - reach, printed + reach))
+    published.value.map(|printed| Limits { low: printed - reach, high: printed + reach })
 }
 
 /// Within the band, outside of it, known not to come out, or shown without a verdict. From fewer
@@ -279,7 +288,8 @@ fn verdict(published: &Published, measured: &Measured, preset: &str) -> &'static
     if is_of_one_run && (measured.reduced || measured.spread_of_one_run().is_none()) {
         return "undecided";
     }
-    let Some(((low, high), value)) = limits_of(published, measured).zip(measured.value) else {
+    let Some((Limits { low, high }, value)) = limits_of(published, measured).zip(measured.value)
+    else {
         return "outside";
     };
     let reach = match (measured.reduced, measured.half_width) {
@@ -390,7 +400,7 @@ impl Measured {
     }
 
     /// The runs of this and of another place, seed by seed.
-    fn pairs(&self, other: &Measured, outcome: &Outcome, quantity: &str) -> Vec<(f64, f64)> {
+    fn pairs(&self, other: &Measured, outcome: &Outcome, quantity: &str) -> Vec<Pair> {
         let places = self.place.as_ref().zip(other.place.as_ref());
         places.map_or_else(Vec::new, |(one, other)| {
             paired::pairs(&outcome.table("replications"), quantity, one, other)
@@ -399,7 +409,7 @@ impl Measured {
 
     /// A difference; its half width is that of the differences seed by seed or, if they are not
     /// known, that of two independent numbers.
-    fn subtract(&mut self, other: &Measured, pairs: &[(f64, f64)]) {
+    fn subtract(&mut self, other: &Measured, pairs: &[Pair]) {
         self.value = self.value.zip(other.value).map(|(value, other)| value - other);
         let independent =
             self.half_width.zip(other.half_width).map(|(one, other)| libm::hypot(one, other));
@@ -408,7 +418,7 @@ impl Measured {
 
     /// A ratio; its half width is that of the ratios seed by seed or, if they are not known, that
     /// of two independent numbers.
-    fn divide(&mut self, divisor: &Measured, pairs: &[(f64, f64)]) {
+    fn divide(&mut self, divisor: &Measured, pairs: &[Pair]) {
         let (value, by) = (self.value.unwrap_or(f64::NAN), divisor.value.unwrap_or(f64::NAN));
         let ratio = value / by;
         let share = |measured: &Measured| {

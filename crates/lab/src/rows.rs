@@ -6,11 +6,13 @@ mod forward;
 mod handlers;
 mod streams;
 
-use weft_fabric::measure::{Bucket, Budget, Collision, Drop, Histogram, Latency, Recorder};
+use weft_fabric::measure::{
+    Bucket, Budget, BudgetRow, Collision, Drop, Histogram, Latency, Recorder,
+};
 use weft_units::{Span, Time};
 
 use crate::simulate::ChannelRun;
-use crate::statistics::{Estimate, Judgement, Verdict, ratio, replications, start_up_bias};
+use crate::statistics::{Estimate, Judgement, Ratio, Verdict, ratio, replications, start_up_bias};
 use crate::table::{Cell, Table};
 
 pub use failed::FailedRuns;
@@ -134,10 +136,10 @@ impl PointRuns<'_> {
             budget.merge(&run.observations.budget);
             packets += run.usual().count();
         }
-        for (stage, mean, share) in budget.rows(packets) {
+        for BudgetRow { stage, mean_ps, share } in budget.rows(packets) {
             let mut row = self.head(&self.runs[0].channel);
             row.push(("stage".into(), stage.into()));
-            row.push(("mean_us".into(), (mean * 1e-6).into()));
+            row.push(("mean_us".into(), (mean_ps * 1e-6).into()));
             row.push(("share".into(), share.into()));
             table.push(row);
         }
@@ -146,13 +148,13 @@ impl PointRuns<'_> {
     /// Adds collisions per transmission by what was collided with.
     pub fn collisions(&self, table: &mut Table) {
         for kind in Collision::ALL {
-            let pairs: Vec<(f64, f64)> = self.runs.iter().map(|run| rate(run, kind)).collect();
-            if pairs.iter().all(|(collisions, _)| *collisions == 0.0) {
+            let rates: Vec<Ratio> = self.runs.iter().map(|run| rate(run, kind)).collect();
+            if rates.iter().all(|own| own.numerator == 0.0) {
                 continue;
             }
             let mut row = self.head(&self.runs[0].channel);
             row.push(("collided_with".into(), kind.name().into()));
-            estimate("collisions_per_attempt", ratio(&pairs), &mut row);
+            estimate("collisions_per_attempt", ratio(&rates), &mut row);
             table.push(row);
         }
     }
@@ -311,8 +313,10 @@ fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
     counts
 }
 
-fn rate(run: &ChannelRun, kind: Collision) -> (f64, f64) {
-    (run.observations.collisions(kind) as f64, run.observations.attempts as f64)
+/// Collisions per attempt.
+fn rate(run: &ChannelRun, kind: Collision) -> Ratio {
+    let seen = &run.observations;
+    Ratio { numerator: seen.collisions(kind) as f64, denominator: seen.attempts as f64 }
 }
 
 fn quantiles(latency: Latency, recorder: &Recorder, row: &mut Row) {

@@ -13,7 +13,7 @@ use crate::composition::{ChannelSettings, Spec};
 use crate::couple;
 use crate::drive::Channel;
 use crate::drive::carrier::Carrier;
-use crate::drive::engine::{Alone, Course, Engine, FastForward, FlowReport, NetworkReport};
+use crate::drive::engine::{Alone, Course, Engine, FastForward, FlowReport, NetworkReport, OfBoth};
 use crate::drive::interface::HandlerReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
@@ -128,8 +128,8 @@ pub fn simulate_on(
     };
     let halt = halt.with_step_limit(spec.run.step_limit);
     let mut runs = match spec.running_program() {
-        Some(program) => run_program(spec, program, seed, (&halt, threads))?,
-        None => run_channels(spec, (from, until), seed, (&halt, threads))?,
+        Some(program) => run_program(spec, program, seed, &halt, threads)?,
+        None => run_channels(spec, from, until, seed, &halt, threads)?,
     };
     // A channel that carries the signalling of another one ran together with it.
     runs.sort_by(|a, b| a.channel.cmp(&b.channel));
@@ -145,9 +145,11 @@ pub fn simulate_on(
 /// Each channel that has traffic of its own, recorded between the two instants.
 fn run_channels(
     spec: &Spec,
-    (from, until): (Time, Time),
+    from: Time,
+    until: Time,
     seed: u64,
-    (halt, threads): (&Halt, &Threads),
+    halt: &Halt,
+    threads: &Threads,
 ) -> Result<Vec<ChannelRun>, Error> {
     let streams = Streams::new(seed);
     let carriers: Vec<&str> = spec.channel.values().filter_map(ChannelSettings::carrier).collect();
@@ -160,10 +162,10 @@ fn run_channels(
         let site = Site { name, hosts, streams: &streams, from, until, sample };
         if let Some(schedule) = settings.coupled_schedule() {
             threads.note(name, Alone::Kind);
-            runs.extend(run_coupled(spec, (settings, schedule), site, (seed, halt))?);
+            runs.extend(run_coupled(spec, settings, schedule, site, seed, halt)?);
         } else if let Some(workload) = spec.workload.get(name) {
             let single = Single { spec, settings, workload };
-            runs.push(run_alone(single, site, (seed, halt, threads))?);
+            runs.push(run_alone(single, site, seed, halt, threads)?);
         }
     }
     Ok(runs)
@@ -175,7 +177,8 @@ fn run_program(
     spec: &Spec,
     program: &ProgramSettings,
     seed: u64,
-    (halt, threads): (&Halt, &Threads),
+    halt: &Halt,
+    threads: &Threads,
 ) -> Result<Vec<ChannelRun>, Error> {
     let ProgramRun { end, metrics, ranks, channels, forwarded } = program.run(spec, seed, halt)?;
     let mut ranks = Some(ranks);
@@ -206,7 +209,7 @@ fn run_program(
     }
     if others.workload.values().any(offers) {
         others.to_mut().workload.retain(|_, workload| offers(workload));
-        runs.extend(run_channels(&others, (Time::ZERO, until), seed, (halt, threads))?);
+        runs.extend(run_channels(&others, Time::ZERO, until, seed, halt, threads)?);
     }
     Ok(runs)
 }
@@ -222,10 +225,12 @@ struct Single<'a> {
 fn run_alone(
     single: Single<'_>,
     site: Site<'_>,
-    (seed, halt, threads): (u64, &Halt, &Threads),
+    seed: u64,
+    halt: &Halt,
+    threads: &Threads,
 ) -> Result<ChannelRun, Error> {
     let Single { spec, settings, workload } = single;
-    let mut driver = match on_ranks(single, site, (seed, threads))? {
+    let mut driver = match on_ranks(single, site, seed, threads)? {
         Some(driver) => driver,
         None => Driver::new(settings, Some(workload), site)?,
     };
@@ -244,10 +249,11 @@ fn run_alone(
 fn on_ranks(
     Single { spec, settings, workload }: Single<'_>,
     site: Site<'_>,
-    (seed, threads): (u64, &Threads),
+    seed: u64,
+    threads: &Threads,
 ) -> Result<Option<Driver>, Error> {
     let Some(ranks) = threads.ranks() else { return Ok(None) };
-    let divided = ranks.divide(spec, (settings, workload), site, (seed, spec.run.trace))?;
+    let divided = ranks.divide(spec, settings, workload, site, seed)?;
     match &divided {
         Ok(Driver::Engine(engine)) => threads.note_idle(site.name, engine.ranks_with_a_part()),
         Ok(_) => {}
@@ -259,7 +265,8 @@ fn on_ranks(
 /// Checks that a channel behind hosts accounts for each packet that they submitted to it.
 fn check_behind_hosts(
     behind: Option<(Observations, u64)>,
-    (name, seed): (&str, u64),
+    name: &str,
+    seed: u64,
 ) -> Result<(), Error> {
     let Some((observations, held)) = behind else { return Ok(()) };
     observations.conserve(held).map_err(|error| Error::Conservation {
@@ -272,9 +279,11 @@ fn check_behind_hosts(
 /// A channel under a schedule, and the one that carries its signalling: a run of each that has a workload.
 fn run_coupled(
     spec: &Spec,
-    (settings, schedule): (&ChannelSettings, couple::Schedule<'_>),
+    settings: &ChannelSettings,
+    schedule: couple::Schedule<'_>,
     site: Site<'_>,
-    (seed, halt): (u64, &Halt),
+    seed: u64,
+    halt: &Halt,
 ) -> Result<Vec<ChannelRun>, Error> {
     let mut coupled = couple::coupled(spec, settings, schedule, site)?;
     if spec.run.trace {
@@ -287,7 +296,7 @@ fn run_coupled(
     }
     let traces = coupled.take_traces();
     let (steps, counters) = (coupled.steps(), named(coupled.columns(site.until)));
-    let (bulk, quick) = coupled.into_channels();
+    let OfBoth { bulk, quick } = coupled.into_channels();
     let run = |settings: &ChannelSettings, site: Site<'_>, channel: Engine, trace| ChannelRun {
         backlog: channel.backlog(),
         in_flight: channel.in_flight(),
@@ -302,8 +311,8 @@ fn run_coupled(
     };
     let by = &schedule.1.by;
     let mut runs = vec![
-        ChannelRun { counters, ..run(settings, site, bulk, traces.0) },
-        run(&spec.channel[by], Site { name: by, ..site }, quick, traces.1),
+        ChannelRun { counters, ..run(settings, site, bulk, traces.bulk) },
+        run(&spec.channel[by], Site { name: by, ..site }, quick, traces.quick),
     ];
     runs.iter().try_for_each(ChannelRun::check_conservation)?;
     runs.iter().try_for_each(ChannelRun::check_capacity)?;
@@ -378,7 +387,7 @@ impl ChannelRun {
             ..ChannelRun::of(settings, site, seed)
         };
         let (observations, behind) = driver.into_accounts();
-        check_behind_hosts(behind, (site.name, seed))?;
+        check_behind_hosts(behind, site.name, seed)?;
         let run = ChannelRun { observations, ..run };
         run.check_conservation()?;
         run.check_capacity()?;

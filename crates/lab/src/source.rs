@@ -90,15 +90,24 @@ impl Request {
         Ok(source)
     }
 
-    /// The overrides as pairs of key and value.
-    pub fn settings(&self) -> Result<Vec<(&str, &str)>, Error> {
-        let pairs = self.overrides.iter().map(|text| {
+    /// The overrides, each divided into key and value.
+    pub fn settings(&self) -> Result<Vec<Override<'_>>, Error> {
+        let settings = self.overrides.iter().map(|text| {
             let (key, value) =
                 text.split_once('=').ok_or_else(|| Error::Override { text: text.clone() })?;
-            Ok((key.trim(), value.trim()))
+            Ok(Override { key: key.trim(), value: value.trim() })
         });
-        pairs.collect()
+        settings.collect()
     }
+}
+
+/// A setting from outside: an override, divided.
+#[derive(Clone, Copy, Debug)]
+pub struct Override<'a> {
+    /// The dotted key.
+    pub key: &'a str,
+    /// The value, as it was written.
+    pub value: &'a str,
 }
 
 /// The tree with presets laid over it, one after the other; all presets stay in it.
@@ -123,7 +132,7 @@ fn layers(name: &str, beside: Option<&Path>, depth: usize) -> Result<Source, Err
     if depth > DEEPEST {
         return Err(Error::BaseLoop { name: name.to_owned() });
     }
-    let (shown, text, folder) = text_of(name, beside)?;
+    let Text { shown, text, folder } = text_of(name, beside)?;
     lay(Tree::parse(&shown, &text)?, &shown, folder.as_deref(), depth)
 }
 
@@ -184,16 +193,25 @@ pub fn take_preset_names(tree: &mut Tree) -> Result<Vec<String>, Error> {
     Ok(split_presets(&names.read::<String>()?).collect())
 }
 
-/// What a name refers to: its form in messages, its text, and the folder to which names in it are
-/// relative.
-fn text_of(name: &str, beside: Option<&Path>) -> Result<(String, String, Option<PathBuf>), Error> {
+/// A specification that a name refers to.
+struct Text {
+    /// The form of the name in messages.
+    shown: String,
+    text: String,
+    /// What names in it are relative to; none of what is shipped.
+    folder: Option<PathBuf>,
+}
+
+/// What a name refers to.
+fn text_of(name: &str, beside: Option<&Path>) -> Result<Text, Error> {
+    let shipped = |shown, text: &str| Text { shown, text: text.to_owned(), folder: None };
     let looks_like_a_path = name.ends_with(".toml") || name.contains(std::path::MAIN_SEPARATOR);
     if !looks_like_a_path {
         if let Some(text) = shipped::experiment(name) {
-            return Ok((format!("experiments/{name}.toml"), text.to_owned(), None));
+            return Ok(shipped(format!("experiments/{name}.toml"), text));
         }
         if let Some(text) = shipped::system(name) {
-            return Ok((format!("systems/{name}.toml"), text.to_owned(), None));
+            return Ok(shipped(format!("systems/{name}.toml"), text));
         }
         let path = beside.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
         return Err(folder(&path).unwrap_or_else(|| Error::unknown_name(name)));
@@ -205,7 +223,7 @@ fn text_of(name: &str, beside: Option<&Path>) -> Result<(String, String, Option<
     let text = std::fs::read_to_string(&path)
         .map_err(|error| Error::Unreadable { path: path.display().to_string(), error })?;
     let folder = path.parent().map(Path::to_owned);
-    Ok((path.display().to_string(), text, folder))
+    Ok(Text { shown: path.display().to_string(), text, folder })
 }
 
 /// More files than this are not listed.

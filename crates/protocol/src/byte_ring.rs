@@ -380,6 +380,10 @@ impl Reader {
 }
 
 #[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a model that cannot go on fails its test")]
+pub(crate) mod small;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::sync::Ordering;

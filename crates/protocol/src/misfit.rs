@@ -1,20 +1,32 @@
 //! A value that a setting of a part may not have.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 /// What is wrong with the settings of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     /// The key, from the part on.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// The value that it has, as a file writes it.
     pub value: String,
     /// What is accepted instead, and why.
-    pub accepted: &'static str,
+    pub accepted: String,
 }
 
 impl Misfit {
-    pub(crate) fn new(key: &'static str, value: impl Display, accepted: &'static str) -> Self {
-        Self { key, value: value.to_string(), accepted }
+    /// A key, the value that it has, and what is accepted instead.
+    pub fn new(
+        key: impl Into<Cow<'static, str>>,
+        value: impl Display,
+        accepted: impl Into<String>,
+    ) -> Self {
+        Self { key: key.into(), value: value.to_string(), accepted: accepted.into() }
+    }
+
+    /// The same of a part that is itself at a key.
+    #[must_use]
+    pub fn below(self, key: impl Display) -> Self {
+        Self { key: format!("{key}.{}", self.key).into(), ..self }
     }
 }

@@ -326,11 +326,14 @@ mod tests {
     fn only_reps_freezes() {
         for by in [SprayingMethod::Oblivious, SprayingMethod::Bitmap, SprayingMethod::Mixed] {
             let settings = SprayingSettings { values: 4, by, freezing: Some(Span::from_ns(1)) };
-            assert_eq!(settings.check().map_err(|wrong| wrong.key), Err("spraying.freezing"));
+            assert_eq!(
+                settings.check().map_err(|wrong| wrong.key),
+                Err("spraying.freezing".into())
+            );
         }
         let settings =
             SprayingSettings { values: 4, by: SprayingMethod::Reps, freezing: Some(Span::ZERO) };
-        assert_eq!(settings.check().map_err(|wrong| wrong.key), Err("spraying.freezing"));
+        assert_eq!(settings.check().map_err(|wrong| wrong.key), Err("spraying.freezing".into()));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod ranks;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weft_lab::Options;
+use weft_lab::statistics::Ratio;
 
 use asked::Asked;
 
@@ -47,7 +48,9 @@ fn schema() -> PyResult<String> {
 /// denominators sum up to zero.
 #[pyfunction]
 fn ratio(pairs: Vec<(f64, f64)>) -> Option<(f64, Option<f64>)> {
-    let found = weft_lab::statistics::ratio(&pairs)?;
+    let of = |(numerator, denominator)| Ratio { numerator, denominator };
+    let terms: Vec<Ratio> = pairs.into_iter().map(of).collect();
+    let found = weft_lab::statistics::ratio(&terms)?;
     Some((found.mean, found.half_width_95))
 }
 

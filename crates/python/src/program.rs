@@ -33,8 +33,11 @@ impl Machine {
 
     fn outgoing(
         &self,
-        (rank, to, tag): (u16, Vec<u16>, u32),
-        (size, value): (u64, u64),
+        rank: u16,
+        to: Vec<u16>,
+        tag: u32,
+        size: u64,
+        value: u64,
         channel: Option<&str>,
     ) -> PyResult<Outgoing> {
         let channel = match channel {
@@ -114,7 +117,7 @@ impl Machine {
         value: u64,
         channel: Option<&str>,
     ) -> PyResult<usize> {
-        let message = self.outgoing((rank, to, tag), (size, value), channel)?;
+        let message = self.outgoing(rank, to, tag, size, value, channel)?;
         Ok(self.inner.send(message).index())
     }
 
@@ -137,7 +140,7 @@ impl Machine {
         size: u64,
         channel: Option<&str>,
     ) -> PyResult<usize> {
-        let message = self.outgoing((rank, to, 0), (size, value), channel)?;
+        let message = self.outgoing(rank, to, 0, size, value, channel)?;
         Ok(self.inner.store(message, address).index())
     }
 

@@ -17,8 +17,8 @@ pub use packet_queue::{Feed, PacketQueue, PerTargetSettings};
 pub use send_buffers::{Buffered, SendBuffers};
 pub use throttle::{Throttle, ThrottleSettings};
 pub use transport::{
-    Arrived, Content, FlowCounts, Outcome, Outgoing, QueuePairs, Segment, TransportParts,
-    TransportSettings, Transports, Wake,
+    Arrived, Content, FlowCounts, HeldPackets, Outcome, Outgoing, PathReport, QueuePairs, Segment,
+    TransportParts, TransportSettings, Transports, Wake,
 };
 
 /// Settings of the adapter of one host on one channel.

@@ -281,14 +281,10 @@ impl GlobalSchedule {
         self.acknowledging.matching.initiator_of(target)
     }
 
-    /// The acknowledgments that targets send in this slot, as (target, initiator, report).
-    pub fn acknowledgments(
-        &self,
-    ) -> impl Iterator<Item = (usize, usize, TransmissionReport)> + use<'_> {
-        self.acknowledging.matching.iter().filter_map(|(initiator, target)| {
-            let report = self.acknowledging.receptions[target]?.acknowledgment()?;
-            Some((target, initiator, report))
-        })
+    /// What targets acknowledge in this slot, by ascending initiator.
+    pub fn acknowledgments(&self) -> impl Iterator<Item = TransmissionReport> + use<'_> {
+        let Transfers { matching, receptions, .. } = &self.acknowledging;
+        matching.iter().filter_map(|(_, target)| receptions[target]?.acknowledgment())
     }
 
     /// The outcomes that initiators know at the end of this slot, by ascending initiator.
@@ -407,7 +403,7 @@ mod tests {
         assert_eq!(schedule.reports().count(), 0, "nothing is known in the transfer stage");
         schedule.advance(&mut random);
         assert_eq!(schedule.acknowledgment_path(1), Some(0));
-        let acknowledgments = schedule.acknowledgments().map(|(_, _, report)| report).collect();
+        let acknowledgments = schedule.acknowledgments().collect();
         let reports = schedule.reports().collect();
         schedule.advance(&mut random);
         assert_eq!(schedule.reports().count() + schedule.acknowledgments().count(), 0);

@@ -304,7 +304,7 @@ mod tests {
             first,
             attempts: 1,
         };
-        let id = transfers.begin((start, pipeline.cycle()), 0, packet, false);
+        let id = transfers.begin(start, pipeline.cycle(), 0, packet, false);
         assert_eq!(transfers.arrive(id, |_| true), Taken::New);
         let answer = pipeline.acknowledge(id, transfers.get(id)).expect("a packet");
         let said = pipeline.signalling().and_then(|own| own.said(answer.token));

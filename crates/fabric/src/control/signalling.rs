@@ -345,7 +345,7 @@ mod tests {
             first: Some(Time(5)),
             attempts: 1,
         };
-        let id = transfers.begin((Time(5), 0), 1, packet, false);
+        let id = transfers.begin(Time(5), 0, 1, packet, false);
         assert_eq!(signalling.acknowledge(id, transfers.get(id)), None, "it has seen nothing");
         transfers.arrive(id, |_| false);
         let answer = signalling.acknowledge(id, transfers.get(id)).expect("it was refused");

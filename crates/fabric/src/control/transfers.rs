@@ -103,7 +103,8 @@ impl Transfers {
     /// An initiator starts to send a packet, which arrives `damaged` or whole.
     pub fn begin(
         &mut self,
-        (start, cycle): (Time, u64),
+        start: Time,
+        cycle: u64,
         initiator: u16,
         packet: BulkPacket,
         damaged: bool,
@@ -235,7 +236,7 @@ mod tests {
 
     /// Host 1 starts to send in a cycle.
     fn begin(transfers: &mut Transfers, packet: BulkPacket, damaged: bool) -> Id<Transfer> {
-        transfers.begin((Time(2), 0), 1, packet, damaged)
+        transfers.begin(Time(2), 0, 1, packet, damaged)
     }
 
     fn failure(settled: Option<Settled>) -> Failure {

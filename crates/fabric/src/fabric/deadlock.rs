@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::detour::Detour;
 use super::next_hops::{Choice, NextHops};
-use super::routes::{RouteState, Routes};
+use super::pairs::{HostPair, SwitchPort};
+use super::routes::{ListedRoute, RouteState, Routes};
 use super::wiring::{Peer, Wiring};
 
 /// What to do with a channel whose buffers can wait for each other in a cycle.
@@ -182,7 +183,7 @@ impl<'a> Search<'a> {
     /// since most fabrics with a cycle show it after a few targets.
     fn run(mut self) -> Option<Vec<CycleBuffer>> {
         let mut listed = HashSet::new();
-        for ((from, to), plane, ports) in self.routes.given() {
+        for ListedRoute { pair: HostPair { from, to }, plane, ports } in self.routes.given() {
             self.follow(plane * self.wiring.hosts() + from, to, ports);
             listed.insert(to);
         }
@@ -311,14 +312,15 @@ impl<'a> Search<'a> {
     fn behind(&self, switch: u32, number: u32, goal: Goal) -> Option<Behind> {
         let output = self.wiring.port(switch, number);
         let Peer::Port(input) = self.wiring.peer(output) else { return None };
+        let port = SwitchPort { switch, port: number };
         let virtual_channel = match goal {
             _ if self.virtual_channels == 1 => 0,
             Goal::Host(to, detour) => {
-                self.routes.virtual_channel((switch, number), to, RouteState::after(detour))
+                self.routes.virtual_channel(port, to, RouteState::after(detour))
             }
             Goal::Between(place) => {
                 let route_state = RouteState::after(Detour::towards(place));
-                self.routes.virtual_channel((switch, number), 0_u32, route_state)
+                self.routes.virtual_channel(port, 0_u32, route_state)
             }
         };
         let virtual_channel = u32::from(virtual_channel);
@@ -605,7 +607,8 @@ mod tests {
                     let output = wiring.port(switch, number);
                     let Peer::Port(next) = wiring.peer(output) else { continue };
                     let virtual_channel = if virtual_channels {
-                        routes.virtual_channel((switch, number), to, RouteState::after(detour))
+                        let port = SwitchPort { switch, port: number };
+                        routes.virtual_channel(port, to, RouteState::after(detour))
                     } else {
                         0
                     };

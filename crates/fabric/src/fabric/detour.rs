@@ -18,6 +18,7 @@
 
 use super::dragonfly::Groups;
 use super::next_hops::{Choice, NextHops};
+use super::pairs::SwitchPort;
 use super::routes::{RouteState, Routes};
 
 /// State of a packet's detour: none, undecided or towards an intermediate place, or past that
@@ -90,6 +91,14 @@ pub(super) enum Between<'a> {
     Switches(&'a NextHops, u32),
 }
 
+/// How occupied ports are, as a switch knows it.
+struct Occupations<F> {
+    /// Whether it knows those of other switches, too.
+    are_of_others: bool,
+    /// That of a port, from zero on.
+    of: F,
+}
+
 impl Between<'_> {
     /// How many places there are.
     pub fn count(self) -> u32 {
@@ -129,7 +138,8 @@ impl Between<'_> {
 
     /// The virtual channel of a packet on its way to a place, behind a port of a switch.
     #[inline]
-    pub fn virtual_channel_towards(self, (switch, port): (u32, u32), place: u32) -> u8 {
+    pub fn virtual_channel_towards(self, output: SwitchPort, place: u32) -> u8 {
+        let SwitchPort { switch, port } = output;
         match self {
             Between::Groups(_) => 0,
             Between::Switches(next_hops, _) => {
@@ -203,15 +213,18 @@ impl Between<'_> {
     /// Whether the route through a place is taken.
     fn decide(
         self,
-        (switch, to): (u32, u32),
+        switch: u32,
+        to: u32,
         place: u32,
         route_state: RouteState,
-        (knows_others, occupied): (bool, impl Fn(u32) -> u64),
+        occupations: Occupations<impl Fn(u32) -> u64>,
     ) -> Detour {
         let weigh = |choice, place| {
             let port = self.take(choice, &mut route_state.clone());
-            occupied(match self {
-                Between::Groups(groups) if knows_others => groups.way_out((switch, port), place),
+            (occupations.of)(match self {
+                Between::Groups(groups) if occupations.are_of_others => {
+                    groups.way_out(SwitchPort { switch, port }, place)
+                }
                 _ => port,
             })
         };
@@ -229,13 +242,14 @@ impl Routes {
     pub(super) fn detoured(
         &self,
         between: Between<'_>,
-        (switch, to): (u32, u32),
+        switch: u32,
+        to: u32,
         route_state: &mut RouteState,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
         if let Some(place) = route_state.detour.proposed() {
-            let known = (self.weigh_other_switches(), occupied);
-            route_state.detour = between.decide((switch, to), place, *route_state, known);
+            let known = Occupations { are_of_others: self.weigh_other_switches(), of: occupied };
+            route_state.detour = between.decide(switch, to, place, *route_state, known);
         }
         let detour = route_state.detour;
         match detour.place() {
@@ -281,12 +295,13 @@ mod tests {
         let (mut switches, mut virtual_channels) = (vec![switch], Vec::new());
         loop {
             let hop = virtual_channels.len() as u16;
-            let port = routes.port((switch, hop), to, &mut route_state, &occupied);
+            let port = routes.port(switch, hop, to, &mut route_state, &occupied);
             let super::super::Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else {
                 assert_eq!(wiring.port(switch, port), wiring.host_port(to));
                 return (switches, virtual_channels);
             };
-            virtual_channels.push(routes.virtual_channel((switch, port), to, route_state));
+            let output = SwitchPort { switch, port };
+            virtual_channels.push(routes.virtual_channel(output, to, route_state));
             switch = wiring.switch_of(peer);
             switches.push(switch);
         }
@@ -388,7 +403,7 @@ mod tests {
             let mut route_state = routes.depart(from, to);
             let (mut switch, mut cables) = (from / 2, 0);
             while switch != to / 2 {
-                let port = routes.port((switch, 0), to, &mut route_state, |_| 0);
+                let port = routes.port(switch, 0, to, &mut route_state, |_| 0);
                 let super::super::Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else {
                     panic!("{from} to {to}")
                 };

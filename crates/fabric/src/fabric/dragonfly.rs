@@ -14,6 +14,7 @@ use weft_units::PositiveCount;
 use super::cable::CableSettings;
 use super::error::FabricError;
 use super::next_hops::{Choice, NextHops};
+use super::pairs::SwitchPort;
 use super::tree::check_tiers;
 use super::wiring::Wiring;
 use super::{MOST_PORTS, MOST_PORTS_OF_A_SWITCH};
@@ -236,7 +237,8 @@ impl Groups {
     /// The port of the cable between groups by which a packet leaves its group if it leaves a
     /// router by a port of a minimal route to another group: in the numbers of that router, from
     /// which those of the other routers count on, forward or, modulo 2^32, back.
-    pub fn way_out(&self, (switch, port): (u32, u32), group: u32) -> u32 {
+    pub fn way_out(&self, output: SwitchPort, group: u32) -> u32 {
+        let SwitchPort { switch, port } = output;
         let (own, router) = (switch / self.routers, switch % self.routers);
         let Some(place) = (self.hosts..self.hosts + self.routers - 1)
             .contains(&port)

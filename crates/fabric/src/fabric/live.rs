@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::next_hops::{NextHops, ShortestPaths};
+use super::pairs::HostPair;
 use super::routes::Routes;
 use super::wiring::{Peer, Wiring};
 
@@ -26,10 +27,17 @@ pub struct LivePlanes {
     planes: u32,
     /// The switch of each end.
     homes: Vec<u32>,
-    /// Pairs of switches such that the first does not reach the hosts of the second, sorted.
-    cut: Vec<(u32, u32)>,
+    /// Which switches do not reach the hosts of which others, sorted.
+    cut: Vec<Cut>,
     /// Ends whose own cable has failed, in order.
     alone: Vec<u32>,
+}
+
+/// A switch that does not reach the hosts of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cut {
+    from: u32,
+    to: u32,
 }
 
 impl LiveNextHops {
@@ -73,7 +81,7 @@ impl LivePlanes {
     pub fn leads(&self, plane: u32, from: u32, to: u32) -> bool {
         let [from, to] = [from, to].map(|host| plane * self.hosts + host);
         let is_alone = |end| self.alone.binary_search(&end).is_ok();
-        let homes = (self.homes[from as usize], self.homes[to as usize]);
+        let homes = Cut { from: self.homes[from as usize], to: self.homes[to as usize] };
         !is_alone(from) && !is_alone(to) && self.cut.binary_search(&homes).is_err()
     }
 
@@ -83,13 +91,13 @@ impl LivePlanes {
     }
 
     /// Whether packets from one host to another may go by a plane: it leads there, or none does.
-    pub fn admits(&self, plane: u32, (from, to): (u32, u32)) -> bool {
+    pub fn admits(&self, plane: u32, HostPair { from, to }: HostPair) -> bool {
         self.leads(plane, from, to) || !self.lead(from, to)
     }
 
     /// The plane of a connection or a flow that keeps to one: its own as long as that leads to its target, so that
     /// others stay where they are; otherwise one of those that do, chosen by `drawn`.
-    pub fn instead(&self, own: u32, (from, to): (u32, u32), drawn: u64) -> u32 {
+    pub fn instead(&self, own: u32, HostPair { from, to }: HostPair, drawn: u64) -> u32 {
         if self.leads(own, from, to) {
             return own;
         }
@@ -126,7 +134,7 @@ impl Routes {
 }
 
 /// The remaining choices, and which switches do not reach which others with hosts.
-fn left(wiring: &Wiring, is_failed: &[bool]) -> (NextHops, Vec<(u32, u32)>) {
+fn left(wiring: &Wiring, is_failed: &[bool]) -> (NextHops, Vec<Cut>) {
     let before = wiring.next_hops();
     let searched = || NextHops::searched(wiring, ShortestPaths::of(wiring, is_failed));
     let shortest = before.is_table().then(searched);
@@ -144,7 +152,7 @@ fn left(wiring: &Wiring, is_failed: &[bool]) -> (NextHops, Vec<(u32, u32)>) {
             return ports.clone();
         }
         if has_hosts(switch) {
-            cut.push((switch, reach.of));
+            cut.push(Cut { from: switch, to: reach.of });
         }
         before.each(switch, end % wiring.hosts()).collect()
     });
@@ -233,7 +241,7 @@ mod tests {
         (wiring, routes): (&Wiring, &mut Routes),
         failed: &[u32],
         plane: u32,
-        (from, to): (u32, u32),
+        HostPair { from, to }: HostPair,
     ) -> bool {
         let mut route_state = routes.depart(from, to);
         let end = plane * wiring.hosts() + from;
@@ -242,7 +250,7 @@ mod tests {
         }
         let mut switch = wiring.switch_of(wiring.host_port(end));
         for hop in 0..32 {
-            let number = routes.port((switch, hop), to, &mut route_state, |port| port.into());
+            let number = routes.port(switch, hop, to, &mut route_state, |port| port.into());
             let port = wiring.port(switch, number);
             if failed.contains(&port) {
                 return false;
@@ -283,6 +291,7 @@ mod tests {
             let live = LiveNextHops::new(&wiring, &failed);
             routes.keep_to(&live);
             for (from, to) in (0..wiring.hosts()).flat_map(|from| (0..wiring.hosts()).map(move |to| (from, to))) {
+                let pair = HostPair { from, to };
                 if from == to {
                     continue;
                 }
@@ -290,13 +299,13 @@ mod tests {
                 prop_assert_eq!(live.has_way(from, to), leads.contains(&true));
                 for (plane, expected) in (0..).zip(&leads) {
                     for _ in 0..4 {
-                        let arrives = arrives((&wiring, &mut routes), &failed, plane, (from, to));
+                        let arrives = arrives((&wiring, &mut routes), &failed, plane, pair);
                         prop_assert_eq!(arrives, *expected, "{} to {} past {:?}", from, to, &failed);
                     }
                 }
                 // A host leaves by a plane that leads there, if one does.
                 for turn in 0..planes {
-                    let plane = routes.plane(planes, (from, to), turn, |_| 0);
+                    let plane = routes.plane(planes, pair, turn, |_| 0);
                     prop_assert!(leads[plane as usize] || !leads.contains(&true), "{} to {}", from, to);
                 }
             }
@@ -313,7 +322,7 @@ mod tests {
         let live = LiveNextHops::new(&wiring, &[ab, ba]);
         assert!(live.has_way(0, 1));
         routes.keep_to(&live);
-        assert!(arrives((&wiring, &mut routes), &[ab, ba], 0, (0, 1)));
+        assert!(arrives((&wiring, &mut routes), &[ab, ba], 0, HostPair { from: 0, to: 1 }));
         let live = LiveNextHops::new(&wiring, &[ab, ba, cd, dc]);
         let pairs = [(0, 1), (0, 2), (0, 3), (1, 2)].map(|(a, b)| live.has_way(a, b));
         assert_eq!(pairs, [false, false, true, true]);
@@ -335,16 +344,16 @@ mod tests {
     fn connections_stay_in_planes_that_lead_on() {
         let (wiring, mut routes) = built(0, "per_connection = 'hashed'", 3);
         let plane = |routes: &Routes, pair| routes.plane(3, pair, 0, |_| 0);
-        let pairs: Vec<(u32, u32)> = (0..8)
-            .flat_map(|from| (0..8).map(move |to| (from, to)))
-            .filter(|own| own.0 != own.1)
+        let pairs: Vec<HostPair> = (0..8)
+            .flat_map(|from| (0..8).map(move |to| HostPair { from, to }))
+            .filter(|pair| pair.from != pair.to)
             .collect();
         let before: Vec<u32> = pairs.iter().map(|pair| plane(&routes, *pair)).collect();
         routes.keep_to(&LiveNextHops::new(&wiring, &[wiring.host_port(1_u32), wiring.ports() + 1]));
         let mut moved = Vec::new();
         for (pair, before) in pairs.iter().zip(&before) {
             let now = plane(&routes, *pair);
-            let must = *before == 0 && (pair.0 == 1 || pair.1 == 1);
+            let must = *before == 0 && (pair.from == 1 || pair.to == 1);
             assert_eq!(now != *before, must, "{pair:?}");
             if must {
                 moved.push(now);

@@ -15,6 +15,7 @@ mod hyperx;
 mod live;
 mod next_hops;
 mod oversubscription;
+mod pairs;
 mod path;
 mod rails;
 mod routes;
@@ -35,6 +36,7 @@ pub use failures::{CableFailure, FailedPorts, FailingCable, FailureSettings, Fai
 pub use hyperx::{DimensionOrder, HyperXSettings};
 pub use live::{LiveNextHops, LivePlanes};
 pub use oversubscription::Oversubscription;
+pub use pairs::{HostPair, SwitchPort};
 pub use path::PathHop;
 pub use routes::{ConnectionRoutes, GivenRoute, PacketRoutes, RouteState, Routes, RoutesSettings};
 pub use table::{Cable, End, TableSettings, TableSwitch};

@@ -1,5 +1,6 @@
 //! The whole route of a connection, fixed when the connection is set up.
 
+use super::pairs::SwitchPort;
 use super::routes::Routes;
 use super::wiring::{Peer, Wiring};
 
@@ -13,8 +14,10 @@ pub struct PathHop {
     pub input: u32,
     /// The port by which they leave.
     pub output: u32,
-    /// The virtual channels by which they come and leave: see [`Routes::virtual_channel`].
-    pub virtual_channels: (u8, u8),
+    /// The virtual channel by which they come: see [`Routes::virtual_channel`].
+    pub came_by: u8,
+    /// The virtual channel by which they leave.
+    pub leaves_by: u8,
 }
 
 impl Routes {
@@ -34,12 +37,12 @@ impl Routes {
         let mut hops = Vec::new();
         loop {
             let switch = wiring.switch_of(input);
-            let number = self.port((switch, hops.len() as u16), to, &mut route_state, |_| 0);
+            let number = self.port(switch, hops.len() as u16, to, &mut route_state, |_| 0);
             let output = wiring.port(switch, number);
-            let came_by = hops.last().map_or(0, |hop: &PathHop| hop.virtual_channels.1);
-            let virtual_channels =
-                (came_by, self.virtual_channel((switch, number), to, route_state));
-            hops.push(PathHop { switch, input, output, virtual_channels });
+            let came_by = hops.last().map_or(0, |hop: &PathHop| hop.leaves_by);
+            let port = SwitchPort { switch, port: number };
+            let leaves_by = self.virtual_channel(port, to, route_state);
+            hops.push(PathHop { switch, input, output, came_by, leaves_by });
             match wiring.peer(output) {
                 Peer::Port(next) => input = next,
                 Peer::Host(_) | Peer::Unused => return Some(hops),

@@ -48,7 +48,7 @@ impl LeafSpineSettings {
         }
         let fabric = format!("{leaves} leaves with {each} hosts each");
         if let Some(in_server) = &self.in_server {
-            return self.in_servers(rails, spines, in_server, (hosts, &fabric));
+            return self.in_servers(rails, spines, in_server, hosts, &fabric);
         }
         if u64::from(hosts) > self.room() {
             return Err(FabricError::hosts(hosts, self.room() as usize, &fabric));
@@ -77,14 +77,15 @@ impl LeafSpineSettings {
         rails: u32,
         spines: u32,
         in_server: &CableSettings,
-        hosts: (u32, &str),
+        hosts: u32,
+        fabric: &str,
     ) -> Result<Wiring, FabricError> {
         let (each, groups) = (self.hosts_per_leaf.get(), self.leaves.get() / rails);
         let links: Vec<CableSettings> =
             std::iter::once(in_server).chain(&self.links).cloned().collect();
         match groups {
-            1 => grow(&[rails, each], &[rails], hosts, &links),
-            _ => grow(&[rails, each, groups], &[rails, spines], hosts, &links),
+            1 => grow(&[rails, each], &[rails], hosts, fabric, &links),
+            _ => grow(&[rails, each, groups], &[rails, spines], hosts, fabric, &links),
         }
     }
 }

@@ -10,6 +10,7 @@ use super::detour::{Between, Detour, MOST_PLACES};
 use super::error::FabricError;
 use super::live::LivePlanes;
 use super::next_hops::{Choice, NextHops};
+use super::pairs::{HostPair, SwitchPort};
 use super::wiring::{Peer, Wiring};
 
 mod settings;
@@ -83,12 +84,20 @@ pub struct Routes {
 /// A route that is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Listed {
-    /// Initiator and target.
-    pair: (u32, u32),
+    pair: HostPair,
     /// The plane of its switches.
     plane: u32,
     /// The place of its first port.
     first: u32,
+}
+
+/// A listed route, for those who follow it.
+pub(super) struct ListedRoute<'a> {
+    pub pair: HostPair,
+    /// The plane of its switches.
+    pub plane: u32,
+    /// The ports of the route, one in each switch, which those of other routes may follow.
+    pub ports: &'a [u32],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,8 +135,8 @@ impl Routes {
             RoutesSettings::PerConnection(ConnectionRoutes::Given(routes)) => {
                 for route in routes {
                     let (plane, own) = route.ports(wiring)?;
-                    let (pair, first) = ((route.from, route.to), ports.len() as u32);
-                    given.push(Listed { pair, plane, first });
+                    let pair = HostPair { from: route.from, to: route.to };
+                    given.push(Listed { pair, plane, first: ports.len() as u32 });
                     ports.extend(own);
                 }
                 given.sort_unstable();
@@ -135,7 +144,7 @@ impl Routes {
             }
         };
         if let Some(two) = given.windows(2).find(|two| two[0].pair == two[1].pair) {
-            let (from, to) = two[0].pair;
+            let HostPair { from, to } = two[0].pair;
             let value = format!("two routes from host {from} to host {to}");
             return Err(FabricError::new(GIVEN, value, "one route for a connection"));
         }
@@ -189,15 +198,17 @@ impl Routes {
         matches!(self.rule, Rule::Packet | Rule::Adaptive | Rule::Connection { .. })
     }
 
-    /// The listed routes: initiator, target, plane, and the ports of the route, which those of other routes
-    /// may follow.
-    pub(super) fn given(&self) -> impl Iterator<Item = ((u32, u32), u32, &[u32])> {
-        self.given.iter().map(|own| (own.pair, own.plane, &self.ports[own.first as usize..]))
+    /// The listed routes.
+    pub(super) fn given(&self) -> impl Iterator<Item = ListedRoute<'_>> {
+        self.given.iter().map(|own| {
+            let ports = &self.ports[own.first as usize..];
+            ListedRoute { pair: own.pair, plane: own.plane, ports }
+        })
     }
 
     /// The route of a connection, if it is listed.
     fn listed(&self, from: u32, to: u32) -> Option<Listed> {
-        let place = self.given.binary_search_by_key(&(from, to), |own| own.pair).ok()?;
+        let place = self.given.binary_search_by_key(&HostPair { from, to }, |own| own.pair).ok()?;
         Some(self.given[place])
     }
 
@@ -241,10 +252,11 @@ impl Routes {
     #[inline]
     pub fn virtual_channel(
         &self,
-        (switch, port): (u32, u32),
+        output: SwitchPort,
         to: impl Into<u32>,
         route_state: RouteState,
     ) -> u8 {
+        let SwitchPort { switch, port } = output;
         let (to, detour) = (to.into(), route_state.detour);
         let own = || self.next_hops.virtual_channel(switch, port, to);
         if detour == Detour::NONE {
@@ -252,7 +264,8 @@ impl Routes {
         }
         match (self.next_hops.between(), detour.place()) {
             (Some((between, plane)), Some(place)) => {
-                between.virtual_channel_towards((switch % plane, port), place)
+                let output = SwitchPort { switch: switch % plane, port };
+                between.virtual_channel_towards(output, place)
             }
             (Some((between, _)), None) if detour.is_past() => {
                 between.virtual_channels_before() + own()
@@ -312,7 +325,7 @@ impl Routes {
     /// the same route, each flow is a connection of its own, as where switches hash the ports of
     /// transports (ECMP), and so is each value of `spray`, by which an initiator sprays its packets.
     #[inline]
-    pub fn depart_flow(&mut self, from: u32, to: u32, (flow, spray): (u32, u16)) -> RouteState {
+    pub fn depart_flow(&mut self, from: u32, to: u32, flow: u32, spray: u16) -> RouteState {
         match self.rule {
             Rule::Connection { key } => {
                 let name = u64::from(flow) | u64::from(spray) << 32;
@@ -330,10 +343,11 @@ impl Routes {
     pub fn plane(
         &self,
         planes: u32,
-        (from, to): (u32, u32),
+        pair: HostPair,
         turn: u32,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
+        let HostPair { from, to } = pair;
         let key = match self.rule {
             Rule::Connection { key } => key,
             Rule::Given => match self.listed(from, to) {
@@ -343,8 +357,7 @@ impl Routes {
             _ => {
                 let left = self.planes.as_deref();
                 let ranks = (turn..planes).chain(0..turn);
-                let ranks =
-                    ranks.filter(|plane| left.is_none_or(|own| own.admits(*plane, (from, to))));
+                let ranks = ranks.filter(|plane| left.is_none_or(|own| own.admits(*plane, pair)));
                 // The first of equal ones, as `min_by_key` promises.
                 return ranks.min_by_key(|plane| occupied(*plane)).unwrap_or_default();
             }
@@ -352,7 +365,7 @@ impl Routes {
         // Not the number that determines the ports of its route.
         let drawn = mix(!key ^ mix(connection(from, to)));
         let own = (drawn % u64::from(planes)) as u32;
-        self.planes.as_deref().map_or(own, |left| left.instead(own, (from, to), mix(drawn)))
+        self.planes.as_deref().map_or(own, |left| left.instead(own, pair, mix(drawn)))
     }
 
     /// Like [`depart`](Self::depart), for rules that need more than one random number.
@@ -396,14 +409,15 @@ impl Routes {
     #[inline(always)]
     pub fn port(
         &self,
-        (switch, hop): (u32, u16),
+        switch: u32,
+        hop: u16,
         to: impl Into<u32>,
         route_state: &mut RouteState,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
         let to = to.into();
         if !self.look_at_packets_alone() {
-            return self.weighed((switch, hop), to, route_state, occupied);
+            return self.weighed(switch, hop, to, route_state, occupied);
         }
         self.next_hops.next(switch, to, |count| route_state.rank(count))
     }
@@ -413,7 +427,8 @@ impl Routes {
     #[inline(never)]
     fn weighed(
         &self,
-        (switch, hop): (u32, u16),
+        switch: u32,
+        hop: u16,
         to: u32,
         route_state: &mut RouteState,
         occupied: impl Fn(u32) -> u64,
@@ -425,7 +440,7 @@ impl Routes {
         if self.takes_detours()
             && let Some((between, plane)) = self.next_hops.between()
         {
-            return self.detoured(between, (switch % plane, to), route_state, occupied);
+            return self.detoured(between, switch % plane, to, route_state, occupied);
         }
         let choice = self.next_hops.choice(switch, to);
         if choice.count == 1 {

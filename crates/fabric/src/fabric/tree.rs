@@ -138,7 +138,7 @@ impl KAryTreeSettings {
         check_tiers(&self.links, levels, "fabric.k_ary_tree.links")?;
         let fabric = format!("a {arity}-ary {levels}-tree");
         let up = vec![arity; levels as usize - 1];
-        grow(&vec![arity; levels as usize], &up, (hosts, &fabric), &self.links)
+        grow(&vec![arity; levels as usize], &up, hosts, &fabric, &self.links)
     }
 }
 
@@ -171,10 +171,9 @@ impl FatTreeSettings {
         let (half, up) = (radix / 2, self.up(rate)?);
         let down = radix - up;
         let fabric = format!("a fat tree of {tiers} tiers of {radix}-port switches");
-        let hosts = (hosts, fabric.as_str());
         match self.tiers {
-            Tiers::Two => grow(&[down, radix], &[up], hosts, &self.links),
-            Tiers::Three => grow(&[down, half, radix], &[up, half], hosts, &self.links),
+            Tiers::Two => grow(&[down, radix], &[up], hosts, &fabric, &self.links),
+            Tiers::Three => grow(&[down, half, radix], &[up, half], hosts, &fabric, &self.links),
         }
     }
 }
@@ -239,7 +238,7 @@ impl LeafSpineSettings {
             (None, None) => {}
         }
         let fabric = format!("{leaves} leaves with {each} hosts each");
-        grow(&[each, leaves], &[spines], (hosts, &fabric), &self.links)
+        grow(&[each, leaves], &[spines], hosts, &fabric, &self.links)
     }
 }
 
@@ -261,7 +260,7 @@ pub(super) fn star(hosts: u32) -> Result<Wiring, FabricError> {
     if hosts > MOST_PORTS_OF_A_SWITCH {
         return Err(FabricError::hosts(hosts, MOST_PORTS_OF_A_SWITCH as usize, "one switch"));
     }
-    grow(&[hosts], &[], (hosts, "one switch"), &[])
+    grow(&[hosts], &[], hosts, "one switch", &[])
 }
 
 /// A tree whose switches have `down[stage]` ports down and, below the highest stage, `up[stage]`
@@ -269,7 +268,8 @@ pub(super) fn star(hosts: u32) -> Result<Wiring, FabricError> {
 pub(super) fn grow(
     down: &[u32],
     up: &[u32],
-    (hosts, fabric): (u32, &str),
+    hosts: u32,
+    fabric: &str,
     links: &[CableSettings],
 ) -> Result<Wiring, FabricError> {
     let ports: u32 = down.iter().product();

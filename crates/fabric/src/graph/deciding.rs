@@ -7,7 +7,8 @@ use weft_units::{Span, Time};
 
 use super::{Departure, Graph, Kind};
 use crate::switch::{
-    Arrival, Contention, Crossbar, CrossbarSettings, Effect, OutputBuffered, OutputBufferedSettings,
+    Arrival, Blocked, Contention, Crossbar, CrossbarSettings, Effect, Met, OutputBuffered,
+    OutputBufferedSettings,
 };
 
 /// A switch that decides, whose packets have numbers.
@@ -85,21 +86,12 @@ impl Graph {
     /// A packet alone reaches an output of a deciding switch that need not wait for the end of the
     /// instant. Returns what happens to the packet in progress, and to this one.
     #[inline]
-    pub fn meet(
-        &mut self,
-        now: Time,
-        output: u32,
-        arrival: Arrival<u32>,
-    ) -> (Option<Effect<u32>>, Option<Effect<u32>>) {
-        match self.deciding_at(output) {
-            Some((Deciding::Crossbar { switch, .. }, number)) => {
-                let (other, own) = switch.meet(now, number, arrival);
-                (other, Some(own))
+    pub fn meet(&mut self, now: Time, output: u32, arrival: Arrival<u32>) -> Option<Met<u32>> {
+        match self.deciding_at(output)? {
+            (Deciding::Crossbar { switch, .. }, number) => Some(switch.meet(now, number, arrival)),
+            (Deciding::OutputBuffered(switch), number) => {
+                Some(Met { in_progress: None, own: switch.meet(now, number, arrival) })
             }
-            Some((Deciding::OutputBuffered(switch), number)) => {
-                (None, Some(switch.meet(now, number, arrival)))
-            }
-            None => (None, None),
         }
     }
 
@@ -140,9 +132,8 @@ impl Graph {
         }
     }
 
-    /// The packets that back pressure holds: the output, the packet, and the input of the packet
-    /// that occupies the output.
-    pub fn blocked(&self) -> Vec<(u32, u32, Option<u32>)> {
+    /// The packets that back pressure holds; inputs and outputs are counted among the ports of all switches.
+    pub fn blocked(&self) -> Vec<Blocked<u32, u32>> {
         let crossbars =
             (0..self.switches()).filter_map(|number| match self.kinds[number as usize] {
                 Kind::Deciding(index) => match &self.deciding[index as usize] {
@@ -153,7 +144,11 @@ impl Graph {
             });
         let held = crossbars.flat_map(|(first, switch)| {
             let of = move |port: u16| first + u32::from(port);
-            switch.blocked().map(move |(output, packet, by)| (of(output), packet, by.map(of)))
+            switch.blocked().map(move |Blocked { output, packet, holder }| Blocked {
+                output: of(output),
+                packet,
+                holder: holder.map(of),
+            })
         });
         held.collect()
     }
@@ -199,7 +194,7 @@ impl Graph {
 
     /// A packet that takes `span` leaves a host by a port that is free and [open](Self::is_open).
     #[inline]
-    pub fn send_sized(&mut self, now: Time, port: u32, (span, channel): (Span, u8)) -> Departure {
+    pub fn send_sized(&mut self, now: Time, port: u32, span: Span, channel: u8) -> Departure {
         if self.flow.is_limited(port) {
             self.flow.spend(port, channel);
         }

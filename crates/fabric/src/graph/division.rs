@@ -41,7 +41,7 @@ impl Graph {
         let mut parts: Vec<Graph> = (0..count).map(|_| self.share()).collect();
         for switch in self.with_clocks() {
             if let Some(own) = clocked.next() {
-                self.move_into(&mut parts[part[switch as usize] as usize], (switch, own), part);
+                self.move_into(&mut parts[part[switch as usize] as usize], switch, own, part);
             }
         }
         parts
@@ -53,7 +53,7 @@ impl Graph {
     }
 
     /// A switch with a clock moves into its part.
-    fn move_into(&self, taken: &mut Graph, (switch, own): (u32, InputQueued), part: &[u32]) {
+    fn move_into(&self, taken: &mut Graph, switch: u32, own: InputQueued, part: &[u32]) {
         taken.kinds[switch as usize] = Kind::Clocked(taken.clocked.len() as u32);
         taken.clocked.push(own);
         let number = part[switch as usize];

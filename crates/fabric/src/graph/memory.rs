@@ -70,7 +70,7 @@ impl Graph {
 
     /// Starts a packet, which takes `span`, at a free port; spends a credit.
     #[inline]
-    pub fn start(&mut self, now: Time, port: u32, (span, channel): (Span, u8)) -> Departure {
+    pub fn start(&mut self, now: Time, port: u32, span: Span, channel: u8) -> Departure {
         self.flow.spend(port, channel);
         self.occupy(now, port, span);
         let (link, place) = (self.link(port), self.ports[port as usize].peer());

@@ -29,6 +29,7 @@ use weft_units::{Bytes, Limit, Rate, Span, Time};
 
 use crate::fabric::{Peer, Wiring};
 use crate::link::{FlowControl, LinkSettings};
+pub use crate::measure::Spent;
 use crate::switch::{
     BoxRules, CrossbarSettings, InputQueued, OutputBufferedSettings, OutputQueuedSettings,
     SharedMemorySettings, SharedQueues,
@@ -193,17 +194,6 @@ struct Link {
     propagation: Span,
 }
 
-/// The times of a packet apart from waiting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    /// On cables.
-    pub wire: Span,
-    /// In switches.
-    pub switches: Span,
-    /// For its length.
-    pub transmission: Span,
-}
-
 impl Graph {
     /// The graph at time zero.
     pub fn new(parts: GraphParts<'_>) -> Graph {
@@ -268,7 +258,7 @@ impl Graph {
         }
         graph.has_limits = !graph.clocked.is_empty() || graph.has_memories();
         if graph.has_limits {
-            graph.limit((&flow, virtual_channels), receive);
+            graph.limit(&flow, virtual_channels, receive);
         }
         graph
     }
@@ -306,7 +296,7 @@ impl Graph {
     }
 
     /// Tells each port whether its cable leads to a buffer of limited size.
-    fn limit(&mut self, (flow, virtual_channels): (&FlowControl, u8), receive: Option<u32>) {
+    fn limit(&mut self, flow: &FlowControl, virtual_channels: u8, receive: Option<u32>) {
         let channels = flow.channels.into();
         let room = |port| self.room(self.peer(port)?, channels, receive);
         let rooms: Vec<Option<u32>> = (0..self.ports.len() as u32).map(room).collect();
@@ -452,10 +442,16 @@ impl Graph {
         self.switches[switch as usize].latency
     }
 
-    /// Virtual channels of each cable, and how many of them a packet uses on its route.
+    /// Virtual channels of each cable.
     #[inline]
-    pub fn channels(&self) -> (u8, u8) {
-        (self.flow.channels(), self.flow.virtual_channels())
+    pub fn channels(&self) -> u8 {
+        self.flow.channels()
+    }
+
+    /// How many of them a packet uses on its route.
+    #[inline]
+    pub fn virtual_channels(&self) -> u8 {
+        self.flow.virtual_channels()
     }
 
     /// A host sends a packet by a port of its own, which is no gate.
@@ -537,27 +533,5 @@ impl Graph {
     /// How long each directed port was busy within the window.
     pub fn busy(&self) -> Vec<Span> {
         self.ports.iter().map(Port::busy).collect()
-    }
-}
-
-impl Spent {
-    /// The same, including what another step used.
-    #[must_use]
-    pub fn and(self, other: Spent) -> Spent {
-        Spent {
-            wire: self.wire + other.wire,
-            switches: self.switches + other.switches,
-            transmission: self.transmission + other.transmission,
-        }
-    }
-
-    /// The same without a step that is taken back.
-    #[must_use]
-    pub fn without(self, other: Spent) -> Spent {
-        Spent {
-            wire: Span(self.wire.0 - other.wire.0),
-            switches: Span(self.switches.0 - other.switches.0),
-            transmission: Span(self.transmission.0 - other.transmission.0),
-        }
     }
 }

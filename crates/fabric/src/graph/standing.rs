@@ -82,7 +82,7 @@ impl Graph {
     pub fn port_state(&self, port: u32, channel_of: impl Fn(u32) -> u8) -> PortState {
         let HeldAt { packets: waiting, is_stopped } = self.held_at(port);
         let mut state = PortState { waiting, is_stopped, ..PortState::default() };
-        let channels = 0..self.channels().0;
+        let channels = 0..self.channels();
         if waiting > 0 {
             let is_wanted = |channel: &u8| self.is_wanted(port, *channel, &channel_of);
             state.wanted = channels.clone().filter(is_wanted).collect();

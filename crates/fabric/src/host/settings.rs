@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_protocol::byte_ring::Capacity;
+use weft_protocol::misfit::Misfit;
 use weft_units::{Bytes, PositiveCount, Span};
 
 use super::{
@@ -145,7 +146,9 @@ impl HostSettings {
 
     fn check_sockets(&self) -> Result<(), HostError> {
         match self.sockets.as_ref().and_then(SocketsSettings::misfit) {
-            Some((key, value, accepted)) => Err(refuse(format!("sockets.{key}"), &value, accepted)),
+            Some(Misfit { key, value, accepted }) => {
+                Err(refuse(format!("sockets.{key}"), &value, accepted))
+            }
             None => Ok(()),
         }
     }

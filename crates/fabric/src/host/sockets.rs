@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weft_protocol::misfit::Misfit;
 use weft_protocol::sci_address::node_of;
 use weft_units::{Bytes, PositiveCount, Span};
 
@@ -67,10 +68,10 @@ impl SocketsSettings {
         node_of(self.address(host))
     }
 
-    /// What is refused: key, value, and what would be accepted.
-    pub(super) fn misfit(&self) -> Option<(&'static str, String, String)> {
+    /// What does not fit, if anything.
+    pub(super) fn misfit(&self) -> Option<Misfit> {
         if self.lock == Span::ZERO {
-            return Some(("lock", self.lock.to_string(), "more than 0 ns".to_owned()));
+            return Some(Misfit::new("lock", self.lock, "more than 0 ns"));
         }
         let twice = self.addresses.iter().enumerate().find(|(place, own)| {
             let earlier = &self.addresses[..*place];
@@ -78,7 +79,7 @@ impl SocketsSettings {
         });
         let (_, own) = twice?;
         let value = format!("{} of host {}", own.address, own.host);
-        Some(("addresses", value, "each host and each address once".to_owned()))
+        Some(Misfit::new("addresses", value, "each host and each address once"))
     }
 }
 
@@ -114,10 +115,9 @@ mod tests {
     fn what_could_not_be_told_apart_is_refused() {
         let one = "{ host = 3, address = '192.168.0.9' }";
         let other = "{ host = 4, address = '192.168.0.9' }";
-        let (key, value, _) =
-            settings(&format!("addresses = [{one}, {other}]")).misfit().expect("refused");
-        assert_eq!((key, value.as_str()), ("addresses", "192.168.0.9 of host 4"));
+        let twice = settings(&format!("addresses = [{one}, {other}]")).misfit().expect("refused");
+        assert_eq!((&*twice.key, &*twice.value), ("addresses", "192.168.0.9 of host 4"));
         let free = SocketsSettings { lock: Span::ZERO, ..settings("") };
-        assert_eq!(free.misfit().map(|(key, ..)| key), Some("lock"));
+        assert_eq!(free.misfit().map(|misfit| misfit.key), Some("lock".into()));
     }
 }

@@ -113,6 +113,18 @@ struct Window {
     wishes: Vec<u16>,
 }
 
+/// A unit of a stage that may begin.
+#[derive(Clone, Copy, Debug)]
+struct Startable {
+    /// Since when it has waited.
+    since: Time,
+    /// The stage, by its place.
+    place: usize,
+    unit: Piece,
+    /// How long it takes; `None` if it passes.
+    work: Option<Span>,
+}
+
 impl Piece {
     /// A part of a message from or to `peer`.
     pub fn new(message: u32, peer: Option<u16>, size: Bytes, bytes: Bytes, last: bool) -> Piece {
@@ -433,7 +445,7 @@ impl Host {
     /// Begins every unit that can begin: the one that has waited longest first, of equal ones the
     /// one that is further along.
     fn start(&mut self, now: Time, out: &mut Vec<Output>) {
-        while let Some((place, unit, work)) = self.next_start(now) {
+        while let Some(Startable { place, unit, work, .. }) = self.next_start(now) {
             self.stations[place].take_unit(&unit);
             let Some(span) = work else {
                 self.complete(now, place, unit, out);
@@ -455,11 +467,11 @@ impl Host {
         }
     }
 
-    fn next_start(&mut self, now: Time) -> Option<(usize, Piece, Option<Span>)> {
-        let mut best: Option<(Time, usize, Piece, Option<Span>)> = None;
+    fn next_start(&mut self, now: Time) -> Option<Startable> {
+        let mut best: Option<Startable> = None;
         for place in (0..self.stations.len()).rev() {
             let Some(since) = self.stations[place].waits_since() else { continue };
-            if best.is_some_and(|(other, ..)| other <= since) || !self.has_room_behind(place) {
+            if best.is_some_and(|other| other.since <= since) || !self.has_room_behind(place) {
                 continue;
             }
             let Some(mut unit) = self.stations[place].next_unit() else { continue };
@@ -477,10 +489,10 @@ impl Host {
                 None => station.lets_idle_pass(),
             };
             if free && self.may_fill(place, &unit) {
-                best = Some((since, place, unit, work));
+                best = Some(Startable { since, place, unit, work });
             }
         }
-        best.map(|(_, place, unit, work)| (place, unit, work))
+        best
     }
 
     /// The state of the program when the end of a message reaches the stage at `place`.

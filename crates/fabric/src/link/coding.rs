@@ -22,29 +22,34 @@ pub enum LineCode {
     SixtyFourToSixtySix,
 }
 
+/// How many bits a code sends, and how many they mean.
+struct Bits {
+    sent: NonZeroU64,
+    meant: NonZeroU64,
+}
+
 impl LineCode {
     /// The rate of the line for a rate of data, exactly.
     pub const fn line_rate(self, data: Rate) -> Rate {
-        let (sent, meant) = self.ratio();
+        let Bits { sent, meant } = self.bits();
         data.scaled(sent, meant)
     }
 
     /// The rate of data on a line of a rate, exactly.
     pub const fn data_rate(self, line: Rate) -> Rate {
-        let (sent, meant) = self.ratio();
+        let Bits { sent, meant } = self.bits();
         line.scaled(meant, sent)
     }
 
-    /// How many bits are sent, and how many they mean.
-    const fn ratio(self) -> (NonZeroU64, NonZeroU64) {
+    const fn bits(self) -> Bits {
         const EIGHT: NonZeroU64 = NonZeroU64::new(8).unwrap();
         const TEN: NonZeroU64 = NonZeroU64::new(10).unwrap();
         const SIXTY_FOUR: NonZeroU64 = NonZeroU64::new(64).unwrap();
         const SIXTY_SIX: NonZeroU64 = NonZeroU64::new(66).unwrap();
         match self {
-            LineCode::Plain => (NonZeroU64::MIN, NonZeroU64::MIN),
-            LineCode::EightToTen => (TEN, EIGHT),
-            LineCode::SixtyFourToSixtySix => (SIXTY_SIX, SIXTY_FOUR),
+            LineCode::Plain => Bits { sent: NonZeroU64::MIN, meant: NonZeroU64::MIN },
+            LineCode::EightToTen => Bits { sent: TEN, meant: EIGHT },
+            LineCode::SixtyFourToSixtySix => Bits { sent: SIXTY_SIX, meant: SIXTY_FOUR },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The flow control of a channel, in the form in which the engine uses it.
 
 use weft_protocol::flow::{FlowControlSettings, Marks, QuenchSettings, StopGoSettings};
+use weft_protocol::misfit::Misfit;
 use weft_units::{Bytes, PositiveCount, Span};
 
 /// The flow control of all ports of a channel.
@@ -38,9 +39,6 @@ pub struct Quench {
     pub indication: Bytes,
 }
 
-/// A setting of the flow control that does not fit the others.
-pub type Misfit = (&'static str, String, String);
-
 /// The most virtual channels of a cable.
 pub const MOST_CHANNELS: u32 = 16;
 
@@ -60,10 +58,9 @@ impl FlowControl {
             FlowControlSettings::VirtualChannelCredits(own) => {
                 let channels = own.channels.get();
                 if channels > MOST_CHANNELS.min(buffer) {
-                    let most = MOST_CHANNELS.min(buffer);
-                    let accepted = format!("at most {most}");
+                    let accepted = format!("at most {}", MOST_CHANNELS.min(buffer));
                     let key = "virtual_channel_credits.channels";
-                    return Err((key, channels.to_string(), accepted));
+                    return Err(Misfit::new(key, channels, accepted));
                 }
                 Ok(FlowControl { channels: channels as u8, has_credits: true, ..none })
             }
@@ -93,5 +90,5 @@ fn quench(settings: &QuenchSettings) -> Result<Quench, Misfit> {
 }
 
 fn below(key: &'static str, low: u32, high: PositiveCount) -> Misfit {
-    (key, low.to_string(), format!("less than {high}, where it becomes high"))
+    Misfit::new(key, low, format!("less than {high}, where it becomes high"))
 }

@@ -14,7 +14,7 @@ mod turns;
 pub use budget::{DecibelPerInch, LinkBudget, LinkBudgetSettings, trace_attenuation};
 pub use coding::LineCode;
 pub use errors::{DamagedPacket, DamagedSlot, ErrorSettings, Errors, LinkErrorSettings};
-pub use flow_control::{FlowControl, MOST_CHANNELS, Misfit, Quench, StopGo};
+pub use flow_control::{FlowControl, MOST_CHANNELS, Quench, StopGo};
 pub use lane::Lane;
 pub use lane_sender::{Commitment, LaneSender, Sendable};
 pub use room::Room;

@@ -80,6 +80,17 @@ struct NamedSum {
     sum: u128,
 }
 
+/// A stage that was used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BudgetRow<'a> {
+    /// Its name.
+    pub stage: &'a str,
+    /// What a packet spent there in the mean, in picoseconds.
+    pub mean_ps: f64,
+    /// Its share of the time in all stages.
+    pub share: f64,
+}
+
 impl Budget {
     /// Adds the span that one packet spent in a stage.
     #[inline]
@@ -152,9 +163,8 @@ impl Budget {
         self.sums.iter().sum::<u128>() + named
     }
 
-    /// The stages that were used: name, mean per packet in picoseconds, share of the whole.
-    /// `packets` is the number of packets that the whole is spread over.
-    pub fn rows(&self, packets: u64) -> impl Iterator<Item = (&str, f64, f64)> {
+    /// The stages that were used. `packets` is the number of packets that the whole is spread over.
+    pub fn rows(&self, packets: u64) -> impl Iterator<Item = BudgetRow<'_>> {
         let total = self.total_ps().max(1) as f64;
         let named = |of_initiator: bool| {
             let of_side = self.named.iter().filter(move |one| one.of_initiator == of_initiator);
@@ -162,8 +172,10 @@ impl Budget {
         };
         let fixed = Stage::ALL.map(|stage| (stage.name(), self.count(stage), self.sum_ps(stage)));
         let all = named(true).chain(fixed).chain(named(false));
-        all.filter(|(_, count, _)| *count > 0).map(move |(name, _, sum)| {
-            (name, sum as f64 / packets.max(1) as f64, sum as f64 / total)
+        all.filter(|(_, count, _)| *count > 0).map(move |(stage, _, sum)| BudgetRow {
+            stage,
+            mean_ps: sum as f64 / packets.max(1) as f64,
+            share: sum as f64 / total,
         })
     }
 }
@@ -180,7 +192,8 @@ mod tests {
         budget.add(Stage::SlotWait, Span(50));
         assert_eq!((budget.total_ps(), budget.count(Stage::Wire)), (100, 2));
         let rows: Vec<_> = budget.rows(2).collect();
-        assert_eq!(rows, [("slot_wait", 25.0, 0.5), ("wire", 25.0, 0.5)]);
+        let row = |stage| BudgetRow { stage, mean_ps: 25.0, share: 0.5 };
+        assert_eq!(rows, [row("slot_wait"), row("wire")]);
         budget.merge(&budget.clone());
         assert_eq!((budget.total_ps(), budget.count(Stage::SlotWait)), (200, 2));
     }
@@ -196,7 +209,8 @@ mod tests {
         assert_eq!(pooled.total_ps(), 200);
         let rows: Vec<_> = pooled.rows(4).collect();
         let expected = [("copy", 10.0, 0.2), ("wire", 10.0, 0.2), ("receive_copy", 30.0, 0.6)];
-        assert_eq!(rows, expected);
+        let row = |(stage, mean_ps, share)| BudgetRow { stage, mean_ps, share };
+        assert_eq!(rows, expected.map(row));
     }
 
     #[test]

@@ -42,6 +42,19 @@ pub struct Crossing {
     pub wire: Span,
 }
 
+/// The instants between which a message passes its stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JourneyEnds {
+    /// When it was submitted.
+    pub generated: Time,
+    /// When its first byte was moved.
+    pub begun: Time,
+    /// When its last packet arrived at its target.
+    pub arrived: Time,
+    /// When it was complete in the memory of its target.
+    pub complete: Time,
+}
+
 impl Journey {
     /// A message that is in the memory of its initiator.
     pub fn new(now: Time) -> Journey {
@@ -127,15 +140,9 @@ impl Journey {
         *other = Journey { head, read, invoked, ..*self };
     }
 
-    /// The stages of a message that was submitted at `generated`, whose first byte was moved at `begun`,
-    /// and that is complete in the memory of its target `now`. Its last packet arrived there at
-    /// `arrived`, over a last link. The stages add up to the whole latency.
-    pub fn stages(
-        &self,
-        (generated, begun): (Time, Time),
-        (arrived, now): (Time, Time),
-        link: Crossing,
-    ) -> [(Stage, Span); 8] {
+    /// The stages of a message whose last packet arrived over a last link. They add up to the whole latency.
+    pub fn stages(&self, ends: JourneyEnds, link: Crossing) -> [(Stage, Span); 8] {
+        let JourneyEnds { generated, begun, arrived, complete } = ends;
         let mut whole = *self;
         whole.cross(arrived, link);
         [
@@ -146,7 +153,7 @@ impl Journey {
             (Stage::Wire, whole.wire),
             (Stage::Switch, whole.switch),
             (Stage::SwitchWait, whole.switch_wait),
-            (Stage::TargetHost, now.since(arrived)),
+            (Stage::TargetHost, complete.since(arrived)),
         ]
     }
 }
@@ -169,7 +176,13 @@ mod tests {
         own.filled(at(450), at(130), Ends { first: true, last: true });
         own.cross(at(1_300), LINK);
         own.pass(at(4_300), Span(2_260));
-        let stages = own.stages((at(100), at(130)), (at(4_950), at(5_270)), LINK);
+        let ends = JourneyEnds {
+            generated: at(100),
+            begun: at(130),
+            arrived: at(4_950),
+            complete: at(5_270),
+        };
+        let stages = own.stages(ends, LINK);
         let spans = stages.map(|(_, span)| span.0);
         assert_eq!(spans, [30, 320, 200, 1_280, 20, 2_260, 740, 320]);
         assert_eq!(spans.iter().sum::<u64>(), 5_270 - 100);
@@ -193,7 +206,9 @@ mod tests {
         own.filled(at(100), at(0), Ends { first: false, last: true });
         own.cross(at(900), LINK);
         own.part(&mut part);
-        let times = ((at(0), at(0)), (at(1_600), at(1_600)));
-        assert_eq!(part.stages(times.0, times.1, LINK), own.stages(times.0, times.1, LINK));
+        let [generated, begun] = [at(0); 2];
+        let [arrived, complete] = [at(1_600); 2];
+        let ends = JourneyEnds { generated, begun, arrived, complete };
+        assert_eq!(part.stages(ends, LINK), own.stages(ends, LINK));
     }
 }

@@ -84,6 +84,26 @@ struct Output<K> {
     review: Time,
 }
 
+/// What becomes of a packet that meets an output alone, and of the packet that is passing there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Met<K> {
+    /// What happens to the packet in progress, if anything does.
+    pub in_progress: Option<Effect<K>>,
+    /// What happens to the packet that comes.
+    pub own: Effect<K>,
+}
+
+/// A packet that back pressure holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked<P, K> {
+    /// The output for which it waits.
+    pub output: P,
+    /// The packet.
+    pub packet: K,
+    /// The input of the request that the output forwarded last, if it has forwarded any.
+    pub holder: Option<P>,
+}
+
 impl<K: Copy + PartialEq> Crossbar<K> {
     /// A crossbar with every output free. `random` is drawn from only by `simultaneous = random`.
     pub fn new(settings: CrossbarSettings, ports: u16, random: Stream) -> Crossbar<K> {
@@ -124,9 +144,9 @@ impl<K: Copy + PartialEq> Crossbar<K> {
         match settings.contention {
             Contention::Drop => {
                 for arrival in arrivals.drain(..) {
-                    let (other, own) = state.contend(now, settings, arrival);
-                    effects.extend(other);
-                    effects.push(own);
+                    let met = state.contend(now, settings, arrival);
+                    effects.extend(met.in_progress);
+                    effects.push(met.own);
                 }
             }
             Contention::BackPressure => {
@@ -141,12 +161,7 @@ impl<K: Copy + PartialEq> Crossbar<K> {
     /// Decides at once on a packet that reaches its output alone, under [`Contention::Drop`]: what
     /// that does to the request in progress, and to the packet.
     #[inline]
-    pub fn meet(
-        &mut self,
-        now: Time,
-        output: u16,
-        arrival: Arrival<K>,
-    ) -> (Option<Effect<K>>, Effect<K>) {
+    pub fn meet(&mut self, now: Time, output: u16, arrival: Arrival<K>) -> Met<K> {
         let state = &mut self.outputs[usize::from(output)];
         debug_assert!(self.settings.contention == Contention::Drop && state.arrivals.is_empty());
         state.contend(now, &self.settings, arrival)
@@ -181,12 +196,11 @@ impl<K: Copy + PartialEq> Crossbar<K> {
         }
     }
 
-    /// The packets that back pressure holds, by output, with the input of the request that the
-    /// output forwarded last.
-    pub fn blocked(&self) -> impl Iterator<Item = (u16, K, Option<u16>)> + '_ {
-        self.outputs.iter().enumerate().flat_map(|(output, state)| {
-            let input = state.request.map(|_| state.request_input);
-            state.blocked.iter().map(move |packet| (output as u16, packet.key, input))
+    /// The packets that back pressure holds, by output.
+    pub fn blocked(&self) -> impl Iterator<Item = Blocked<u16, K>> + '_ {
+        (0..).zip(&self.outputs).flat_map(|(output, state)| {
+            let holder = state.request.map(|_| state.request_input);
+            state.blocked.iter().map(move |packet| Blocked { output, packet: packet.key, holder })
         })
     }
 }
@@ -194,12 +208,7 @@ impl<K: Copy + PartialEq> Crossbar<K> {
 impl<K: Copy + PartialEq> Output<K> {
     /// One arrival under `drop`: its effect on the request in progress, and on itself.
     #[inline]
-    fn contend(
-        &mut self,
-        now: Time,
-        settings: &CrossbarSettings,
-        arrival: Arrival<K>,
-    ) -> (Option<Effect<K>>, Effect<K>) {
+    fn contend(&mut self, now: Time, settings: &CrossbarSettings, arrival: Arrival<K>) -> Met<K> {
         let collides = settings.acknowledgments == AcknowledgmentRule::Collide;
         let acknowledging = self.acknowledgment_until > now;
         let scheduled = self.scheduled_until > now;
@@ -214,7 +223,8 @@ impl<K: Copy + PartialEq> Output<K> {
             PacketKind::Request => None,
         };
         if let Some(loss) = loss {
-            return (None, Effect::Dropped { key: arrival.key, loss });
+            let own = Effect::Dropped { key: arrival.key, loss };
+            return Met { in_progress: None, own };
         }
         let kills = arrival.kind == PacketKind::Acknowledgment
             && collides
@@ -223,7 +233,7 @@ impl<K: Copy + PartialEq> Output<K> {
             self.request_until = now;
             let loss = Loss::ToAcknowledgment;
             let killed = self.request.map(|key| Effect::Killed { key, loss });
-            return (killed, self.forward(now, settings, arrival).1);
+            return Met { in_progress: killed, ..self.forward(now, settings, arrival) };
         }
         self.forward(now, settings, arrival)
     }
@@ -265,12 +275,7 @@ impl<K: Copy + PartialEq> Output<K> {
     /// Lets a packet pass that nothing forbids: what that does to the request in progress, and to
     /// the packet.
     #[inline]
-    fn forward(
-        &mut self,
-        now: Time,
-        settings: &CrossbarSettings,
-        arrival: Arrival<K>,
-    ) -> (Option<Effect<K>>, Effect<K>) {
+    fn forward(&mut self, now: Time, settings: &CrossbarSettings, arrival: Arrival<K>) -> Met<K> {
         let Arrival { key, span, .. } = arrival;
         let mut stretched = None;
         let end = match arrival.kind {
@@ -292,7 +297,8 @@ impl<K: Copy + PartialEq> Output<K> {
                 self.request_until
             }
         };
-        (stretched, Effect::Forwarded { key, end: end + settings.latency })
+        let own = Effect::Forwarded { key, end: end + settings.latency };
+        Met { in_progress: stretched, own }
     }
 
     /// Whether an acknowledgment and the request in progress want the output at the same time. Not
@@ -321,9 +327,9 @@ impl<K: Copy + PartialEq> Output<K> {
                 break;
             }
             let Some(first) = self.blocked.pop_front() else { break };
-            let (stretched, forwarded) = self.forward(now, settings, first);
-            effects.extend(stretched);
-            effects.push(forwarded);
+            let met = self.forward(now, settings, first);
+            effects.extend(met.in_progress);
+            effects.push(met.own);
         }
         let held = |arrival: &&Arrival<K>| self.blocked.iter().any(|b| b.key == arrival.key);
         effects.extend(arrivals.iter().filter(held).map(|a| Effect::Blocked { key: a.key }));

@@ -22,7 +22,7 @@ use weft_units::{Span, Time};
 
 pub use barrier_tree::{BarrierTree, Counted};
 pub use chain::Chain;
-pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
+pub use crossbar::{AcknowledgmentRule, Blocked, Contention, Crossbar, CrossbarSettings, Met};
 pub use fifo_bus::{
     BarrierCounter, BusController, FifoBusSettings, HeaderQueues, MulticastStart, Transfer,
 };
@@ -51,6 +51,24 @@ pub enum PacketKind {
     Acknowledgment,
     /// A request packet.
     Request,
+}
+
+/// The port by which a packet comes to a switch, and the one by which it leaves; counted at the switch or among the
+/// ports of all switches, as each function says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortPair {
+    /// Where it comes in.
+    pub input: u32,
+    /// Where it leaves.
+    pub output: u32,
+}
+
+impl PortPair {
+    /// The same ports, counted from this one on, which is the first of their switch.
+    #[inline]
+    fn counted_from(self, first: u32) -> PortPair {
+        PortPair { input: self.input - first, output: self.output - first }
+    }
 }
 
 /// The first byte of a packet at an input of the switch.

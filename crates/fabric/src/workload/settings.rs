@@ -167,7 +167,7 @@ impl WorkloadSettings {
         is_needed: &dyn Fn(u32) -> bool,
     ) -> Result<Vec<Source>, WorkloadError> {
         let mut sources =
-            self.sources((channel, is_needed), streams).map_err(|error| error.of(channel.name))?;
+            self.sources(channel, is_needed, streams).map_err(|error| error.of(channel.name))?;
         for (host, source) in (0..).zip(&mut sources) {
             if !is_needed(host) {
                 *source = Source::silent();
@@ -179,12 +179,13 @@ impl WorkloadSettings {
     /// Some of the hosts that are not needed are silent already.
     fn sources(
         &self,
-        (channel, is_needed): (&ChannelFacts<'_>, &dyn Fn(u32) -> bool),
+        channel: &ChannelFacts<'_>,
+        is_needed: &dyn Fn(u32) -> bool,
         streams: &Streams,
     ) -> Result<Vec<Source>, WorkloadError> {
         self.refuse_unread()?;
         match &self.source {
-            SourceSettings::OpenLoop => self.open_loop((channel, is_needed), streams),
+            SourceSettings::OpenLoop => self.open_loop(channel, is_needed, streams),
             SourceSettings::Greedy => {
                 let purpose = format!("{}.targets", channel.name);
                 let patterns = self.pattern().build(channel.hosts, streams, channel.name)?;
@@ -200,7 +201,7 @@ impl WorkloadSettings {
                 let mean = bits * rate.per() as f64 / rate.bits() as f64;
                 check_mean("source.paced.rate", rate, mean)?;
                 let arrivals = ArrivalsSettings::Constant.build(mean, None)?;
-                self.processes((arrivals, None), (channel, is_needed), streams)
+                self.processes(arrivals, None, channel, is_needed, streams)
             }
             SourceSettings::PingPong { pairs, turnaround } => {
                 ping_pong(pairs, *turnaround, channel.hosts)
@@ -302,7 +303,8 @@ impl WorkloadSettings {
 
     fn open_loop(
         &self,
-        (channel, is_needed): (&ChannelFacts<'_>, &dyn Fn(u32) -> bool),
+        channel: &ChannelFacts<'_>,
+        is_needed: &dyn Fn(u32) -> bool,
         streams: &Streams,
     ) -> Result<Vec<Source>, WorkloadError> {
         let accepted = "an offered load, such as 0.5";
@@ -320,14 +322,16 @@ impl WorkloadSettings {
             check_spacing(burst.spacing, mean, slot)?;
         }
         check_mean("load", load, mean)?;
-        self.processes((arrivals.build(mean, slot)?, bursts), (channel, is_needed), streams)
+        self.processes(arrivals.build(mean, slot)?, bursts, channel, is_needed, streams)
     }
 
     /// One open-loop source for each host to which the pattern gives a target.
     fn processes(
         &self,
-        (arrivals, burst): (Arrivals, Option<Burst>),
-        (channel, is_needed): (&ChannelFacts<'_>, &dyn Fn(u32) -> bool),
+        arrivals: Arrivals,
+        burst: Option<Burst>,
+        channel: &ChannelFacts<'_>,
+        is_needed: &dyn Fn(u32) -> bool,
         streams: &Streams,
     ) -> Result<Vec<Source>, WorkloadError> {
         let purpose = |what: &str| format!("{}.{what}", channel.name);

@@ -9,6 +9,7 @@ use weft_fabric::switch::shared_buffer::{
 };
 use weft_fabric::switch::{OutputQueuedSettings, SharedBufferSettings};
 use weft_fabric::workload::{ChannelFacts, Feedback, SourceSettings, WorkloadSettings};
+use weft_protocol::misfit::Misfit;
 use weft_units::{Bytes, Span, Time};
 
 use super::engine::{Kind, Place};
@@ -50,7 +51,7 @@ pub(super) fn parts(
         listed.push(match kind {
             Kind::Buffer(own) => {
                 let classes = own.by_class();
-                let classes = classes.or_else(|(key, value, accepted)| {
+                let classes = classes.or_else(|Misfit { key, value, accepted }| {
                     place.refuse(&format!("shared_buffer.{key}"), &value, &accepted)
                 })?;
                 Some(Listed { own, classes, place })
@@ -87,7 +88,7 @@ pub(super) fn parts(
         let ways = (wiring, all_routes.as_ref().unwrap_or(routes));
         refuse_a_cycle(settings, ways, (&listed, class), site.name)?;
     }
-    refuse_marks_behind_a_header((wiring, &links), &listed)?;
+    refuse_marks_behind_a_header(wiring, &links, &listed)?;
     let mut switches = Vec::with_capacity(kinds.len());
     for (number, ((kind, _), own)) in (0..).zip(kinds.iter().zip(&listed)) {
         let random = site.streams.stream(&format!("{}.marks", site.name), number as usize);
@@ -97,7 +98,7 @@ pub(super) fn parts(
                 forwarding: own.own.forwarding,
                 most: u32::MAX,
                 classes: own.classes.clone(),
-                memory: Some(memory(settings, (wiring, &links), number, own)?),
+                memory: Some(memory(settings, wiring, &links, number, own)?),
                 random,
             },
             (Kind::Output(OutputQueuedSettings { latency, buffers }), _) => SwitchRule {
@@ -321,7 +322,8 @@ fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
 /// Refuses marks at departure where these come too late: by then the next switch may have passed
 /// the header on, or the host may have the packet.
 fn refuse_marks_behind_a_header(
-    (wiring, links): (&Wiring, &[LinkSettings]),
+    wiring: &Wiring,
+    links: &[LinkSettings],
     listed: &[Option<Listed<'_>>],
 ) -> Result<(), Error> {
     let passes_on_at_once = |switch: u32| {
@@ -358,7 +360,8 @@ fn refuse_marks_behind_a_header(
 /// The memory of a switch, if it can hold what has to have room.
 fn memory(
     settings: &ChannelSettings,
-    (wiring, links): (&Wiring, &[LinkSettings]),
+    wiring: &Wiring,
+    links: &[LinkSettings],
     switch: u32,
     listed: &Listed<'_>,
 ) -> Result<Memory, Error> {

@@ -359,10 +359,10 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
         | Kind::Slots(_) => None,
     });
     let smallest = buffers.min().unwrap_or(u32::MAX);
-    FlowControl::new(&own, smallest).map_err(|(key, value, accepted)| Error::Assembly {
-        key: format!("channel.{name}.flow_control.{key}"),
-        value,
-        accepted,
+    FlowControl::new(&own, smallest).map_err(|misfit| Error::Assembly {
+        key: format!("channel.{name}.flow_control.{}", misfit.key),
+        value: misfit.value,
+        accepted: misfit.accepted,
     })
 }
 

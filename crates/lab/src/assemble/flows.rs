@@ -5,6 +5,7 @@ use weft_fabric::fabric::{ConnectionRoutes, Routes, RoutesSettings, Wiring};
 use weft_fabric::switch::shared_buffer::MOST_CLASSES;
 use weft_fabric::workload::{FlowList, WorkloadSettings};
 use weft_protocol::congestion::CongestionControlSettings;
+use weft_protocol::misfit::Misfit;
 use weft_protocol::transport::LossRecovery;
 
 use super::engine::Kind;
@@ -65,7 +66,7 @@ pub(super) fn parts(
         refuse(name, "switch", settings.switch.name(), NEEDED)?;
         return Ok(None);
     };
-    if let Err((key, value, accepted)) = transport.check() {
+    if let Err(Misfit { key, value, accepted }) = transport.check() {
         refuse(name, &format!("adapter.transport.{key}"), &value, &accepted)?;
     }
     if usize::from(transport.acknowledgment_class) >= MOST_CLASSES {
@@ -89,7 +90,7 @@ pub(super) fn parts(
         Some(_) => list.flows.iter().map(|flow| flow.class).collect(),
         None => vec![classed.class],
     };
-    refuse_deafness(settings, (kinds, classes), name)?;
+    refuse_deafness(settings, kinds, classes, name)?;
     if transport.reliability == LossRecovery::GoBackN {
         refuse_trimming(kinds, name)?;
     }
@@ -174,7 +175,8 @@ fn refuse_trimming(kinds: &[Kind<'_>], name: &str) -> Result<(), Error> {
 /// A congestion control that reacts to marks needs a switch that makes them.
 fn refuse_deafness(
     settings: &ChannelSettings,
-    (kinds, mut classes): (&[Kind<'_>], Vec<u8>),
+    kinds: &[Kind<'_>],
+    mut classes: Vec<u8>,
     name: &str,
 ) -> Result<(), Error> {
     let control =

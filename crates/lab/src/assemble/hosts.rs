@@ -56,14 +56,15 @@ pub(super) fn hosted(
 ) -> Result<Driver, Error> {
     let bare = ChannelSettings { host: None, ..settings.clone() };
     let channel = Driver::new(&bare, None, site)?;
-    in_front_of(settings, channel, (settings.message(workload), sources), site)
+    in_front_of(settings, channel, settings.message(workload), sources, site)
 }
 
 /// Hosts before a channel, with sources of messages of a size or without any.
 pub(crate) fn in_front_of(
     settings: &ChannelSettings,
     channel: Driver,
-    (size, sources): (Bytes, Vec<Source>),
+    size: Bytes,
+    sources: Vec<Source>,
     site: Site<'_>,
 ) -> Result<Driver, Error> {
     let host = settings.host.clone().unwrap_or_default();

@@ -295,23 +295,32 @@ pub(super) fn refuse_what_switches_do_not_read(
         return refuse(name, "flow_control", "given", &accepted);
     }
     match hosts_without_adapters(settings) {
-        Some((kind, reason)) => refuse_adapters(settings, (kind, reason), name),
+        Some(instead) => refuse_adapters(settings, &instead, name),
         None => Ok(()),
     }
 }
 
-/// The kind of switch whose hosts have no adapters, and what they have instead.
-pub(super) fn hosts_without_adapters(
-    settings: &ChannelSettings,
-) -> Option<(&'static str, &'static str)> {
+/// Why hosts have no adapters.
+pub(super) struct WithoutAdapters {
+    /// The kind of their switch.
+    kind: &'static str,
+    /// What they have instead.
+    reason: &'static str,
+}
+
+/// Why the hosts of a channel have no adapters, if they have none.
+pub(super) fn hosts_without_adapters(settings: &ChannelSettings) -> Option<WithoutAdapters> {
     let is_buffer = |own: &SwitchSettings| matches!(own, SwitchSettings::SharedBuffer(_));
     if has_a_memory(settings) {
-        Some(("shared_memory", "where hosts have connections that lose nothing on the way"))
+        Some(WithoutAdapters {
+            kind: "shared_memory",
+            reason: "where hosts have connections that lose nothing on the way",
+        })
     } else if adapter::switch_that(settings, is_buffer).is_some() {
-        Some((
-            "shared_buffer",
-            "where hosts have a queue for each class, which its pauses hold back",
-        ))
+        Some(WithoutAdapters {
+            kind: "shared_buffer",
+            reason: "where hosts have a queue for each class, which its pauses hold back",
+        })
     } else {
         None
     }
@@ -320,9 +329,10 @@ pub(super) fn hosts_without_adapters(
 /// Refuses what only adapters of hosts read.
 fn refuse_adapters(
     settings: &ChannelSettings,
-    (kind, reason): (&str, &str),
+    instead: &WithoutAdapters,
     name: &str,
 ) -> Result<(), Error> {
+    let WithoutAdapters { kind, reason } = instead;
     let place = format!("with {kind}, {reason}");
     let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
     if let Some((key, value)) = adapter::switch_that(settings, adapter::decides) {

@@ -115,7 +115,7 @@ fn bare(spec: &Spec) -> Spec {
 fn behind_hosts(spec: &Spec, driver: Driver, site: Site<'_>) -> Result<Driver, Error> {
     let settings = &spec.channel[site.name];
     match settings.host {
-        Some(_) => in_front_of(settings, driver, (settings.message(None), Vec::new()), site),
+        Some(_) => in_front_of(settings, driver, settings.message(None), Vec::new(), site),
         None => Ok(driver),
     }
 }

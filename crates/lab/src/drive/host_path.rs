@@ -271,7 +271,7 @@ impl<C: Carrier> HostPath<C> {
         let from = held.peer().map(|_| held.from);
         let piece = held.piece(Piece::new(message, from, held.size, bytes, last));
         if self.repairs.is_some() && held.is_checked() {
-            return self.checked(time, to, (piece, given_up), notices);
+            return self.checked(time, to, piece, given_up, notices);
         }
         if given_up {
             self.messages.get(message).lose(to);
@@ -325,9 +325,9 @@ impl<C: Carrier> HostPath<C> {
         match (said, lost) {
             (None, false) => notices.push(Notice::Delivered { time, ticket, to }),
             (None, true) => notices.push(Notice::Lost { time, ticket, to }),
-            (Some(said), false) => self.heard(time, (from, to), said, notices),
+            (Some(said), false) => self.heard(time, from, to, said, notices),
             // Libraries do not continue before their message has arrived completely.
-            (Some(said), true) => self.say(time, (from, to), said, notices),
+            (Some(said), true) => self.say(time, from, to, said, notices),
         }
     }
 

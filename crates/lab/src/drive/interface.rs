@@ -69,6 +69,17 @@ pub struct Letter {
     pub sequence: u64,
 }
 
+/// The oldest message for a target, as its adapter sends it.
+#[derive(Clone, Copy, Debug)]
+pub struct Transmitted {
+    /// Where it is on the adapter.
+    pub buffer: BufferId,
+    /// The message.
+    pub letter: Letter,
+    /// When it was whole on the adapter.
+    pub fetched: Time,
+}
+
 /// What the interfaces of a channel did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct InterfaceCounters {
@@ -177,7 +188,7 @@ impl Interface {
     }
 
     /// The full content of a message from this host, `from`, if it is allowed.
-    pub fn compose(&self, (from, to): (u16, u16), text: Text) -> Option<Body> {
+    pub fn compose(&self, from: u16, to: u16, text: Text) -> Option<Body> {
         let Text { network, content: Content { handler, arguments, payload } } = text;
         let endpoint = match network {
             Some(endpoint) => endpoint,
@@ -206,11 +217,11 @@ impl Interface {
         self.nic.requests(now).min()
     }
 
-    /// The oldest message for a target is sent: its buffer, and when it was whole on the adapter.
-    pub fn transmit(&mut self, now: Time, target: u16) -> Option<(BufferId, Letter, Time)> {
+    /// The oldest message for a target is sent.
+    pub fn transmit(&mut self, now: Time, target: u16) -> Option<Transmitted> {
         let buffer = self.nic.transmit(now, target)?;
         let letter = *self.nic.send_side().message(buffer)?;
-        Some((buffer, letter, self.nic.fetched(buffer)?))
+        Some(Transmitted { buffer, letter, fetched: self.nic.fetched(buffer)? })
     }
 
     /// The outcome of a transmission is known, and the host is told of it.

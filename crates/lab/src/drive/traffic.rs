@@ -75,7 +75,8 @@ impl<C: Carrier> Traffic<C> {
     /// are not observed here. It ends at `until`.
     pub fn beside(
         carrier: C,
-        (sources, until): (Vec<Source>, Time),
+        sources: Vec<Source>,
+        until: Time,
         size: Bytes,
         observations: Observations,
     ) -> Traffic<C> {

@@ -71,7 +71,7 @@ impl ProgramChannel {
         let sources = sources(settings, workload, site)?;
         let size = settings.message(Some(workload));
         let observations = site.observations();
-        let traffic = Traffic::beside(driver, (sources, site.until), size, observations);
+        let traffic = Traffic::beside(driver, sources, site.until, size, observations);
         Ok(ProgramChannel::Shared(Box::new(traffic)))
     }
 

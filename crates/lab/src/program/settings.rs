@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::{Halt, Streams};
+use weft_protocol::misfit::Misfit;
 use weft_units::{PositiveCount, Time};
 
 use super::account::Account;
@@ -236,8 +237,8 @@ pub fn open(
     {
         tree.take(section);
     }
-    for (key, value) in request.settings()? {
-        tree.set(key, value)?;
+    for own in request.settings()? {
+        tree.set(own.key, own.value)?;
     }
     let tree = tree.without_presets();
     let spec = keys::read(&tree)?;
@@ -323,7 +324,8 @@ impl ProgramSettings {
             let accepted = "two different ranks".to_owned();
             return Err(fault("program.run", format!("pair = [{one}, {two}]"), accepted));
         }
-        if let Some((key, value, accepted)) = self.run.as_ref().and_then(|run| run.misfit(ranks)) {
+        if let Some(misfit) = self.run.as_ref().and_then(|run| run.misfit(ranks)) {
+            let Misfit { key, value, accepted } = misfit;
             return Err(fault(&format!("program.run.{key}"), value, accepted));
         }
         self.ways().machine(spec, ranks, spec.run.seed, false).map(drop)

@@ -110,22 +110,33 @@ pub fn replications(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, half_width_95, batches: values.len(), truncated: 0, lag_1: 0.0 })
 }
 
+/// What a replication adds to a ratio of sums.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// To the sum above.
+    pub numerator: f64,
+    /// To the sum below.
+    pub denominator: f64,
+}
+
 /// The interval of a ratio of sums over replications, such as collisions per attempt, where the
 /// mean of the single ratios would weigh a replication with few attempts like one with many
-/// (classical ratio estimator, Law 9.5.3). Pairs are (numerator, denominator); `None` if the
-/// denominators sum up to zero.
-pub fn ratio(pairs: &[(f64, f64)]) -> Option<Estimate> {
-    let (numerator, denominator) =
-        pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
-    if denominator == 0.0 {
+/// (classical ratio estimator, Law 9.5.3). `None` if the denominators sum up to zero.
+pub fn ratio(terms: &[Ratio]) -> Option<Estimate> {
+    let mut sum = Ratio { numerator: 0.0, denominator: 0.0 };
+    for one in terms {
+        sum.numerator += one.numerator;
+        sum.denominator += one.denominator;
+    }
+    if sum.denominator == 0.0 {
         return None;
     }
-    let mean = numerator / denominator;
-    let squares =
-        pairs.iter().map(|(above, below)| (above - mean * below) * (above - mean * below));
-    let half_width_95 = half_width_95(squares.sum(), pairs.len())
-        .map(|half_width| half_width * pairs.len() as f64 / denominator.abs());
-    Some(Estimate { mean, half_width_95, batches: pairs.len(), truncated: 0, lag_1: 0.0 })
+    let mean = sum.numerator / sum.denominator;
+    let residual = |one: &Ratio| one.numerator - mean * one.denominator;
+    let squares = terms.iter().map(|one| residual(one) * residual(one));
+    let half_width_95 = half_width_95(squares.sum(), terms.len())
+        .map(|half_width| half_width * terms.len() as f64 / sum.denominator.abs());
+    Some(Estimate { mean, half_width_95, batches: terms.len(), truncated: 0, lag_1: 0.0 })
 }
 
 fn mean(values: &[f64]) -> Option<f64> {
@@ -225,19 +236,21 @@ mod tests {
 
     #[test]
     fn a_ratio_weighs_by_its_denominator() {
-        let estimate = ratio(&[(1.0, 10.0), (30.0, 100.0), (8.0, 40.0)]).unwrap();
+        let of = |numerator, denominator| Ratio { numerator, denominator };
+        let estimate = ratio(&[of(1.0, 10.0), of(30.0, 100.0), of(8.0, 40.0)]).unwrap();
         assert_eq!(estimate.mean, 39.0 / 150.0);
         // Residuals -1.6, 4, -2.4: squares 24.32, t(0.975, 2) = 4.302652730, mean denominator 50.
         let expected = 4.302_652_730 * (24.32_f64 / 6.0).sqrt() / 50.0;
         assert!((estimate.half_width_95.unwrap() - expected).abs() < 1e-9);
-        assert_eq!(ratio(&[(1.0, 0.0)]), None);
+        assert_eq!(ratio(&[of(1.0, 0.0)]), None);
     }
 
     proptest! {
         #[test]
         fn a_ratio_over_ones_is_the_mean(values in prop::collection::vec(0.0_f64..10.0, 2..20)) {
-            let pairs: Vec<_> = values.iter().map(|&value| (value, 1.0)).collect();
-            let (one, other) = (ratio(&pairs).unwrap(), replications(&values).unwrap());
+            let over_one = |&value: &f64| Ratio { numerator: value, denominator: 1.0 };
+            let terms: Vec<_> = values.iter().map(over_one).collect();
+            let (one, other) = (ratio(&terms).unwrap(), replications(&values).unwrap());
             prop_assert!((one.mean - other.mean).abs() < 1e-12);
             let widths = [one, other].map(|estimate| estimate.half_width_95.unwrap());
             prop_assert!((widths[0] - widths[1]).abs() < 1e-9);

@@ -188,7 +188,7 @@ fn a_message_of_three_packets_by_hand() {
     );
     let mut budget = Budget::default();
     path.ways().spend(&mut budget, &Budget::default());
-    let rows: Vec<_> = budget.rows(1).map(|(name, mean, _)| (name.to_owned(), mean)).collect();
+    let rows: Vec<_> = budget.rows(1).map(|row| (row.stage.to_owned(), row.mean_ps)).collect();
     let by_hand = [("copy", 3e6), ("channel", 5e6), ("call", 1e6), ("receive_copy", 3e6)];
     assert!(rows.iter().map(|(name, mean)| (name.as_str(), *mean)).eq(by_hand), "{rows:?}");
 }
@@ -336,8 +336,8 @@ fn the_channel_is_opened_up_where_a_message_is_a_packet() {
         let plan = Plan::new(&Request::of_text("hosts.toml", &text)).unwrap();
         let runs = simulate(&plan.points[0].spec, 1, &Halt::new()).unwrap();
         let seen = &runs[0].observations;
-        let rows = seen.budget.rows(seen.delivered).filter(|(_, mean, _)| *mean > 0.0);
-        rows.map(|(name, mean, _)| (name.to_owned(), mean)).collect::<Vec<_>>()
+        let rows = seen.budget.rows(seen.delivered).filter(|row| row.mean_ps > 0.0);
+        rows.map(|row| (row.stage.to_owned(), row.mean_ps)).collect::<Vec<_>>()
     };
     let named = |rows: &[(&str, f64)]| -> Vec<(String, f64)> {
         rows.iter().map(|(name, mean)| ((*name).to_owned(), *mean)).collect()
@@ -410,7 +410,7 @@ fn a_barrier_of_the_channel_passes_the_hosts_on_both_sides() {
     let mut budget = Budget::default();
     path.ways().spend(&mut budget, &Budget::default());
     let on_channel: Vec<f64> =
-        budget.rows(1).filter(|row| row.0 == "channel").map(|row| row.1).collect();
+        budget.rows(1).filter(|row| row.stage == "channel").map(|row| row.mean_ps).collect();
     assert_eq!(
         on_channel,
         [1e6],

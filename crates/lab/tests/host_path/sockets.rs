@@ -32,7 +32,7 @@ fn the_first_message_waits_for_the_connection_by_hand() {
     let mut budget = Budget::default();
     path.ways().spend(&mut budget, &Budget::default());
     assert_eq!(
-        budget.rows(1).next().map(|(name, mean, _)| (name, mean)),
+        budget.rows(1).next().map(|row| (row.stage, row.mean_ps)),
         Some(("connection", 78e6))
     );
     assert_eq!(budget.total_ps(), 90_000_000, "what libraries say is in no stage of a message");

@@ -224,7 +224,7 @@ fn the_budget_adds_up() {
 fn the_budget_follows_the_way_of_a_packet() {
     let set = ["workload.memory={ load = 0.6, arrivals = 'poisson' }", "run.length=300 us"];
     let run = run(GENERATION_2, "flag+compare", &set);
-    let names: Vec<&str> = run.observations.budget.rows(1).map(|(name, ..)| name).collect();
+    let names: Vec<&str> = run.observations.budget.rows(1).map(|row| row.stage).collect();
     assert_eq!(
         names.join(" "),
         "store initiator_bus_wait initiator_bus transmit_adapter slot_wait transmission wire switch \

@@ -376,7 +376,7 @@ fn the_budget_of_a_message_follows_its_way() {
     let plan = Plan::new(&Request::new("clint", Some("compare"), &set.map(str::to_owned)));
     let runs = simulate(&plan.expect("a plan").points[0].spec, 1, &Halt::new()).expect("a run");
     let used = runs.iter().find(|run| run.observations.delivered > 0).expect("a message");
-    let names: Vec<&str> = used.observations.budget.rows(1).map(|(name, ..)| name).collect();
+    let names: Vec<&str> = used.observations.budget.rows(1).map(|row| row.stage).collect();
     assert_eq!(
         names.join(" "),
         "doorbell fetch bus_out buffer_wait slot_wait retry transmission wire switch switch_wait \

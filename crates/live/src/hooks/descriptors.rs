@@ -11,6 +11,7 @@ use crate::hooks::vector::is_address;
 use crate::interpose::interpose;
 use crate::joining::attach;
 use crate::joining::bare_calls;
+use crate::joining::offer;
 use crate::joining::rendezvous;
 use crate::memory::pointers;
 use crate::migration::direction;
@@ -212,7 +213,7 @@ fn is_refused(fd: c_int, number: c_int) -> bool {
 /// To be called before or after a descriptor is duplicated to another number: the C library's own
 /// streams bypass this library.
 fn depart_for_stdio(fd: c_int, copy: c_int) {
-    if attach::is_of_stdio(copy) && table::is_owner() {
+    if offer::is_of_stdio(copy) && table::is_owner() {
         depart(fd, Reason::Stdio);
     }
 }

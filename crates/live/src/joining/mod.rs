@@ -4,6 +4,8 @@
 pub mod attach;
 pub mod bare_calls;
 pub mod meeting;
+pub mod offer;
 mod opened;
+mod pace;
 pub mod rendezvous;
 pub mod worth;

@@ -1,7 +1,8 @@
 //! One direction of a detour in every state that it can reach, for a small ring.
 
 use super::*;
-use crate::byte_ring::{Capacity, Unpublished};
+use crate::byte_ring::Capacity;
+use crate::byte_ring::small::SmallRing;
 use crate::explore::explore;
 
 impl Detour {
@@ -16,7 +17,6 @@ impl Detour {
     }
 }
 
-const CAPACITY: u64 = 2;
 const DOORBELL: u8 = 0;
 /// Marks the end of the underlying stream. It is no byte: it is never counted or read.
 const END: u8 = u8::MAX;
@@ -58,15 +58,13 @@ enum Who {
 struct Model {
     words: [u64; 4],
     pointers: [u64; 2],
-    cells: [u8; CAPACITY as usize],
+    ring: SmallRing,
     first: Vec<u8>,
     put_in: u64,
-    writer: Writer,
     sender: Sender,
     next: u8,
     ringing: Option<bool>,
     rung: u8,
-    reader: Reader,
     receiver: Receiver,
     taken: u64,
     got: u8,
@@ -90,19 +88,16 @@ struct Limits {
 
 impl Model {
     fn new() -> Self {
-        let capacity = Capacity::new(CAPACITY).unwrap();
         Self {
             words: [0; 4],
             pointers: [0; 2],
-            cells: [0; CAPACITY as usize],
+            ring: SmallRing::new(),
             first: Vec::new(),
             put_in: 0,
-            writer: Writer::new(capacity),
             sender: Sender::default(),
             next: 1,
             ringing: None,
             rung: 0,
-            reader: Reader::new(capacity),
             receiver: Receiver::default(),
             taken: 0,
             got: 0,
@@ -140,24 +135,12 @@ impl Model {
                 self.next += 1;
             }
             Outlet::Ring if may => {
-                if self.writer.room(ring, 1).unwrap() == 0 {
-                    return None;
-                }
-                let place = self.writer.spans(1).first.start;
-                match self.writer.publish_unless_sealed(ring, 1) {
-                    Ok(()) => {
-                        self.cells[place] = self.next;
-                        self.next += 1;
-                    }
-                    Err(why) => {
-                        assert_eq!(why, Unpublished::Sealed);
-                        return None;
-                    }
-                }
+                self.ring.write(ring, self.next).then_some(())?;
+                self.next += 1;
             }
             Outlet::Rest(from) => {
-                self.put(self.cells[self.writer.spans_since(from).first.start]);
-                self.sender.sent_rest(words, &self.writer, 1);
+                self.put(self.ring.written_at(from));
+                self.sender.sent_rest(words, &self.ring.writer, 1);
             }
             _ => return None,
         }
@@ -169,7 +152,7 @@ impl Model {
         if !sealed || self.ringing.is_some() {
             return None;
         }
-        self.sender.come_back(words, &self.writer).unwrap();
+        self.sender.come_back(words, &self.ring.writer).unwrap();
         Some(())
     }
 
@@ -291,7 +274,7 @@ impl Model {
             return self.read_first();
         }
         let before = self.clone();
-        let inlet = self.receiver.inlet(words, ring, &self.reader, self.taken);
+        let inlet = self.receiver.inlet(words, ring, &self.ring.reader, self.taken);
         let said_all = words.has_said_all() && !self.first.contains(&END);
         match inlet {
             Inlet::Doorbells(_) | Inlet::Settling if said_all => self.hear(),
@@ -303,16 +286,14 @@ impl Model {
             }
             Inlet::Doorbells(_) => assert_eq!(self.take()?, DOORBELL),
             Inlet::Ring => {
-                if self.reader.available(ring, 1).unwrap() == 0 {
+                let Some(byte) = self.ring.read(ring) else {
                     if words.is_finished() && !words.has_ended() {
                         self.hear();
                         return Some(());
                     }
                     return None;
-                }
-                let place = self.reader.spans(1).first.start;
-                self.got(self.cells[place]);
-                self.reader.release(ring, 1);
+                };
+                self.got(byte);
             }
             // Also before the writer has learned of a refusal, after which the rest comes next.
             Inlet::After if self.ended[1] == Ending::Done => self.who = Who::Plain,
@@ -332,7 +313,7 @@ impl Model {
 
     /// Throws a counted doorbell away while in the ring.
     fn answer(&mut self, words: &Detour, ring: &RingPointers) -> Option<()> {
-        let inlet = self.receiver.inlet(words, ring, &self.reader, self.taken);
+        let inlet = self.receiver.inlet(words, ring, &self.ring.reader, self.taken);
         let Begun::After(begun) = words.begun() else { return None };
         if inlet != Inlet::Ring || self.taken >= begun + words.doorbells() {
             return None;
@@ -343,7 +324,7 @@ impl Model {
 
     fn leave(&mut self, words: &Detour) -> Option<()> {
         let can = self.who == Who::Knowing;
-        if !can || !self.receiver.leave(words, &self.reader, self.taken) {
+        if !can || !self.receiver.leave(words, &self.ring.reader, self.taken) {
             return None;
         }
         self.who = Who::Going;
@@ -398,7 +379,7 @@ fn no_byte_is_lost_or_overtaken_whenever_either_side_ends_the_detour() {
     let states = explore(Model::new(), |it: &Model| it.successors(limits));
     assert!(states.len() > 10_000, "{} states", states.len());
     assert!(states.all_can_reach(|it| it.got == limits.bytes));
-    let back = |it: &Model| it.sender.outlet() == Outlet::After && it.writer.written() > 0;
+    let back = |it: &Model| it.sender.outlet() == Outlet::After && it.ring.writer.written() > 0;
     assert!(states.iter().any(|it| back(it) && it.got == limits.bytes && it.rung == 2));
 }
 

@@ -7,7 +7,7 @@ mod searches;
 mod way;
 
 use leaving::{Leaving, PATIENCE};
-use way::{CAPACITY, Way};
+use way::Way;
 
 use super::back::{self, Reception, Transmission};
 use super::*;
@@ -331,11 +331,11 @@ impl Model {
             (joined && words.has_ended()).then_some(())?;
             match back::send(it.sender.outlet(), true) {
                 Transmission::Switch => it.sender.begin(words, 0),
-                Transmission::ComeBack => it.sender.come_back(words, &it.writer).unwrap(),
+                Transmission::ComeBack => it.sender.come_back(words, &it.ring.writer).unwrap(),
                 Transmission::SendRest => {
                     let Outlet::Rest(from) = it.sender.outlet() else { panic!("there is no rest") };
-                    it.first.push(it.cells[(from % CAPACITY) as usize]);
-                    it.sender.sent_rest(words, &it.writer, 1);
+                    it.first.push(it.ring.written_at(from));
+                    it.sender.sent_rest(words, &it.ring.writer, 1);
                 }
                 Transmission::Rest | Transmission::Return => return None,
             }

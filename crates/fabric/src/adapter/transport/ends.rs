@@ -116,7 +116,8 @@ impl Transports {
     pub(super) fn fresh_target(
         &self,
         flow: u32,
-        (queue_pair, notifier): (u32, Notifier),
+        queue_pair: u32,
+        notifier: Notifier,
     ) -> Box<Target> {
         let receiver = Receiver::new(self.settings.reliability, self.packets(flow));
         let demand = Demand::default();
@@ -128,7 +129,7 @@ impl Transports {
     pub(super) fn begin_target(&mut self, flow: u32) {
         let number = flow as usize;
         if self.targets[number].is_none() && self.outcomes[number].end == Time::NEVER {
-            self.targets[number] = Some(self.fresh_target(flow, (0, Notifier::default())));
+            self.targets[number] = Some(self.fresh_target(flow, 0, Notifier::default()));
         }
     }
 }

@@ -32,8 +32,8 @@ use crate::workload::{FlowDemand, FlowLoop};
 use credits::Asked;
 use ends::{Initiator, Target};
 
-pub use outcome::{FlowCounts, Outcome};
-pub use packets::{Allowed, Arrived, Content, Outgoing, Segment, Wake, Woken};
+pub use outcome::{FlowCounts, HeldPackets, Outcome};
+pub use packets::{Allowed, Arrived, Content, Outgoing, PathReport, Segment, Wake, Woken};
 use queue_pairs::{Kept, QueuePair};
 pub use settings::{QueuePairs, TransportSettings};
 use turns::Turns;
@@ -253,7 +253,7 @@ impl Transports {
         self.initiators[number as usize] = Some(Box::new(own));
         // The target of a queue pair that is kept continues with the notifications that are due there.
         if self.kept.is_some() {
-            self.targets[number as usize] = Some(self.fresh_target(number, (queue_pair, notifier)));
+            self.targets[number as usize] = Some(self.fresh_target(number, queue_pair, notifier));
         }
         self.consider(now, number, Span::ZERO);
     }
@@ -284,7 +284,8 @@ impl Transports {
     pub fn next(
         &mut self,
         now: Time,
-        (host, class): (u32, u8),
+        host: u32,
+        class: u8,
         may_leave: impl Fn(u32, u32) -> bool,
     ) -> Option<Outgoing> {
         let place = self.turn_of(host, class);
@@ -376,26 +377,26 @@ impl Transports {
         self.request(now, flow)
     }
 
-    /// A packet has arrived: whether it was marked, how many switches it passed, and, for an
-    /// acknowledgment, the link states that the acknowledged packet recorded.
+    /// A packet has arrived over a path, an acknowledgment with the link states that the acknowledged packet
+    /// recorded.
     pub fn arrive(
         &mut self,
         now: Time,
         segment: &Segment,
-        (is_marked, hops): (bool, u16),
+        path: PathReport,
         links: &[LinkState],
     ) -> Arrived {
         match segment.content {
             Content::Data { number, asks, pull_target } => {
                 let grant = self.ask(now, segment.flow, pull_target, Asked::ByData);
-                let mut arrived = self.receive(now, segment, (number, asks), (is_marked, hops));
+                let mut arrived = self.receive(now, segment, number, asks, path);
                 arrived.answers[1] = arrived.answers[1].or(grant);
                 arrived
             }
             Content::Acknowledgment { answer, is_marked, hops } => {
-                self.note_way(now, segment, (&answer, is_marked));
-                let delay = now.since(segment.sent);
-                self.hear(now, segment.flow, (&answer, is_marked), (delay, hops, links));
+                self.note_way(now, segment, &answer, is_marked);
+                let there = PathReport { is_marked, hops };
+                self.hear(now, segment, &answer, there, links);
                 Arrived::default()
             }
             Content::Notification => {
@@ -421,16 +422,17 @@ impl Transports {
         &mut self,
         now: Time,
         segment: &Segment,
-        (number, asks): (u32, bool),
-        (is_marked, hops): (bool, u16),
+        number: u32,
+        asks: bool,
+        path: PathReport,
     ) -> Arrived {
-        let flow = segment.flow;
+        let (flow, is_marked) = (segment.flow, path.is_marked);
         let is_counted = now >= self.from;
         self.counts.marked += u64::from(is_counted && is_marked);
         let full = self.payload + self.overhead;
         self.begin_target(flow);
         let Some(own) = self.targets[flow as usize].as_deref_mut() else {
-            let first = self.has_all(segment, number, (is_marked, hops));
+            let first = self.has_all(segment, number, path);
             return Arrived { answers: [Some(first), None], payload: None };
         };
         let arrival = own.receiver.arrive(number);
@@ -457,7 +459,7 @@ impl Transports {
             self.complete(flow);
             self.outcomes[flow as usize].end = now;
         }
-        let answer = said.map(|answer| self.answer(segment, answer, (is_marked, hops)));
+        let answer = said.map(|answer| self.answer(segment, answer, path));
         let notification =
             notifies.then(|| self.control_packet(segment, Content::Notification, now));
         let payload = arrival.is_new.then(|| self.payload(flow, number));
@@ -474,31 +476,27 @@ impl Transports {
             return Arrived::default();
         };
         self.counts.cut += u64::from(now >= self.from);
-        let seen = (false, hops);
+        let path = PathReport { is_marked: false, hops };
         self.begin_target(segment.flow);
         let Some(own) = self.targets[segment.flow as usize].as_deref() else {
-            let first = self.has_all(segment, number, seen);
+            let first = self.has_all(segment, number, path);
             return Arrived { answers: [Some(first), None], payload: None };
         };
         let answer = own.receiver.arrive_cut(number);
         let asked = if answer.is_refusal { Asked::ByHeader } else { Asked::ByData };
         let grant = self.ask(now, segment.flow, pull_target, asked);
-        Arrived { answers: [Some(self.answer(segment, answer, seen)), grant], payload: None }
+        Arrived { answers: [Some(self.answer(segment, answer, path)), grant], payload: None }
     }
 
     /// The answer of a target that has received the whole flow.
-    fn has_all(&self, segment: &Segment, number: u32, seen: (bool, u16)) -> Outgoing {
+    fn has_all(&self, segment: &Segment, number: u32, path: PathReport) -> Outgoing {
         let expected = self.packets(segment.flow);
         let answer = Answer { expected, number, before: 0, is_refusal: false };
-        self.answer(segment, answer, seen)
+        self.answer(segment, answer, path)
     }
 
-    fn answer(
-        &self,
-        segment: &Segment,
-        answer: Answer,
-        (is_marked, hops): (bool, u16),
-    ) -> Outgoing {
+    fn answer(&self, segment: &Segment, answer: Answer, path: PathReport) -> Outgoing {
+        let PathReport { is_marked, hops } = path;
         let content = Content::Acknowledgment { answer, is_marked, hops };
         self.control_packet(segment, content, segment.sent)
     }
@@ -516,7 +514,7 @@ impl Transports {
     }
 
     /// An answer reports on the route of the packet that it answers.
-    fn note_way(&mut self, now: Time, segment: &Segment, (answer, is_marked): (&Answer, bool)) {
+    fn note_way(&mut self, now: Time, segment: &Segment, answer: &Answer, is_marked: bool) {
         let Some(own) = self.initiators[segment.flow as usize].as_deref_mut() else { return };
         let Some(spraying) = &mut own.spraying else { return };
         let report = match (answer.is_refusal, is_marked) {
@@ -527,13 +525,16 @@ impl Transports {
         spraying.heard(now, segment.spray, report);
     }
 
+    /// An acknowledgment of a packet whose path there was such, with the link states that it recorded.
     fn hear(
         &mut self,
         now: Time,
-        flow: u32,
-        (answer, is_marked): (&Answer, bool),
-        (delay, hops, links): (Span, u16, &[LinkState]),
+        segment: &Segment,
+        answer: &Answer,
+        PathReport { is_marked, hops }: PathReport,
+        links: &[LinkState],
     ) {
+        let (flow, delay) = (segment.flow, now.since(segment.sent));
         let packet = self.payload + self.overhead;
         let Some(own) = self.initiators[flow as usize].as_deref_mut() else { return };
         let heard = own.sender.hear(answer);

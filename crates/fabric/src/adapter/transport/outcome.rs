@@ -59,6 +59,15 @@ pub struct FlowCounts {
     pub payload: u64,
 }
 
+/// Packets of flows that have begun and have not arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldPackets {
+    /// Those that were never sent.
+    pub unsent: u64,
+    /// Those that were sent.
+    pub under_way: u64,
+}
+
 impl Transports {
     /// The counts.
     pub fn counts(&self) -> &FlowCounts {
@@ -75,20 +84,20 @@ impl Transports {
         self.outcomes[flow as usize].alone = span;
     }
 
-    /// Packets of active flows that were never sent, and packets that were sent and have not arrived.
-    pub fn held(&self) -> (u64, u64) {
+    /// The packets of active flows that have not arrived.
+    pub fn held(&self) -> HeldPackets {
         self.held_by(|_| self)
     }
 
     /// Like [`held`](Self::held) where the flows' initiators are divided among parts: `part`
     /// returns the part of a host.
-    pub fn held_by<'a>(&'a self, part: impl Fn(u32) -> &'a Transports) -> (u64, u64) {
-        let mut held = (0, 0);
+    pub fn held_by<'a>(&'a self, part: impl Fn(u32) -> &'a Transports) -> HeldPackets {
+        let mut held = HeldPackets::default();
         for (number, (flow, outcome)) in (0..).zip(self.outcomes()) {
             if let Some(own) = &part(flow.from).initiators[number as usize] {
                 let fresh = u64::from(own.sender.fresh());
-                held.0 += u64::from(self.packets(number)) - fresh;
-                held.1 += fresh - u64::from(outcome.delivered);
+                held.unsent += u64::from(self.packets(number)) - fresh;
+                held.under_way += fresh - u64::from(outcome.delivered);
             }
         }
         held

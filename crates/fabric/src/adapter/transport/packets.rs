@@ -77,6 +77,15 @@ pub struct Outgoing {
     pub is_first: bool,
 }
 
+/// What a packet brings from its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathReport {
+    /// Whether a switch marked it.
+    pub is_marked: bool,
+    /// How many switches it passed.
+    pub hops: u16,
+}
+
 /// The effects of a packet that arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {

@@ -29,8 +29,8 @@ impl Transports {
                 match self.left.as_deref() {
                     None => own,
                     Some(left) => {
-                        let demand = &self.flows[flow as usize];
-                        left.instead(own, (demand.from, demand.to), spread.rotate_left(17))
+                        let hosts = self.flows[flow as usize].hosts();
+                        left.instead(own, hosts, spread.rotate_left(17))
                     }
                 }
             }

@@ -3,11 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_protocol::congestion::CongestionControlSettings;
+use weft_protocol::misfit::Misfit;
 use weft_protocol::spraying::SprayingSettings;
 use weft_protocol::transport::LossRecovery;
 use weft_units::{Bytes, PositiveCount, Span};
-
-use crate::link::Misfit;
 
 /// Settings of the transport of flows. Each flow in progress has its own queue pair; the flows of a
 /// host that may send take turns, packet by packet.
@@ -87,32 +86,29 @@ impl TransportSettings {
     /// What is wrong with the settings, if anything is: the key below them, its value and what is accepted.
     pub fn check(&self) -> Result<(), Misfit> {
         if self.timeout == Span::ZERO {
-            return Err(("timeout", self.timeout.to_string(), "a time above 0".to_owned()));
+            return Err(Misfit::new("timeout", self.timeout, "a time above 0"));
         }
         if self.acknowledgment == Bytes(0) {
-            let accepted = "a size above 0".to_owned();
-            return Err(("acknowledgment", self.acknowledgment.to_string(), accepted));
+            let accepted = "a size above 0";
+            return Err(Misfit::new("acknowledgment", self.acknowledgment, accepted));
         }
         if self.reliability == LossRecovery::GoBackN && self.reordering != PositiveCount::ONE {
             let accepted = "it only with selective_repeat: go_back_n keeps nothing that overtakes";
-            return Err(("reordering", self.reordering.to_string(), accepted.to_owned()));
+            return Err(Misfit::new("reordering", self.reordering, accepted));
         }
         if self.acknowledged_after.is_some() && self.reliability == LossRecovery::GoBackN {
             let accepted = "selective_repeat beside acknowledged_after: an answer of go_back_n says nothing of \
                             single packets";
-            return Err(("reliability", self.reliability.name().to_owned(), accepted.to_owned()));
+            return Err(Misfit::new("reliability", self.reliability.name(), accepted));
         }
-        if let Some(Err(wrong)) = self.spraying.map(|own| own.check()) {
-            return Err((wrong.key, wrong.value, wrong.accepted.to_owned()));
-        }
+        self.spraying.map_or(Ok(()), |own| own.check())?;
         let of_target = self.congestion_control.as_ref().and_then(|own| own.credits()).is_some();
         if self.queue_pairs == QueuePairs::Kept && (self.congestion_control.is_none() || of_target)
         {
             let accepted = "per_flow without congestion_control, which leaves nothing to keep, and with rccc, whose \
                             credits are counted from the beginning of a flow at both of its ends";
-            return Err(("queue_pairs", "kept".to_owned(), accepted.to_owned()));
+            return Err(Misfit::new("queue_pairs", "kept", accepted));
         }
-        let Some(control) = &self.congestion_control else { return Ok(()) };
-        control.check().map_err(|wrong| (wrong.key, wrong.value, wrong.accepted.to_owned()))
+        self.congestion_control.as_ref().map_or(Ok(()), |control| control.check())
     }
 }

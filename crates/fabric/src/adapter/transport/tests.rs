@@ -27,7 +27,7 @@ fn settings() -> TransportSettings {
     }
 }
 
-fn flow(start_ns: u64, (from, to): (u32, u32), size: u64) -> FlowDemand {
+fn flow(start_ns: u64, from: u32, to: u32, size: u64) -> FlowDemand {
     let start = Time::ZERO + Span::from_ns(start_ns);
     FlowDemand { start, size: Bytes(size), from, to, group: 0, class: 0 }
 }
@@ -137,13 +137,18 @@ impl Pair {
                 }
                 Happening::Free => {}
                 Happening::Comes(segment) => {
-                    let arrived = self.own.arrive(now, &segment, (self.is_marked, 1), &[]);
+                    let arrived = self.own.arrive(
+                        now,
+                        &segment,
+                        PathReport { is_marked: self.is_marked, hops: 1 },
+                        &[],
+                    );
                     arrived.answers.into_iter().flatten().for_each(|out| self.start(now, out));
                 }
             }
             for host in 0..2 {
                 if self.free[host as usize] <= now
-                    && let Some(out) = self.own.next(now, (host, 0), |_, _| true)
+                    && let Some(out) = self.own.next(now, host, 0, |_, _| true)
                 {
                     self.start(now, out);
                 }
@@ -160,17 +165,17 @@ const END: Time = Time(1_000_000_000_000);
 
 #[test]
 fn a_flow_is_sent_packet_behind_packet() {
-    let mut pair = Pair::new(settings(), vec![flow(10, (0, 1), 2_000)]);
+    let mut pair = Pair::new(settings(), vec![flow(10, 0, 1, 2_000)]);
     pair.run(END);
     assert_eq!(pair.starts, [(10, 0, 0), (90, 0, 1), (170, 0, 2)]);
     // The last one has 100 bytes of payload: 12 ns and 1 us.
-    assert_eq!((pair.ends(), pair.own.held()), (vec![170 + 12 + 1_000], (0, 0)));
+    assert_eq!((pair.ends(), pair.own.held()), (vec![170 + 12 + 1_000], HeldPackets::default()));
     assert_eq!(pair.own.counts().payload, 2_000);
 }
 
 #[test]
 fn flows_of_a_host_take_turns() {
-    let flows = vec![flow(0, (0, 1), 2_850), flow(40, (0, 1), 1_900)];
+    let flows = vec![flow(0, 0, 1, 2_850), flow(40, 0, 1, 1_900)];
     let mut pair = Pair::new(settings(), flows);
     pair.run(END);
     let flows: Vec<(u32, u32)> = pair.starts.iter().map(|start| (start.1, start.2)).collect();
@@ -181,7 +186,7 @@ fn flows_of_a_host_take_turns() {
 fn a_window_allows_so_many_packets_a_round_trip() {
     let window = Some(Bytes(3_999));
     let mut pair =
-        Pair::new(TransportSettings { window, ..settings() }, vec![flow(0, (0, 1), 7_600)]);
+        Pair::new(TransportSettings { window, ..settings() }, vec![flow(0, 0, 1, 7_600)]);
     pair.run(END);
     // Three at once; each further one with the acknowledgment of the one three before: 80 ns, 1 us,
     // 5.12 ns and 1 us later.
@@ -191,7 +196,7 @@ fn a_window_allows_so_many_packets_a_round_trip() {
 
 #[test]
 fn go_back_n_sends_again_from_the_gap_on() {
-    let mut pair = Pair::new(settings(), vec![flow(0, (0, 1), 950 * 30)]);
+    let mut pair = Pair::new(settings(), vec![flow(0, 0, 1, 950 * 30)]);
     pair.lost = vec![2];
     pair.run(END);
     // 2 is lost, and 3 comes at 320 + 1000; the refusal is there at 2325.12. Up to then 30 packets
@@ -206,7 +211,7 @@ fn go_back_n_sends_again_from_the_gap_on() {
 #[test]
 fn selective_repeat_sends_what_was_lost() {
     let selective = TransportSettings { reliability: LossRecovery::SelectiveRepeat, ..settings() };
-    let mut pair = Pair::new(selective, vec![flow(0, (0, 1), 950 * 30)]);
+    let mut pair = Pair::new(selective, vec![flow(0, 0, 1, 950 * 30)]);
     pair.lost = vec![2];
     pair.run(END);
     assert_eq!(pair.starts[30], (2_400, 0, 2));
@@ -224,7 +229,7 @@ fn a_target_acknowledges_after_so_many_bytes_or_when_asked() {
         window: Some(Bytes(6_999)),
         ..settings()
     };
-    let mut pair = Pair::new(own, vec![flow(0, (0, 1), 950 * 10)]);
+    let mut pair = Pair::new(own, vec![flow(0, 0, 1, 950 * 10)]);
     pair.run(END);
     // 0 is acknowledged at 1080, 3 at 1320, with 1 and 2, and 5 at 1480, with 4: each is heard 1005.12
     // later. What the first frees, 6, fills the window and asks; so does 9.
@@ -240,11 +245,11 @@ fn what_is_marked_late_or_comes_twice_is_acknowledged_at_once() {
         acknowledged_after: Some(Bytes(1_000_000)),
         ..settings()
     };
-    let mut pair = Pair::new(own.clone(), vec![flow(0, (0, 1), 950 * 4)]);
+    let mut pair = Pair::new(own.clone(), vec![flow(0, 0, 1, 950 * 4)]);
     pair.is_marked = true;
     pair.run(END);
     assert_eq!(pair.answers, [0, 1, 2, 3]);
-    let mut pair = Pair::new(own, vec![flow(0, (0, 1), 950 * 4)]);
+    let mut pair = Pair::new(own, vec![flow(0, 0, 1, 950 * 4)]);
     pair.lost = vec![1];
     pair.run(END);
     // The last one asks, and everything is there only with the one that was lost and asks, too.
@@ -264,7 +269,7 @@ fn who_asked_is_told_again_when_nothing_is_missing() {
         acknowledged_after: Some(Bytes(1_000_000)),
         ..settings()
     };
-    let mut pair = Pair::new(own, vec![flow(0, (0, 1), 950 * 5)]);
+    let mut pair = Pair::new(own, vec![flow(0, 0, 1, 950 * 5)]);
     let wakes: Vec<Wake> = pair.own.take_wakes().collect();
     let begun: Vec<Option<u32>> =
         wakes.into_iter().map(|wake| pair.own.wake(wake.time, wake.item).begins).collect();
@@ -272,7 +277,8 @@ fn who_asked_is_told_again_when_nothing_is_missing() {
     let mut tells = |number, asks| {
         let content = Content::Data { number, asks, pull_target: 0 };
         let segment = Segment { flow: 0, content, sent: Time::ZERO, spray: 0 };
-        pair.own.arrive(Time(1), &segment, (false, 1), &[]).answers[0].is_some()
+        pair.own.arrive(Time(1), &segment, PathReport { is_marked: false, hops: 1 }, &[]).answers[0]
+            .is_some()
     };
     let told = [(0, false), (2, true), (1, false), (3, false)].map(|own| tells(own.0, own.1));
     assert_eq!(told, [true, true, true, false]);
@@ -282,7 +288,7 @@ fn who_asked_is_told_again_when_nothing_is_missing() {
 fn the_timer_sends_again_what_nothing_tells_of() {
     for reliability in [LossRecovery::GoBackN, LossRecovery::SelectiveRepeat] {
         let own = TransportSettings { reliability, ..settings() };
-        let mut pair = Pair::new(own, vec![flow(0, (0, 1), 1_900)]);
+        let mut pair = Pair::new(own, vec![flow(0, 0, 1, 1_900)]);
         // The last one is lost, and again.
         pair.lost = vec![1, 2];
         pair.run(END);
@@ -296,7 +302,7 @@ fn the_timer_sends_again_what_nothing_tells_of() {
 fn a_notification_halves_the_rate_of_a_flow_from_its_next_packet_on() {
     let congestion_control = Some(CongestionControlSettings::Dcqcn(DcqcnSettings::default()));
     let own = TransportSettings { congestion_control, ..settings() };
-    let mut pair = Pair::new(own, vec![flow(0, (0, 1), 950 * 40)]);
+    let mut pair = Pair::new(own, vec![flow(0, 0, 1, 950 * 40)]);
     pair.is_marked = true;
     pair.run(END);
     // The first packet is marked: its notification leaves behind its acknowledgment and comes at 1080 +
@@ -317,7 +323,7 @@ fn a_queue_pair_that_is_kept_goes_on_at_its_rate() {
     {
         let congestion_control = congestion_control.clone();
         let own = TransportSettings { congestion_control, queue_pairs, ..settings() };
-        let flows = vec![flow(0, (0, 1), 950 * 40), flow(20_000, (0, 1), 950 * 3)];
+        let flows = vec![flow(0, 0, 1, 950 * 40), flow(20_000, 0, 1, 950 * 3)];
         let mut pair = Pair::new(own, flows);
         pair.is_marked = true;
         pair.run(END);
@@ -343,7 +349,7 @@ fn a_queue_pair_that_is_kept_hears_and_waits_between_flows_of_a_packet() {
         let congestion_control = CongestionControlSettings::Infiniband(infiniband.clone());
         let congestion_control = Some(congestion_control);
         let own = TransportSettings { congestion_control, queue_pairs, ..settings() };
-        let flows = [0, 20_000, 23_000].map(|start| flow(start, (0, 1), 950));
+        let flows = [0, 20_000, 23_000].map(|start| flow(start, 0, 1, 950));
         let mut pair = Pair::new(own, flows.into());
         pair.is_marked = true;
         pair.run(END);
@@ -360,10 +366,10 @@ fn a_queue_pair_is_kept_for_its_ends_and_serves_one_flow_at_a_time() {
     let congestion_control = Some(CongestionControlSettings::Dctcp(DctcpSettings::default()));
     let own = TransportSettings { congestion_control, queue_pairs: QueuePairs::Kept, ..settings() };
     let flows = vec![
-        flow(0, (0, 1), 950 * 400),
-        flow(100, (0, 1), 950 * 2),
-        flow(2_000_000, (0, 1), 950 * 40),
-        flow(2_000_000, (1, 0), 950 * 40),
+        flow(0, 0, 1, 950 * 400),
+        flow(100, 0, 1, 950 * 2),
+        flow(2_000_000, 0, 1, 950 * 40),
+        flow(2_000_000, 1, 0, 950 * 40),
     ];
     let mut pair = Pair::new(own, flows);
     pair.is_marked = true;
@@ -380,7 +386,7 @@ fn a_queue_pair_is_kept_for_its_ends_and_serves_one_flow_at_a_time() {
     let [behind, other] = [2, 3].map(|flow| window(&mut pair, 2_000_000, flow));
     assert!(behind <= last && other == first, "{behind}, {last}; {other}, {first}");
     pair.run(END);
-    assert_eq!(pair.own.held(), (0, 0));
+    assert_eq!(pair.own.held(), HeldPackets::default());
     assert!(pair.ends().iter().all(|end| *end < 3_000_000), "{:?}", pair.ends());
 }
 
@@ -389,7 +395,7 @@ fn what_goes_on_must_be_a_congestion_control_of_the_initiator() {
     let own = TransportSettings { queue_pairs: QueuePairs::Kept, ..settings() };
     let credits = TransportSettings { queue_pairs: QueuePairs::Kept, ..by_credits() };
     for wrong in [own, credits] {
-        assert_eq!(wrong.check().map_err(|wrong| wrong.0), Err("queue_pairs"));
+        assert_eq!(wrong.check().map_err(|wrong| wrong.key), Err("queue_pairs".into()));
     }
 }
 
@@ -405,7 +411,7 @@ fn by_credits() -> TransportSettings {
 
 #[test]
 fn a_flow_is_sent_by_credits_after_its_first_window() {
-    let mut pair = Pair::new(by_credits(), vec![flow(0, (0, 1), 950 * 40)]);
+    let mut pair = Pair::new(by_credits(), vec![flow(0, 0, 1, 950 * 40)]);
     pair.run(END);
     let starts: Vec<u64> = pair.starts.iter().map(|start| start.0).collect();
     // Any credit is enough for a packet: 19, up to 1440. The first comes at 1080 and asks for 1000 B, which
@@ -413,14 +419,17 @@ fn a_flow_is_sent_by_credits_after_its_first_window() {
     // 0.99 ns apart and wait for acknowledgments at 1160 and 1240: they leave at 1085.12, 1165.12,
     // 1245.49 and 1328.24, and are heard 1005.12 ns later.
     assert_eq!(starts[17..23], [1_360, 1_440, 2_090, 2_170, 2_250, 2_333]);
-    assert_eq!((starts.len(), pair.own.counts().timeouts, pair.own.held()), (40, 0, (0, 0)));
+    assert_eq!(
+        (starts.len(), pair.own.counts().timeouts, pair.own.held()),
+        (40, 0, HeldPackets::default())
+    );
     assert!(pair.own.counts().grants > 5);
 }
 
 /// All of the first window is lost, and then the grant for what is asked in vain.
 #[test]
 fn who_waits_for_credits_in_vain_asks_again() {
-    let mut pair = Pair::new(by_credits(), vec![flow(0, (0, 1), 950 * 30)]);
+    let mut pair = Pair::new(by_credits(), vec![flow(0, 0, 1, 950 * 30)]);
     pair.lost = (0..19).collect();
     pair.lost_grants = 1;
     pair.run(END);
@@ -430,7 +439,7 @@ fn who_waits_for_credits_in_vain_asks_again() {
     let resent: Vec<(u64, u32, u32)> = pair.starts[19..27].to_vec();
     let at = |number: u64| (102_299 + 80 * number, 0, number as u32);
     assert_eq!(resent[..7], (0..7).map(at).collect::<Vec<_>>());
-    assert_eq!((pair.own.counts().timeouts, pair.own.held()), (1, (0, 0)));
+    assert_eq!((pair.own.counts().timeouts, pair.own.held()), (1, HeldPackets::default()));
     assert_eq!(pair.own.counts().retransmitted, 19);
 }
 
@@ -438,22 +447,22 @@ fn who_waits_for_credits_in_vain_asks_again() {
 /// asks for the credits to send it again.
 #[test]
 fn a_packet_that_was_cut_is_granted_credits() {
-    let mut pair = Pair::new(by_credits(), vec![flow(0, (0, 1), 950)]);
+    let mut pair = Pair::new(by_credits(), vec![flow(0, 0, 1, 950)]);
     let wakes: Vec<Wake> = pair.own.take_wakes().collect();
     for wake in wakes {
         assert_eq!(pair.own.wake(wake.time, wake.item).begins, Some(0));
     }
-    let sent = pair.own.next(Time(0), (0, 0), |_, _| true).expect("a packet");
+    let sent = pair.own.next(Time(0), 0, 0, |_, _| true).expect("a packet");
     let arrived = pair.own.arrive_cut(Time(1_080_000), &sent.segment, 1);
     let [refusal, grant] = arrived.answers.map(|own| own.expect("both").segment);
-    pair.own.arrive(Time(2_085_000), &refusal, (false, 1), &[]);
+    pair.own.arrive(Time(2_085_000), &refusal, PathReport { is_marked: false, hops: 1 }, &[]);
     assert_eq!(
-        pair.own.next(Time(2_085_000), (0, 0), |_, _| true),
+        pair.own.next(Time(2_085_000), 0, 0, |_, _| true),
         None,
         "the first window has ended"
     );
-    pair.own.arrive(Time(2_090_000), &grant, (false, 1), &[]);
-    let again = pair.own.next(Time(2_090_000), (0, 0), |_, _| true).expect("it again").segment;
+    pair.own.arrive(Time(2_090_000), &grant, PathReport { is_marked: false, hops: 1 }, &[]);
+    let again = pair.own.next(Time(2_090_000), 0, 0, |_, _| true).expect("it again").segment;
     assert!(matches!(again.content, Content::Data { number: 0, asks: true, .. }));
 }
 
@@ -464,7 +473,7 @@ fn a_packet_that_was_cut_is_granted_credits() {
 #[test]
 fn go_back_n_gets_through_as_its_formula_says() {
     for share in [0.0005, 0.002, 0.005] {
-        let mut pair = Pair::new(settings(), vec![flow(0, (0, 1), 950 * 400_000)]);
+        let mut pair = Pair::new(settings(), vec![flow(0, 0, 1, 950 * 400_000)]);
         pair.loss = Some((Streams::new(7).stream("loss", 0), share));
         pair.run(Time(u64::MAX - 1));
         let took = pair.ends()[0] as f64 / 80.0;

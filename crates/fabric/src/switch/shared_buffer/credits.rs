@@ -13,17 +13,35 @@ const CLASS_SHIFT: u32 = 28;
 /// The largest buffer of an input for a class, and so the most bytes that come back at a time.
 pub const MOST_CREDIT: u64 = (1 << CLASS_SHIFT) - 1;
 
+/// Bytes of a class for which there is room again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// The class.
+    pub class: u8,
+    /// How many bytes.
+    pub size: u32,
+}
+
+/// A credit, and the input that gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputCredit {
+    /// The input.
+    pub input: u32,
+    /// What it has room for.
+    pub credit: Credit,
+}
+
 /// Writes credits as the item of an event.
 #[inline]
-pub fn credit_item(class: u8, size: u32) -> u32 {
+pub fn credit_item(Credit { class, size }: Credit) -> u32 {
     CREDIT | u32::from(class & 7) << CLASS_SHIFT | size & MOST_CREDIT as u32
 }
 
-/// The class and the bytes of credits that an item brings back, unless it tells of pauses.
+/// The credits that an item brings back, unless it tells of pauses.
 #[inline]
-pub fn credit_of(item: u32) -> Option<(u8, u32)> {
+pub fn credit_of(item: u32) -> Option<Credit> {
     let class = (item >> CLASS_SHIFT & 7) as u8;
-    (item & CREDIT != 0).then_some((class, item & MOST_CREDIT as u32))
+    (item & CREDIT != 0).then_some(Credit { class, size: item & MOST_CREDIT as u32 })
 }
 
 /// The credits of each port and class.
@@ -92,7 +110,8 @@ mod tests {
     #[test]
     fn an_item_says_what_it_brings_and_pauses_are_none() {
         for (class, size) in [(0, 1), (7, 1082), (3, MOST_CREDIT as u32)] {
-            assert_eq!(credit_of(credit_item(class, size)), Some((class, size)));
+            let credit = Credit { class, size };
+            assert_eq!(credit_of(credit_item(credit)), Some(credit));
         }
         assert!((0..=255).all(|paused| credit_of(paused).is_none()));
     }

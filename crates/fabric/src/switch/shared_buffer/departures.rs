@@ -10,12 +10,14 @@
 use weft_kernel::prefetch;
 use weft_units::{Span, Time};
 
+use super::credits::{Credit, InputCredit};
 use super::egress::Held;
 use super::marks::mark;
 use super::memory::Admission;
 use super::ports::Freed;
 use super::settings::{EcnSettings, MarkAt};
 use super::{Header, Ports};
+use crate::switch::PortPair;
 
 /// A packet that waits, and of which it is known when it leaves.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +79,8 @@ impl Ports {
             let (left, rule) = (own.end(), &mut self.rules[own.rule as usize]);
             // No input waits for it: it would have been noted.
             if let (Some(Held { input, size, class }), Some(memory)) = (left, &mut rule.memory) {
-                memory.let_go((input - rule.first, port - rule.first), class, size.into());
+                let ports = PortPair { input, output: port }.counted_from(rule.first);
+                memory.let_go(ports, class, size.into());
             }
             if !self.begin_planned(port) || self.egress[port as usize].until > now {
                 return;
@@ -148,8 +151,8 @@ impl Ports {
             }
         }
         let Some(memory) = &mut rule.memory else { return Admission::Held };
-        let ends = (header.input - rule.first, output - rule.first);
-        match memory.hold(ends, header.class, header.size.into()) {
+        let ports = PortPair { input: header.input, output }.counted_from(rule.first);
+        match memory.hold(ports, header.class, header.size.into()) {
             true => Admission::Held,
             false => self.admit_beyond(now, output, header),
         }
@@ -164,8 +167,8 @@ impl Ports {
         }
         let rule = &mut self.rules[self.egress[output as usize].rule as usize];
         let Some(memory) = &mut rule.memory else { return Admission::Held };
-        let ends = (header.input - rule.first, output - rule.first);
-        let admission = memory.admit(ends, header.class, header.size.into());
+        let ports = PortPair { input: header.input, output }.counted_from(rule.first);
+        let admission = memory.admit(ports, header.class, header.size.into());
         match admission {
             Admission::Held => {}
             Admission::Pauses => {
@@ -185,9 +188,9 @@ impl Ports {
         let rule = &mut self.rules[self.egress[output as usize].rule as usize];
         let trim = rule.trim[usize::from(header.class)].filter(|_| header.has(Header::TRIMMABLE));
         if let (Some(trim), Some(memory)) = (trim, &mut rule.memory) {
+            let ports = PortPair { input: header.input, output }.counted_from(rule.first);
             let size = (trim.header.0 as u32).min(header.size);
-            let ends = (header.input - rule.first, output - rule.first);
-            if memory.admit(ends, trim.class, size.into()) == Admission::Held {
+            if memory.admit(ports, trim.class, size.into()) == Admission::Held {
                 counts.trimmed += counted;
                 header.size = size;
                 header.class = trim.class;
@@ -236,7 +239,8 @@ impl Ports {
         let rule = &mut self.rules[egress.rule as usize];
         let first = rule.first;
         let Some(memory) = rule.memory.as_mut() else { return Freed::Nothing };
-        if memory.release((input - first, port - first), class, size.into()) {
+        let ports = PortPair { input, output: port }.counted_from(first);
+        if memory.release(ports, class, size.into()) {
             rule.pausing -= 1;
             self.tell(now, input, class, false);
             return Freed::GoesOn(input);
@@ -244,16 +248,17 @@ impl Ports {
         Freed::Nothing
     }
 
-    /// Of what a port begins to send, the input that gives credit when it has left: the class and the bytes.
+    /// The credit that an input gives when what a port begins to send has left.
     #[inline]
-    pub fn credit(&self, port: u32) -> Option<(u32, u8, u32)> {
+    pub fn credit(&self, port: u32) -> Option<InputCredit> {
         if !self.credits.are_given() {
             return None;
         }
         let own = &self.egress[port as usize];
         let memory = self.rules[own.rule as usize].memory.as_ref()?;
-        (own.size > 0 && memory.gives_credits(own.class))
-            .then_some((own.input, own.class, own.size))
+        let credit = Credit { class: own.class, size: own.size };
+        let gives = own.size > 0 && memory.gives_credits(own.class);
+        gives.then_some(InputCredit { input: own.input, credit })
     }
 
     /// A packet comes to a port that sends another one. If it may be known by now when it leaves, it joins those
@@ -263,13 +268,14 @@ impl Ports {
         &mut self,
         now: Time,
         port: u32,
-        (packet, header): (u32, &mut Header),
+        packet: u32,
+        header: &mut Header,
     ) -> Option<(Time, Span)> {
         let egress = &self.egress[port as usize];
         let plans = self.rules[egress.rule as usize].plans;
         let is_held = egress.paused != 0 || egress.has_to_tell || egress.waiting != 0;
         let is_planned = plans && egress.is_busy && !is_held;
-        is_planned.then(|| self.put_behind(now, port, (packet, header)))
+        is_planned.then(|| self.put_behind(now, port, packet, header))
     }
 
     /// A packet joins those that are planned at a port, the same.
@@ -278,7 +284,8 @@ impl Ports {
         &mut self,
         now: Time,
         port: u32,
-        (packet, header): (u32, &mut Header),
+        packet: u32,
+        header: &mut Header,
     ) -> (Time, Span) {
         let egress = &mut self.egress[port as usize];
         let rule = &mut self.rules[egress.rule as usize];

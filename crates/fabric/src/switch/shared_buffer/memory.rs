@@ -3,6 +3,7 @@
 use weft_units::Bytes;
 
 use super::settings::{ClassSettings, PauseThreshold, QueueLimit};
+use crate::switch::PortPair;
 
 /// What a memory is made of.
 #[derive(Clone, Debug)]
@@ -126,18 +127,13 @@ impl Memory {
         self.pool - self.used
     }
 
-    /// Bytes that are shared, and how many of them are used.
-    pub fn pool(&self) -> (u64, u64) {
-        (self.pool, self.used)
-    }
-
     /// A packet of `size` bytes of a class comes from an input for an output, both counted at this
     /// switch.
     #[inline]
-    pub fn admit(&mut self, ends: (u32, u32), class: u8, size: u64) -> Admission {
-        match self.hold(ends, class, size) {
+    pub fn admit(&mut self, ports: PortPair, class: u8, size: u64) -> Admission {
+        match self.hold(ports, class, size) {
             true => Admission::Held,
-            false => self.admit_beyond(ends.0, class, size),
+            false => self.admit_beyond(ports.input, class, size),
         }
     }
 
@@ -146,7 +142,8 @@ impl Memory {
     /// What has left and was not [released](Self::release) makes it refuse what would be held, and
     /// hold nothing that would not.
     #[inline]
-    pub fn hold(&mut self, (input, output): (u32, u32), class: u8, size: u64) -> bool {
+    pub fn hold(&mut self, ports: PortPair, class: u8, size: u64) -> bool {
+        let PortPair { input, output } = ports;
         let free = self.free();
         let place = |port: u32| port as usize * self.classes + usize::from(class);
         match self.rules[usize::from(class)] {
@@ -205,10 +202,10 @@ impl Memory {
     /// The last byte of a packet has left. Returns whether its input lets its class go on because of
     /// that.
     #[inline]
-    pub fn release(&mut self, (input, output): (u32, u32), class: u8, size: u64) -> bool {
-        let place = input as usize * self.classes + usize::from(class);
+    pub fn release(&mut self, ports: PortPair, class: u8, size: u64) -> bool {
+        let place = ports.input as usize * self.classes + usize::from(class);
         let Rule::Lossless { limit, below } = self.rules[usize::from(class)] else {
-            self.let_go((input, output), class, size);
+            self.let_go(ports, class, size);
             return false;
         };
         let own = &mut self.inputs[place];
@@ -228,7 +225,8 @@ impl Memory {
 
     /// The same of a packet from an input that does not pause its cable.
     #[inline]
-    pub fn let_go(&mut self, (input, output): (u32, u32), class: u8, size: u64) {
+    pub fn let_go(&mut self, ports: PortPair, class: u8, size: u64) {
+        let PortPair { input, output } = ports;
         let place = |port: u32| port as usize * self.classes + usize::from(class);
         match self.rules[usize::from(class)] {
             Rule::Lossy { reserved, .. } => {
@@ -252,12 +250,6 @@ impl Memory {
     pub fn gives_credits(&self, class: u8) -> bool {
         matches!(self.rules[usize::from(class)], Rule::Credited)
     }
-
-    /// What an input holds of a class that loses nothing: of what is shared, and of its headroom.
-    pub fn held_from(&self, input: u32, class: u8) -> (u64, u64) {
-        let own = &self.inputs[input as usize * self.classes + usize::from(class)];
-        (own.shared, own.headroom)
-    }
 }
 
 #[cfg(test)]
@@ -266,6 +258,16 @@ mod tests {
 
     use super::super::settings::PfcSettings;
     use super::*;
+
+    fn through(input: u32, output: u32) -> PortPair {
+        PortPair { input, output }
+    }
+
+    /// What an input holds of class 0: of what is shared, and of its headroom.
+    fn held_from(memory: &Memory, input: usize) -> [u64; 2] {
+        let own = &memory.inputs[input * memory.classes];
+        [own.shared, own.headroom]
+    }
 
     fn lossy(alpha: f64, reserved: u64) -> ClassSettings {
         ClassSettings {
@@ -294,7 +296,7 @@ mod tests {
             while is_growing {
                 is_growing = false;
                 for output in 0..queues {
-                    is_growing |= memory.admit((7, output), 0, 100) == Admission::Held;
+                    is_growing |= memory.admit(through(7, output), 0, 100) == Admission::Held;
                 }
             }
             let share = alpha / (1.0 + f64::from(queues) * alpha) * total as f64;
@@ -313,20 +315,21 @@ mod tests {
         let classes = [lossy(1024.0, 200)];
         let (memory, headroom) = (Bytes(1000), vec![Bytes(0); 2]);
         let mut memory = Memory::new(MemoryParts { memory, ports: 2, classes: &classes, headroom });
-        assert_eq!(memory.pool(), (600, 0));
-        let held = (0..9).filter(|_| memory.admit((0, 0), 0, 100) == Admission::Held).count();
+        assert_eq!([memory.pool, memory.used], [600, 0]);
+        let held = (0..9).filter(|_| memory.admit(through(0, 0), 0, 100) == Admission::Held).count()
+            as u64;
         // Its own reserve and all that is shared.
-        assert_eq!((held, memory.pool()), (8, (600, 600)));
-        assert_eq!(memory.admit((0, 1), 0, 100), Admission::Held);
-        assert_eq!(memory.admit((0, 1), 0, 101), Admission::Full);
-        assert_eq!(memory.admit((0, 1), 0, 100), Admission::Held);
-        assert!(!memory.release((0, 0), 0, 100));
-        assert_eq!(memory.pool(), (600, 500));
+        assert_eq!([held, memory.used], [8, 600]);
+        assert_eq!(memory.admit(through(0, 1), 0, 100), Admission::Held);
+        assert_eq!(memory.admit(through(0, 1), 0, 101), Admission::Full);
+        assert_eq!(memory.admit(through(0, 1), 0, 100), Admission::Held);
+        assert!(!memory.release(through(0, 0), 0, 100));
+        assert_eq!(memory.used, 500);
         for _ in 0..7 {
-            memory.release((0, 0), 0, 100);
+            memory.release(through(0, 0), 0, 100);
         }
-        memory.release((0, 1), 0, 200);
-        assert_eq!((memory.pool(), memory.queues), ((600, 0), vec![0, 0]));
+        memory.release(through(0, 1), 0, 200);
+        assert_eq!((memory.used, memory.queues), (0, vec![0, 0]));
     }
 
     fn lossless(threshold: PauseThreshold) -> ClassSettings {
@@ -340,17 +343,17 @@ mod tests {
         let classes = [lossless(PauseThreshold::Static { xoff: Bytes(300), xon: Bytes(100) })];
         let (memory, headroom) = (Bytes(1000), vec![Bytes(200); 2]);
         let mut memory = Memory::new(MemoryParts { memory, ports: 2, classes: &classes, headroom });
-        let came = [(); 6].map(|()| memory.admit((0, 1), 0, 100));
+        let came = [(); 6].map(|()| memory.admit(through(0, 1), 0, 100));
         use Admission::{Full, Held, Pauses};
         assert_eq!(came, [Held, Held, Held, Pauses, Held, Full]);
-        assert_eq!((memory.held_from(0, 0), memory.pool()), ((300, 200), (600, 300)));
+        assert_eq!((held_from(&memory, 0), memory.used), ([300, 200], 300));
         // The other input is not concerned.
-        assert_eq!(memory.admit((1, 1), 0, 100), Held);
+        assert_eq!(memory.admit(through(1, 1), 0, 100), Held);
         // Headroom empties first, then what is shared, down to xon.
-        let goes_on = [(); 4].map(|()| memory.release((0, 1), 0, 100));
+        let goes_on = [(); 4].map(|()| memory.release(through(0, 1), 0, 100));
         assert_eq!(goes_on, [false, false, false, true]);
-        assert_eq!(memory.held_from(0, 0), (100, 0));
-        assert!(!memory.release((0, 1), 0, 100));
+        assert_eq!(held_from(&memory, 0), [100, 0]);
+        assert!(!memory.release(through(0, 1), 0, 100));
     }
 
     /// Two inputs share 1200 bytes with alpha = 1: each pauses when it holds a third, which it never
@@ -363,12 +366,12 @@ mod tests {
         let mut memory = Memory::new(MemoryParts { memory, ports: 2, classes: &classes, headroom });
         let mut came = Vec::new();
         for _ in 0..5 {
-            came.push([0, 1].map(|input| memory.admit((input, 0), 0, 100)));
+            came.push([0, 1].map(|input| memory.admit(through(input, 0), 0, 100)));
         }
         assert!(came[..4].iter().flatten().all(|own| *own == Admission::Held), "{came:?}");
         assert_eq!(came[4], [Admission::Pauses; 2]);
-        assert_eq!([0, 1].map(|input| memory.held_from(input, 0)), [(400, 100); 2]);
+        assert_eq!([0, 1].map(|input| held_from(&memory, input)), [[400, 100]; 2]);
         // One goes on when it holds 300 and 500 are free: the headroom is empty and 300 + 100 fits.
-        assert!(!memory.release((0, 0), 0, 100) && memory.release((0, 0), 0, 100));
+        assert!(!memory.release(through(0, 0), 0, 100) && memory.release(through(0, 0), 0, 100));
     }
 }

@@ -23,15 +23,15 @@ mod telemetry;
 mod turns;
 
 pub use counts::{ClassCounts, PauseCounts};
-pub use credits::{MOST_CREDIT, credit_item, credit_of};
+pub use credits::{Credit, InputCredit, MOST_CREDIT, credit_item, credit_of};
 pub use header::Header;
 pub use headroom::{HeadroomParts, headroom};
 pub use memory::{Admission, Memory, MemoryParts};
 pub use pass::Passage;
-pub use ports::{Freed, Next, Ports, PortsParts, SwitchRule};
+pub use ports::{FarEnd, Freed, Next, Ports, PortsParts, SwitchRule};
 pub use settings::{
-    ClassMisfit, ClassSettings, EcnLaw, EcnSettings, MarkAt, PauseThreshold, PfcSettings,
-    QueueLimit, ScheduleSettings, SharedBufferSettings, SwitchForwarding, TrimSettings,
+    ClassSettings, EcnLaw, EcnSettings, MarkAt, PauseThreshold, PfcSettings, QueueLimit,
+    ScheduleSettings, SharedBufferSettings, SwitchForwarding, TrimSettings,
 };
 pub use telemetry::{HopTelemetry, Telemetry};
 

@@ -3,6 +3,7 @@
 use weft_units::{Span, Time};
 
 use super::{Header, Ports};
+use crate::switch::PortPair;
 
 /// How a packet goes through a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,8 @@ impl Ports {
         &mut self,
         now: Time,
         output: u32,
-        (packet, header): (u32, &mut Header),
+        packet: u32,
+        header: &mut Header,
     ) -> Option<Passage> {
         self.settle(now, output);
         let own = &mut self.egress[output as usize];
@@ -42,12 +44,12 @@ impl Ports {
         if is_held || is_told || (own.is_busy && !rule.plans) {
             return None;
         }
-        let ends = (header.input - rule.first, output - rule.first);
-        if !rule.memory.as_mut()?.hold(ends, header.class, header.size.into()) {
+        let ports = PortPair { input: header.input, output }.counted_from(rule.first);
+        if !rule.memory.as_mut()?.hold(ports, header.class, header.size.into()) {
             return None;
         }
         let (start, span) = match own.is_busy {
-            true => self.put_behind(now, output, (packet, header)),
+            true => self.put_behind(now, output, packet, header),
             false => {
                 let span = self.links[own.link as usize].note_span(header.size);
                 own.start(header);

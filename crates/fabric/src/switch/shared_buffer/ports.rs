@@ -12,7 +12,7 @@ use weft_units::{Bytes, Rate, Span, Time};
 
 use super::Header;
 use super::counts::{ClassCounts, PauseCounts};
-use super::credits::Credits;
+use super::credits::{Credit, Credits};
 use super::departures::Planned;
 use super::egress::{Egress, Queue};
 use super::marks::{any_at_departure, mark};
@@ -23,7 +23,17 @@ use super::telemetry::Telemetry;
 use super::turns::{Sharing, Turn};
 use crate::fabric::{Peer, Wiring};
 use crate::link::LinkSettings;
-use crate::switch::Chain;
+use crate::measure::Spent;
+use crate::switch::{Chain, PortPair};
+
+/// When something is at the far end of a cable, and the port that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FarEnd {
+    /// When.
+    pub time: Time,
+    /// The port, among those of all switches and hosts.
+    pub port: u32,
+}
 
 /// What the ports of a channel are made of.
 #[derive(Debug)]
@@ -185,11 +195,11 @@ impl Ports {
         let mut rules: Vec<Rule> = Vec::with_capacity(switches.len() + 1);
         for (number, own) in (0..).zip(switches) {
             let sharing = Sharing::new(own.classes.iter().map(schedule), size);
-            let own_ports = (wiring.port(number, 0), wiring.ports_of(number));
-            rules.push(Rule::new(own_ports, sharing, Some(own)));
+            let (first, count) = (wiring.port(number, 0), wiring.ports_of(number));
+            rules.push(Rule::new(first, count, sharing, Some(own)));
         }
-        let of_hosts = (ports, wiring.ends());
-        let of_hosts = Rule::new(of_hosts, Sharing::new(hosts.into_iter(), size), None);
+        let sharing = Sharing::new(hosts.into_iter(), size);
+        let of_hosts = Rule::new(ports, wiring.ends(), sharing, None);
         // What waits at a host with several ports leaves by that which is free first.
         rules.push(Rule { tells_all: wiring.planes() > 1, ..of_hosts });
         let link = |own: &LinkSettings| Link::new(own.clone(), size);
@@ -292,12 +302,12 @@ impl Ports {
     }
 
     /// When the far end of a port hears of room at its input, which travels beside packets, and where.
-    pub fn credited(&self, now: Time, port: u32, cable: Span) -> (Time, u32) {
-        (now + cable, self.egress[port as usize].peer)
+    pub fn credited(&self, now: Time, port: u32, cable: Span) -> FarEnd {
+        FarEnd { time: now + cable, port: self.egress[port as usize].peer }
     }
 
     /// A port hears that the far end of its cable has room again.
-    pub fn give_credit(&mut self, port: u32, (class, size): (u8, u32)) {
+    pub fn give_credit(&mut self, port: u32, Credit { class, size }: Credit) {
         self.credits.give(port as usize * self.classes + usize::from(class), size);
     }
 
@@ -326,19 +336,19 @@ impl Ports {
 
     /// When a packet arrives that starts at a port and takes `span`, and where.
     #[inline]
-    pub fn arrival(&self, start: Time, port: u32, span: Span) -> (Time, u32) {
+    pub fn arrival(&self, start: Time, port: u32, span: Span) -> FarEnd {
         let own = &self.egress[port as usize];
         let whole = if own.is_whole { span } else { Span::ZERO };
-        (start + own.ahead + whole, own.peer)
+        FarEnd { time: start + own.ahead + whole, port: own.peer }
     }
 
-    /// When the far end of a port heeds a pause frame that starts there, and takes `span`: nothing more begins
-    /// from then on.
-    pub fn heeded(&self, start: Time, port: u32, (cable, span): (Span, Span)) -> (Time, u32) {
+    /// When the far end of a port heeds a pause frame that starts there, takes `span` and travels for `cable`:
+    /// nothing more begins from then on.
+    pub fn heeded(&self, start: Time, port: u32, cable: Span, span: Span) -> FarEnd {
         // The far end of this port hears it; how long it takes to heed it is a setting of this end.
         let own = &self.egress[port as usize];
         let response = self.response_at(own.peer);
-        (start + span + cable + response, own.peer)
+        FarEnd { time: start + span + cable + response, port: own.peer }
     }
 
     fn response_at(&self, far: u32) -> Span {
@@ -348,10 +358,11 @@ impl Ports {
     /// Whether packets leave a switch as soon as they can, and how much later a packet joins the queue of an
     /// output, since it takes longer to come than to leave.
     #[inline]
-    pub fn lag(&self, (input, output): (u32, u32), size: u32) -> Span {
+    pub fn lag(&self, ports: PortPair, size: u32) -> Span {
         if self.are_alike() {
             return Span::ZERO;
         }
+        let PortPair { input, output } = ports;
         let (input, output) = (&self.egress[input as usize], &self.egress[output as usize]);
         if input.link == output.link || self.egress[input.peer as usize].is_whole {
             return Span::ZERO;
@@ -376,21 +387,22 @@ impl Ports {
     /// What a packet spends from host to host through so many switches, where these and all cables are
     /// [alike](Self::are_alike): on cables, in switches, for its length.
     #[inline]
-    pub fn spent_alike(&self, cable: Span, size: u32, hops: u16) -> (Span, Span, Span) {
+    pub fn spent_alike(&self, cable: Span, size: u32, hops: u16) -> Spent {
         let Some((latency, forwarding)) = self.alike else { return Default::default() };
         let (span, hops) = (self.links[0].span(size), u64::from(hops));
         let lengths = match forwarding {
             SwitchForwarding::StoreAndForward => hops + 1,
             SwitchForwarding::CutThrough => 1,
         };
-        (cable * (hops + 1), latency * hops, span * lengths)
+        Spent { wire: cable * (hops + 1), switches: latency * hops, transmission: span * lengths }
     }
 
-    /// What a packet spends at a port and on its cable: on the cable, in the switch, for its length.
-    pub fn spent(&self, port: u32, (cable, span): (Span, Span)) -> (Span, Span, Span) {
+    /// What a packet of length `span` spends at a port and on its cable, on which it travels for `cable`.
+    pub fn spent(&self, port: u32, cable: Span, span: Span) -> Spent {
         let own = &self.egress[port as usize];
         let whole = if own.is_whole { span } else { Span::ZERO };
-        (cable, self.rules[own.rule as usize].latency, whole)
+        let switches = self.rules[own.rule as usize].latency;
+        Spent { wire: cable, switches, transmission: whole }
     }
 
     /// A packet joins the queue of its class at a port.
@@ -399,10 +411,10 @@ impl Ports {
         &mut self,
         now: Time,
         port: u32,
-        packet: (u32, &mut Header),
+        packet: u32,
+        header: &mut Header,
         behind: &mut [u32],
     ) {
-        let (packet, header) = packet;
         let egress = &mut self.egress[port as usize];
         let rule = &mut self.rules[egress.rule as usize];
         let number = if rule.is_fifo { 0 } else { usize::from(header.class) };
@@ -456,8 +468,10 @@ impl Ports {
     pub fn next(
         &mut self,
         now: Time,
-        (port, is_awaited): (u32, bool),
-        (headers, behind): (&mut [Header], &[u32]),
+        port: u32,
+        is_awaited: bool,
+        headers: &mut [Header],
+        behind: &[u32],
         telemetry: Option<&mut Vec<Telemetry>>,
     ) -> Next {
         let egress = &mut self.egress[port as usize];
@@ -515,7 +529,8 @@ impl Ports {
         &mut self,
         now: Time,
         port: u32,
-        (packet, header): (u32, &Header),
+        packet: u32,
+        header: &Header,
         telemetry: Option<&mut Vec<Telemetry>>,
     ) -> Option<Span> {
         let egress = &mut self.egress[port as usize];

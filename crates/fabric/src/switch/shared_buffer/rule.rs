@@ -77,7 +77,8 @@ impl Link {
 }
 
 impl Rule {
-    pub fn new((first, ports): (u32, u32), sharing: Sharing, own: Option<SwitchRule>) -> Rule {
+    /// What `ports` ports have, from the first one on.
+    pub fn new(first: u32, ports: u32, sharing: Sharing, own: Option<SwitchRule>) -> Rule {
         let mut rule = Rule {
             first,
             ports,

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weft_protocol::misfit::Misfit;
 use weft_units::{Bytes, Factor, Fraction, PositiveCount, Span};
 
 use super::MOST_CLASSES;
-use crate::link::Misfit;
 
 /// Settings of a switch whose ports share a memory of so many bytes, with a queue for each port and
 /// traffic class.
@@ -195,24 +195,21 @@ pub struct TrimSettings {
     pub class: u8,
 }
 
-/// A key below `shared_buffer` that does not fit, its value and what is accepted.
-pub type ClassMisfit = (String, String, String);
-
 impl SharedBufferSettings {
     /// The settings of each class, by number, up to the highest that is listed or that trimmed packets
     /// have. An error names the key below `shared_buffer`, its value and what is accepted.
-    pub fn by_class(&self) -> Result<Vec<ClassSettings>, ClassMisfit> {
+    pub fn by_class(&self) -> Result<Vec<ClassSettings>, Misfit> {
         let accepted = format!("a class in 0..={}", MOST_CLASSES - 1);
         let mut classes = vec![ClassSettings::default()];
         for (name, own) in &self.classes {
             let number = name.parse().ok().filter(|number: &usize| *number < MOST_CLASSES);
             let Some(number) = number.filter(|number| number.to_string() == *name) else {
-                return Err((format!("classes.{name}"), "given".to_owned(), accepted));
+                return Err(Misfit::new(format!("classes.{name}"), "given", accepted));
             };
             let last = own.trim.map_or(number, |trim| number.max(usize::from(trim.class)));
             if last >= MOST_CLASSES {
                 let key = format!("classes.{name}.trim.class");
-                return Err((key, last.to_string(), accepted));
+                return Err(Misfit::new(key, last, accepted));
             }
             if classes.len() <= last {
                 classes.resize(last + 1, ClassSettings::default());
@@ -220,10 +217,8 @@ impl SharedBufferSettings {
             classes[number] = own.clone();
         }
         for (number, own) in classes.iter().enumerate() {
-            let checked = own.check(number, &classes);
-            checked.map_err(|(key, value, accepted)| {
-                (format!("classes.{number}.{key}"), value, accepted)
-            })?;
+            own.check(number, &classes)
+                .map_err(|misfit| misfit.below(format_args!("classes.{number}")))?;
         }
         Ok(classes)
     }
@@ -243,8 +238,8 @@ impl ClassSettings {
         ];
         let given = unread.iter().find(|(_, given)| *given);
         if self.pfc.is_some() && self.credits.is_some() {
-            let accepted = "pfc or credits, either of which loses nothing".to_owned();
-            return Err(("credits", "given".to_owned(), accepted));
+            let accepted = "pfc or credits, either of which loses nothing";
+            return Err(Misfit::new("credits", "given", accepted));
         }
         let lossless = match self.pfc {
             Some(_) => "pfc",
@@ -255,13 +250,13 @@ impl ClassSettings {
                 "no {key} beside {lossless}, which loses nothing: what the class holds is bounded by where it \
                  came from, and no queue is ever full"
             );
-            return Err((key, "given".to_owned(), accepted));
+            return Err(Misfit::new(*key, "given", accepted));
         }
         if let Some(QueueLimit::Alpha(alpha)) = self.limit
             && alpha.get() == 0.0
         {
-            let accepted = "more than 0, with which no queue holds anything".to_owned();
-            return Err(("limit.alpha", alpha.to_string(), accepted));
+            let accepted = "more than 0, with which no queue holds anything";
+            return Err(Misfit::new("limit.alpha", alpha, accepted));
         }
         if let Some(pfc) = &self.pfc {
             pfc.check()?;
@@ -270,20 +265,18 @@ impl ClassSettings {
             && kmin >= kmax
         {
             let accepted = format!("less than kmax, {kmax}");
-            return Err(("ecn.law.red.kmin", kmin.to_string(), accepted));
+            return Err(Misfit::new("ecn.law.red.kmin", kmin, accepted));
         }
         if let Some(trim) = self.trim {
             let of_header = &classes[usize::from(trim.class)];
             if usize::from(trim.class) == number || of_header.trim.is_some() {
-                let accepted = "another class, which is not trimmed itself".to_owned();
-                return Err(("trim.class", trim.class.to_string(), accepted));
+                let accepted = "another class, which is not trimmed itself";
+                return Err(Misfit::new("trim.class", trim.class, accepted));
             }
             if of_header.loses_nothing() {
-                let accepted =
-                    "a class without pfc or credits: headers replace packets that found no room, and \
-                                no headroom is kept for them"
-                        .to_owned();
-                return Err(("trim.class", trim.class.to_string(), accepted));
+                let accepted = "a class without pfc or credits: headers replace packets that found no room, and \
+                                no headroom is kept for them";
+                return Err(Misfit::new("trim.class", trim.class, accepted));
             }
         }
         Ok(())
@@ -295,12 +288,12 @@ impl PfcSettings {
         match &self.threshold {
             PauseThreshold::Static { xoff, xon } if xon > xoff => {
                 let accepted = format!("at most xoff, {xoff}");
-                Err(("pfc.threshold.static.xon", xon.to_string(), accepted))
+                Err(Misfit::new("pfc.threshold.static.xon", xon, accepted))
             }
             PauseThreshold::Dynamic { alpha, .. } if alpha.get() == 0.0 => {
                 let accepted = "more than 0, with which an input pauses its cable for every packet";
                 let key = "pfc.threshold.dynamic.alpha";
-                Err((key, alpha.to_string(), accepted.to_owned()))
+                Err(Misfit::new(key, alpha, accepted))
             }
             _ => Ok(()),
         }

@@ -15,6 +15,7 @@ use weft_units::{Bytes, Load, PositiveCount, Span, Time};
 use super::error::{WorkloadError, check_host};
 use super::pattern::{PatternSettings, Targets};
 use super::settings::ChannelFacts;
+use crate::fabric::HostPair;
 use closed::LoopHost;
 use sizes::SizeLaw;
 
@@ -101,6 +102,13 @@ pub struct FlowDemand {
     pub class: u8,
 }
 
+impl FlowDemand {
+    /// Its initiator and its target.
+    pub fn hosts(&self) -> HostPair {
+        HostPair { from: self.from, to: self.to }
+    }
+}
+
 /// All flows of a channel, in the order in which they begin; those of one instant by their initiators.
 #[derive(Debug, Default)]
 pub struct FlowList {
@@ -162,7 +170,7 @@ pub(super) fn build(
                 drawn.incast(incast, channel.hosts, random, &mut begin);
             }
             None => {
-                let targets = group.targets(&key, channel, (streams, &purpose("pattern")))?;
+                let targets = group.targets(&key, channel, streams, &purpose("pattern"))?;
                 for (host, targets) in targets.into_iter().enumerate() {
                     let Some(targets) = targets else { continue };
                     let random = ["arrivals", "targets", "sizes"]
@@ -276,7 +284,8 @@ impl FlowGroup {
         &self,
         key: &str,
         channel: &ChannelFacts<'_>,
-        (streams, purpose): (&Streams, &str),
+        streams: &Streams,
+        purpose: &str,
     ) -> Result<Vec<Option<Targets>>, WorkloadError> {
         let pattern = self.pattern.clone().unwrap_or_default();
         let targets = pattern.build(channel.hosts, streams, purpose);
@@ -295,7 +304,7 @@ impl FlowGroup {
             let key = format!("{key}.closed.outstanding");
             return Err(WorkloadError::new(&key, closed.outstanding, accepted));
         }
-        let targets = self.targets(key, channel, (streams, &purpose("pattern")))?;
+        let targets = self.targets(key, channel, streams, &purpose("pattern"))?;
         let hosts = (0..).zip(targets).map(|(host, targets)| {
             let [destinations, lengths] =
                 ["targets", "sizes"].map(|what| streams.stream(&purpose(what), host as usize));

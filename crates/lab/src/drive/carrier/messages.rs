@@ -275,7 +275,7 @@ impl Messages {
     }
 
     /// A message of one packet is at one of its targets, or given up.
-    pub fn end_named(&mut self, now: Time, (from, to): (u16, u16), ticket: Ticket, lost: bool) {
+    pub fn end_named(&mut self, now: Time, from: u16, to: u16, ticket: Ticket, lost: bool) {
         match self.named(from, to, ticket) {
             Some(id) if lost => self.give_up(now, id),
             Some(id) => self.arrive(now, id),

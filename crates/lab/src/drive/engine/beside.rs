@@ -168,7 +168,7 @@ impl Engine {
         let each = if self.classed.is_some() { 1 } else { PARTS };
         let most = each * threads.get() as u32;
         let (part, apart) =
-            divide((&self.graph, self.classed.is_some()), most.min(self.graph.switches()))
+            divide(&self.graph, self.classed.is_some(), most.min(self.graph.switches()))
                 .ok_or(Alone::Whole)?;
         let parts = part.iter().max().map_or(1, |last| last + 1);
         self.is_worth_it(apart, least_events(parts), even_if_slower)?;
@@ -210,7 +210,7 @@ impl Engine {
         let count = part.iter().max().map_or(1, |last| last + 1);
         let supplies = self.supply.divide(&of_hosts, count).ok_or(Alone::Kind)?;
         let graphs = self.graph.divide(part, count);
-        let classed = self.classed.as_mut().map(|own| own.divide((part, &of_hosts), count));
+        let classed = self.classed.as_mut().map(|own| own.divide(part, &of_hosts, count));
         let mut classed = classed.into_iter().flatten();
         // From the first host of each part to its last one.
         let mut hosts: Vec<Range<u32>> = vec![0..0; count as usize];
@@ -222,7 +222,7 @@ impl Engine {
         let each = graphs.into_iter().zip(supplies).zip(hosts);
         for (number, ((graph, supply), hosts)) in (0..).zip(each) {
             let border = Border::new(number, count, Arc::clone(&part_of));
-            let mut part = self.part((graph, supply, classed.next()), (border, count));
+            let mut part = self.part(graph, supply, classed.next(), border, count);
             part.flows = self.flows.as_ref().map(|own| Box::new(own.of_part(hosts.clone())));
             part.routes = self.routes.of_hosts(hosts);
             parts.push(part);
@@ -270,8 +270,11 @@ impl Engine {
     /// The engine of one of `count` parts.
     pub(super) fn part(
         &self,
-        (graph, supply, classed): (Graph, Supply, Option<Classed>),
-        (border, count): (Border, u32),
+        graph: Graph,
+        supply: Supply,
+        classed: Option<Classed>,
+        border: Border,
+        count: u32,
     ) -> Engine {
         Engine {
             routes: self.routes.clone(),
@@ -321,7 +324,7 @@ impl Engine {
     ) -> Option<Stopped> {
         let Beside { parts, part_of, apart, threads, starts } = *self.beside.take()?;
         // Whether passages are recorded is known by now.
-        let crew = Crew::new(parts, threads, (apart, until), || self.observations.of_part());
+        let crew = Crew::new(parts, threads, apart, until, || self.observations.of_part());
         let (seen, now) = (&mut self.observations, &mut self.now);
         std::thread::scope(|scope| {
             let crew = &crew;
@@ -406,7 +409,8 @@ impl Crew {
     fn new(
         parts: Vec<Engine>,
         threads: usize,
-        (apart, until): (Span, Time),
+        apart: Span,
+        until: Time,
         nothing_seen: impl Fn() -> Observations,
     ) -> Crew {
         let begin = parts.iter().map(Engine::earliest).min().unwrap_or(Time::NEVER);

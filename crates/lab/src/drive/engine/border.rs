@@ -107,7 +107,7 @@ impl Engine {
             let id = self.packets.insert(forwarding, packet);
             if let Some(header) = headers.next() {
                 self.note_header(id, header);
-                self.note_content(id, (header, told.next()), &mut segments);
+                self.note_content(id, header, told.next(), &mut segments);
             }
             if let (Some(own), Some(spent)) = (self.packets.spent(id), spent.next()) {
                 *own = spent;
@@ -121,7 +121,8 @@ impl Engine {
     fn note_content(
         &mut self,
         id: u32,
-        (header, told): (Header, Option<Telemetry>),
+        header: Header,
+        told: Option<Telemetry>,
         segments: &mut impl Iterator<Item = Segment>,
     ) {
         if let (Some(own), Some(told)) = (&mut self.classed, told) {

@@ -73,8 +73,8 @@ impl Carrier for Engine {
         let keeps = self.keeps_barrier();
         if keeps {
             match self.hub.is_some() {
-                true => self.enter_barrier_at_hub(now, host, (hosts, ticket)),
-                false => self.arrive_at_barrier(now, host, (hosts, ticket)),
+                true => self.enter_barrier_at_hub(now, host, hosts, ticket),
+                false => self.arrive_at_barrier(now, host, hosts, ticket),
             }
             self.next = self.next_with_adapters();
         }

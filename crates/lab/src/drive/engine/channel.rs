@@ -29,8 +29,8 @@ impl Channel for Engine {
         if let Some(hub) = &self.hub {
             return hub.unsent();
         }
-        if let Some((unsent, _)) = self.held_of_flows() {
-            return unsent;
+        if let Some(held) = self.held_of_flows() {
+            return held.unsent;
         }
         let waiting = match self.memories.is_on {
             true => self.memories.held().unsent,
@@ -55,8 +55,8 @@ impl Channel for Engine {
         if let Some(hub) = &self.hub {
             return hub.under_way();
         }
-        if let Some((_, under_way)) = self.held_of_flows() {
-            return under_way + self.classed.as_ref().map_or(0, |own| own.apart());
+        if let Some(held) = self.held_of_flows() {
+            return held.under_way + self.classed.as_ref().map_or(0, |own| own.apart());
         }
         let beside = self.beside.as_ref().map_or(0, |beside| beside.packets());
         let ranks = self.ranks.as_ref().map_or(0, |ranks| ranks.packets());

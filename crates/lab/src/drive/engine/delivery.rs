@@ -116,7 +116,7 @@ impl Engine {
     /// Observes that a packet of a host is given up, and why, in the same way.
     pub(super) fn observe_loss(&mut self, now: Time, host: u32, why: Drop) {
         match self.parts.is_one() {
-            true => give_up(&mut self.observations, (now, host, why)),
+            true => give_up(&mut self.observations, now, host, why),
             false => self.parts.note_dropped(now, host, why),
         }
     }
@@ -149,7 +149,7 @@ pub(super) fn count(seen: &mut Observations, one: &Instants) {
 }
 
 /// Observes that a packet is given up: when, whose it was, and why.
-pub(super) fn give_up(seen: &mut Observations, (now, from, why): (Time, u32, Drop)) {
+pub(super) fn give_up(seen: &mut Observations, now: Time, from: u32, why: Drop) {
     seen.drop(why, now);
     seen.abandon_from(from as usize, now);
 }

@@ -37,7 +37,7 @@ impl Division<'_> {
         let crossing = (0..graph.switch_ports()).filter_map(|port| {
             let peer = graph.peer(port).filter(|peer| *peer < graph.switch_ports())?;
             let is_cut = self.of_port(peer) != self.of_port(port);
-            is_cut.then(|| least_delay((graph, self.is_classed), port))
+            is_cut.then(|| least_delay(graph, self.is_classed, port))
         });
         crossing.min()
     }
@@ -71,7 +71,7 @@ impl Division<'_> {
 }
 
 /// From something that happens at the node of a port to what it causes at the far end of its cable, at least.
-fn least_delay((graph, is_classed): (&Graph, bool), port: u32) -> Span {
+fn least_delay(graph: &Graph, is_classed: bool, port: u32) -> Span {
     // Where packets have classes a pause leaves when one comes, whatever the latency of the switch.
     match is_classed {
         true => graph.propagation(port),
@@ -82,7 +82,7 @@ fn least_delay((graph, is_classed): (&Graph, bool), port: u32) -> Span {
 /// Divides a graph into at most `most` parts of about equal weight, as far apart as that allows.
 /// Returns the part of each switch, and the least time from an event in one part to its effect in
 /// another; `None` where no delay separates parts of the graph.
-pub(super) fn divide((graph, is_classed): (&Graph, bool), most: u32) -> Option<(Vec<u32>, Span)> {
+pub(super) fn divide(graph: &Graph, is_classed: bool, most: u32) -> Option<(Vec<u32>, Span)> {
     let cables = Cables::of((graph, is_classed));
     let mut delays: Vec<Span> = cables.between.iter().flatten().map(|cable| cable.delay).collect();
     delays.sort_unstable();
@@ -124,7 +124,7 @@ impl Cables {
             let own = graph.switch_of(port) as usize;
             cables.weights[own] += 1;
             if peer < graph.switch_ports() {
-                let [one, other] = [port, peer].map(|end| least_delay((graph, is_classed), end));
+                let [one, other] = [port, peer].map(|end| least_delay(graph, is_classed, end));
                 let delay = one.min(other);
                 cables.between[own].push(Cable { to: graph.switch_of(peer), delay });
             }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_tree_is_divided_evenly() {
         let graph = graph("k_ary_tree = { arity = 4, levels = 3 }", 64);
-        let (part, apart) = divide((&graph, false), 4).unwrap();
+        let (part, apart) = divide(&graph, false, 4).unwrap();
         assert_eq!(apart, Span(64_000 + 25_000));
         let sizes = [0, 1, 2, 3].map(|own| part.iter().filter(|part| **part == own).count());
         assert_eq!((part.len(), sizes.iter().sum::<usize>()), (48, 48));
@@ -255,7 +255,7 @@ mod tests {
                       { from = 'host 2', to = 'c.0' }, { from = 'host 3', to = 'd.0' },\
                       { from = 'a.1', to = 'b.1' }, { from = 'c.1', to = 'd.1' },\
                       { from = 'b.2', to = 'c.2', link = { length = '90 m' } }]";
-        let (part, apart) = divide((&graph(cables, 4), false), 4).unwrap();
+        let (part, apart) = divide(&graph(cables, 4), false, 4).unwrap();
         assert_eq!((part, apart), (vec![0, 0, 1, 1], Span(64_000 + 450_000)));
     }
 
@@ -265,12 +265,12 @@ mod tests {
                       { name = 'spare', ports = 1, unused = [0] }]\ncables = [\
                       { from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'b.0' },\
                       { from = 'a.1', to = 'b.1' }]";
-        let (part, _) = divide((&graph(cables, 2), false), 3).unwrap();
+        let (part, _) = divide(&graph(cables, 2), false, 3).unwrap();
         assert_eq!(part, [0, 1, 0]);
     }
 
     #[test]
     fn one_switch_is_not_divided() {
-        assert_eq!(divide((&graph("star = {}", 16), false), 4), None);
+        assert_eq!(divide(&graph("star = {}", 16), false, 4), None);
     }
 }

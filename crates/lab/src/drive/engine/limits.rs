@@ -1,9 +1,9 @@
 //! Events of limited buffers: edges of switches with a clock, and ports that wait for their far
 //! ends.
 
-use weft_fabric::fabric::Routes;
+use weft_fabric::fabric::{Routes, SwitchPort};
 use weft_fabric::graph::{Departure, Heard, Passage, Wakes};
-use weft_fabric::switch::Grant;
+use weft_fabric::switch::{Grant, PortPair};
 use weft_kernel::Event;
 use weft_units::Time;
 
@@ -24,16 +24,17 @@ const ALONE: u32 = 1;
 impl Engine {
     /// A packet joins a queue of an output that may be full or have to wait, or is dropped.
     #[inline(never)]
-    pub(super) fn hold(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
+    pub(super) fn hold(&mut self, now: Time, switch: u32, ports: PortPair, id: u32) {
+        let PortPair { input, output } = ports;
         if self.adapters.is_on {
-            self.come(now, switch, (input, output), id);
+            self.come(now, switch, ports, id);
         } else if self.graph.is_memory(switch) {
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if self.graph.is_gated(output) {
             self.packets.forwarding[id as usize].output = output;
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if let Some(departure) = self.graph.pass_limited(now, switch, output) {
-            self.spend((input, output), id);
+            self.spend(ports, id);
             let Departure { arrival: time, place, .. } = departure;
             self.forward(Event { time, place, item: id });
         } else {
@@ -52,11 +53,14 @@ impl Engine {
             return self.drop(now, id);
         }
         let switch = self.graph.switch_of(output);
-        let (known, number) = (self.graph.number(switch), output - self.graph.first_port(switch));
+        let behind = SwitchPort {
+            switch: self.graph.number(switch),
+            port: output - self.graph.first_port(switch),
+        };
         let forwarding = &mut self.packets.forwarding[id as usize];
-        forwarding.channel =
-            channel_behind(&self.routes, self.graph.channels().1, (known, number), forwarding);
-        self.spend((input, output), id);
+        let virtual_channels = self.graph.virtual_channels();
+        forwarding.channel = channel_behind(&self.routes, virtual_channels, behind, forwarding);
+        self.spend(PortPair { input, output }, id);
         if self.graph.enqueue(output, id, &mut self.packets.behind) {
             self.try_gate(now, output);
         }
@@ -126,7 +130,7 @@ impl Engine {
 
     /// A packet spends what it takes from an input of a switch to the far end of an output.
     #[inline]
-    pub(super) fn spend(&mut self, (input, output): (u32, u32), id: u32) {
+    pub(super) fn spend(&mut self, PortPair { input, output }: PortPair, id: u32) {
         if let Some(spent) = self.packets.spent(id) {
             *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
         }
@@ -161,20 +165,22 @@ impl Engine {
 
     /// An edge at which a switch takes part.
     fn edge(&mut self, now: Time, switch: u32) {
-        let (forwarding, routes, virtual_channels) =
-            (&mut self.packets.forwarding, &self.routes, self.graph.channels().1);
+        let (forwarding, routes) = (&mut self.packets.forwarding, &self.routes);
+        let virtual_channels = self.graph.virtual_channels();
         let known = self.graph.number(switch);
         let choose = |id: u32, waiting: &[u32]| {
             let forwarding = &mut forwarding[id as usize];
             let occupied = |port: u32| u64::from(waiting[port as usize]);
             let output = routes.port(
-                (known, forwarding.hops),
+                known,
+                forwarding.hops,
                 forwarding.to,
                 &mut forwarding.route_state,
                 occupied,
             );
             forwarding.hops += 1;
-            (output, channel_behind(routes, virtual_channels, (known, output), forwarding))
+            let behind = SwitchPort { switch: known, port: output };
+            (output, channel_behind(routes, virtual_channels, behind, forwarding))
         };
         self.graph.edge(now, switch, (&mut self.packets.behind, &mut self.outbox), choose);
         if !self.outbox.signals.is_empty() {
@@ -216,8 +222,11 @@ impl Engine {
         }
         if self.graph.is_mixed() {
             let first = self.graph.first_port(switch);
-            let ends = (first + u32::from(grant.input), first + u32::from(grant.output));
-            self.spend(ends, grant.packet);
+            let ports = PortPair {
+                input: first + u32::from(grant.input),
+                output: first + u32::from(grant.output),
+            };
+            self.spend(ports, grant.packet);
         }
         self.travel(now, &left.departure, grant.packet);
     }
@@ -292,14 +301,14 @@ impl Overrun {
 fn channel_behind(
     routes: &Routes,
     virtual_channels: u8,
-    (switch, port): (u32, u32),
+    output: SwitchPort,
     forwarding: &Forwarding,
 ) -> u8 {
     match virtual_channels {
         1 => forwarding.channel,
         _ => {
             forwarding.channel - forwarding.channel % virtual_channels
-                + routes.virtual_channel((switch, port), forwarding.to, forwarding.route_state)
+                + routes.virtual_channel(output, forwarding.to, forwarding.route_state)
         }
     }
 }

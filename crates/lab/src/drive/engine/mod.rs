@@ -55,7 +55,7 @@ use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::graph::{Departure, Graph, GraphParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::{BoxRules, Outbox, SharedQueues};
+use weft_fabric::switch::{BoxRules, Outbox, PortPair, SharedQueues};
 use weft_fabric::workload::Source;
 use weft_kernel::{Event, Halt, Stopped};
 use weft_units::{Bytes, Limit, Span, Time};
@@ -81,11 +81,11 @@ use turns::Turns;
 pub use adapter::{AdapterParts, ControlCounters, PipelineParts, ScheduleCounters, SlotParts};
 pub use beside::Alone;
 pub use classed::{CableParts, ClassedParts, PauseRow, Traffic};
-pub use coupled::{Coupled, Half};
+pub use coupled::{Coupled, Half, OfBoth};
 pub use delivery::Delivery;
 pub use flows::{FlowBin, FlowParts, FlowReport, MILLIONTHS};
 pub use forward::{FastForward, Horizon, Jump};
-pub use hub::{Course, HubParts, HubPartsError, Operation, Windows};
+pub use hub::{Course, HubParts, Operation, Windows};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 pub use ring::{RingCounters, RingParts};
 pub use turns::TurnParts;
@@ -223,7 +223,7 @@ impl Engine {
         let ring = parts.ring.map(|own| Box::new(Ring::new(own, packet)));
         let turns = parts
             .turns
-            .map(|own| Box::new(Turns::new(own, (&wiring, &graph), &boxes, parts.send_buffers)));
+            .map(|own| Box::new(Turns::new(own, &wiring, &graph, &boxes, parts.send_buffers)));
         let adapters = Adapters::new(parts.adapters, &graph, &parts.sources);
         let places = Places::new(&graph, parts.classed.is_some(), adapters.is_on);
         let channel = MemoryChannel {
@@ -241,8 +241,9 @@ impl Engine {
         let is_whole = connections.segmentation.is_some() || turns.is_some();
         let fed = if is_whole { Bytes(u64::MAX) } else { payload };
         let supply = Supply::new(parts.sources, graph.hosts(), fed);
-        let at = (&wiring, &link, packet);
-        let classed = parts.classed.map(|own| Box::new(Classed::new(own, at, observations.from)));
+        let from = observations.from;
+        let classed = parts.classed.map(|own| Classed::new(own, &wiring, &link, packet, from));
+        let classed = classed.map(Box::new);
         let has_queues = graph.has_limits() || classed.is_some();
         let spends_by_way = match &classed {
             Some(own) => !own.are_alike(),
@@ -252,8 +253,8 @@ impl Engine {
         let mut engine = Engine {
             packets: Packets::new(spends_by_way, has_queues),
             parts: match (&turns, &hub) {
-                (Some(own), _) => Parts::whole(own.spacing()),
-                (None, Some(own)) => Parts::whole(own.spacing()),
+                (Some(own), _) => Parts::whole(own.pace()),
+                (None, Some(own)) => Parts::whole(own.pace()),
                 (None, None) => Parts::one(&graph, adapters.is_on),
             },
             clocks: Clocks::new(&graph),
@@ -485,7 +486,7 @@ impl Engine {
     fn insert(&mut self, host: u32, start: Time, handed: &Handed) -> u32 {
         let Handed { to, generated, message, .. } = *handed;
         let route_state = self.routes.depart(host, to);
-        let (channels, virtual_channels) = self.graph.channels();
+        let (channels, virtual_channels) = (self.graph.channels(), self.graph.virtual_channels());
         let channel = Routes::class(host, to, channels / virtual_channels) * virtual_channels;
         let forwarding = Forwarding { to, route_state, output: 0, hops: 0, channel };
         let packet = Packet { generated, start, from: host, message };
@@ -542,7 +543,8 @@ impl Engine {
             until.saturating_sub(routes.idle(now))
         };
         let number = self.routes.port(
-            (graph.number(switch), forwarding.hops),
+            graph.number(switch),
+            forwarding.hops,
             forwarding.to,
             &mut forwarding.route_state,
             occupied,
@@ -558,8 +560,8 @@ impl Engine {
             }
         }
         match is_plain {
-            true => self.pass(now, switch, (input, output), id),
-            false => self.hold(now, switch, (input, output), id),
+            true => self.pass(now, switch, PortPair { input, output }, id),
+            false => self.hold(now, switch, PortPair { input, output }, id),
         }
     }
 
@@ -569,14 +571,15 @@ impl Engine {
         let output = self.packets.forwarding[id as usize].output;
         let switch = self.graph.switch_of(output);
         match self.graph.is_plain(switch) {
-            true => self.pass(now, switch, (input, output), id),
-            false => self.hold(now, switch, (input, output), id),
+            true => self.pass(now, switch, PortPair { input, output }, id),
+            false => self.hold(now, switch, PortPair { input, output }, id),
         }
     }
 
     /// A packet joins the queue of an output that is never full.
     #[inline(always)]
-    fn pass(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
+    fn pass(&mut self, now: Time, switch: u32, ports: PortPair, id: u32) {
+        let PortPair { input, output } = ports;
         let departure = self.graph.pass(now, switch, output);
         if let Some(spent) = self.packets.spent(id) {
             *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));

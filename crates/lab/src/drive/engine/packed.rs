@@ -57,7 +57,7 @@ impl Packed {
         self.before = time;
     }
 
-    fn packet(&mut self, time: Time, (forwarding, packet): (&Forwarding, &Packet)) {
+    fn packet(&mut self, time: Time, forwarding: &Forwarding, packet: &Packet) {
         // The output is that of the switch behind it.
         let Forwarding { to, route_state, output: _, hops, channel } = *forwarding;
         let Packet { generated, start, from, message } = *packet;
@@ -119,7 +119,7 @@ impl Engine {
         }
         let (forwarding, packet) =
             (&self.packets.forwarding[id as usize], &self.packets.packets[id as usize]);
-        list.packet(time, (forwarding, packet));
+        list.packet(time, forwarding, packet);
         if let Some(spent) = self.packets.spent(id) {
             spent.put(&mut list.bytes);
         }
@@ -183,7 +183,7 @@ mod tests {
                     Forwarding { to, route_state, output: NOT_CHOSEN, hops, channel };
                 let packet = Packet { generated, start, from, message: MessageId::of(message) };
                 list.begin(Coming { time, port, is_said });
-                list.packet(time, (&forwarding, &packet));
+                list.packet(time,&forwarding, &packet);
                 all.push((time, port, is_said, format!("{forwarding:?} {packet:?}")));
             }
             let (mut left, mut before) = (&list.bytes[3..], Time::ZERO);
@@ -217,7 +217,7 @@ mod tests {
         for time in [8_050_000, 8_055_000] {
             let time = Time(time);
             list.begin(Coming { time, port: 90_000, is_said: false });
-            list.packet(time, (&forwarding, &packet));
+            list.packet(time, &forwarding, &packet);
         }
         let in_memory = size_of::<Crossing>();
         assert!(list.bytes.len() <= in_memory, "{} for two of {in_memory}", list.bytes.len());

@@ -7,13 +7,20 @@ use weft_units::{Span, Time};
 
 use super::border::Border;
 
+/// How close events are to each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventPace {
+    /// From one event to the next, about.
+    pub spacing: Span,
+    /// From an event to those that it causes, if nothing else waits.
+    pub ahead: Span,
+}
+
 /// The events of a graph or of a part of it.
 #[derive(Debug)]
 pub(super) struct Parts {
     calendar: Calendar,
-    spacing: Span,
-    /// The delay from an event to those that it causes, if nothing else waits.
-    ahead: Span,
+    pace: EventPace,
     /// If these are the events of one of several parts: what it reports and sends to the others.
     pub border: Option<Box<Border>>,
 }
@@ -33,18 +40,18 @@ impl Parts {
         let all = graph.switch_ports() + graph.ends();
         let sum: u128 = (0..all).map(delay).sum();
         let ahead = Span((sum / u128::from(all.max(1))) as u64);
-        Parts::whole((spacing, ahead))
+        Parts::whole(EventPace { spacing, ahead })
     }
 
-    /// The events of an undivided graph; the arguments are the typical delay from one event to the next,
-    /// and from an event to those that it causes.
-    pub fn whole((spacing, ahead): (Span, Span)) -> Parts {
-        Parts { calendar: Calendar::new(spacing, ahead), spacing, ahead, border: None }
+    /// The events of an undivided graph.
+    pub fn whole(pace: EventPace) -> Parts {
+        Parts { calendar: Calendar::new(pace.spacing, pace.ahead), pace, border: None }
     }
 
     /// The events of one of `count` parts that run in parallel.
     pub fn beside(&self, border: Border, count: u32) -> Parts {
-        let own = Parts::whole((self.spacing * u64::from(count), self.ahead));
+        let spacing = self.pace.spacing * u64::from(count);
+        let own = Parts::whole(EventPace { spacing, ..self.pace });
         Parts { border: Some(Box::new(border)), ..own }
     }
 
@@ -56,7 +63,7 @@ impl Parts {
 
     /// From one event to the next, about, at half of what the graph carries.
     pub fn spacing(&self) -> Span {
-        self.spacing
+        self.pace.spacing
     }
 
     /// The events.

@@ -1,5 +1,6 @@
 //! Hosts with a port in each of several planes: by which of them packets leave.
 
+use weft_fabric::fabric::HostPair;
 use weft_units::Time;
 
 use super::Engine;
@@ -38,7 +39,8 @@ impl Engine {
             }
         };
         let turn = self.plane_turns.0[host as usize];
-        let end = self.routes.plane(planes, (host, to), turn, occupied) * hosts + host;
+        let pair = HostPair { from: host, to };
+        let end = self.routes.plane(planes, pair, turn, occupied) * hosts + host;
         self.use_end(end);
         end
     }

@@ -138,7 +138,7 @@ impl Engine {
     pub fn ranks_of_switches(&self, ranks: u32, even_if_slower: bool) -> Result<Vec<u32>, Alone> {
         self.may_be_ranked()?;
         let most = ranks.min(self.graph.switches());
-        let (part, apart) = divide((&self.graph, false), most).ok_or(Alone::Whole)?;
+        let (part, apart) = divide(&self.graph, false, most).ok_or(Alone::Whole)?;
         self.are_ranks_worth_it(apart, most, even_if_slower)?;
         Ok(part)
     }
@@ -163,7 +163,7 @@ impl Engine {
         let lists = (0..ranks).map(|_| Packed::behind(Head::LENGTH)).collect();
         let sending = Some(Box::new(Sending { numbers, lists }));
         let border = Border { sending, ..Border::of_rank(rank) };
-        let mut own = self.part((graph, Supply::Sources(Vec::new()), None), (border, ranks));
+        let mut own = self.part(graph, Supply::Sources(Vec::new()), None, border, ranks);
         own.places = Places::new(&own.graph, false, false);
         own.ranges = own.places;
         own.routes = self.routes.of_hosts(hosts);
@@ -233,7 +233,8 @@ impl Engine {
         let is_stopped = loop {
             let ends = halt.is_asked() || defect.is_some();
             // What a part panicked over ends the run for all, at the end of the next window.
-            let (begin, is_last) = own.meet(&mut meeting, (next, ends), &mut defect);
+            let Outlook { next: begin, ends: is_last } =
+                own.meet(&mut meeting, Outlook { next, ends }, &mut defect);
             if own.exchange.rank() == 0 {
                 keep(&mut defect, || {
                     let told: Vec<&Told> = meeting.told.iter().collect();
@@ -322,16 +323,25 @@ impl Engine {
     }
 }
 
+/// What a part expects, or all parts together.
+#[derive(Clone, Copy, Debug)]
+struct Outlook {
+    /// When something happens next there, or because of it.
+    next: Time,
+    /// Whether the run is to end.
+    ends: bool,
+}
+
 impl Ranks {
-    /// Gives others what they are to know before the next window, and takes what they give. Returns when
-    /// something happens next in any part, and whether the run is to end.
+    /// Gives others what they are to know before the next window, and takes what they give. Returns what they
+    /// expect together.
     fn meet(
         &mut self,
         meeting: &mut Meeting,
-        head: (Time, bool),
+        own: Outlook,
         defect: &mut Option<String>,
-    ) -> (Time, bool) {
-        self.give(meeting, head);
+    ) -> Outlook {
+        self.give(meeting, own);
         let Ranks { exchange, part, .. } = self;
         let (is_first, told) = (exchange.rank() == 0, &mut meeting.told);
         let (mut begin, mut is_last) = (Time::NEVER, false);
@@ -349,12 +359,11 @@ impl Ranks {
                 Some(())
             });
         });
-        (begin, is_last)
+        Outlook { next: begin, ends: is_last }
     }
 
-    /// Puts together what is given: when something happens next here or because of this part, whether the run is
-    /// to end, what crosses, and for rank 0 what happened.
-    fn give(&mut self, meeting: &mut Meeting, (next, ends): (Time, bool)) {
+    /// Puts together what is given: what this part expects, what crosses, and for rank 0 what happened.
+    fn give(&mut self, meeting: &mut Meeting, Outlook { next, ends }: Outlook) {
         let rank = self.exchange.rank();
         let Some(border) = &mut self.part.parts.border else { return };
         let Border { sending: Some(sending), told, .. } = &mut **border else { return };

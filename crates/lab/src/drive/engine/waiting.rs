@@ -49,10 +49,10 @@ impl Engine {
             _ => return Vec::new(),
         };
         if is_classed {
-            return self.paused_waits(port, (name, &peer));
+            return self.paused_waits(port, name, &peer);
         }
         if self.is_served(port) {
-            return self.served_waits(port, (name, &peer));
+            return self.served_waits(port, name, &peer);
         }
         if self.packets_waiting_at(port) == 0 {
             return Vec::new();
@@ -63,7 +63,7 @@ impl Engine {
         if own.is_stopped {
             lines.push(format!("{waiting} packets wait at {name} until {peer} lets it go on"));
         }
-        let channels = self.graph.channels().0;
+        let channels = self.graph.channels();
         let far = self.graph.peer(port).map(|peer| self.port_state(peer)).unwrap_or_default();
         for channel in own.wanted.iter().filter(|channel| own.without_credit.contains(channel)) {
             // The buffer there is full of packets that have no next hop.

@@ -105,7 +105,7 @@ impl Libraries {
     }
 
     /// A program has a message for another host.
-    pub fn judge(&mut self, now: Time, (from, to): (u16, u16), message: u32) -> Verdict {
+    pub fn judge(&mut self, now: Time, from: u16, to: u16, message: u32) -> Verdict {
         match self.ways.get_mut(&(from, to)) {
             Some(Way::Open) => return Verdict::Goes,
             Some(Way::Asking { waiting, .. }) => {

@@ -147,7 +147,8 @@ impl<C: Carrier> HostPath<C> {
         &mut self,
         now: Time,
         to: u16,
-        (piece, given_up): (Piece, bool),
+        piece: Piece,
+        given_up: bool,
         notices: &mut Vec<Notice>,
     ) {
         let number = piece.message;

@@ -28,7 +28,7 @@ impl<C: Carrier> HostPath<C> {
     pub(super) fn judge(&mut self, now: Time, number: u32, to: u16, notices: &mut Vec<Notice>) {
         let from = self.messages.get(number).from;
         let Some(libraries) = &mut self.libraries else { return self.enter(now, number, notices) };
-        match libraries.judge(now, (from, to), number) {
+        match libraries.judge(now, from, to, number) {
             Verdict::Goes => self.enter(now, number, notices),
             Verdict::Waits { first: false } => {}
             Verdict::Waits { first: true } => {
@@ -48,7 +48,7 @@ impl<C: Carrier> HostPath<C> {
                     let again = now + libraries.settings().lock;
                     self.due.push(again, Due::SetUp(step));
                 } else if let Some(request) = libraries.request(from, to) {
-                    self.say(now, (from, to), request, notices);
+                    self.say(now, from, to, request, notices);
                 }
             }
             Step::Unlock(to) => libraries.unlock(to),
@@ -57,7 +57,7 @@ impl<C: Carrier> HostPath<C> {
                 libraries.accepted(host);
                 let waited = libraries.open(now, host, peer, false);
                 debug_assert!(waited.is_empty(), "its own request brings an answer of its own");
-                self.say(now, (host, peer), said, notices);
+                self.say(now, host, peer, said, notices);
                 self.accept(now, host);
             }
             Step::Mapped(from, to) => {
@@ -76,14 +76,15 @@ impl<C: Carrier> HostPath<C> {
     pub(super) fn heard(
         &mut self,
         now: Time,
-        (from, host): (u16, u16),
+        from: u16,
+        host: u16,
         said: SetUp,
         notices: &mut Vec<Notice>,
     ) {
         let Some(libraries) = &mut self.libraries else { return };
         match libraries.hear(host, said) {
             Follows::Nothing => {}
-            Follows::Answer(answer) => self.say(now, (host, from), answer, notices),
+            Follows::Answer(answer) => self.say(now, host, from, answer, notices),
             Follows::MayAccept => self.accept(now, host),
             Follows::Map => {
                 let mapped = now + libraries.settings().map;
@@ -101,7 +102,8 @@ impl<C: Carrier> HostPath<C> {
     pub(super) fn say(
         &mut self,
         now: Time,
-        (from, to): (u16, u16),
+        from: u16,
+        to: u16,
         said: SetUp,
         notices: &mut Vec<Notice>,
     ) {

@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weft_protocol::misfit::Misfit;
 use weft_units::{Bytes, PositiveCount, Span, Time};
 
 use super::node::{Crew, Node};
@@ -318,15 +319,14 @@ impl LibraryProgram {
         }
     }
 
-    /// The first setting that does not fit this many ranks: the key below `program.run`, its value,
-    /// what is accepted. Does not check that the ranks of [`named_ranks`](Self::named_ranks) exist.
-    pub(super) fn misfit(&self, ranks: u16) -> Option<(&'static str, String, String)> {
+    /// The first setting below `program.run` that does not fit this many ranks. Does not check that the ranks of [`named_ranks`](Self::named_ranks) exist.
+    pub(super) fn misfit(&self, ranks: u16) -> Option<Misfit> {
         if let LibraryProgram::Broadcast(own) = self
             && !own.copies
             && ranks > 64
         {
-            let accepted = "true among more than 64 ranks".to_owned();
-            return Some(("broadcast.copies", "false".to_owned(), accepted));
+            let accepted = "true among more than 64 ranks";
+            return Some(Misfit::new("broadcast.copies", "false", accepted));
         }
         let LibraryProgram::HotSpot(own) = self else { return None };
         let named = self.named_ranks();
@@ -334,14 +334,14 @@ impl LibraryProgram {
         if let (Some((_, rank)), Some(victim)) = (taken, own.victim) {
             let accepted = format!("two ranks that differ, neither of them {}", own.target);
             let value = format!("{victim:?}, which names rank {rank} twice");
-            return Some(("hot_spot.victim", value, accepted));
+            return Some(Misfit::new("hot_spot.victim", value, accepted));
         }
         let senders = own.senders?;
         let apart = u16::from(own.victim.is_some());
         let (least, most) = (1 - apart, ranks - 1 - apart);
         (senders < least || senders > most).then(|| {
             let accepted = format!("{least} to {most} of {ranks} ranks");
-            ("hot_spot.senders", senders.to_string(), accepted)
+            Misfit::new("hot_spot.senders", senders, accepted)
         })
     }
 

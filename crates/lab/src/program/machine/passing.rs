@@ -45,7 +45,7 @@ impl<C: Carrier> Machine<C> {
         let far = others - near;
         // A channel with one order of its own puts the copies of the initiator's host into it.
         let in_order =
-            (own || near > 0) && far > 0 && self.keeps_one_order(channel, (size, kind, nic));
+            (own || near > 0) && far > 0 && self.keeps_one_order(channel, size, kind, nic);
         let copied = if in_order { 0 } else { near };
         let leaving = u8::from(far > 0) + u8::from(copied > 0);
         let uses = others + u32::from(leaving) + u32::from(own);
@@ -99,12 +99,11 @@ impl<C: Carrier> Machine<C> {
     /// Whether the channel that takes a message keeps messages to several ranks in one order.
     /// Messages between hosts have that order, so there is none among the ranks of one host alone.
     pub fn is_ordered(&self, channel: Option<usize>, size: Bytes) -> bool {
-        self.keeps_one_order(channel, (size, Kind::Store, 0))
+        self.keeps_one_order(channel, size, Kind::Store, 0)
             && (!self.places.are_shared() || self.hosts_in_use() > 1)
     }
 
-    fn keeps_one_order(&self, channel: Option<usize>, of: (Bytes, Kind, u16)) -> bool {
-        let (size, kind, nic) = of;
+    fn keeps_one_order(&self, channel: Option<usize>, size: Bytes, kind: Kind, nic: u16) -> bool {
         let channel = channel.or_else(|| self.policy.channel(size, kind, nic));
         channel.is_some_and(|channel| self.channels[channel].1.keeps_one_order())
     }

@@ -18,7 +18,7 @@ impl<C: Carrier> Machine<C> {
     pub fn read(&mut self, rank: u16, target: u16, address: u64, size: Bytes) -> OpId {
         let op = self.begin(rank, Doing::Read { target });
         if self.places.share(rank, target) {
-            self.read_beside((rank, target), address, size, op);
+            self.read_beside(rank, target, address, size, op);
             return op;
         }
         if self.fetch(rank, target, address, size, op) {
@@ -38,8 +38,7 @@ impl<C: Carrier> Machine<C> {
     }
 
     /// A rank copies from the memory of another one on the same host.
-    fn read_beside(&mut self, ends: (u16, u16), address: u64, size: Bytes, answered: OpId) {
-        let (rank, from) = ends;
+    fn read_beside(&mut self, rank: u16, from: u16, address: u64, size: Bytes, answered: OpId) {
         let cargo = Cargo::Answer { value: self.load(from, address), op: answered };
         let (op, to, offered) = (OpId::NONE, Destination::Host(rank), self.now);
         let (uses, leaving) = (2, 1);

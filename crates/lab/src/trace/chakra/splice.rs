@@ -55,8 +55,23 @@ struct Meeting {
     /// The offset of the tags of its messages.
     tag: u32,
     /// Where the first rank reaches it, and how many ranks do.
-    first: (u16, usize),
+    first: Reached,
     reached: usize,
+}
+
+/// The node with which a rank reaches a collective.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    rank: u16,
+    /// Its place in the file of the rank.
+    index: usize,
+}
+
+/// The operations with which a node begins and ends.
+#[derive(Clone, Copy, Debug)]
+struct Spliced {
+    begin: u32,
+    end: u32,
 }
 
 impl<'a> Splicer<'a> {
@@ -73,8 +88,8 @@ impl<'a> Splicer<'a> {
 
     /// Adds the nodes of a rank.
     pub fn add(&mut self, rank: u16, nodes: &[Node]) -> Result<(), TraceError> {
-        // By the number of a node: the operations with which it begins and ends.
-        let mut places: HashMap<u64, (u32, u32)> = HashMap::with_capacity(nodes.len());
+        // By the number of a node.
+        let mut places: HashMap<u64, Spliced> = HashMap::with_capacity(nodes.len());
         let mut met: BTreeMap<Vec<u16>, usize> = BTreeMap::new();
         for (index, node) in nodes.iter().enumerate() {
             let place = match Deed::of(node, rank, self.roofline)? {
@@ -83,12 +98,12 @@ impl<'a> Splicer<'a> {
                     let terms = terms(node, operation, size, root, &members)?;
                     let number = met.entry(members.clone()).or_default();
                     *number += 1;
-                    self.meet((rank, index), node, terms, members, *number - 1)?
+                    self.meet(Reached { rank, index }, node, terms, members, *number - 1)?
                 }
                 deed => {
                     let operation = self.plain(&deed, node, index)?;
                     let only = self.script(rank).add(operation, &[]);
-                    (only, only)
+                    Spliced { begin: only, end: only }
                 }
             };
             if places.insert(node.id, place).is_some() {
@@ -96,13 +111,13 @@ impl<'a> Splicer<'a> {
             }
         }
         for node in nodes {
-            let (waits, _) = places[&node.id];
+            let waits = places[&node.id].begin;
             for before in node.ctrl_deps.iter().chain(&node.data_deps) {
-                let Some((_, last)) = places.get(before) else {
+                let Some(Spliced { end, .. }) = places.get(before) else {
                     let why = format!("it waits for node {before}, which the file does not have");
                     return Err(wrong(node, why));
                 };
-                self.script(rank).wait(waits, *last, After::Over);
+                self.script(rank).wait(waits, *end, After::Over);
             }
         }
         Ok(())
@@ -115,7 +130,7 @@ impl<'a> Splicer<'a> {
             let Some(own) = meetings.iter().find(|own| own.reached < members.len()) else {
                 continue;
             };
-            let (rank, index) = own.first;
+            let Reached { rank, index } = own.first;
             let why = format!(
                 "a collective that {} of {} ranks of its group reach ({members:?}); accepted: as \
                  many collectives of a group in the file of each of its ranks",
@@ -164,16 +179,16 @@ impl<'a> Splicer<'a> {
     /// A rank reaches a collective of its group, the one of this number.
     fn meet(
         &mut self,
-        first: (u16, usize),
+        place: Reached,
         node: &Node,
         terms: Terms,
         members: Vec<u16>,
         number: usize,
-    ) -> Result<(u32, u32), TraceError> {
+    ) -> Result<Spliced, TraceError> {
         let algorithm = self.algorithms.entry(terms).or_insert_with(|| Algorithm::new(terms));
         let all = self.meetings.entry(members.clone()).or_default();
         if number == all.len() {
-            all.push(Meeting { terms, tag: TAGS + self.next_tag, first, reached: 0 });
+            all.push(Meeting { terms, tag: TAGS + self.next_tag, first: place, reached: 0 });
             // Tags repeat only after two thousand million messages.
             self.next_tag = (self.next_tag + algorithm.tags) % (u32::MAX - TAGS - algorithm.tags);
         }
@@ -184,7 +199,7 @@ impl<'a> Splicer<'a> {
                 terms.operation.name(),
                 terms.size.0,
                 terms.root,
-                meeting.first.0,
+                meeting.first.rank,
                 meeting.terms.operation.name(),
                 meeting.terms.size.0,
                 meeting.terms.root,
@@ -192,7 +207,7 @@ impl<'a> Splicer<'a> {
             return Err(wrong(node, why));
         }
         meeting.reached += 1;
-        let (rank, index) = first;
+        let Reached { rank, index } = place;
         let script = &mut self.schedule.ranks[usize::from(rank)];
         Ok(algorithm.splice(script, rank, &members, meeting.tag, line(index)))
     }
@@ -219,7 +234,7 @@ impl Algorithm {
         members: &[u16],
         tags: u32,
         line: u32,
-    ) -> (u32, u32) {
+    ) -> Spliced {
         let pass = Operation { action: Action::Sleep(Span::ZERO), cpu: ACCELERATOR, nic: 0, line };
         let begin = script.add(pass, &[]);
         let own = members.iter().position(|member| *member == rank).unwrap_or_default();
@@ -250,7 +265,7 @@ impl Algorithm {
         }
         let ends: Vec<u32> = (base..).zip(&is_last).filter(|own| *own.1).map(|own| own.0).collect();
         let end = if ends.is_empty() { begin } else { script.add(pass, &ends) };
-        (begin, end)
+        Spliced { begin, end }
     }
 }
 

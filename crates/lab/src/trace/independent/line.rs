@@ -157,6 +157,12 @@ impl Words<'_> {
     }
 }
 
+/// What a rank sends and receives in a collective, by rank of the other end where that matters.
+struct Sizes {
+    sent: Vec<Bytes>,
+    received: Vec<Bytes>,
+}
+
 impl Context {
     /// The meaning of the words of a line.
     pub fn read(&mut self, words: &mut Words<'_>) -> Result<Act, TraceError> {
@@ -273,7 +279,7 @@ impl Context {
                 let (sent, received) = (words.count()?, words.count()?);
                 let is_rooted = !verb.starts_with("all");
                 root = if is_rooted { words.root(ranks)? } else { 0 };
-                let (sent, received) = self.both(words, &[sent], &[received])?;
+                let Sizes { sent, received } = self.both(words, &[sent], &[received])?;
                 size = match verb {
                     "gather" if rank != root => sent[0],
                     "scatter" if rank != root => received[0],
@@ -291,7 +297,7 @@ impl Context {
                 let (sent, received) = (words.count()?, words.counts(ranks)?);
                 let is_rooted = verb == "gatherv";
                 root = if is_rooted { words.root(ranks)? } else { 0 };
-                let (sent, received) = self.both(words, &[sent], &received)?;
+                let Sizes { sent, received } = self.both(words, &[sent], &received)?;
                 words.same(sent[0], received[usize::from(rank)])?;
                 sizes = received;
                 if is_rooted { Collective::GatherV } else { Collective::AllgatherV }
@@ -300,7 +306,7 @@ impl Context {
             "scatterv" => {
                 let (sent, received) = (words.counts(ranks)?, words.count()?);
                 root = words.root(ranks)?;
-                let (sent, received) = self.both(words, &sent, &[received])?;
+                let Sizes { sent, received } = self.both(words, &sent, &[received])?;
                 words.same(sent[usize::from(rank)], received[0])?;
                 sizes = sent;
                 Collective::ScatterV
@@ -324,12 +330,12 @@ impl Context {
         words: &mut Words<'_>,
         sent: &[u64],
         received: &[u64],
-    ) -> Result<(Vec<Bytes>, Vec<Bytes>), TraceError> {
+    ) -> Result<Sizes, TraceError> {
         let of_sent = self.datatype(words)?;
         let of_received = self.datatype(words)?;
         let bytes = |counts: &[u64], of| {
             counts.iter().map(|count| words.bytes(*count, of)).collect::<Result<Vec<_>, _>>()
         };
-        Ok((bytes(sent, of_sent)?, bytes(received, of_received)?))
+        Ok(Sizes { sent: bytes(sent, of_sent)?, received: bytes(received, of_received)? })
     }
 }

@@ -71,14 +71,14 @@ impl Model {
         }
         self.ways[role.peer() as usize].with(|it, words, _| {
             let is_before = matches!(words.begun(), Begun::After(begun) if begun > it.taken);
-            let has_left = it.receiver.leave(words, &it.reader, it.taken);
+            let has_left = it.receiver.leave(words, &it.ring.reader, it.taken);
             Leaving::Refused { has_left, is_before }
         })
     }
 
     fn look_what_is_left(&mut self, role: Role, has_left: bool, is_before: bool) -> Leaving {
         self.ways[role.peer() as usize].with(|it, words, ring| {
-            let is_rest = it.reader.available(ring, u64::MAX).unwrap() > 0;
+            let is_rest = it.ring.reader.available(ring, u64::MAX).unwrap() > 0;
             let found = Found { has_left, is_rest, is_before, refusal: words.refusal() };
             match back::depart(found) {
                 Departure::Stay => Leaving::Stays,

@@ -1,23 +1,20 @@
 //! One direction of the model: its ring, the words of its detour, and the kernel's stream.
 
-use crate::byte_ring::{Capacity, Reader, RingPointers, Unpublished, Writer};
+use crate::byte_ring::RingPointers;
+use crate::byte_ring::small::SmallRing;
 use crate::detour::{Detour, Inlet, Receiver, Sender};
-
-pub(super) const CAPACITY: u64 = 2;
 
 /// One direction: both halves, the shared words, and the kernel's stream as a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Way {
     pub(super) words: [u64; 4],
     pub(super) pointers: [u64; 2],
-    pub(super) cells: [u8; CAPACITY as usize],
+    pub(super) ring: SmallRing,
     pub(super) first: Vec<u8>,
     pub(super) put_in: u64,
-    pub(super) writer: Writer,
     pub(super) sender: Sender,
     /// What is written next: bytes are numbered from one on.
     pub(super) next: u8,
-    pub(super) reader: Reader,
     pub(super) receiver: Receiver,
     pub(super) taken: u64,
     pub(super) got: u8,
@@ -27,17 +24,14 @@ pub(super) struct Way {
 
 impl Way {
     pub(super) fn new() -> Self {
-        let capacity = Capacity::new(CAPACITY).unwrap();
         Self {
             words: [0; 4],
             pointers: [0; 2],
-            cells: [0; CAPACITY as usize],
+            ring: SmallRing::new(),
             first: Vec::new(),
             put_in: 0,
-            writer: Writer::new(capacity),
             sender: Sender::default(),
             next: 1,
-            reader: Reader::new(capacity),
             receiver: Receiver::default(),
             taken: 0,
             got: 0,
@@ -64,25 +58,17 @@ impl Way {
 
     /// Writes by the ring, if there is room.
     pub(super) fn publish(&mut self) -> Option<()> {
-        self.with(|it, _, ring| {
-            if it.writer.room(ring, 1).unwrap() == 0 {
-                return None;
-            }
-            let place = it.writer.spans(1).first.start;
-            match it.writer.publish_unless_sealed(ring, 1) {
-                Ok(()) => it.cells[place] = it.next,
-                Err(why) => {
-                    assert_eq!(why, Unpublished::Sealed);
-                    return None;
-                }
-            }
+        self.with(|it, _, pointers| {
+            it.ring.write(pointers, it.next).then_some(())?;
             it.next += 1;
             Some(())
         })
     }
 
     pub(super) fn inlet(&mut self) -> Inlet {
-        self.with(|it, words, ring| it.receiver.inlet(words, ring, &it.reader, it.taken))
+        self.with(|it, words, pointers| {
+            it.receiver.inlet(words, pointers, &it.ring.reader, it.taken)
+        })
     }
 
     /// Reads of the kernel's stream, before the ring or after it.
@@ -98,13 +84,9 @@ impl Way {
 
     /// Reads of the ring.
     pub(super) fn empty(&mut self) -> Option<()> {
-        self.with(|it, _, ring| {
-            if it.reader.available(ring, 1).unwrap() == 0 {
-                return None;
-            }
-            let place = it.reader.spans(1).first.start;
-            it.get(it.cells[place], 1);
-            it.reader.release(ring, 1);
+        self.with(|it, _, pointers| {
+            let byte = it.ring.read(pointers)?;
+            it.get(byte, 1);
             Some(())
         })
     }

@@ -6,7 +6,9 @@ use weft_protocol::ring::BufferId;
 use weft_units::Time;
 
 use super::{Engine, acts};
-use crate::drive::interface::{HandlerReport, Interface, InterfaceCounters, Letter, Text};
+use crate::drive::interface::{
+    HandlerReport, Interface, InterfaceCounters, Letter, Text, Transmitted,
+};
 
 /// An interface, and which of its buffers the packets in the send window are in.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ impl QuickInterface {
 }
 
 /// A message that its adapter has not numbered.
-fn unnumbered(now: Time, (from, to): (u16, u16)) -> Letter {
+fn unnumbered(now: Time, from: u16, to: u16) -> Letter {
     Letter { from, to, generated: now, sequence: 0 }
 }
 
@@ -79,29 +81,29 @@ impl Engine {
     pub(super) fn submit_letter(&mut self, now: Time, host: u16, target: u16) -> bool {
         if let Some(bodies) = &mut self.adapters.bodies {
             let text = bodies.next_listed(host);
-            return self.submit_text(now, (host, target), text);
+            return self.submit_text(now, host, target, text);
         }
         let Some(quick) = &mut self.adapters.hosts[usize::from(host)].interface else {
             return false;
         };
         let admitted = quick.interface.admits(host, target);
         if admitted {
-            quick.interface.submit(now, unnumbered(now, (host, target)));
+            quick.interface.submit(now, unnumbered(now, host, target));
         }
         admitted
     }
 
     /// Submits a message with content. Returns whether it is allowed.
-    fn submit_text(&mut self, now: Time, pair: (u16, u16), text: Text) -> bool {
+    fn submit_text(&mut self, now: Time, host: u16, target: u16, text: Text) -> bool {
         let super::Adapters { hosts, bodies: Some(bodies), .. } = &mut self.adapters else {
             return false;
         };
-        let Some(quick) = &mut hosts[usize::from(pair.0)].interface else { return false };
-        let body = quick.interface.compose(pair, text);
+        let Some(quick) = &mut hosts[usize::from(host)].interface else { return false };
+        let body = quick.interface.compose(host, target, text);
         let admitted = body.is_some();
         if let Some(body) = body {
             bodies.post(body);
-            quick.interface.submit(now, unnumbered(now, pair));
+            quick.interface.submit(now, unnumbered(now, host, target));
         }
         admitted
     }
@@ -115,7 +117,7 @@ impl Engine {
         let any = !answers.is_empty();
         for (target, text) in answers {
             self.observations.generate_from(usize::from(host), now);
-            if !self.submit_text(now, (host, target), text) {
+            if !self.submit_text(now, host, target, text) {
                 self.refuse_letter(now, host);
             }
         }
@@ -167,7 +169,9 @@ impl Engine {
         let before = quick.admitted.len();
         while window.has_space() {
             let Some(target) = quick.interface.lowest_request(now) else { break };
-            let Some((buffer, letter, fetched)) = quick.interface.transmit(now, target) else {
+            let Some(Transmitted { buffer, letter, fetched }) =
+                quick.interface.transmit(now, target)
+            else {
                 break;
             };
             let sequence = window.numbered(target);
@@ -179,7 +183,7 @@ impl Engine {
             self.schedule(now, self.places.wakes + self.graph.host_port(host), 0);
         }
         if let Some(next) = next {
-            self.act_later(next, host, (acts::INTERFACE, 0));
+            self.act_later(next, host, acts::INTERFACE, 0);
         }
     }
 }

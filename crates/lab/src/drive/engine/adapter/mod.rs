@@ -45,6 +45,7 @@ use slots::Slots;
 
 pub use parts::AdapterParts;
 pub use pipelined::{PipelineParts, ScheduleCounters};
+pub use scheduled::ScheduledTime;
 pub use slots::SlotParts;
 
 /// Counts for which the general observations of a channel have no column.
@@ -314,7 +315,7 @@ impl Engine {
         } else if place >= places.generates {
             self.generate_at_adapter(now, place - places.generates);
         } else if place >= places.acts {
-            self.act_of_adapter(now, (place - places.acts, item));
+            self.act_of_adapter(now, place - places.acts, item);
         } else if place >= places.enters {
             self.happen_at_limit(event);
         } else {
@@ -335,7 +336,7 @@ impl Engine {
     }
 
     /// Processes an event that a host scheduled for itself.
-    fn act_of_adapter(&mut self, now: Time, (host, item): (u32, u32)) {
+    fn act_of_adapter(&mut self, now: Time, host: u32, item: u32) {
         let (act, number) = (item >> acts::DIGITS, item & ((1 << acts::DIGITS) - 1));
         if self.is_in_pipeline() {
             return match act {
@@ -361,7 +362,7 @@ impl Engine {
     }
 
     #[inline]
-    fn act_later(&mut self, time: Time, host: u32, (act, number): (u32, u32)) {
+    fn act_later(&mut self, time: Time, host: u32, act: u32, number: u32) {
         self.schedule(time, self.places.acts + host, act << acts::DIGITS | number);
     }
 

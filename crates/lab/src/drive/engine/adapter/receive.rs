@@ -89,7 +89,7 @@ impl Engine {
                 if ready == now {
                     self.acknowledge(now, id);
                 } else {
-                    self.act_later(ready, to.into(), (acts::ACKNOWLEDGE, id));
+                    self.act_later(ready, to.into(), acts::ACKNOWLEDGE, id);
                 }
             }
             ControlSettings::OutOfBand(control) => {
@@ -97,7 +97,7 @@ impl Engine {
                 let is_now_certain = control.known_after == KnownAfter::Delivery;
                 self.packets.remove(id);
                 if is_now_certain {
-                    self.know_success(known, (from, slot));
+                    self.know_success(known, from, slot);
                 }
             }
             ControlSettings::Unacknowledged => self.packets.remove(id),
@@ -105,9 +105,9 @@ impl Engine {
     }
 
     /// A success becomes known at `time`, without a packet.
-    pub(super) fn know_success(&mut self, time: Time, (from, slot): (u16, Slot)) {
+    pub(super) fn know_success(&mut self, time: Time, from: u16, slot: Slot) {
         let number = self.adapters.outcomes.insert((slot, Attempt::default()));
-        self.act_later(time, from.into(), (acts::COMPLETE, number));
+        self.act_later(time, from.into(), acts::COMPLETE, number);
     }
 
     fn receive_acknowledgment(&mut self, now: Time, id: u32) {

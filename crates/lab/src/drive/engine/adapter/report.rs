@@ -1,5 +1,6 @@
 //! What is still in adapters and between them, and what waits for what.
 
+use weft_fabric::switch::Blocked;
 use weft_protocol::retransmit::{ControlSettings, Standing};
 use weft_units::Time;
 
@@ -126,8 +127,8 @@ impl Engine {
             let host = self.graph.peer(port).and_then(|peer| peer.checked_sub(self.places.hosts));
             host.unwrap_or_default()
         };
-        let line = |(output, id, holder): (u32, u32, Option<u32>)| {
-            let from = self.adapters.flights[id as usize].from;
+        let line = |Blocked { output, packet, holder }: Blocked<u32, u32>| {
+            let from = self.adapters.flights[packet as usize].from;
             let by = match holder {
                 Some(input) => format!(", which a packet of host {} occupies", host_at(input)),
                 None => String::new(),

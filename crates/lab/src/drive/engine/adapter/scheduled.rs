@@ -34,6 +34,15 @@ pub(super) struct Scheduled {
     interleaves: bool,
 }
 
+/// For how long packets of a schedule have occupied links, over all hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct ScheduledTime {
+    /// Links from the hosts.
+    pub upward: Span,
+    /// Links to the hosts, as far as packets began in the switch.
+    pub downward: Span,
+}
+
 impl Scheduled {
     pub fn new(parts: &AdapterParts, hosts: usize) -> Scheduled {
         // The switch sends, too: as if it were one host more.
@@ -134,10 +143,10 @@ impl Engine {
         std::mem::take(&mut self.adapters.scheduled.arrivals)
     }
 
-    /// For how long packets of the schedule have occupied the links from the hosts, and those to
-    /// the hosts as far as they began in the switch; over all hosts.
-    pub fn scheduled_time(&self) -> (Span, Span) {
-        (self.adapters.scheduled.upward, self.adapters.scheduled.downward)
+    /// For how long packets of the schedule have occupied links.
+    pub fn scheduled_time(&self) -> ScheduledTime {
+        let Scheduled { upward, downward, .. } = self.adapters.scheduled;
+        ScheduledTime { upward, downward }
     }
 
     /// Two packets of the schedule that met, if any have: the schedule is broken then.

@@ -2,7 +2,7 @@
 
 use weft_fabric::graph::Departure;
 use weft_fabric::measure::{Collision, Drop};
-use weft_fabric::switch::{Arrival, Effect, Loss, PacketKind};
+use weft_fabric::switch::{Arrival, Effect, Loss, Met, PacketKind, PortPair};
 use weft_kernel::Event;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Span, Time};
@@ -17,12 +17,13 @@ impl Engine {
         &mut self,
         now: Time,
         switch: u32,
-        (input, output): (u32, u32),
+        ports: PortPair,
         id: u32,
     ) {
+        let PortPair { input, output } = ports;
         let Flight { from, to, kind, .. } = self.adapters.flights[id as usize];
         if kind == PacketKind::Scheduled {
-            return self.pass_of_schedule(now, switch, (input, output), id);
+            return self.pass_of_schedule(now, switch, ports, id);
         }
         let is_request = kind == PacketKind::Request;
         if is_request
@@ -32,7 +33,7 @@ impl Engine {
             return self.refuse_disabled(now, id);
         }
         if self.graph.is_deciding(switch) {
-            self.reach_decider(now, switch, (input, output), id);
+            self.reach_decider(now, switch, ports, id);
         } else if self.graph.is_gated(output) {
             self.packets.forwarding[id as usize].output = output;
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
@@ -41,19 +42,20 @@ impl Engine {
             let Some(departure) = self.graph.pass_sized(now, output, span) else {
                 return self.lose(now, id, Loss::Overflow);
             };
-            self.spend_request((input, output), id);
+            self.spend_request(ports, id);
             self.put_on_cable(now, &departure, id);
         }
     }
 
     /// A packet has reached a switch that decides at the end of an instant on everything that
     /// arrived in it.
-    fn reach_decider(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
+    fn reach_decider(&mut self, now: Time, switch: u32, ports: PortPair, id: u32) {
+        let PortPair { input, output } = ports;
         if !self.has_room(now, id) {
             return self.lose(now, id, Loss::ToTransfer);
         }
         self.packets.forwarding[id as usize].output = output;
-        self.spend_request((input, output), id);
+        self.spend_request(ports, id);
         let flight = &self.adapters.flights[id as usize];
         let is_short = flight.kind == PacketKind::Acknowledgment;
         // Packets that were inserted into a packet on its link pass a crossbar with it.
@@ -65,11 +67,10 @@ impl Engine {
         let (alone, kind) = (!flight.in_company, flight.kind);
         let arrival = Arrival { input: number, kind, span, key: id };
         if alone {
-            let (other, own) = self.graph.meet(now, output, arrival);
-            if let Some(other) = other {
-                self.apply(now, other);
-            }
-            if let Some(own) = own {
+            if let Some(Met { in_progress, own }) = self.graph.meet(now, output, arrival) {
+                if let Some(other) = in_progress {
+                    self.apply(now, other);
+                }
                 self.apply(now, own);
             }
         } else if self.graph.contend(output, arrival) {
@@ -79,9 +80,9 @@ impl Engine {
 
     /// A request spends what it takes from an input of a switch to the far end of an output.
     #[inline]
-    fn spend_request(&mut self, ends: (u32, u32), id: u32) {
+    fn spend_request(&mut self, ports: PortPair, id: u32) {
         if self.packets.has_spent() && !self.adapters.is_acknowledgment(id) {
-            self.spend(ends, id);
+            self.spend(ports, id);
         }
     }
 
@@ -134,7 +135,7 @@ impl Engine {
             links.forward(now, to, span);
         }
         if blocked {
-            self.let_go(now, (from, kind), id);
+            self.let_go(now, from, kind, id);
         }
         self.put_on_cable(now, &departure, id);
     }
@@ -150,7 +151,7 @@ impl Engine {
 
     /// A packet passes that back pressure held: its link becomes free when it would have if the
     /// packet had started so late that it passed without a stop.
-    fn let_go(&mut self, now: Time, (from, kind): (u16, PacketKind), id: u32) {
+    fn let_go(&mut self, now: Time, from: u16, kind: PacketKind, id: u32) {
         let passed_from = now - self.adapters.propagation;
         let span = self.adapters.flights[id as usize].span;
         let state = &mut self.adapters.hosts[usize::from(from)];
@@ -187,7 +188,7 @@ impl Engine {
         let ControlSettings::OutOfBand(control) = &self.adapters.control else { return };
         // On a long cable the packet is still on it at that time.
         let Flight { from, slot, start, span, .. } = self.adapters.flights[id as usize];
-        self.know_success((start + span + control.delay).max(now), (from, slot));
+        self.know_success((start + span + control.delay).max(now), from, slot);
     }
 
     /// Back pressure reaches the host: its link stays occupied until the packet is forwarded.
@@ -251,13 +252,14 @@ impl Engine {
                 let back_off: Span = state.initiator.draw_back_off();
                 let known = (start + span + control.delay).max(now) + back_off;
                 let number = self.adapters.outcomes.insert((flight.slot, flight.attempt));
-                self.act_later(known, host.into(), (acts::FAIL, number));
+                self.act_later(known, host.into(), acts::FAIL, number);
             }
         }
     }
 
     /// A packet of a schedule passes.
-    fn pass_of_schedule(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
+    fn pass_of_schedule(&mut self, now: Time, switch: u32, ports: PortPair, id: u32) {
+        let PortPair { input, output } = ports;
         self.packets.forwarding[id as usize].output = output;
         let input = (input - self.graph.first_port(switch)) as u16;
         let Flight { kind, span, .. } = self.adapters.flights[id as usize];

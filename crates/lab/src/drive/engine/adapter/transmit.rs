@@ -109,7 +109,7 @@ impl Engine {
     /// The virtual channel by which packets from one host to another leave it.
     #[inline]
     pub(super) fn channel_of_pair(&self, from: u16, to: u16) -> u8 {
-        let (channels, virtual_channels) = self.graph.channels();
+        let (channels, virtual_channels) = (self.graph.channels(), self.graph.virtual_channels());
         Routes::class(from, to, channels / virtual_channels) * virtual_channels
     }
 
@@ -158,7 +158,7 @@ impl Engine {
             self.adapters.hosts[host as usize].leaving = message;
             self.schedule(now + span, self.places.sends + host, 0);
         }
-        self.expect_outcome(now, host, (id, slot));
+        self.expect_outcome(now, host, id, slot);
         if let Some(links) = self.shared_links_mut() {
             links.send(now, host as u16, span);
         }
@@ -175,13 +175,13 @@ impl Engine {
     }
 
     /// How the adapter learns what became of a request that starts.
-    fn expect_outcome(&mut self, now: Time, host: u32, (id, slot): (u32, Slot)) {
+    fn expect_outcome(&mut self, now: Time, host: u32, id: u32, slot: Slot) {
         let Flight { to, attempt, .. } = self.adapters.flights[id as usize];
         match &self.adapters.control {
             ControlSettings::Unacknowledged => {
                 let held = self.held_after_start();
                 if held > Span::ZERO {
-                    return self.know_success(now + held, (host as u16, slot));
+                    return self.know_success(now + held, host as u16, slot);
                 }
                 let initiator = &mut self.adapters.hosts[host as usize].initiator;
                 initiator.window.release(slot);
@@ -191,7 +191,7 @@ impl Engine {
                 let initiator = &mut self.adapters.hosts[host as usize].initiator;
                 let deadline = control.deadline(now, initiator.draw_back_off());
                 let number = self.adapters.outcomes.insert((slot, attempt));
-                self.act_later(deadline, host, (acts::FAIL, number));
+                self.act_later(deadline, host, acts::FAIL, number);
             }
             ControlSettings::OutOfBand(_) => {}
         }
@@ -261,7 +261,7 @@ impl Engine {
             *spent = if is_request { self.graph.spent(port, Span::ZERO) } else { Spent::default() };
         }
         let channel = self.packets.forwarding[id as usize].channel;
-        let departure = self.graph.send_sized(now, port, (span, channel));
+        let departure = self.graph.send_sized(now, port, span, channel);
         self.put_on_cable(now, &departure, id);
     }
 }

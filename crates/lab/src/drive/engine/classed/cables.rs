@@ -4,7 +4,7 @@
 //! event of the picosecond before. The fate of a packet is decided when its transmission starts,
 //! since the failures of its cable are known by then, and takes effect when the cable fails.
 
-use weft_fabric::fabric::{CableFailure, Failures, LiveNextHops};
+use weft_fabric::fabric::{CableFailure, Failures, HostPair, LiveNextHops};
 use weft_fabric::measure::Drop;
 use weft_fabric::switch::shared_buffer::Ports;
 use weft_fabric::workload::FlowDemand;
@@ -12,6 +12,7 @@ use weft_kernel::Event;
 use weft_units::{Span, Time};
 
 use crate::drive::engine::Engine;
+use crate::drive::engine::flows::FlowUnderWay;
 
 /// What becomes of the cables of a channel.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(super) struct Cables {
     /// In order.
     changes: Vec<Change>,
     /// By port: the intervals in which its cable is down, in order.
-    outages: Vec<Vec<(Time, Time)>>,
+    outages: Vec<Vec<Outage>>,
     /// By port: the number of the link that it had at first, where that changes.
     laid: Vec<Option<u32>>,
     next_hops: Vec<(Time, LiveNextHops)>,
@@ -40,6 +41,13 @@ pub(super) struct Cables {
     /// one.
     next_look: Time,
     cut_off: Option<Time>,
+}
+
+/// A time in which nothing comes over a cable.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    from: Time,
+    until: Time,
 }
 
 /// Something that happens to a cable, or to the routes.
@@ -87,7 +95,8 @@ impl Cables {
                 let slower = ports.add_slower(of[0], *rate);
                 (What::Link(*of, slower), What::Link(*of, own))
             } else {
-                of.iter().for_each(|port| outages[*port as usize].push((*at, *until)));
+                let outage = Outage { from: *at, until: *until };
+                of.iter().for_each(|port| outages[*port as usize].push(outage));
                 (What::Fails(*of), What::IsBack(*of))
             };
             begins.push(Change { time: *at, what: begin });
@@ -116,22 +125,24 @@ impl Cables {
     pub fn fate(
         &self,
         start: Time,
-        (port, waits_for_all): (u32, bool),
-        (span, cable): (Span, Span),
+        port: u32,
+        waits_for_all: bool,
+        span: Span,
+        cable: Span,
     ) -> Option<Fate> {
         let there = start + cable + span;
-        let fails = |(at, until): &&(Time, Time)| *at < there && *until > start;
-        let (at, _) = self.outages[port as usize].iter().find(fails)?;
-        let has_begun = *at >= start + cable && *at > start;
+        let fails = |outage: &&Outage| outage.from < there && outage.until > start;
+        let Outage { from, .. } = *self.outages[port as usize].iter().find(fails)?;
+        let has_begun = from >= start + cable && from > start;
         match has_begun && !waits_for_all {
             true => Some(Fate::Damaged),
-            false => Some(Fate::Lost((*at).max(start))),
+            false => Some(Fate::Lost(from.max(start))),
         }
     }
 
     /// Whether the cable in a port is down.
     pub fn is_out(&self, now: Time, port: u32) -> bool {
-        self.outages[port as usize].iter().any(|(at, until)| *at <= now && now < *until)
+        self.outages[port as usize].iter().any(|outage| outage.from <= now && now < outage.until)
     }
 
     /// Whether a port holds what it has until its cable is back.
@@ -146,7 +157,7 @@ impl Cables {
 
     /// Since when no known route has led from one host to another, if none does at the end of
     /// `now`.
-    fn without_a_way(&self, now: Time, (from, to): (u32, u32)) -> Option<Time> {
+    fn without_a_way(&self, now: Time, HostPair { from, to }: HostPair) -> Option<Time> {
         let known = self.next_hops.iter().rev().skip_while(|(time, _)| *time > now);
         let mut since = None;
         for (time, next_hops) in known {
@@ -179,7 +190,7 @@ impl Engine {
     pub(super) fn happen_to_cables(&mut self, Event { time: now, place, item }: Event) {
         match place - self.places.samples {
             LOSS => {
-                self.give_up_classed(now, (item, Drop::FailedCable));
+                self.give_up_classed(now, item, Drop::FailedCable);
                 self.look_for_ways(now);
             }
             _ => self.change_cable(item),
@@ -198,8 +209,8 @@ impl Engine {
         }
         let timeout = flows.timeout();
         cables.next_look = now + timeout;
-        let cut_off = |flow: &FlowDemand| cables.without_a_way(now, (flow.from, flow.to)).is_some();
-        if flows.under_way(now).all(|(_, _, flow)| cut_off(flow)) {
+        let cut_off = |flow: &FlowDemand| cables.without_a_way(now, flow.hosts()).is_some();
+        if flows.under_way(now).all(|own| cut_off(own.flow)) {
             let since = *cables.cut_off.get_or_insert(now);
             self.is_cut_off = now >= since + timeout * 2;
         } else {
@@ -249,9 +260,8 @@ impl Engine {
         };
         let Some(cables) = &own.cables else { return (Vec::new(), 0) };
         let (mut lines, mut count) = (Vec::new(), 0);
-        for (number, group, flow) in flows.under_way(self.now) {
-            let ends = (flow.from, flow.to);
-            let Some(since) = cables.without_a_way(self.now, ends) else { continue };
+        for FlowUnderWay { number, group, flow } in flows.under_way(self.now) {
+            let Some(since) = cables.without_a_way(self.now, flow.hosts()) else { continue };
             count += 1;
             if lines.len() < MOST_NAMED {
                 let [from, to] = [flow.from, flow.to].map(|host| wiring.host_name(host));

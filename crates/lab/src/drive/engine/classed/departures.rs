@@ -1,7 +1,6 @@
 //! When packets and pause frames have left their ports, and packets of which that is planned.
 
-use weft_fabric::graph::Spent;
-use weft_fabric::switch::shared_buffer::{Freed, credit_item, credit_of};
+use weft_fabric::switch::shared_buffer::{FarEnd, Freed, InputCredit, credit_item, credit_of};
 use weft_kernel::Event;
 use weft_units::{Span, Time};
 
@@ -31,8 +30,8 @@ impl Engine {
     pub(super) fn plan(&mut self, now: Time, port: u32, id: u32) -> bool {
         let Some(own) = &mut self.classed else { return false };
         let header = &mut own.headers[id as usize];
-        let Some((start, span)) = own.ports.plan(now, port, (id, header)) else { return false };
-        self.set_out(start, port, (id, span));
+        let Some((start, span)) = own.ports.plan(now, port, id, header) else { return false };
+        self.set_out(start, port, id, span);
         true
     }
 
@@ -60,9 +59,9 @@ impl Engine {
         for _ in 0..ports.waiting(port, 0) {
             let Some(id) = next else { return };
             let span = ports.span(port, headers[id as usize].size);
-            let (wire, switches, transmission) = ports.spent(port, (cable, span));
+            let at_port = ports.spent(port, cable, span);
             if let Some(spent) = packets.spent(id) {
-                *spent = spent.without(Spent { wire, switches, transmission });
+                *spent = spent.without(at_port);
             }
             next = packets.behind.get(id as usize).copied();
         }
@@ -79,13 +78,12 @@ impl Engine {
     }
 
     /// A port sends a pause frame.
-    pub(super) fn pause(&mut self, now: Time, port: u32, (paused, span): (u8, Span)) {
+    pub(super) fn pause(&mut self, now: Time, port: u32, paused: u8, span: Span) {
         let Some(own) = &mut self.classed else { return };
         let cable = self.graph.propagation(port);
-        let (time, peer) = own.ports.heeded(now, port, (cable, span));
+        let FarEnd { time, port: peer } = own.ports.heeded(now, port, cable, span);
         let cables = own.cables.as_ref();
-        let is_lost =
-            cables.is_some_and(|own| own.fate(now, (port, true), (span, cable)).is_some());
+        let is_lost = cables.is_some_and(|own| own.fate(now, port, true, span, cable).is_some());
         let is_noted = own.ports.note_end(port, now + span, false);
         self.graph.occupy(now, port, span);
         if is_noted {
@@ -121,10 +119,11 @@ impl Engine {
 
     /// An input will have room again, of which it tells the far end of its cable.
     #[inline]
-    pub(super) fn give_credit(&mut self, then: Time, (input, class, size): (u32, u8, u32)) {
+    pub(super) fn give_credit(&mut self, then: Time, InputCredit { input, credit }: InputCredit) {
         let Some(own) = &self.classed else { return };
-        let (time, peer) = own.ports.credited(then, input, self.graph.propagation(input));
-        self.say(time, peer, credit_item(class, size));
+        let FarEnd { time, port: peer } =
+            own.ports.credited(then, input, self.graph.propagation(input));
+        self.say(time, peer, credit_item(credit));
     }
 
     /// The far end of a cable pauses classes, or lets them go on, or gives credit.

@@ -9,7 +9,7 @@ use super::{Classed, Traffic};
 impl Classed {
     /// Divides this among `count` parts, by the part of each switch and of each host, before
     /// anything has happened: for a channel without samples and without cables that fail.
-    pub fn divide(&mut self, (part, of_hosts): (&[u32], &[u32]), count: u32) -> Vec<Classed> {
+    pub fn divide(&mut self, part: &[u32], of_hosts: &[u32], count: u32) -> Vec<Classed> {
         let ports = self.ports.divide(part, count);
         let parts = (0..).zip(ports).map(|(number, ports)| {
             let traffic = self.traffic.iter_mut().map(|own| own.of_part(of_hosts, number));

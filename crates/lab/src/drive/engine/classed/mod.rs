@@ -19,8 +19,10 @@ use weft_fabric::fabric::Wiring;
 use weft_fabric::graph::Spent;
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::{Drop, Instants};
+use weft_fabric::switch::PortPair;
 use weft_fabric::switch::shared_buffer::{
-    Admission, Header, Next, Passage, Ports, PortsParts, ScheduleSettings, SwitchRule, Telemetry,
+    Admission, FarEnd, Header, Next, Passage, Ports, PortsParts, ScheduleSettings, SwitchRule,
+    Telemetry,
 };
 use weft_kernel::Event;
 use weft_units::{Bytes, Rate, Span, Time};
@@ -90,7 +92,9 @@ pub(super) struct Classed {
 impl Classed {
     pub fn new(
         parts: ClassedParts,
-        (wiring, link, packet): (&Wiring, &LinkSettings, Bytes),
+        wiring: &Wiring,
+        link: &LinkSettings,
+        packet: Bytes,
         from: Time,
     ) -> Classed {
         let ClassedParts { switches, classes, hosts, .. } = parts;
@@ -168,13 +172,13 @@ impl Classed {
     }
 
     /// When a packet arrives that starts at a port and takes `span`, and where.
-    pub fn arrival(&self, start: Time, port: u32, span: Span) -> (Time, u32) {
+    pub fn arrival(&self, start: Time, port: u32, span: Span) -> FarEnd {
         self.ports.arrival(start, port, span)
     }
 
     /// How much later a packet joins the queue of an output because it takes longer to come.
-    pub fn lag(&self, ends: (u32, u32), size: Bytes) -> Span {
-        self.ports.lag(ends, size.0 as u32)
+    pub fn lag(&self, ports: PortPair, size: Bytes) -> Span {
+        self.ports.lag(ports, size.0 as u32)
     }
 
     /// Packets in flight that belong to no flow and to none of the first sources.
@@ -228,7 +232,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn happen_elsewhere(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         if self.classed.is_some() {
-            self.happen_classed(event.time, (event.place, event.item), watch);
+            self.happen_classed(event, watch);
         } else if self.ring.is_some() {
             self.happen_on_ring(event, watch);
         } else if self.turns.is_some() {
@@ -240,12 +244,8 @@ impl Engine {
 
     /// An event at a place of a channel whose packets have sizes and classes of their own.
     #[inline]
-    fn happen_classed(
-        &mut self,
-        now: Time,
-        (place, item): (u32, u32),
-        watch: &mut impl FnMut(Delivery),
-    ) {
+    fn happen_classed(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
+        let Event { time: now, place, item } = event;
         let places = self.places;
         if place < places.frees {
             self.deliver_classed(now, place - places.hosts, item, watch);
@@ -294,11 +294,11 @@ impl Engine {
             bits: Header::ECN_CAPABLE | Header::TRIMMABLE,
             is_early: false,
         };
-        self.submit(now, host, (&handed, header));
+        self.submit(now, host, &handed, header);
     }
 
     /// A packet with its header is in the adapter of a host, in the queue of its class.
-    pub(super) fn submit(&mut self, now: Time, host: u32, (handed, header): (&Handed, Header)) {
+    pub(super) fn submit(&mut self, now: Time, host: u32, handed: &Handed, header: Header) {
         let Handed { to, generated, message, .. } = *handed;
         let route_state = self.routes.depart(host, to);
         let output = NOT_CHOSEN;
@@ -339,7 +339,7 @@ impl Engine {
         if port < self.graph.switch_ports() {
             self.settle_port(now, port);
             if let Some(span) = self.start_at_once(now, port, id) {
-                return self.send(now, port, (id, span));
+                return self.send(now, port, id, span);
             }
             if self.plan(now, port, id) {
                 return;
@@ -354,15 +354,15 @@ impl Engine {
     pub(super) fn put_in_queue(&mut self, now: Time, port: u32, id: u32) {
         let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];
-        own.ports.enqueue(now, port, (id, header), &mut self.packets.behind);
+        own.ports.enqueue(now, port, id, header, &mut self.packets.behind);
     }
 
     /// Whether a packet starts that comes to a port, and for how long it is then sent.
     #[inline]
     pub(super) fn start_at_once(&mut self, now: Time, port: u32, id: u32) -> Option<Span> {
         let own = self.classed.as_deref_mut()?;
-        let packet = (id, &own.headers[id as usize]);
-        own.ports.start_at_once(now, port, packet, own.telemetry.as_mut())
+        let header = &own.headers[id as usize];
+        own.ports.start_at_once(now, port, id, header, own.telemetry.as_mut())
     }
 
     /// A port sends what is next, if it may.
@@ -383,19 +383,18 @@ impl Engine {
         let Some(own) = &mut self.classed else { return };
         let (headers, behind) = (&mut own.headers[..], &self.packets.behind[..]);
         let telemetry = own.telemetry.as_mut();
-        let (id, span) = match own.ports.next(now, (port, is_awaited), (headers, behind), telemetry)
-        {
+        let (id, span) = match own.ports.next(now, port, is_awaited, headers, behind, telemetry) {
             Next::Packet(id, span) => (id, span),
-            Next::Pause(paused, span) => return self.pause(now, port, (paused, span)),
+            Next::Pause(paused, span) => return self.pause(now, port, paused, span),
             Next::Later(until) => return self.schedule(until, self.places.frees + port, 0),
             Next::Nothing => return,
         };
-        self.send(now, port, (id, span));
+        self.send(now, port, id, span);
     }
 
     /// A packet starts, and is sent for so long.
     #[inline]
-    pub(super) fn send(&mut self, now: Time, port: u32, (id, span): (u32, Span)) {
+    pub(super) fn send(&mut self, now: Time, port: u32, id: u32, span: Span) {
         let is_awaited = self.is_awaited(port);
         let Some(own) = &mut self.classed else { return };
         let is_noted = own.ports.note_end(port, now + span, is_awaited);
@@ -404,33 +403,32 @@ impl Engine {
         if let Some(credit) = credit {
             self.give_credit(now + span, credit);
         }
-        let arrives = self.set_out(now, port, (id, span));
+        let arrives = self.set_out(now, port, id, span);
         if is_noted {
             // A packet that is lost may be freed before it has left, and its mark is never seen.
             let leaves = if marks_departures && arrives { id + 1 } else { 0 };
             self.schedule(now + span, self.places.frees + port, leaves);
         }
         if port >= self.graph.switch_ports() {
-            self.start_classed(now, (id, span));
+            self.start_classed(now, id, span);
         }
     }
 
     /// A packet sets out on the cable of a port at an instant, and is sent for so long. Returns whether it comes to
     /// the far end.
     #[inline]
-    fn set_out(&mut self, start: Time, port: u32, (id, span): (u32, Span)) -> bool {
+    fn set_out(&mut self, start: Time, port: u32, id: u32, span: Span) -> bool {
         let Some(own) = &mut self.classed else { return false };
         let mut arrives = true;
-        let (mut time, peer) = own.ports.arrival(start, port, span);
+        let FarEnd { mut time, port: peer } = own.ports.arrival(start, port, span);
         let mut place = if peer < self.places.hosts { self.places.enters + peer } else { peer };
         if let Some(spent) = self.packets.spent(id) {
-            let (wire, switches, transmission) =
-                own.ports.spent(port, (self.graph.propagation(port), span));
-            *spent = spent.and(Spent { wire, switches, transmission });
+            *spent = spent.and(own.ports.spent(port, self.graph.propagation(port), span));
             // Where cables fail, the time of packets depends on their routes.
             if let Some(cables) = &own.cables {
-                let ends = (port, own.ports.waits_for_all(port));
-                match cables.fate(start, ends, (span, self.graph.propagation(port))) {
+                let waits_for_all = own.ports.waits_for_all(port);
+                let cable = self.graph.propagation(port);
+                match cables.fate(start, port, waits_for_all, span, cable) {
                     None => {}
                     Some(Fate::Lost(at)) => {
                         (time, place, arrives) = (at, self.places.samples + LOSS, false);
@@ -445,7 +443,7 @@ impl Engine {
     }
 
     /// A packet leaves its host.
-    fn start_classed(&mut self, now: Time, (id, span): (u32, Span)) {
+    fn start_classed(&mut self, now: Time, id: u32, span: Span) {
         let packet = &mut self.packets.packets[id as usize];
         packet.start = now;
         let Packet { message, from: host, .. } = *packet;
@@ -480,15 +478,14 @@ impl Engine {
                 let first = self.graph.first_port(switch);
                 let ports = &own.ports;
                 let occupied = |number: u32| ports.occupied(now, first.wrapping_add(number)).0;
-                let hop = (switch, forwarding.hops);
-                let (to, state) = (forwarding.to, &mut forwarding.route_state);
-                first + self.routes.port(hop, to, state, occupied)
+                let Forwarding { to, hops, route_state: state, .. } = forwarding;
+                first + self.routes.port(switch, *hops, *to, state, occupied)
             }
             chosen => chosen,
         };
         forwarding.hops += 1;
         if own.passes
-            && let Some(passage) = own.ports.pass(now, output, (id, header))
+            && let Some(passage) = own.ports.pass(now, output, id, header)
         {
             let Passage { start, span, arrival: time, peer } = passage;
             self.graph.occupy(start, output, span);
@@ -496,12 +493,13 @@ impl Engine {
             let place = if is_inside { self.places.enters + peer } else { peer };
             return self.forward(Event { time, place, item: id });
         }
-        self.admit_in_steps(now, (input, output), id);
+        self.admit_in_steps(now, PortPair { input, output }, id);
     }
 
     /// Admits a packet that does not pass the switch in one step.
     #[inline(never)]
-    fn admit_in_steps(&mut self, now: Time, (input, output): (u32, u32), id: u32) {
+    fn admit_in_steps(&mut self, now: Time, ports: PortPair, id: u32) {
+        let PortPair { input, output } = ports;
         let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];
         match own.ports.admit(now, output, header) {
@@ -510,10 +508,10 @@ impl Engine {
                 self.note_departures(now, input);
                 self.send_on(now, input);
             }
-            Admission::Full => return self.give_up_classed(now, (id, Drop::Overflow)),
+            Admission::Full => return self.give_up_classed(now, id, Drop::Overflow),
         }
         let Some(own) = &self.classed else { return };
-        let lag = own.ports.lag((input, output), own.headers[id as usize].size);
+        let lag = own.ports.lag(ports, own.headers[id as usize].size);
         if lag == Span::ZERO {
             return self.line_up(now, output, id);
         }
@@ -525,11 +523,11 @@ impl Engine {
     }
 
     /// A packet is given up by a rule. Messages are sent only where none is.
-    fn give_up_classed(&mut self, now: Time, (id, why): (u32, Drop)) {
+    fn give_up_classed(&mut self, now: Time, id: u32, why: Drop) {
         if let Some(own) = &mut self.classed {
             match own.headers[id as usize].has(Header::APART) {
                 true => own.apart -= 1,
-                false if self.flows.is_some() => return self.lose_segment(now, (id, why)),
+                false if self.flows.is_some() => return self.lose_segment(now, id, why),
                 false => {}
             }
         }
@@ -545,8 +543,7 @@ impl Engine {
         }
         let Some(own) = &self.classed else { return Spent::default() };
         let (cable, hops) = (self.graph.propagation(0), self.packets.forwarding[id as usize].hops);
-        let (wire, switches, transmission) = own.ports.spent_alike(cable, size, hops);
-        Spent { wire, switches, transmission }
+        own.ports.spent_alike(cable, size, hops)
     }
 
     /// The last byte of a packet is at its target.
@@ -557,12 +554,12 @@ impl Engine {
         }
         let header = own.headers[id as usize];
         if self.flows.is_some() && !header.has(Header::APART) {
-            return self.deliver_segment(now, (end, id), header, watch);
+            return self.deliver_segment(now, end, id, header, watch);
         }
         if header.has(Header::TRIMMED | Header::DAMAGED) {
             let is_damaged = header.has(Header::DAMAGED);
             let why = if is_damaged { Drop::FailedCable } else { Drop::Trimmed };
-            return self.give_up_classed(now, (id, why));
+            return self.give_up_classed(now, id, why);
         }
         own.apart -= i64::from(header.has(Header::APART));
         let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];

@@ -25,7 +25,7 @@ impl Engine {
             let event = self.parts.first().pop_until(until)?;
             self.now = event.time;
             self.steps += 1;
-            self.happen_classed(event.time, (event.place, event.item), watch);
+            self.happen_classed(event, watch);
             let stopped = halt.check(self.steps);
             if stopped.is_some() {
                 return stopped;
@@ -69,10 +69,10 @@ impl Engine {
                 let forwarding = &mut packets.forwarding[item as usize];
                 if are_known && forwarding.output == NOT_CHOSEN {
                     let switch = graph.switch_of(place - places.enters);
-                    let hop = (switch, forwarding.hops);
-                    let (to, state) = (forwarding.to, &mut forwarding.route_state);
+                    let (hop, to, state) =
+                        (forwarding.hops, forwarding.to, &mut forwarding.route_state);
                     forwarding.output =
-                        graph.first_port(switch) + routes.port(hop, to, state, |_| 0);
+                        graph.first_port(switch) + routes.port(switch, hop, to, state, |_| 0);
                     own.ports.prefetch(forwarding.output);
                     graph.prefetch_port(forwarding.output);
                 }

@@ -70,6 +70,6 @@ impl Engine {
         self.count_handed(now, host);
         let (generated, message) = (now, MessageId::NONE);
         let handed = Handed { to, generated, message, size: part, part, next: Time::NEVER };
-        self.submit(now, host, (&handed, header));
+        self.submit(now, host, &handed, header);
     }
 }

@@ -9,7 +9,8 @@ impl Engine {
     pub(in crate::drive::engine) fn paused_waits(
         &self,
         port: u32,
-        (name, peer): (&str, &str),
+        name: &str,
+        peer: &str,
     ) -> Vec<String> {
         let Some(own) = &self.at_port(port).classed else { return Vec::new() };
         let paused = own.ports.paused(port);

@@ -5,7 +5,7 @@ use weft_fabric::measure::Observations;
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
-use super::Coupled;
+use super::{Coupled, OfBoth};
 use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Message, Notice};
 use crate::drive::engine::Engine;
@@ -77,7 +77,7 @@ impl Channel for Coupled {
     }
 
     fn take_trace(&mut self) -> Vec<TraceEntry> {
-        let (mut trace, quick) = self.take_traces();
+        let OfBoth { bulk: mut trace, quick } = self.take_traces();
         trace.extend(quick);
         trace.sort_by_key(|entry| entry.time);
         trace

@@ -13,12 +13,22 @@ use weft_fabric::link::SharedLinks;
 use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
+use super::adapter::ScheduledTime;
 use super::{Engine, ScheduleCounters};
 use crate::drive::Channel as _;
 use crate::drive::carrier::Carrier as _;
 use crate::drive::trace::TraceEntry;
 
 pub use halves::Half;
+
+/// What each of two channels has.
+#[derive(Debug)]
+pub struct OfBoth<T> {
+    /// That of the one under the schedule.
+    pub bulk: T,
+    /// That of the one that carries its signalling.
+    pub quick: T,
+}
 
 /// A channel under a schedule, and the one that carries its signalling.
 #[derive(Debug)]
@@ -119,9 +129,9 @@ impl Coupled {
 
     /// The transmissions recorded so far on the channel under the schedule, and on the one that carries
     /// its signalling.
-    pub fn take_traces(&mut self) -> (Vec<TraceEntry>, Vec<TraceEntry>) {
+    pub fn take_traces(&mut self) -> OfBoth<Vec<TraceEntry>> {
         let quick = self.take_quick_trace();
-        (self.bulk.take_trace(), quick)
+        OfBoth { bulk: self.bulk.take_trace(), quick }
     }
 
     fn take_quick_trace(&mut self) -> Vec<TraceEntry> {
@@ -145,15 +155,15 @@ impl Coupled {
         let mut columns = self.bulk.adapter_columns(until);
         let ScheduleCounters { lost_configurations, lost_grants, lost_acknowledgments, .. } =
             self.bulk.schedule_counters();
-        let (up, down) = self.quick.scheduled_time();
+        let ScheduledTime { upward, downward } = self.quick.scheduled_time();
         let links = until.0 as f64 * f64::from(self.quick.hosts());
         let against = self.quick.control_counters().acknowledgments_against_schedule;
         columns.extend([
             ("lost_configurations", lost_configurations as f64),
             ("lost_grants", lost_grants as f64),
             ("lost_acknowledgments", lost_acknowledgments as f64),
-            ("signalling_share", (up + down).0 as f64 / links),
-            ("signalling_share_to_switch", up.0 as f64 / links),
+            ("signalling_share", (upward + downward).0 as f64 / links),
+            ("signalling_share_to_switch", upward.0 as f64 / links),
             ("quick_acknowledgments_killed", against as f64),
         ]);
         columns
@@ -165,7 +175,7 @@ impl Coupled {
     }
 
     /// The channel under the schedule, and the one that carries its signalling; ends both.
-    pub fn into_channels(self) -> (Engine, Engine) {
-        (self.bulk, self.quick)
+    pub fn into_channels(self) -> OfBoth<Engine> {
+        OfBoth { bulk: self.bulk, quick: self.quick }
     }
 }

@@ -1,5 +1,7 @@
 //! How long a flow takes that is alone: what its completion time is compared with.
 
+use weft_fabric::switch::PortPair;
+use weft_fabric::switch::shared_buffer::FarEnd;
 use weft_units::{Bytes, Span, Time};
 
 use crate::drive::engine::Engine;
@@ -19,9 +21,9 @@ impl Engine {
         });
         // Where they take all planes in turn, the last one and the one before it are the last of theirs.
         let spread = self.graph.planes() / flows.transports.planes();
-        let alone = self.pass_alone((full, last), packets.div_ceil(spread));
+        let alone = self.pass_alone(packets.div_ceil(spread), full, last);
         let alone = match (packets - 1).div_ceil(spread) {
-            before if spread > 1 && before > 0 => alone.max(self.pass_alone((full, full), before)),
+            before if spread > 1 && before > 0 => alone.max(self.pass_alone(before, full, full)),
             _ => alone,
         };
         if let Some(flows) = &mut self.flows {
@@ -33,20 +35,20 @@ impl Engine {
     /// by; a host has none.
     fn find_way(&mut self, from: u32, to: u32, flow: u32) {
         let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else { return };
-        let mut route_state = flows.alone.depart_flow(from, to, (flow, 0));
+        let mut route_state = flows.alone.depart_flow(from, to, flow, 0);
         let plane = flows.transports.plane(flow);
         let mut port = self.graph.host_port(plane * self.graph.hosts() + from);
         flows.path.clear();
-        flows.path.push((port, port));
+        flows.path.push(PortPair { input: port, output: port });
         for hop in 0..=u16::MAX {
-            let (_, input) = own.arrival(Time::ZERO, port, Span::ZERO);
+            let FarEnd { port: input, .. } = own.arrival(Time::ZERO, port, Span::ZERO);
             if input >= self.places.hosts {
                 break;
             }
             let switch = self.graph.switch_of(input);
-            let number = flows.alone.port((switch, hop), to, &mut route_state, |_| 0);
+            let number = flows.alone.port(switch, hop, to, &mut route_state, |_| 0);
             port = self.graph.first_port(switch) + number;
-            flows.path.push((input, port));
+            flows.path.push(PortPair { input, output: port });
         }
     }
 
@@ -56,24 +58,25 @@ impl Engine {
     /// Of equal packets, the one with number k leaves the port with number i at `A_i + k M_i`, where `A_i`
     /// is when the first one does and `M_i` is the longest that a packet takes on a link up to there. The
     /// last one leaves a port when it is there and the one before it has left.
-    fn pass_alone(&self, (full, last): (Bytes, Bytes), packets: u32) -> Span {
+    fn pass_alone(&self, packets: u32, full: Bytes, last: Bytes) -> Span {
         let (Some(flows), Some(own)) = (&self.flows, &self.classed) else { return Span::ZERO };
         let before = u64::from(packets - 1);
         let (mut first_start, mut slowest) = (Time::ZERO, Span::ZERO);
         let (mut first_there, mut last_there) = (Time::ZERO, Time::ZERO);
-        for (input, port) in &flows.path {
-            let span = own.span(*port, full);
+        for ports in &flows.path {
+            let PortPair { input, output: port } = *ports;
+            let span = own.span(port, full);
             if input != port {
-                first_start = first_there + own.lag((*input, *port), full);
-                last_there += own.lag((*input, *port), last);
+                first_start = first_there + own.lag(*ports, full);
+                last_there += own.lag(*ports, last);
             }
             slowest = slowest.max(span);
             let mut last_start = last_there;
             if before > 0 {
                 last_start = last_start.max(first_start + slowest * (before - 1) + span);
             }
-            first_there = own.arrival(first_start, *port, span).0;
-            last_there = own.arrival(last_start, *port, own.span(*port, last)).0;
+            first_there = own.arrival(first_start, port, span).time;
+            last_there = own.arrival(last_start, port, own.span(port, last)).time;
         }
         last_there.since(Time::ZERO)
     }

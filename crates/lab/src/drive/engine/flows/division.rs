@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use weft_fabric::adapter::{Segment, Transports};
+use weft_fabric::adapter::{HeldPackets, Segment, Transports};
 
 use super::Flows;
 use crate::drive::engine::{Alone, Engine};
@@ -45,8 +45,8 @@ impl Engine {
         self.flows = Some(own);
     }
 
-    /// Packets of flows that have begun which have never been sent, and those that were and have not come.
-    pub(in crate::drive::engine) fn held_of_flows(&self) -> Option<(u64, u64)> {
+    /// The packets of flows that have begun and have not arrived.
+    pub(in crate::drive::engine) fn held_of_flows(&self) -> Option<HeldPackets> {
         let own = &self.flows.as_ref()?.transports;
         Some(own.held_by(|host| self.flows_at(host).unwrap_or(own)))
     }

@@ -10,10 +10,13 @@ mod division;
 mod messages;
 mod report;
 
-use weft_fabric::adapter::{Arrived, Content, Outgoing, Segment, TransportParts, Transports};
-use weft_fabric::fabric::Routes;
+use weft_fabric::adapter::{
+    Arrived, Content, Outgoing, PathReport, Segment, TransportParts, Transports,
+};
+use weft_fabric::fabric::{HostPair, Routes};
 use weft_fabric::graph::Spent;
 use weft_fabric::measure::{Drop, Instants};
+use weft_fabric::switch::PortPair;
 use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
 use weft_fabric::workload::FlowDemand;
 use weft_protocol::congestion::LinkState;
@@ -52,7 +55,15 @@ pub(super) struct Flows {
     bits: u8,
     /// Ways of flows that are alone are drawn apart, so that they change nothing.
     alone: Routes,
-    path: Vec<(u32, u32)>,
+    path: Vec<PortPair>,
+}
+
+/// A flow that has begun and has not come to an end.
+pub(super) struct FlowUnderWay<'a> {
+    pub number: usize,
+    /// The name of its group.
+    pub group: &'a str,
+    pub flow: &'a FlowDemand,
 }
 
 impl Flows {
@@ -85,13 +96,13 @@ impl Flows {
         self.transports.timeout()
     }
 
-    /// Flows that have begun by `now` and have not come to an end: the number, the name of the group
-    /// and the flow.
-    pub fn under_way(&self, now: Time) -> impl Iterator<Item = (usize, &str, &FlowDemand)> {
+    /// Flows that have begun by `now` and have not come to an end.
+    pub fn under_way(&self, now: Time) -> impl Iterator<Item = FlowUnderWay<'_>> {
         let all = self.transports.outcomes().enumerate();
         let under_way = all.filter(move |(_, (flow, own))| flow.start <= now && own.end > now);
         under_way.map(|(number, (flow, _))| {
-            (number, self.groups.get(usize::from(flow.group)).map_or("", String::as_str), flow)
+            let group = self.groups.get(usize::from(flow.group)).map_or("", String::as_str);
+            FlowUnderWay { number, group, flow }
         })
     }
 
@@ -165,14 +176,14 @@ impl Engine {
         self.schedule_wakes();
         if let Some(out) = &woken.says {
             let id = self.insert_segment(now, host, out);
-            let port = self.graph.host_port(self.end_of(host, (out.segment.flow, out.to)));
+            let port = self.graph.host_port(self.end_of(host, out.segment.flow, out.to));
             self.put_in_queue(now, port, id);
         }
         self.send_from(now, host);
     }
 
     /// The end by which a host says something of a flow to the host at its other end, of its own accord.
-    fn end_of(&self, host: u32, (flow, to): (u32, u32)) -> u32 {
+    fn end_of(&self, host: u32, flow: u32, to: u32) -> u32 {
         match &self.flows {
             Some(own) if own.transports.planes() > 1 => {
                 own.transports.plane(flow) * self.graph.hosts() + host
@@ -196,8 +207,9 @@ impl Engine {
             }
             let left = self.routes.planes_left();
             let plane = end / self.graph.hosts();
-            let may_leave = |from, to| left.is_none_or(|left| left.admits(plane, (from, to)));
-            if let Some(out) = flows.transports.next(now, (place, class), may_leave) {
+            let may_leave =
+                |from, to| left.is_none_or(|left| left.admits(plane, HostPair { from, to }));
+            if let Some(out) = flows.transports.next(now, place, class, may_leave) {
                 let id = self.insert_segment(now, host, &out);
                 self.use_end(end);
                 self.feed_packet(now, port, id);
@@ -223,7 +235,7 @@ impl Engine {
         if self.flows.as_ref().is_some_and(|own| own.classes == 1)
             && let Some(span) = self.start_at_once(now, port, id)
         {
-            return self.send(now, port, (id, span));
+            return self.send(now, port, id, span);
         }
         self.put_in_queue(now, port, id);
     }
@@ -243,7 +255,7 @@ impl Engine {
             is_early: false,
         };
         let generated = if is_data { flows.transports.flow(segment.flow).start } else { now };
-        let route_state = self.routes.depart_flow(host, to, (segment.flow, segment.spray));
+        let route_state = self.routes.depart_flow(host, to, segment.flow, segment.spray);
         let output = NOT_CHOSEN;
         let forwarding = Forwarding { to, route_state, output, hops: 0, channel: 0 };
         // A message is told of the first attempt of each of its packets.
@@ -263,7 +275,8 @@ impl Engine {
     pub(super) fn deliver_segment(
         &mut self,
         now: Time,
-        (end, id): (u32, u32),
+        end: u32,
+        id: u32,
         header: Header,
         watch: &mut impl FnMut(Delivery),
     ) {
@@ -281,7 +294,7 @@ impl Engine {
         // What the port has sent until now leaves after that.
         self.settle_port(Time(now.0.saturating_sub(1)), self.graph.host_port(end));
         let Arrived { answers, payload } =
-            self.arrive_at_end(now, &segment, (header, hops), said.as_ref());
+            self.arrive_at_end(now, &segment, header, hops, said.as_ref());
         self.schedule_wakes();
         for out in answers.iter().flatten() {
             // A grant may be for another flow than the one whose packet has come.
@@ -321,7 +334,8 @@ impl Engine {
         &mut self,
         now: Time,
         segment: &Segment,
-        (header, hops): (Header, u16),
+        header: Header,
+        hops: u16,
         said: Option<&Telemetry>,
     ) -> Arrived {
         let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else {
@@ -334,8 +348,8 @@ impl Engine {
             }
             return flows.transports.arrive_cut(now, segment, hops);
         }
-        let seen = (header.has(Header::MARKED), hops);
-        let Some(said) = said else { return flows.transports.arrive(now, segment, seen, &[]) };
+        let path = PathReport { is_marked: header.has(Header::MARKED), hops };
+        let Some(said) = said else { return flows.transports.arrive(now, segment, path, &[]) };
         // The port of the host is none of the links that are looked at.
         let of_switches = said.hops().iter().filter(|hop| hop.port < self.places.hosts);
         let mut links = [LinkState::NONE; Telemetry::MOST];
@@ -345,12 +359,12 @@ impl Engine {
             *state = LinkState { link: port, rate: own.rate(port), time, sent, queue };
             count += 1;
         }
-        flows.transports.arrive(now, segment, seen, &links[..count])
+        flows.transports.arrive(now, segment, path, &links[..count])
     }
 
     /// A packet was dropped, of which its flow will learn.
     #[cold]
-    pub(super) fn lose_segment(&mut self, now: Time, (id, why): (u32, Drop)) {
+    pub(super) fn lose_segment(&mut self, now: Time, id: u32, why: Drop) {
         self.packets.remove(id);
         self.observations.drop(why, now);
     }

@@ -137,7 +137,7 @@ impl Forward {
 }
 
 impl Search {
-    fn new((anchor, left): (MessageId, u32), stride: u32) -> Search {
+    fn new(anchor: MessageId, left: u32, stride: u32) -> Search {
         let (taken, patience) = (0, 1);
         let (wait, kept, looks, most) = (stride, None, 0, 0);
         Search { anchor, left, stride, wait, taken, kept, patience, looks, most }
@@ -237,7 +237,7 @@ impl Engine {
             self.observations.forget_deliveries();
             let longest = self.supply.messages().and_then(|feed| feed.longest());
             let longest = longest.filter(|(_, left)| *left >= LEAST);
-            own.search = longest.map(|anchor| Search::new(anchor, own.stride));
+            own.search = longest.map(|(anchor, left)| Search::new(anchor, left, own.stride));
             own.is_open = own.search.is_some();
             return None;
         };
@@ -266,7 +266,7 @@ impl Engine {
         let state = Box::new(State::of(self, own.steps));
         search.has_taken();
         match kept {
-            Some(kept) if state.is_again(&kept) => return self.jump(own, (&kept, &state), horizon),
+            Some(kept) if state.is_again(&kept) => return self.jump(own, &kept, &state, horizon),
             Some(kept) if !is_over => search.kept = Some(kept),
             // There was no reference, or it has not recurred: the next one is kept for twice as long.
             before => {
@@ -282,7 +282,8 @@ impl Engine {
     fn jump(
         &mut self,
         own: &mut Forward,
-        (before, state): (&State, &State),
+        before: &State,
+        state: &State,
         horizon: Horizon,
     ) -> Option<Jump> {
         let period = state.period(before);
@@ -305,7 +306,7 @@ impl Engine {
             return None;
         }
         let packets = self.observations.deliveries_noted() as u64;
-        let events = self.leave_out((before, state), times);
+        let events = self.leave_out(before, state, times);
         own.steps += steps * times;
         own.report.jumps += 1;
         own.report.periods += times;
@@ -317,7 +318,7 @@ impl Engine {
     }
 
     /// Repeats what happened between two states this many times. Returns the number of events.
-    fn leave_out(&mut self, (before, state): (&State, &State), times: u64) -> u64 {
+    fn leave_out(&mut self, before: &State, state: &State, times: u64) -> u64 {
         let period = state.period(before);
         let later = period * times;
         self.parts.first().delay(later);

@@ -104,7 +104,8 @@ impl Engine {
         &mut self,
         now: Time,
         host: u16,
-        (hosts, ticket): (u16, Ticket),
+        hosts: u16,
+        ticket: Ticket,
     ) {
         if let Some(mut step) = self.step_at_hub() {
             step.enter_barrier(now, host, hosts, ticket);

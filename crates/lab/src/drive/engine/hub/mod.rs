@@ -42,7 +42,7 @@ use weft_units::{Bytes, Time};
 
 pub use cluster::Course;
 pub use operations::Operation;
-pub use parts::{HubParts, HubPartsError};
+pub use parts::HubParts;
 
 use super::{Delivery, Supply};
 use crate::drive::carrier::{Departure, MessageId, Notice, Ticket};

@@ -8,6 +8,7 @@ use weft_fabric::scheduler::MAX_PORTS;
 use weft_fabric::switch::{Hub, HubSettings, HubTimes, HubTimesParts};
 use weft_fabric::workload::Feedback;
 use weft_kernel::{Arena, DelayLine, Streams};
+use weft_protocol::misfit::Misfit;
 use weft_protocol::window::{Cluster, MapError, OrderChecker};
 use weft_units::{Bytes, Limit, Span, Time};
 
@@ -45,31 +46,17 @@ pub struct HubParts {
     pub feedback: Vec<Feedback>,
 }
 
-/// What does not fit.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key} = {value}: accepted is {accepted}")]
-pub struct HubPartsError {
-    /// The key within the channel.
-    pub key: &'static str,
-    /// Its value.
-    pub value: String,
-    /// What would be accepted.
-    pub accepted: String,
-}
-
 impl HubParts {
     /// A hub with nothing on the way.
     ///
     /// # Errors
-    /// [`HubPartsError`] names what does not fit.
-    pub fn build(self, streams: &Streams) -> Result<Windows, HubPartsError> {
+    /// [`Misfit`] names what does not fit.
+    pub fn build(self, streams: &Streams) -> Result<Windows, Misfit> {
         let cluster = self.check()?;
         let random = streams.stream(&format!("{}.scheduler", self.name), 0);
         let times = self.times();
-        let hub = Hub::new(&self.hub, times.control, random).map_err(|_| HubPartsError {
-            key: "switch.hub.ports",
-            value: self.hub.ports.to_string(),
-            accepted: format!("1 to {MAX_PORTS} ports"),
+        let hub = Hub::new(&self.hub, times.control, random).map_err(|_| {
+            Misfit::new("switch.hub.ports", self.hub.ports, format!("1 to {MAX_PORTS} ports"))
         })?;
         let hosts = usize::from(self.hosts);
         let state = State {
@@ -114,22 +101,19 @@ impl HubParts {
     }
 
     /// The page control tables, if everything fits.
-    pub(super) fn check(&self) -> Result<Cluster, HubPartsError> {
-        let refuse =
-            |key, value: String, accepted: String| Err(HubPartsError { key, value, accepted });
+    pub(super) fn check(&self) -> Result<Cluster, Misfit> {
+        let refuse = |key, value: String, accepted: String| Err(Misfit::new(key, value, accepted));
         let HubParts { window, hub, hosts, .. } = self;
-        let cluster =
-            window.cluster(*hosts, hub.ports, self.payload).map_err(|error| HubPartsError {
-                key: match error {
-                    _ if *hosts > hub.ports => "switch.hub.ports",
-                    MapError::NoConsent { .. } => "window.outgoing",
-                    _ => "window",
-                },
-                value: if *hosts > hub.ports { hub.ports.to_string() } else { "given".into() },
-                accepted: format!("what both sides agree on; {error}"),
-            })?;
-        if let Some((key, value, accepted)) = self.page_problem() {
-            return refuse(key, value.into(), accepted.into());
+        let cluster = window.cluster(*hosts, hub.ports, self.payload).map_err(|error| {
+            let accepted = format!("what both sides agree on; {error}");
+            match error {
+                _ if *hosts > hub.ports => Misfit::new("switch.hub.ports", hub.ports, accepted),
+                MapError::NoConsent { .. } => Misfit::new("window.outgoing", "given", accepted),
+                _ => Misfit::new("window", "given", accepted),
+            }
+        })?;
+        if let Some(misfit) = self.page_problem() {
+            return Err(misfit);
         }
         for access in &window.accesses {
             let is_read = matches!(access.what, AccessKind::Read { .. });
@@ -154,8 +138,8 @@ impl HubParts {
             let accepted = format!("at most the payload of a packet, {}", self.payload);
             return refuse("window.write", window.write.to_string(), accepted);
         }
-        if let Some((key, value, accepted)) = self.cluster_problem() {
-            return refuse(key, value, accepted);
+        if let Some(misfit) = self.cluster_problem() {
+            return Err(misfit);
         }
         if window.write == Bytes(0) {
             return refuse("window.write", window.write.to_string(), "4 B or more".into());
@@ -171,53 +155,53 @@ impl HubParts {
     }
 
     /// What does not fit of the pages.
-    fn page_problem(&self) -> Option<(&'static str, &'static str, &'static str)> {
+    fn page_problem(&self) -> Option<Misfit> {
         let WindowSettings { outgoing, incoming, .. } = &self.window;
         let (is_listed, has_none) =
             (self.window.is_listed(), outgoing.is_empty() && incoming.is_empty());
         if is_listed && has_none {
             let accepted = "all, or pages in window.outgoing and window.incoming";
-            return Some(("window.mappings", "listed", accepted));
+            return Some(Misfit::new("window.mappings", "listed", accepted));
         }
         if !is_listed && !has_none {
             let accepted = "listed, with pages in window.outgoing and window.incoming";
-            return Some(("window.mappings", "all", accepted));
+            return Some(Misfit::new("window.mappings", "all", accepted));
         }
         if self.hub.is_direct() && outgoing.iter().any(|page| page.entry.local_copy) {
             let accepted = "no local_copy on a direct cable, which has no point of ordering";
-            return Some(("window.outgoing", "local_copy", accepted));
+            return Some(Misfit::new("window.outgoing", "local_copy", accepted));
         }
         if !self.window.remapping && incoming.iter().any(|page| page.entry.remap.is_some()) {
             let accepted = "no remap: window.remapping is false";
-            return Some(("window.incoming", "remap", accepted));
+            return Some(Misfit::new("window.incoming", "remap", accepted));
         }
         if self.window.interrupt.is_none() && incoming.iter().any(|page| page.entry.interrupt) {
             let accepted =
                 "the time from memory to the program by an interrupt, which pages request";
-            return Some(("window.interrupt", ABSENT, accepted));
+            return Some(Misfit::new("window.interrupt", ABSENT, accepted));
         }
         None
     }
 
     /// What does not fit of the settings of the cluster.
-    fn cluster_problem(&self) -> Option<(&'static str, String, String)> {
+    fn cluster_problem(&self) -> Option<Misfit> {
         let cluster = self.window.cluster.as_ref()?;
         let beat = cluster.heartbeat;
         if cluster.retry == Span::ZERO {
             let accepted = "more than 0 ns: what is damaged is asked for again and again";
-            return Some(("window.cluster.retry", cluster.retry.to_string(), accepted.into()));
+            return Some(Misfit::new("window.cluster.retry", cluster.retry, accepted));
         }
         if self.hub.is_direct() && (beat > Span::ZERO || cluster.clock.is_some()) {
             let accepted = "0 ns and no clock on a direct cable, which has no hub that listens";
-            return Some(("window.cluster.heartbeat", beat.to_string(), accepted.into()));
+            return Some(Misfit::new("window.cluster.heartbeat", beat, accepted));
         }
         if beat > Span::ZERO && cluster.time_out < beat * 2 {
             let accepted = format!("two heartbeats or more, {}", beat * 2);
-            return Some(("window.cluster.time_out", cluster.time_out.to_string(), accepted));
+            return Some(Misfit::new("window.cluster.time_out", cluster.time_out, accepted));
         }
         if beat == Span::ZERO && !cluster.events.is_empty() {
             let accepted = "more than 0 ns, or no node learns of the events";
-            return Some(("window.cluster.heartbeat", beat.to_string(), accepted.into()));
+            return Some(Misfit::new("window.cluster.heartbeat", beat, accepted));
         }
         let node = |event: &ClusterEvent| match event.what {
             ClusterEventKind::Dies(node) | ClusterEventKind::Joins(node) => Some(node),
@@ -225,7 +209,7 @@ impl HubParts {
         };
         let node = cluster.events.iter().filter_map(node).find(|node| *node >= self.hosts)?;
         let accepted = format!("0 to {}", self.hosts - 1);
-        Some(("window.cluster.events", format!("node {node}"), accepted))
+        Some(Misfit::new("window.cluster.events", format!("node {node}"), accepted))
     }
 
     /// About how far events are apart that have no cheaper place: those of a cluster come at its

@@ -1,9 +1,10 @@
 //! The hub in the engine: what it begins with, and how it is moved through time.
 
 use weft_kernel::{Halt, Stopped};
-use weft_units::{Limit, Span, Time};
+use weft_units::{Limit, Time};
 
 use super::{HubStep, Windows};
+use crate::drive::engine::parts::EventPace;
 use crate::drive::engine::{Delivery, Engine};
 
 impl Windows {
@@ -17,10 +18,10 @@ impl Windows {
         self.shown.is_watched = true;
     }
 
-    /// From one event of the calendar to the next, about, and how far ahead most are scheduled.
-    pub(in crate::drive::engine) fn spacing(&self) -> (Span, Span) {
+    /// How close the events of the calendar are.
+    pub(in crate::drive::engine) fn pace(&self) -> EventPace {
         let spacing = self.state.parts.spacing();
-        (spacing, spacing * 16)
+        EventPace { spacing, ahead: spacing * 16 }
     }
 
     /// When something happens next; [`Time::NEVER`] if nothing does.

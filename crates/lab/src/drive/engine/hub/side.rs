@@ -35,7 +35,7 @@ impl HubSide<Id<Packet>> for Side<'_> {
     fn has_room(&mut self, output: u16) -> bool {
         let place = usize::from(output);
         let Side { now, times, hosts, adapters, telling, .. } = self;
-        learn(*now, times, (output, telling), &mut hosts[place], &mut adapters[place]);
+        learn(*now, times, output, telling, &mut hosts[place], &mut adapters[place]);
         self.isolated >> output & 1 == 1 || self.adapters[place].next(self.now) <= self.now
     }
 
@@ -77,7 +77,8 @@ impl HubSide<Id<Packet>> for Side<'_> {
 fn learn(
     now: Time,
     times: &HubTimes,
-    (place, telling): (u16, &mut u64),
+    place: u16,
+    telling: &mut u64,
     host: &mut Host,
     room: &mut Room,
 ) {
@@ -97,7 +98,7 @@ impl State {
     pub(super) fn learn_of_adapter(&mut self, now: Time, place: u16) {
         let State { times, telling, hosts, adapters, .. } = self;
         let at = usize::from(place);
-        learn(now, times, (place, telling), &mut hosts[at], &mut adapters[at]);
+        learn(now, times, place, telling, &mut hosts[at], &mut adapters[at]);
     }
 
     /// When an adapter without room may have it; [`Time::NEVER`] if it has it, or while there is

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weft_fabric::fabric::{PathHop, Routes};
+use weft_fabric::fabric::{HostPair, PathHop, Routes};
 use weft_fabric::switch::SharedQueues;
 use weft_fabric::workload::MessageStream;
 use weft_protocol::flow::{QuenchMonitor, QuenchedSource};
@@ -45,7 +45,7 @@ impl Engine {
     /// their hosts.
     pub(super) fn connect(
         &mut self,
-        (from, to): (u32, u32),
+        HostPair { from, to }: HostPair,
         stream: Option<(u32, MessageStream)>,
     ) -> u32 {
         let memories = &mut self.memories;
@@ -92,7 +92,7 @@ impl Engine {
         match pairs.binary_search_by_key(&to, |pair| pair.0) {
             Ok(place) => pairs[place].1,
             Err(place) => {
-                let connection = self.connect((from, to), None);
+                let connection = self.connect(HostPair { from, to }, None);
                 self.memories.pairs[from as usize].insert(place, (to, connection));
                 connection
             }
@@ -101,18 +101,14 @@ impl Engine {
 }
 
 impl Memories {
-    /// The virtual channels on which packets of a connection arrive at a switch of their route and
-    /// leave it.
+    /// The virtual channel on which packets of a connection leave a switch of their route.
     #[inline]
-    pub(super) fn channels(&self, connection: u32, hop: u16) -> (u8, u8) {
+    pub(super) fn leaves_by(&self, connection: u32, hop: u16) -> u8 {
         let own = &self.connections[connection as usize];
+        let hop = || &self.hops[(own.first + u32::from(hop)) as usize];
         match self.virtual_channels {
-            1 => (own.forwarding.channel, own.forwarding.channel),
-            _ => {
-                let (came_by, leaves_by) =
-                    self.hops[(own.first + u32::from(hop)) as usize].virtual_channels;
-                (own.forwarding.channel + came_by, own.forwarding.channel + leaves_by)
-            }
+            1 => own.forwarding.channel,
+            _ => own.forwarding.channel + hop().leaves_by,
         }
     }
 
@@ -120,7 +116,7 @@ impl Memories {
     fn queue_of(&mut self, graph: &weft_fabric::graph::Graph, hop: &PathHop, channel: u8) -> u32 {
         let (came_by, leaves_by) = match self.virtual_channels {
             1 => (channel, channel),
-            _ => (channel + hop.virtual_channels.0, channel + hop.virtual_channels.1),
+            _ => (channel + hop.came_by, channel + hop.leaves_by),
         };
         let first = self.first_queue[hop.input as usize];
         match self.kinds[hop.switch as usize] {

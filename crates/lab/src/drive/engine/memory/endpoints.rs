@@ -161,7 +161,7 @@ impl Engine {
         let pair = &mut self.memories.connections[connection as usize].endpoints;
         if let Some(completion) = pair.initiator.transmitted() {
             pair.come_back(&[completion]);
-            self.hand_back(now, connection, (completion.cookie, span));
+            self.hand_back(now, connection, completion.cookie, span);
         }
     }
 
@@ -170,7 +170,7 @@ impl Engine {
         let pair = &mut self.memories.connections[connection as usize].endpoints;
         if let Some(completion) = pair.initiator.accepted() {
             pair.come_back(&[completion]);
-            self.hand_back(now, connection, (completion.cookie, Span::ZERO));
+            self.hand_back(now, connection, completion.cookie, Span::ZERO);
         }
     }
 
@@ -187,7 +187,7 @@ impl Engine {
         let arrival = Arrival { transfer, is_intact: !is_damaged };
         let reception = pair.target.arrive(arrival, &self.memories.registries[own.to as usize]);
         if let Reply::Break(_) = reception.reply {
-            self.indicate(now, (connection, hops), Signal::Break);
+            self.indicate(now, connection, hops, Signal::Break);
         }
         match reception.outcome {
             Outcome::Received(_) => Taking::WithDescriptor,
@@ -222,7 +222,7 @@ impl Engine {
         let fault = Fault::CompletionQueueFull;
         own.endpoints.target.break_off(fault);
         self.note_fault(now, connection, fault);
-        self.indicate(now, (connection, hops), Signal::Break);
+        self.indicate(now, connection, hops, Signal::Break);
     }
 
     /// The source of a connection learns that it is broken: all descriptors return. What has not

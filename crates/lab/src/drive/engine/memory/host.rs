@@ -20,11 +20,11 @@ impl Engine {
         }
         let connection = self.between(host, to);
         let posted = match message {
-            MessageId::NONE => self.one_packet((generated, message), connection, size),
+            MessageId::NONE => self.one_packet(generated, message, connection, size),
             _ if self.memories.cuts_messages => {
-                self.whole_message((generated, message), connection, size)
+                self.whole_message(generated, message, connection, size)
             }
-            _ => self.one_packet((generated, message), connection, self.payload),
+            _ => self.one_packet(generated, message, connection, self.payload),
         };
         self.post(now, posted);
         if message != MessageId::NONE && self.supply.has_another(host) {
@@ -36,7 +36,8 @@ impl Engine {
     #[inline]
     fn one_packet(
         &self,
-        (generated, message): (Time, MessageId),
+        generated: Time,
+        message: MessageId,
         connection: u32,
         size: Bytes,
     ) -> Message {
@@ -62,7 +63,8 @@ impl Engine {
     /// A message of several packets, none of which has been sent.
     pub(super) fn whole_message(
         &self,
-        (generated, message): (Time, MessageId),
+        generated: Time,
+        message: MessageId,
         connection: u32,
         size: Bytes,
     ) -> Message {
@@ -181,12 +183,7 @@ impl Engine {
 
     /// Gives back the descriptor of a message whose last packet takes `span` to send: the next
     /// message that waits for one is posted, and the stream or source that filled it goes on.
-    pub(super) fn hand_back(
-        &mut self,
-        now: Time,
-        connection: u32,
-        (message, span): (MessageId, Span),
-    ) {
+    pub(super) fn hand_back(&mut self, now: Time, connection: u32, message: MessageId, span: Span) {
         let own = &mut self.memories.connections[connection as usize];
         let (from, stream) = (own.from, own.stream);
         if message != MessageId::NONE
@@ -284,7 +281,7 @@ impl Engine {
             return self.give_up_message(now, message);
         }
         if self.memories.endpoints.reliability == Reliability::ReliableReception {
-            self.indicate(now, (connection, hops), Signal::Accept);
+            self.indicate(now, connection, hops, Signal::Accept);
         }
         match takes_descriptor {
             true => self.work(now, host, watch),

@@ -195,14 +195,14 @@ impl Engine {
                 false => self.make_cell(now, port, queue).map(|cell| (cell, Sending::Free)),
             };
             if let Some((cell, sending)) = next {
-                self.start_cell(now, (port, channel), cell, sending);
+                self.start_cell(now, port, channel, cell, sending);
                 return;
             }
             self.memories.ports[port as usize].sending = None;
         }
     }
 
-    fn start_cell(&mut self, now: Time, (port, channel): (u32, u8), id: u32, sending: Sending) {
+    fn start_cell(&mut self, now: Time, port: u32, channel: u8, id: u32, sending: Sending) {
         let span = self.cell_span(port, id);
         let is_host = port >= self.graph.switch_ports();
         let own = &mut self.memories.ports[port as usize];
@@ -212,17 +212,17 @@ impl Engine {
             true => now,
             false => self.memories.begins(now, self.graph.switch_of(port)),
         };
-        let departure = self.graph.start(begins, port, (span, channel));
+        let departure = self.graph.start(begins, port, span, channel);
         self.schedule(begins + span, self.places.frees + port, 0);
         if self.graph.is_mixed() {
-            self.spend_cell(port, (id, sending));
+            self.spend_cell(port, id, sending);
         }
         self.travel(now, &departure, id);
     }
 
     /// A packet spends what it takes from an input of a switch, or from its host, to the far end of a
     /// cable.
-    fn spend_cell(&mut self, port: u32, (id, sending): (u32, Sending)) {
+    fn spend_cell(&mut self, port: u32, id: u32, sending: Sending) {
         let lag = match sending {
             Sending::Held { input, .. } => self.cell_lag(input, port, id),
             Sending::Free => Span::ZERO,
@@ -257,7 +257,8 @@ impl Engine {
         if !self.memories.are_alone {
             // Switches of other kinds ask the routes, which store the choice in the packet.
             self.routes.port(
-                (switch, forwarding.hops - 1),
+                switch,
+                forwarding.hops - 1,
                 forwarding.to,
                 &mut forwarding.route_state,
                 |_| 0,
@@ -291,7 +292,7 @@ impl Engine {
                 self.memories.monitors[place as usize].leave(quench.marks)
         {
             let connection = self.memories.cells[id as usize].connection;
-            self.indicate(now, (connection, hops - 1), Signal::Unquench);
+            self.indicate(now, connection, hops - 1, Signal::Unquench);
         }
         if !self.memories.control.has_credits {
             self.release(now, input, came_by);
@@ -314,12 +315,12 @@ impl Engine {
             self.note_full_memory(now, switch);
         }
         if self.memories.control.quench.is_some() {
-            self.watch(now, (connection, hops - 1));
+            self.watch(now, connection, hops - 1);
         }
         let queue = self.memories.queue_at[place as usize];
         let own = &mut self.memories.queues[queue as usize];
         if own.chain.push(id, &mut self.packets.behind) && !own.is_leaving {
-            let leaves_by = self.memories.channels(connection, hops - 1).1;
+            let leaves_by = self.memories.leaves_by(connection, hops - 1);
             self.memories.ports[output as usize].enlist(leaves_by, queue);
             self.serve(now, output);
         }
@@ -350,7 +351,7 @@ impl Engine {
         let hops = self.packets.forwarding[id as usize].hops;
         let connection = self.memories.cells[id as usize].connection;
         let output = self.memories.hops[self.memories.place(id, hops) as usize].output;
-        let channel = self.memories.channels(connection, hops - 1).1;
+        let channel = self.memories.leaves_by(connection, hops - 1);
         self.memories.ports[output as usize].enlist(channel, queue);
         if output != port {
             self.serve(now, output);

@@ -39,7 +39,7 @@ impl Indication {
 
 impl Engine {
     /// A packet of a connection joined its queue at a switch.
-    pub(super) fn watch(&mut self, now: Time, (connection, hop): (u32, u16)) {
+    pub(super) fn watch(&mut self, now: Time, connection: u32, hop: u16) {
         let memories = &mut self.memories;
         let Some(quench) = memories.control.quench else { return };
         let place = memories.connections[connection as usize].first + u32::from(hop);
@@ -48,13 +48,13 @@ impl Engine {
             || memories.banks[way.switch as usize].stored >= quench.memory;
         let said = memories.monitors[place as usize].enter(quench.marks, is_crowded);
         if said == Some(Quenching::Quench) {
-            self.indicate(now, (connection, hop), Signal::Quench);
+            self.indicate(now, connection, hop, Signal::Quench);
         }
     }
 
     /// The switch with the number `hop` on the route of a connection, or its target, which counts as
     /// one more, sends a signal back by the port at which the connection arrives.
-    pub(super) fn indicate(&mut self, now: Time, (connection, hop): (u32, u16), signal: Signal) {
+    pub(super) fn indicate(&mut self, now: Time, connection: u32, hop: u16, signal: Signal) {
         let own = &self.memories.connections[connection as usize];
         let port = match hop == own.hops {
             true => self.graph.host_port(own.to),
@@ -76,7 +76,7 @@ impl Engine {
         self.graph.occupy(now, port, span);
         let measured = self.graph.busy_by(Time::NEVER, port).0 - before.0;
         self.memories.ports[port as usize].busy_indicating += Span(measured);
-        self.tell(now, port, (indication, span));
+        self.tell(now, port, indication, span);
     }
 
     /// A switch without a shared memory forwards signals beside its packets, as it does credits, one
@@ -86,7 +86,7 @@ impl Engine {
         let own = &mut self.memories.ports[port as usize];
         let start = own.told.max(now);
         own.told = start + span;
-        self.tell(start, port, (indication, span));
+        self.tell(start, port, indication, span);
     }
 
     fn signal_span(&self, port: u32, signal: Signal) -> Span {
@@ -98,7 +98,7 @@ impl Engine {
     }
 
     /// A signal, which takes `span`, is on a cable from `start` on.
-    fn tell(&mut self, start: Time, port: u32, (indication, span): (Indication, Span)) {
+    fn tell(&mut self, start: Time, port: u32, indication: Indication, span: Span) {
         let Some(peer) = self.graph.peer(port) else { return };
         let delay = match peer < self.graph.switch_ports() {
             true => self.graph.latency(self.graph.switch_of(peer)),
@@ -118,7 +118,7 @@ impl Engine {
         let own = &self.memories.connections[connection as usize];
         let way = &self.memories.hops[own.first as usize..][..usize::from(own.hops)];
         if let Some(hop) = way.iter().position(|hop| hop.output == port) {
-            self.indicate(now, (connection, hop as u16), signal);
+            self.indicate(now, connection, hop as u16, signal);
         }
     }
 

@@ -155,7 +155,7 @@ impl Engine {
             let way: Vec<&str> = ways.iter().map(|hop| wiring.bare_name(hop.switch)).collect();
             let mb_per_s = state.payload().0 as f64 / seconds * 1e-6;
             let fair_mb_per_s = share * 1e-6;
-            let (mean, deviation) = state.intervals_us();
+            let intervals = state.intervals();
             StreamRow {
                 group: self.memories.groups[usize::from(state.stream.group)].clone(),
                 from: wiring.host_name(own.from),
@@ -164,8 +164,8 @@ impl Engine {
                 mb_per_s,
                 fair_mb_per_s,
                 messages_per_s: state.messages as f64 / seconds,
-                interval_mean_us: mean,
-                interval_deviation_us: deviation,
+                interval_mean_us: intervals.map(|own| own.mean_us),
+                interval_deviation_us: intervals.map(|own| own.deviation_us),
                 one_way_mean_us: state.one_way_mean_us(),
                 one_way_most_us: (state.messages > 0).then(|| state.most_latency.as_us()),
                 quenches: own.quenches,

@@ -1,5 +1,6 @@
 //! Streams: hosts that send message after message to one target over a connection of their own.
 
+use weft_fabric::fabric::HostPair;
 use weft_fabric::workload::{MessageStream, StreamList};
 use weft_kernel::Stream;
 use weft_units::{Bytes, Span, Time};
@@ -46,7 +47,7 @@ impl Engine {
             let port = self.graph.host_port(from);
             let link = &self.memories.links[self.graph.link_of(port)];
             let whole = link.span(self.memories.segmentation.wire(stream.size));
-            let connection = self.connect((from, to), Some((number, stream)));
+            let connection = self.connect(HostPair { from, to }, Some((number, stream)));
             let paced = |load: weft_units::Load| Span((whole.0 as f64 / load.get()).round() as u64);
             let interval = stream.load.map(paced);
             let begin = Time(begins.below(interval.unwrap_or(whole).0.max(1)));
@@ -100,9 +101,17 @@ impl Engine {
         let own = &self.memories.streams[number as usize];
         let (connection, from, size) = (own.connection, own.stream.from, own.stream.size);
         self.observations.generate_from(from as usize, now);
-        let message = self.whole_message((now, MessageId::NONE), connection, size);
+        let message = self.whole_message(now, MessageId::NONE, connection, size);
         self.post(now, message);
     }
+}
+
+/// The times between the arrivals of a stream, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Intervals {
+    pub mean_us: f64,
+    /// Their standard deviation.
+    pub deviation_us: f64,
 }
 
 impl StreamState {
@@ -140,14 +149,14 @@ impl StreamState {
         (self.messages > 0).then(|| self.latencies as f64 / self.messages as f64 * 1e-6)
     }
 
-    /// Mean and standard deviation of the time between arrivals, in microseconds.
-    pub fn intervals_us(&self) -> (Option<f64>, Option<f64>) {
+    /// The times between arrivals; `None` for fewer than two.
+    pub fn intervals(&self) -> Option<Intervals> {
         if self.messages < 2 {
-            return (None, None);
+            return None;
         }
         let count = (self.messages - 1) as f64;
         let mean = self.intervals as f64 / count;
         let variance = (self.squares as f64 / count - mean * mean).max(0.0);
-        (Some(mean * 1e-6), Some(libm::sqrt(variance) * 1e-6))
+        Some(Intervals { mean_us: mean * 1e-6, deviation_us: libm::sqrt(variance) * 1e-6 })
     }
 }

@@ -10,10 +10,11 @@ impl Engine {
     pub(in crate::drive::engine) fn served_waits(
         &self,
         port: u32,
-        (name, peer): (&str, &str),
+        name: &str,
+        peer: &str,
     ) -> Vec<String> {
         let own = &self.memories.ports[port as usize];
-        let channels = self.graph.channels().0;
+        let channels = self.graph.channels();
         let mut listed = (0..channels).filter(|channel| own.has_listed(*channel)).peekable();
         if listed.peek().is_none() {
             return Vec::new();

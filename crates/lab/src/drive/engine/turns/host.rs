@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use weft_fabric::adapter::{Release, Throttle, ThrottleSettings};
 use weft_fabric::interface::Movers;
-use weft_fabric::measure::{Budget, Instants, Journey, Latency};
+use weft_fabric::measure::{Budget, Instants, Journey, JourneyEnds, Latency};
 use weft_fabric::switch::MulticastStart;
 use weft_protocol::turns::CHANNELS;
 use weft_units::{Bytes, Span, Time};
@@ -108,7 +108,8 @@ impl Engine {
         &mut self,
         now: Time,
         host: u16,
-        (hosts, ticket): (u16, Ticket),
+        hosts: u16,
+        ticket: Ticket,
     ) {
         let Some(mut step) = self.step_on_turns(now) else { return };
         step.own.hosts[usize::from(host)].barrier = ticket;
@@ -279,7 +280,7 @@ impl Step<'_> {
         let arrivals = &mut self.own.hosts[number as usize].arrivals[message.channel()];
         let arrived = arrivals.pop_front().unwrap_or(now);
         match message.purpose {
-            Use::Data => self.deliver(number, &message, (way.hops, packet), arrived),
+            Use::Data => self.deliver(number, &message, way.hops, packet, arrived),
             Use::Acknowledgment { begun, answered } => {
                 if now >= self.seen.from {
                     let answer = Answered { bytes: answered, time: now.since(begun) };
@@ -311,14 +312,15 @@ impl Step<'_> {
         &mut self,
         number: u32,
         message: &Carried,
-        (hops, packet): (u16, Packet),
+        hops: u16,
+        packet: Packet,
         arrived: Time,
     ) {
         let Packet { from, start: begun, .. } = packet;
         self.own.under_way -= 1;
         match message.damaged {
             true => self.seen.abandon(self.now),
-            false => self.observe(number, message, (hops, packet), arrived),
+            false => self.observe(number, message, hops, packet, arrived),
         }
         // The target sees nothing wrong, and answers.
         if let Some(size) = self.own.parts.transfer.acknowledgment {
@@ -329,8 +331,8 @@ impl Step<'_> {
             self.send(number, id);
         }
         if let Some(feed) = self.supply.messages() {
-            let (pair, Carried { ticket, damaged, .. }) = ((from as u16, number as u16), *message);
-            feed.messages.end_named(self.now, pair, ticket, damaged);
+            let Carried { ticket, damaged, .. } = *message;
+            feed.messages.end_named(self.now, from as u16, number as u16, ticket, damaged);
         } else if let Some(time) = self.supply.arrived(self.now, (from, number), MessageId::NONE) {
             self.at(time, self.own.places.generates + number, 0);
         }
@@ -341,7 +343,8 @@ impl Step<'_> {
         &mut self,
         number: u32,
         message: &Carried,
-        (hops, packet): (u16, Packet),
+        hops: u16,
+        packet: Packet,
         arrived: Time,
     ) {
         let Packet { from, start, generated, .. } = packet;
@@ -362,7 +365,8 @@ impl Step<'_> {
         };
         // The cables of the hosts are the first.
         let link = crossing(self.own.cables[number as usize].link.timing());
-        let stages = message.journey.stages((generated, start), (arrived, self.now), link);
+        let ends = JourneyEnds { generated, begun: start, arrived, complete: self.now };
+        let stages = message.journey.stages(ends, link);
         let spend = |budget: &mut Budget| budget.add_all(&stages);
         complete_in_stages(self.seen, &one, spend, |seen| self.own.delivered.push(seen));
     }

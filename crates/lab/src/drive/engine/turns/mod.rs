@@ -32,6 +32,7 @@ use self::message::{Carried, Leg, Use};
 use self::places::{MoverId, Places};
 use self::switching::Switch;
 use super::packets::Packets;
+use super::parts::EventPace;
 use super::{Delivery, Engine, Supply};
 use crate::drive::trace::TraceEntry;
 
@@ -134,7 +135,8 @@ impl Turns {
     /// Idle links between hosts and switches; `boxes` are the rules of each switch.
     pub fn new(
         parts: TurnParts,
-        (wiring, graph): (&Wiring, &Graph),
+        wiring: &Wiring,
+        graph: &Graph,
         boxes: &[BoxRules],
         buffers: Limit,
     ) -> Turns {
@@ -179,12 +181,13 @@ impl Turns {
         u32::try_from(packets).unwrap_or(u32::MAX)
     }
 
-    /// From one event to the next, about, and how far ahead most are scheduled: all cables and hosts
-    /// are at work, and a frame is seldom longer than sixteen packets.
-    pub fn spacing(&self) -> (Span, Span) {
+    /// How close events are: all cables and hosts are at work, and a frame is seldom longer than sixteen
+    /// packets.
+    pub fn pace(&self) -> EventPace {
         let packet = self.parts.timings.iter().map(|timing| timing.packet).min();
         let packet = packet.unwrap_or(Span::ZERO);
-        (Span(packet.0 / self.hosts.len().max(1) as u64), packet * 16)
+        let spacing = Span(packet.0 / self.hosts.len().max(1) as u64);
+        EventPace { spacing, ahead: packet * 16 }
     }
 }
 
@@ -273,7 +276,7 @@ impl Step<'_> {
                 }
             }
             CableEvent::Moved { side, channel, opens, ends } => {
-                self.moved(number, (side, channel), opens);
+                self.moved(number, side, channel, opens);
                 if ends {
                     self.end_frame(number, side);
                 }
@@ -294,7 +297,7 @@ impl Step<'_> {
     }
 
     /// The last symbol of a packet is at the other end of a cable.
-    fn moved(&mut self, number: u32, (side, channel): (usize, usize), opens: bool) {
+    fn moved(&mut self, number: u32, side: usize, channel: usize, opens: bool) {
         let cable = &self.own.cables[number as usize];
         let (from, to) = (cable.stations[side], cable.stations[1 - side]);
         let stations = &mut self.own.stations;
@@ -303,7 +306,7 @@ impl Step<'_> {
         let stations = &mut self.own.stations;
         stations[to as usize].receive[channel].put(packet, packet.last);
         let (sender, receiver) = (stations[from as usize].place, stations[to as usize].place);
-        self.account_for_link(number, (packet, opens), (sender, receiver));
+        self.account_for_link(number, packet, opens, sender, receiver);
         match sender {
             StationPlace::Host(host) => {
                 self.go(MoverId { host, channel, what: Move::Fill });
@@ -348,8 +351,10 @@ impl Step<'_> {
     fn account_for_link(
         &mut self,
         cable: u32,
-        (packet, opens): (Packet, bool),
-        (sender, receiver): (StationPlace, StationPlace),
+        packet: Packet,
+        opens: bool,
+        sender: StationPlace,
+        receiver: StationPlace,
     ) {
         let (now, own) = (self.now, &mut *self.own);
         let message = &mut own.messages[packet.message as usize];

@@ -76,13 +76,13 @@ impl Step<'_> {
         let of_barrier = matches!(purpose, Use::BarrierRequest | Use::BarrierAcknowledgment);
         match self.own.switches[switch as usize].inner.header(input, message, of_barrier) {
             Header::Known => self.order(switch, input, message),
-            Header::Read => self.read(switch, (input, message)),
+            Header::Read => self.read(switch, input, message),
             Header::Waits => {}
         }
     }
 
     /// A header is read from now on.
-    fn read(&mut self, switch: u32, (input, message): (u32, u32)) {
+    fn read(&mut self, switch: u32, input: u32, message: u32) {
         self.own.messages[message as usize].journey.read(self.now);
         let known = self.now + self.own.switches[switch as usize].rules.analysis;
         let port = self.graph.first_port(switch) + input;
@@ -97,8 +97,8 @@ impl Step<'_> {
         }
         let switch = self.graph.switch_of(port);
         self.order(switch, port - self.graph.first_port(switch), message);
-        if let Some(next) = self.own.switches[switch as usize].inner.analysed() {
-            self.read(switch, next);
+        if let Some((input, message)) = self.own.switches[switch as usize].inner.analysed() {
+            self.read(switch, input, message);
         }
     }
 
@@ -125,9 +125,9 @@ impl Step<'_> {
                 ports.map(|port| Way { port, to, route_state }).collect()
             }
             (_, Destination::Host(to)) => {
-                return 1 << self.routes.port((switch, before), to, &mut way.route_state, |_| 0);
+                return 1 << self.routes.port(switch, before, to, &mut way.route_state, |_| 0);
             }
-            (_, Destination::Hosts(_)) => self.ways(switch, message.to, (route_state, before)),
+            (_, Destination::Hosts(_)) => self.ways(switch, message.to, route_state, before),
         };
         let outputs = ways.iter().fold(0, |all, way| all | 1 << way.port);
         match ways[..] {
@@ -155,11 +155,11 @@ impl Step<'_> {
     }
 
     /// The ports by which a message leaves a switch, each with the targets behind it.
-    fn ways(&self, switch: u32, to: Destination, (state, hops): (RouteState, u16)) -> Vec<Way> {
+    fn ways(&self, switch: u32, to: Destination, state: RouteState, hops: u16) -> Vec<Way> {
         let mut ways: Vec<Way> = Vec::with_capacity(1);
         for host in to.hosts() {
             let mut route_state = state;
-            let port = self.routes.port((switch, hops), host, &mut route_state, |_| 0);
+            let port = self.routes.port(switch, hops, host, &mut route_state, |_| 0);
             match ways.iter_mut().find(|own| own.port == port) {
                 Some(Way { to: Destination::Hosts(hosts), .. }) => *hosts |= 1 << host,
                 _ => ways.push(Way { port, to: Destination::Hosts(1 << host), route_state }),
@@ -250,7 +250,7 @@ impl Step<'_> {
         };
         let Some(packet) = packet else { return };
         for number in bits(transfer.outputs) {
-            self.leave(switch, (number, channel), packet);
+            self.leave(switch, number, channel, packet);
         }
         if packet.last {
             let (whole, own) = (packet.message, &mut *self.own);
@@ -270,7 +270,7 @@ impl Step<'_> {
 
     /// A packet is in the send FIFO of a port of a switch, as a packet of the message that its
     /// message is behind that port.
-    fn leave(&mut self, switch: u32, (number, channel): (u32, usize), packet: Packet) {
+    fn leave(&mut self, switch: u32, number: u32, channel: usize, packet: Packet) {
         let (whole, own) = (packet.message, &mut *self.own);
         let message = own.switches[switch as usize].part(whole, number);
         if message != whole && packet.last {

@@ -54,7 +54,7 @@ impl Engine {
                 }
             });
             if let Some(next) = next {
-                self.act_later(next, host, (acts::INTERFACE, 0));
+                self.act_later(next, host, acts::INTERFACE, 0);
             }
             if !self.send_answers_of_outlet(now, host) {
                 break;

@@ -6,7 +6,7 @@ use weft_protocol::adapter::TransmissionError;
 use weft_protocol::ring::BufferId;
 use weft_units::Time;
 
-use crate::drive::interface::{Bodies, Interface, Letter, Text};
+use crate::drive::interface::{Bodies, Interface, Letter, Text, Transmitted};
 
 /// The sending side of one host.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl InterfaceOutlet {
     }
 
     fn offer_text(&mut self, now: Time, target: u16, text: Text, bodies: &mut Bodies) -> bool {
-        let body = self.interface.compose((self.host, target), text);
+        let body = self.interface.compose(self.host, target, text);
         let admitted = body.is_some();
         if let Some(body) = body {
             bodies.post(body);
@@ -181,7 +181,8 @@ impl InterfaceOutlet {
     }
 
     fn start(&mut self, now: Time, target: u16) -> Option<BulkPacket> {
-        let (buffer, letter, buffered) = self.interface.transmit(now, target)?;
+        let Transmitted { buffer, letter, fetched: buffered } =
+            self.interface.transmit(now, target)?;
         if let Some(known) = self.sent.iter_mut().find(|sent| sent.buffer == buffer) {
             known.under_way = true;
             known.packet.attempts = known.packet.attempts.saturating_add(1);

@@ -58,7 +58,7 @@ impl Engine {
         let errors = &mut hosts[host as usize].errors;
         let damaged =
             errors.as_mut().is_some_and(|errors| errors.damages_next(Some(cycle + 1), size));
-        let id = own.transfers.begin((now, cycle), host as u16, packet, damaged);
+        let id = own.transfers.begin(now, cycle, host as u16, packet, damaged);
         self.observations.attempt(now);
         if packet.first == Some(now) {
             self.observations.latency(Latency::FirstAttempt, now, now.since(packet.generated));
@@ -68,7 +68,7 @@ impl Engine {
         if let Some(own) = &mut self.adapters.pipelined {
             own.note_packet(number, id);
         }
-        self.act_later(outcome, host, (acts::CONCLUDE, number));
+        self.act_later(outcome, host, acts::CONCLUDE, number);
         if let Some(trace) = &mut self.adapters.trace {
             trace.push(TraceEntry {
                 time: now,
@@ -95,7 +95,7 @@ impl Engine {
             let end = links.passed(target) + carried.latency + carried.propagation;
             if end > now {
                 self.schedule(end, self.places.hosts + u32::from(target), number);
-                return self.prolong_in_trace((start, from), end);
+                return self.prolong_in_trace(start, from, end);
             }
         }
         let taken = self.receive_transfer(now, id);
@@ -109,11 +109,11 @@ impl Engine {
         let reception = own.transfers.get(id).reception;
         if reception.is_some_and(|seen| seen.acknowledgment().is_some()) {
             let ready = now + carried.turn_around;
-            self.act_later(ready, target.into(), (acts::ACKNOWLEDGE, number));
+            self.act_later(ready, target.into(), acts::ACKNOWLEDGE, number);
         }
     }
 
-    fn prolong_in_trace(&mut self, (start, from): (Time, u16), end: Time) {
+    fn prolong_in_trace(&mut self, start: Time, from: u16, end: Time) {
         let is_it =
             |entry: &&mut TraceEntry| entry.time == start && entry.initiator == Some(from.into());
         let mut entries = self.adapters.trace.iter_mut().flatten().rev();
