@@ -12,7 +12,9 @@ use weft_fabric::control::{
     BulkNode, GlobalSchedule, GlobalScheduleSettings, NodeConfiguration, Reception, SlotTiming,
     SlotTimingSettings, Speculation,
 };
-use weft_fabric::scheduler::{Counts, LeastChoiceFirstSettings, Matching, SchedulerSettings, Ties};
+use weft_fabric::scheduler::{
+    Counts, LeastChoiceFirstSettings, Matching, Ports, SchedulerSettings, Ties,
+};
 use weft_kernel::{Queue, Stream, Streams};
 use weft_protocol::adapter::{Prefetch, Release, SendSettings, SendSide};
 use weft_protocol::order::{Arrival, Numbering, OrderCheck};
@@ -63,7 +65,8 @@ fn figure_4_five_packets_through_the_pipeline() {
             let is_asked = !waiting[initiator * 2 + target].is_empty();
             schedule.set_request(initiator, target, is_asked);
         }
-        let rows = [0, 1].map(|initiator| schedule.requests().row(initiator));
+        let bits = |set: Ports| set.into_iter().fold(0, |bits, port| bits | 1_u64 << port);
+        let rows = [0, 1].map(|initiator| bits(schedule.requests().row(initiator)));
         let paths: Vec<_> = schedule.acknowledgment_paths().iter().collect();
         writeln!(
             text,

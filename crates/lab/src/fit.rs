@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use weft_fabric::host::HostSettings;
-use weft_fabric::scheduler::{MAX_PORTS, SchedulerError};
+use weft_fabric::scheduler::SchedulerError;
 use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_kernel::Streams;
 use weft_units::{Limit, Span, Time};
@@ -167,8 +167,8 @@ fn placed(tree: &Tree, error: Error) -> Error {
     match error {
         Error::Assembly { key, value, accepted } => misfit(tree, &key, &value, &accepted).into(),
         Error::Workload(error) => misfit(tree, &error.key, &error.value, &error.accepted).into(),
-        Error::Scheduler { error: SchedulerError::Ports { ports }, .. } => {
-            let accepted = format!("2 to {MAX_PORTS} on a switch with a scheduler");
+        Error::Scheduler { error: SchedulerError::Ports { ports, most }, .. } => {
+            let accepted = format!("2 to {most} on a switch with a scheduler");
             misfit(tree, "system.hosts", &ports.to_string(), &accepted).into()
         }
         other => other,

@@ -212,6 +212,39 @@ fn an_adapter_and_a_fabric_that_ask_for_nothing_change_nothing() {
     }
 }
 
+/// More hosts than a word has bits, under every scheduler.
+#[test]
+fn events_change_nothing_among_many_hosts() {
+    for (name, scheduler) in SchedulerSettings::all_defaults() {
+        for (hosts, switch) in [(65, VOQ), (130, SCHEDULED), (257, VOQ)] {
+            let rest = format!("{switch}\nadapter.send_buffers = 3\n[workload.c]\nload = 0.7");
+            let text = channel(hosts, 5, &rest);
+            let [slots, events] =
+                [false, true].map(|events| shown(&text, &scheduler, (40, 3), events));
+            assert_eq!(slots.all, events.all, "{name}, {hosts} hosts");
+            assert!(slots.delivered > 15 * u64::from(hosts), "{name}: {}", slots.delivered);
+        }
+    }
+}
+
+/// What is sampled at 1 us is sent from 1.3 us, whatever the numbers of the hosts.
+#[test]
+fn hosts_take_slots_whatever_their_numbers() {
+    let fifo = "switch.input_queued = { queues = 'fifo', latency = '10 ns', scheduler = 'islip' }";
+    for (from, to) in [(0, 1), (0, 64), (64, 0), (129, 70), (63, 128)] {
+        let of = |switch: &str| {
+            let list = format!("source.list = [{{ time = '500 ns', from = {from}, to = {to} }}]");
+            let rest = format!("{switch}\n{UNLIMITED}\n{ACKNOWLEDGED}\n[workload.c]\n{list}");
+            let run = run(&channel(130, 5, &rest));
+            assert_eq!((run.observations.attempts, run.backlog, run.in_flight), (1, 0, 0));
+            [Latency::Queueing, Latency::OneWay, Latency::RoundTrip]
+                .map(|kind| greatest(&run, kind).0)
+        };
+        assert_eq!(of(SCHEDULED), [800_000, 1_820_000, 3_345_000 - 1_300_000], "{from} to {to}");
+        assert_eq!(of(fifo)[..2], [500_000, 1_520_000], "{from} to {to}");
+    }
+}
+
 /// Between packets that are thousands of slots apart the scheduler takes as many turns by events as slot by slot, however
 /// few of them are caught up with at a time.
 #[test]

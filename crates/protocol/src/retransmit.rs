@@ -349,24 +349,28 @@ impl<P: Copy> Window<P> {
     }
 
     /// The targets, one bit each, for which more packets may be sent than are `promised`. For a
-    /// window that keeps packets [by target](Self::by_target), of which there are up to 64.
-    pub fn wanted(&self, promised: impl Fn(u16) -> usize) -> u64 {
+    /// window that keeps packets [by target](Self::by_target): of the 64 targets from 64 `word` on.
+    pub fn wanted(&self, word: u16, promised: impl Fn(u16) -> usize) -> u64 {
         if self.order == Order::HeadOfLine {
             let oldest = self.by_age.front().map(|place| &self.entries[*place as usize].held);
             let oldest = oldest.filter(|held| self.may_be_sent_as_oldest(held));
             let target = oldest.map(|held| held.target).filter(|target| promised(*target) == 0);
-            return target.map_or(0, |target| 1 << target);
+            return target.map_or(0, |target| u64::from(target / 64 == word) << (target % 64));
         }
         // For each target, what must be retransmitted, and the oldest packet in flight.
         let mut unsettled = [(0, None); 64];
         for held in self.unsettled() {
+            if held.target / 64 != word {
+                continue;
+            }
             let (failed, oldest) = &mut unsettled[usize::from(held.target) % 64];
             *failed += usize::from(held.standing == Standing::Failed);
             *oldest = oldest.or(Some(held.sequence));
         }
         let admits = self.outstanding.admits(self.unacknowledged);
         let mut targets = 0;
-        for ((target, fresh), (failed, oldest)) in (0..).zip(&self.fresh).zip(unsettled) {
+        let fresh = self.fresh.get(64 * usize::from(word)..).unwrap_or_default();
+        for ((target, fresh), (failed, oldest)) in (64 * word..).zip(fresh).zip(unsettled) {
             let may_be_sent = match fresh.front() {
                 Some(place) if admits && self.follows(*place, oldest) => match self.order {
                     Order::PerPair => 1,
@@ -374,7 +378,7 @@ impl<P: Copy> Window<P> {
                 },
                 _ => 0,
             };
-            targets |= u64::from(failed + may_be_sent > promised(target)) << target;
+            targets |= u64::from(failed + may_be_sent > promised(target)) << (target % 64);
         }
         targets
     }
@@ -619,18 +623,18 @@ mod tests {
             let started = window.start(slot);
             Some((slot, started.attempt, started.packet))
         };
-        assert_eq!((window.wanted(|_| 0), window.next_to(1)), (0b1101, None));
+        assert_eq!((window.wanted(0, |_| 0), window.next_to(1)), (0b1101, None));
         let (slot, attempt, packet) = send_to(&mut window, 3).expect("d");
-        assert_eq!((packet, window.wanted(|_| 0)), ('d', 0b0101), "e waits for d");
-        assert_eq!(window.wanted(|target| usize::from(target == 2)), 0b0001, "c is promised");
+        assert_eq!((packet, window.wanted(0, |_| 0)), ('d', 0b0101), "e waits for d");
+        assert_eq!(window.wanted(0, |target| usize::from(target == 2)), 0b0001, "c is promised");
         assert_eq!(send_to(&mut window, 0).map(|sent| sent.2), Some('a'));
         assert_eq!(send_to(&mut window, 2).map(|sent| sent.2), Some('c'));
-        assert_eq!((window.wanted(|_| 0), window.next_to(0)), (0, None), "three are under way");
+        assert_eq!((window.wanted(0, |_| 0), window.next_to(0)), (0, None), "three are under way");
         window.fail(slot, attempt);
-        assert_eq!(window.wanted(|_| 0), 0b1000);
+        assert_eq!(window.wanted(0, |_| 0), 0b1000);
         assert_eq!(send_to(&mut window, 3).map(|sent| sent.2), Some('d'), "again");
         window.release(slot);
-        assert_eq!(window.wanted(|_| 0), 0b1000, "e");
+        assert_eq!(window.wanted(0, |_| 0), 0b1000, "e");
     }
 
     /// What may be sent at all may be sent to its target, and nothing else.
@@ -663,7 +667,7 @@ mod tests {
                     _ => {
                         let next = window.next();
                         let target = next.map(|slot| window.target(slot));
-                        let wanted = window.wanted(|_| 0);
+                        let wanted = window.wanted(0, |_| 0);
                         assert_eq!(wanted == 0, next.is_none(), "{order:?} {retries:?}");
                         assert_eq!(target.and_then(|target| window.next_to(target)), next);
                         for other in 0..4 {

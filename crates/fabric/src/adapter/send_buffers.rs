@@ -47,7 +47,8 @@ impl SendBuffers {
 
     /// Accepts a packet from the workload. Returns the target that becomes requested by it, if one
     /// does.
-    #[inline]
+    // Called once for each size of switch, so that a mere hint leaves a call for each packet.
+    #[inline(always)]
     pub fn accept(&mut self, demand: Demand) -> Option<usize> {
         let Some(limited) = &mut self.limited else {
             let packet = Buffered { generated: demand.time, since: demand.time };

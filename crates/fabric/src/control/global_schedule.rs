@@ -19,10 +19,12 @@ use weft_protocol::packet::{
 };
 
 use super::Speculation;
-use super::speculation::members;
 use crate::scheduler::{
-    AnyScheduler, MAX_PORTS, Matching, Requests, Scheduler, SchedulerError, SchedulerSettings,
+    AnyScheduler, Matching, Ports, Requests, Scheduler, SchedulerError, SchedulerSettings,
 };
+
+/// The largest switch under a global schedule: what a node asks for and accepts are words.
+const MAX_PORTS: usize = Ports::<1>::MOST;
 
 /// Settings of a global schedule.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -96,10 +98,10 @@ pub struct GlobalSchedule {
     asked: Requests,
     /// The requests that targets accept: the scheduler's input.
     admitted: Requests,
-    bulk_enable: [u64; MAX_PORTS],
+    bulk_enable: [Ports; MAX_PORTS],
     slot: u64,
     granted: Matching,
-    speculative: u64,
+    speculative: Ports,
     transferring: Transfers,
     acknowledging: Transfers,
 }
@@ -108,8 +110,8 @@ pub struct GlobalSchedule {
 #[derive(Clone, Debug)]
 struct Transfers {
     matching: Matching,
-    /// Initiators that have sent, one bit each.
-    sent: u64,
+    /// Initiators that have sent.
+    sent: Ports,
     /// By target.
     receptions: [Option<Reception>; MAX_PORTS],
 }
@@ -126,10 +128,10 @@ impl GlobalScheduleSettings {
             ports,
             asked: Requests::new(ports),
             admitted: Requests::new(ports),
-            bulk_enable: [u64::MAX; MAX_PORTS],
+            bulk_enable: [Ports::below(ports); MAX_PORTS],
             slot: 0,
             granted: Matching::new(ports),
-            speculative: 0,
+            speculative: Ports::EMPTY,
             transferring: Transfers::new(ports),
             acknowledging: Transfers::new(ports),
         })
@@ -180,17 +182,16 @@ impl GlobalSchedule {
     /// A target accepts bulk requests from these initiators only. Any other one is disabled, for
     /// example because it is suspected to malfunction (Clint 3.3).
     pub fn set_bulk_enable(&mut self, target: usize, initiators: u64) {
-        let ports = self.ports;
-        let changed = self.bulk_enable[target] ^ initiators;
-        self.bulk_enable[target] = initiators;
-        for initiator in members(changed).take_while(|initiator| *initiator < ports) {
+        let initiators = Ports::from_words(&[initiators]) & Ports::below(self.ports);
+        let before = std::mem::replace(&mut self.bulk_enable[target], initiators);
+        for initiator in (before - initiators) | (initiators - before) {
             self.admit(initiator, target);
         }
     }
 
     /// Whether a target accepts bulk requests from an initiator.
     pub fn is_bulk_enabled(&self, initiator: usize, target: usize) -> bool {
-        self.bulk_enable[target] >> initiator & 1 == 1
+        self.bulk_enable[target].contains(initiator)
     }
 
     /// The requests that the scheduler sees: requested and accepted.
@@ -240,7 +241,7 @@ impl GlobalSchedule {
     /// The grant for one node at the end of the arbitration stage.
     pub fn grant(&self, node: usize) -> GrantNotice {
         let target = self.granted.target_of(node);
-        let speculative = self.speculative >> node & 1 == 1;
+        let speculative = self.speculative.contains(node);
         GrantNotice { node, slot: self.slot + 1, target, speculative }
     }
 
@@ -254,7 +255,7 @@ impl GlobalSchedule {
     /// An initiator uses its grant. Returns the target, or `None` without a grant.
     pub fn transmit(&mut self, initiator: usize) -> Option<usize> {
         let target = self.transferring.matching.target_of(initiator)?;
-        self.transferring.sent |= 1 << initiator;
+        self.transferring.sent.insert(initiator);
         Some(target)
     }
 
@@ -290,7 +291,7 @@ impl GlobalSchedule {
     /// The outcomes that initiators know at the end of this slot, by ascending initiator.
     pub fn reports(&self) -> impl Iterator<Item = TransferReport> + use<'_> {
         let Transfers { matching, sent, receptions } = &self.acknowledging;
-        let senders = matching.iter().filter(move |(initiator, _)| sent >> initiator & 1 == 1);
+        let senders = matching.iter().filter(move |(initiator, _)| sent.contains(*initiator));
         senders.map(|(initiator, target)| {
             let outcome = match receptions[target].and_then(Reception::acknowledgment) {
                 Some(TransmissionReport::Accepted) => Ok(()),
@@ -341,7 +342,11 @@ impl From<Configuration> for NodeConfiguration {
 
 impl Transfers {
     fn new(ports: usize) -> Transfers {
-        Transfers { matching: Matching::new(ports), sent: 0, receptions: [None; MAX_PORTS] }
+        Transfers {
+            matching: Matching::new(ports),
+            sent: Ports::EMPTY,
+            receptions: [None; MAX_PORTS],
+        }
     }
 
     fn clear(&mut self) {
@@ -349,7 +354,7 @@ impl Transfers {
             self.receptions[target] = None;
         }
         self.matching.clear();
-        self.sent = 0;
+        self.sent = Ports::EMPTY;
     }
 }
 
@@ -364,10 +369,10 @@ fn inverted(matching: &Matching, ports: usize) -> Matching {
 
 /// Whether no initiator and no target occurs twice, and both directions agree.
 fn is_conflict_free(matching: &Matching) -> bool {
-    let mut targets = 0_u64;
+    let mut targets: Ports = Ports::EMPTY;
     matching.iter().all(|(initiator, target)| {
-        let is_first = targets >> target & 1 == 0;
-        targets |= 1 << target;
+        let is_first = !targets.contains(target);
+        targets.insert(target);
         is_first && matching.initiator_of(target) == Some(initiator)
     })
 }
@@ -461,7 +466,7 @@ mod tests {
         for target in 0..3 {
             schedule.set_request(0, target, true);
         }
-        assert_eq!(schedule.requests().row(0), 0b011);
+        assert_eq!(schedule.requests().row(0), Ports::from_words(&[0b011]));
         assert!(!schedule.is_bulk_enabled(0, 2) && schedule.is_bulk_enabled(0, 1));
         schedule.set_request(0, 0, false);
         schedule.set_request(0, 1, false);
@@ -478,10 +483,14 @@ mod tests {
         let configuration =
             NodeConfiguration { requests: 0b11, bulk_enable: 0b10, quick_enable: 0b01 };
         schedule.configure(0, configuration);
-        assert_eq!(schedule.requests().row(0), 0b10, "target 0 does not accept initiator 0");
+        assert_eq!(
+            schedule.requests().row(0),
+            Ports::only(1),
+            "target 0 does not accept initiator 0"
+        );
         schedule
             .configure(0, NodeConfiguration { requests: 0b01, bulk_enable: 0b11, ..configuration });
-        assert_eq!(schedule.requests().row(0), 0b01);
+        assert_eq!(schedule.requests().row(0), Ports::only(0));
         schedule.begin_cycle();
         assert_eq!(schedule.requests(), &Requests::new(2));
         assert!(schedule.is_bulk_enabled(0, 0), "what a target accepts outlives the cycle");

@@ -10,7 +10,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::scheduler::{Matching, Requests};
+use crate::scheduler::{Matching, Ports, Requests};
 
 /// Whether and how initiators and targets that the scheduler leaves unmatched are paired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -27,55 +27,45 @@ pub enum Speculation {
 }
 
 impl Speculation {
-    /// Adds speculative connections to `matching` and returns their initiators, one bit each.
+    /// Adds speculative connections to `matching` and returns their initiators.
     /// `enabled` says which initiators a target accepts. A node is not paired with itself, since a
     /// guess that needs no network gains nothing.
-    pub(super) fn extend(
+    pub(super) fn extend<const W: usize>(
         self,
-        requests: &Requests,
-        enabled: impl Fn(usize) -> u64,
-        matching: &mut Matching,
-    ) -> u64 {
+        requests: &Requests<W>,
+        enabled: impl Fn(usize) -> Ports<W>,
+        matching: &mut Matching<W>,
+    ) -> Ports<W> {
+        let mut speculative = Ports::EMPTY;
         if self == Speculation::Off {
-            return 0;
+            return speculative;
         }
-        let mut speculative = 0;
-        for target in members(matching.unmatched_targets()) {
-            let others = !(1_u64 << target);
-            let left = members(matching.unmatched_initiators() & enabled(target) & others);
+        for target in matching.unmatched_targets() {
+            let left = matching.unmatched_initiators() & enabled(target);
+            let mut left = (left - Ports::only(target)).into_iter();
             let chosen = match self {
                 Speculation::Off => None,
-                Speculation::FixedPriority => left.min(),
+                Speculation::FixedPriority => left.next(),
                 Speculation::FewestRequests => {
-                    left.min_by_key(|initiator| requests.row(*initiator).count_ones())
+                    left.min_by_key(|initiator| requests.row(*initiator).len())
                 }
             };
             if let Some(initiator) = chosen {
                 matching.pair(initiator, target);
-                speculative |= 1 << initiator;
+                speculative.insert(initiator);
             }
         }
         speculative
     }
 }
 
-/// The members of a set of ports, ascending.
-pub(super) fn members(set: u64) -> impl Iterator<Item = usize> {
-    let mut rest = set;
-    std::iter::from_fn(move || {
-        let lowest = rest.trailing_zeros() as usize;
-        rest &= rest.wrapping_sub(1);
-        (lowest < 64).then_some(lowest)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const EVERYBODY: u64 = u64::MAX;
+    const EVERYBODY: Ports = Ports::below(4);
 
-    fn extend(rule: Speculation, enabled: u64) -> (u64, Vec<(usize, usize)>) {
+    fn extend(rule: Speculation, enabled: Ports) -> (Ports, Vec<(usize, usize)>) {
         let mut requests = Requests::new(4);
         for (initiator, target) in [(0, 1), (2, 0), (2, 1), (2, 2), (3, 1), (3, 2)] {
             requests.set(initiator, target);
@@ -89,20 +79,23 @@ mod tests {
     /// Left over: initiators 1, 2, 3 with 0, 3, 2 requests, and targets 0, 2, 3.
     #[test]
     fn what_is_left_over_is_paired_by_rule() {
-        assert_eq!(extend(Speculation::Off, EVERYBODY), (0, vec![(0, 1)]));
+        assert_eq!(extend(Speculation::Off, EVERYBODY), (Ports::EMPTY, vec![(0, 1)]));
         assert_eq!(
             extend(Speculation::FixedPriority, EVERYBODY),
-            (0b1110, vec![(0, 1), (1, 0), (2, 3), (3, 2)])
+            (EVERYBODY - Ports::only(0), vec![(0, 1), (1, 0), (2, 3), (3, 2)])
         );
         assert_eq!(
             extend(Speculation::FewestRequests, EVERYBODY),
-            (0b1110, vec![(0, 1), (1, 0), (2, 3), (3, 2)])
+            (EVERYBODY - Ports::only(0), vec![(0, 1), (1, 0), (2, 3), (3, 2)])
         );
         assert_eq!(
-            extend(Speculation::FewestRequests, !0b10),
-            (0b1100, vec![(0, 1), (2, 3), (3, 0)]),
+            extend(Speculation::FewestRequests, EVERYBODY - Ports::only(1)),
+            ([2, 3].into_iter().collect(), vec![(0, 1), (2, 3), (3, 0)]),
             "a disabled initiator is not guessed either"
         );
-        assert_eq!(extend(Speculation::FixedPriority, !0b10).1, [(0, 1), (2, 0), (3, 2)]);
+        assert_eq!(
+            extend(Speculation::FixedPriority, EVERYBODY - Ports::only(1)).1,
+            [(0, 1), (2, 0), (3, 2)]
+        );
     }
 }

@@ -6,7 +6,7 @@ use weft_units::{Bytes, Span, Time};
 use super::{Departure, Graph, Kind};
 use crate::fabric::{Peer, Wiring};
 use crate::link::{FlowControl, LinkSettings};
-use crate::scheduler::AnyScheduler;
+use crate::scheduler::Arbiter;
 use crate::switch::{Grant, InputQueued, InputQueuedParts, Outbox, StopSettings};
 
 /// What a switch with queues at its inputs is built from.
@@ -19,7 +19,7 @@ pub struct ClockedParts {
     /// How many cells an input holds; at least a packet for each virtual channel.
     pub buffer: u32,
     /// The scheduler, for as many ports as the switch has.
-    pub scheduler: AnyScheduler,
+    pub arbiter: Arbiter,
     /// Its random stream.
     pub random: Stream,
 }
@@ -54,7 +54,7 @@ pub(super) struct Surroundings<'a> {
 impl Surroundings<'_> {
     /// A switch of the graph. Its clock has the cells of its fastest cable.
     pub fn switch(&self, number: u32, parts: ClockedParts) -> InputQueued {
-        let ClockedParts { latency, cell, buffer, scheduler, random } = parts;
+        let ClockedParts { latency, cell, buffer, arbiter, random } = parts;
         let ports = || (0..self.wiring.ports_of(number)).map(|own| self.wiring.port(number, own));
         let link = |port| &self.links[self.wiring.link_of(port)];
         let used = ports().filter(|port| self.wiring.peer(*port) != Peer::Unused);
@@ -79,7 +79,7 @@ impl Surroundings<'_> {
         if spans.iter().all(|span| *span == spans[0]) {
             spans.clear();
         }
-        InputQueued::new(InputQueuedParts {
+        let parts = InputQueuedParts {
             first: self.wiring.port(number, 0),
             spans,
             latency,
@@ -89,9 +89,9 @@ impl Surroundings<'_> {
             room,
             channels: self.flow.channels,
             stops,
-            scheduler,
             random,
-        })
+        };
+        InputQueued::new(parts, arbiter)
     }
 }
 
@@ -258,7 +258,7 @@ impl Graph {
     }
 
     /// Which port receives a signal that an input sends over its cable now, and when.
-    pub fn heard(&self, now: Time, switch: u32, input: u8) -> Heard {
+    pub fn heard(&self, now: Time, switch: u32, input: u16) -> Heard {
         let input = self.first_port(switch) + u32::from(input);
         let delay = self.link(input).propagation + self.flow.reaction();
         Heard { time: now + delay.max(Span(1)), port: self.ports[input as usize].peer() }

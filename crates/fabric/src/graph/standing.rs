@@ -93,7 +93,8 @@ impl Graph {
         if let Some((own, input)) = self.input_queued(port) {
             state.full = channels.filter(|channel| own.is_full(input, *channel)).collect();
             let first = port - input;
-            state.wanted_behind = own.wanted_of(input).map(|output| first + output).collect();
+            state.wanted_behind =
+                own.wanted_of(input).into_iter().map(|output| first + output).collect();
         }
         state
     }

@@ -1,6 +1,6 @@
 //! The round robin over the cells of the request matrix.
 
-use super::bits::after;
+use super::ports::after;
 
 /// The cell (initiator, target) from which a slot starts, and with it the diagonal of favoured
 /// cells: the target `k` places after that of the cell favours the initiator `k` places after.

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
-use super::bits::{Members, after, first_from, only};
-use super::{Algorithm, Iterations, MAX_PORTS, Matching, Requests, Scheduler};
+use super::ports::{PerPort, Ports, after};
+use super::{Algorithm, Iterations, Matching, Requests, Scheduler};
 
 /// Settings of iSLIP.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -19,15 +19,15 @@ pub struct IslipSettings {
 }
 
 impl Algorithm for IslipSettings {
-    type Scheduler = Islip;
+    type Scheduler<const W: usize> = Islip<W>;
 
-    fn build(&self, ports: usize) -> Islip {
+    fn build<const W: usize>(&self, ports: usize) -> Islip<W> {
         Islip {
             ports,
             iterations: self.iterations.get(),
-            grant_pointers: [0; MAX_PORTS],
-            accept_pointers: [0; MAX_PORTS],
-            grants: [0; MAX_PORTS],
+            grant_pointers: PerPort::new(0),
+            accept_pointers: PerPort::new(0),
+            grants: PerPort::new(Ports::EMPTY),
         }
     }
 
@@ -48,32 +48,37 @@ impl Algorithm for IslipSettings {
 
 /// The iSLIP scheduler.
 #[derive(Clone, Debug)]
-pub struct Islip {
+pub struct Islip<const W: usize = 1> {
     ports: usize,
     iterations: u32,
     /// Per target, the initiator that it prefers.
-    grant_pointers: [u8; MAX_PORTS],
+    grant_pointers: PerPort<u16, W>,
     /// Per initiator, the target that it prefers.
-    accept_pointers: [u8; MAX_PORTS],
+    accept_pointers: PerPort<u16, W>,
     /// Per initiator, the targets that granted it in this round; all empty between rounds.
-    grants: [u64; MAX_PORTS],
+    grants: PerPort<Ports<W>, W>,
 }
 
-impl Islip {
+impl<const W: usize> Islip<W> {
     /// Every unmatched target grants the unmatched requester at or next after its pointer.
     /// Returns the initiators with a grant; targets that nobody can use leave `open`.
     #[inline]
-    fn grant(&mut self, requests: &Requests, unmatched: u64, open: &mut u64) -> u64 {
-        let mut granted = 0;
-        for target in Members(*open) {
+    fn grant(
+        &mut self,
+        requests: &Requests<W>,
+        unmatched: Ports<W>,
+        open: &mut Ports<W>,
+    ) -> Ports<W> {
+        let mut granted = Ports::EMPTY;
+        for target in *open {
             let candidates = requests.column(target) & unmatched;
-            if candidates == 0 {
-                *open &= !only(target);
+            if candidates.is_empty() {
+                open.remove(target);
                 continue;
             }
-            let initiator = first_from(candidates, self.grant_pointers[target].into());
-            self.grants[initiator] |= only(target);
-            granted |= only(initiator);
+            let initiator = candidates.first_from(self.grant_pointers[target].into());
+            self.grants[initiator].insert(target);
+            granted.insert(initiator);
         }
         granted
     }
@@ -81,27 +86,32 @@ impl Islip {
     /// Every initiator with grants accepts the one at or next after its pointer. In the first
     /// round, and only for a grant that is accepted, both pointers move one beyond the partner.
     #[inline]
-    fn accept(&mut self, granted: u64, first_round: bool, matching: &mut Matching) {
-        for initiator in Members(granted) {
+    fn accept(&mut self, granted: Ports<W>, first_round: bool, matching: &mut Matching<W>) {
+        for initiator in granted {
             let grants = std::mem::take(&mut self.grants[initiator]);
-            let target = first_from(grants, self.accept_pointers[initiator].into());
+            let target = grants.first_from(self.accept_pointers[initiator].into());
             matching.pair(initiator, target);
             if first_round {
-                self.grant_pointers[target] = after(initiator, self.ports) as u8;
-                self.accept_pointers[initiator] = after(target, self.ports) as u8;
+                self.grant_pointers[target] = after(initiator, self.ports) as u16;
+                self.accept_pointers[initiator] = after(target, self.ports) as u16;
             }
         }
     }
 }
 
-impl Scheduler for Islip {
-    fn schedule(&mut self, requests: &Requests, _random: &mut Stream, matching: &mut Matching) {
+impl<const W: usize> Scheduler<W> for Islip<W> {
+    fn schedule(
+        &mut self,
+        requests: &Requests<W>,
+        _random: &mut Stream,
+        matching: &mut Matching<W>,
+    ) {
         debug_assert_eq!(requests.ports(), self.ports);
         matching.clear();
         let mut open = matching.unmatched_targets();
         for round in 0..self.iterations {
             let granted = self.grant(requests, matching.unmatched_initiators(), &mut open);
-            if granted == 0 {
+            if granted.is_empty() {
                 break;
             }
             self.accept(granted, round == 0, matching);
@@ -111,8 +121,8 @@ impl Scheduler for Islip {
 
     #[inline]
     fn schedule_lone(&mut self, initiator: usize, target: usize) -> bool {
-        self.grant_pointers[target] = after(initiator, self.ports) as u8;
-        self.accept_pointers[initiator] = after(target, self.ports) as u8;
+        self.grant_pointers[target] = after(initiator, self.ports) as u16;
+        self.accept_pointers[initiator] = after(target, self.ports) as u16;
         true
     }
 }
@@ -147,8 +157,8 @@ mod tests {
     fn a_grant_that_is_not_accepted_moves_no_pointer() {
         let mut islip = islip(1);
         assert_eq!(schedule(&mut islip, &[(1, 2), (1, 3)]), [(1, 2)]);
-        assert_eq!(islip.grant_pointers[..4], [0, 0, 2, 0]);
-        assert_eq!(islip.accept_pointers[..4], [0, 3, 0, 0]);
+        assert_eq!([0, 1, 2, 3].map(|port| islip.grant_pointers[port]), [0, 0, 2, 0]);
+        assert_eq!([0, 1, 2, 3].map(|port| islip.accept_pointers[port]), [0, 3, 0, 0]);
     }
 
     /// Both targets grant initiator 0, who accepts target 0; target 1 connects to initiator 1 in
@@ -157,8 +167,8 @@ mod tests {
     fn rounds_after_the_first_move_no_pointer() {
         let mut islip = islip(2);
         assert_eq!(schedule(&mut islip, &[(0, 0), (0, 1), (1, 1)]), [(0, 0), (1, 1)]);
-        assert_eq!(islip.grant_pointers[..4], [1, 0, 0, 0]);
-        assert_eq!(islip.accept_pointers[..4], [1, 0, 0, 0]);
+        assert_eq!([0, 1, 2, 3].map(|port| islip.grant_pointers[port]), [1, 0, 0, 0]);
+        assert_eq!([0, 1, 2, 3].map(|port| islip.accept_pointers[port]), [1, 0, 0, 0]);
     }
 
     /// McKeown 1999, section III: under full load the pointers of one-round iSLIP drift apart

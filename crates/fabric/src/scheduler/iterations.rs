@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn a_number_out_of_range_is_refused_with_the_range() {
-        assert_eq!(Iterations::new(64).map(Iterations::get), Ok(64));
+        assert_eq!(Iterations::new(1024).map(Iterations::get), Ok(1024));
         let refused = |n| Iterations::new(n).map_err(|error| error.to_string());
-        assert_eq!(refused(0), Err("iterations = 0: accepted is 1 to 64".into()));
-        assert_eq!(refused(65), Err("iterations = 65: accepted is 1 to 64".into()));
+        assert_eq!(refused(0), Err("iterations = 0: accepted is 1 to 1024".into()));
+        assert_eq!(refused(1025), Err("iterations = 1025: accepted is 1 to 1024".into()));
     }
 }

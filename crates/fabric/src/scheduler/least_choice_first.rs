@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
-use super::bits::{after, any, first_from, only};
 use super::diagonal::Diagonal;
+use super::ports::{Ports, after};
 use super::tally::Tally;
 use super::{Algorithm, Matching, Requests, Scheduler};
 
@@ -52,11 +52,16 @@ pub enum Ties {
 impl Ties {
     /// One port out of equals; the set must not be empty.
     #[inline]
-    pub(super) fn choose(self, equals: u64, favoured: usize, random: &mut Stream) -> usize {
+    pub(super) fn choose<const W: usize>(
+        self,
+        equals: Ports<W>,
+        favoured: usize,
+        random: &mut Stream,
+    ) -> usize {
         match self {
-            Ties::Rotating => first_from(equals, favoured),
-            Ties::Random => any(equals, random),
-            Ties::Lowest => first_from(equals, 0),
+            Ties::Rotating => equals.first_from(favoured),
+            Ties::Random => equals.any(random),
+            Ties::Lowest => equals.first(),
         }
     }
 }
@@ -72,9 +77,9 @@ impl Default for LeastChoiceFirstSettings {
 }
 
 impl Algorithm for LeastChoiceFirstSettings {
-    type Scheduler = LeastChoiceFirst;
+    type Scheduler<const W: usize> = LeastChoiceFirst<W>;
 
-    fn build(&self, ports: usize) -> LeastChoiceFirst {
+    fn build<const W: usize>(&self, ports: usize) -> LeastChoiceFirst<W> {
         LeastChoiceFirst {
             settings: self.clone(),
             ports,
@@ -110,35 +115,38 @@ impl Algorithm for LeastChoiceFirstSettings {
 
 /// The central least choice first scheduler. Draws from the random stream if ties are random.
 #[derive(Clone, Debug)]
-pub struct LeastChoiceFirst {
+pub struct LeastChoiceFirst<const W: usize = 1> {
     settings: LeastChoiceFirstSettings,
     ports: usize,
     diagonal: Diagonal,
-    choices: Tally,
+    choices: Tally<W>,
 }
 
-impl LeastChoiceFirst {
+impl<const W: usize> LeastChoiceFirst<W> {
     #[inline]
-    fn winner(&self, candidates: u64, favoured: usize, random: &mut Stream) -> usize {
-        if self.settings.round_robin && candidates & only(favoured) != 0 {
+    fn winner(&self, candidates: Ports<W>, favoured: usize, random: &mut Stream) -> usize {
+        if self.settings.round_robin && candidates.contains(favoured) {
             return favoured;
         }
         self.settings.ties.choose(self.choices.least(candidates), favoured, random)
     }
 }
 
-impl Scheduler for LeastChoiceFirst {
-    fn schedule(&mut self, requests: &Requests, random: &mut Stream, matching: &mut Matching) {
+impl<const W: usize> Scheduler<W> for LeastChoiceFirst<W> {
+    fn schedule(
+        &mut self,
+        requests: &Requests<W>,
+        random: &mut Stream,
+        matching: &mut Matching<W>,
+    ) {
         debug_assert_eq!(requests.ports(), self.ports);
         matching.clear();
         self.choices.clear();
-        for columns in requests.columns_by_four() {
-            self.choices.add_four(*columns);
-        }
+        requests.columns_by_four().for_each(|columns| self.choices.add_four(*columns));
         let Diagonal { initiator: mut favoured, mut target, .. } = self.diagonal;
         for _ in 0..self.ports {
             let candidates = requests.column(target) & matching.unmatched_initiators();
-            if candidates != 0 {
+            if !candidates.is_empty() {
                 matching.pair(self.winner(candidates, favoured, random), target);
                 if self.settings.counts == Counts::Remaining {
                     self.choices.subtract(candidates);
@@ -159,7 +167,7 @@ mod tests {
     /// The connections of each slot, given as the targets that each initiator asks for.
     fn run(settings: &LeastChoiceFirstSettings, slots: &[&[&[usize]]]) -> Vec<Vec<(usize, usize)>> {
         let ports = slots[0].len();
-        let mut scheduler = settings.build(ports);
+        let mut scheduler: LeastChoiceFirst = settings.build(ports);
         let mut random = Streams::new(1).stream("test", 0);
         let mut matching = Matching::new(ports);
         let mut schedule = |rows: &&[&[usize]]| {

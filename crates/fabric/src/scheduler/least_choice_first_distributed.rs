@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
-use super::bits::{Members, only};
 use super::diagonal::Diagonal;
 use super::least_choice_first::Ties;
+use super::ports::{PerPort, Ports};
 use super::tally::Tally;
-use super::{Algorithm, Iterations, MAX_PORTS, Matching, Requests, Scheduler};
+use super::{Algorithm, Iterations, Matching, Requests, Scheduler};
 
 /// Settings of the distributed least choice first scheduler.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -40,16 +40,16 @@ impl Default for LeastChoiceFirstDistributedSettings {
 }
 
 impl Algorithm for LeastChoiceFirstDistributedSettings {
-    type Scheduler = LeastChoiceFirstDistributed;
+    type Scheduler<const W: usize> = LeastChoiceFirstDistributed<W>;
 
-    fn build(&self, ports: usize) -> LeastChoiceFirstDistributed {
+    fn build<const W: usize>(&self, ports: usize) -> LeastChoiceFirstDistributed<W> {
         LeastChoiceFirstDistributed {
             settings: self.clone(),
             ports,
             diagonal: Diagonal::new(ports),
             of_initiators: Tally::default(),
             of_targets: Tally::default(),
-            grants: [0; MAX_PORTS],
+            grants: PerPort::new(Ports::EMPTY),
         }
     }
 
@@ -80,50 +80,55 @@ impl Algorithm for LeastChoiceFirstDistributedSettings {
 
 /// The distributed least choice first scheduler. Draws from the random stream if ties are random.
 #[derive(Clone, Debug)]
-pub struct LeastChoiceFirstDistributed {
+pub struct LeastChoiceFirstDistributed<const W: usize = 1> {
     settings: LeastChoiceFirstDistributedSettings,
     ports: usize,
     diagonal: Diagonal,
     /// Per initiator, its requests for unmatched targets.
-    of_initiators: Tally,
+    of_initiators: Tally<W>,
     /// Per target, the requests that it received from unmatched initiators.
-    of_targets: Tally,
+    of_targets: Tally<W>,
     /// Per initiator, the targets that granted it in this round; all empty between rounds.
-    grants: [u64; MAX_PORTS],
+    grants: PerPort<Ports<W>, W>,
 }
 
-impl LeastChoiceFirstDistributed {
-    fn count(&mut self, requests: &Requests, matching: &Matching) {
+impl<const W: usize> LeastChoiceFirstDistributed<W> {
+    fn count(&mut self, requests: &Requests<W>, matching: &Matching<W>) {
         self.of_initiators.clear();
         self.of_targets.clear();
-        for target in Members(matching.unmatched_targets()) {
+        for target in matching.unmatched_targets() {
             self.of_initiators.add(requests.column(target));
         }
-        for initiator in Members(matching.unmatched_initiators()) {
+        for initiator in matching.unmatched_initiators() {
             self.of_targets.add(requests.row(initiator));
         }
     }
 
     /// Every unmatched target grants the unmatched requester with the fewest choices. Returns the
     /// initiators with a grant.
-    fn grant(&mut self, requests: &Requests, random: &mut Stream, matching: &Matching) -> u64 {
-        let mut granted = 0;
-        for target in Members(matching.unmatched_targets()) {
+    fn grant(
+        &mut self,
+        requests: &Requests<W>,
+        random: &mut Stream,
+        matching: &Matching<W>,
+    ) -> Ports<W> {
+        let mut granted = Ports::EMPTY;
+        for target in matching.unmatched_targets() {
             let candidates = requests.column(target) & matching.unmatched_initiators();
-            if candidates != 0 {
+            if !candidates.is_empty() {
                 let fewest = self.of_initiators.least(candidates);
                 let favoured = self.diagonal.favoured_by(target);
                 let initiator = self.settings.ties.choose(fewest, favoured, random);
-                self.grants[initiator] |= only(target);
-                granted |= only(initiator);
+                self.grants[initiator].insert(target);
+                granted.insert(initiator);
             }
         }
         granted
     }
 
     /// Every initiator with grants accepts the target that received the fewest requests.
-    fn accept(&mut self, granted: u64, random: &mut Stream, matching: &mut Matching) {
-        for initiator in Members(granted) {
+    fn accept(&mut self, granted: Ports<W>, random: &mut Stream, matching: &mut Matching<W>) {
+        for initiator in granted {
             let grants = std::mem::take(&mut self.grants[initiator]);
             let fewest = self.of_targets.least(grants);
             let favouring = self.diagonal.favouring(initiator);
@@ -132,8 +137,13 @@ impl LeastChoiceFirstDistributed {
     }
 }
 
-impl Scheduler for LeastChoiceFirstDistributed {
-    fn schedule(&mut self, requests: &Requests, random: &mut Stream, matching: &mut Matching) {
+impl<const W: usize> Scheduler<W> for LeastChoiceFirstDistributed<W> {
+    fn schedule(
+        &mut self,
+        requests: &Requests<W>,
+        random: &mut Stream,
+        matching: &mut Matching<W>,
+    ) {
         debug_assert_eq!(requests.ports(), self.ports);
         matching.clear();
         let Diagonal { initiator, target, .. } = self.diagonal;
@@ -143,7 +153,7 @@ impl Scheduler for LeastChoiceFirstDistributed {
         for _ in 0..self.settings.iterations.get() {
             self.count(requests, matching);
             let granted = self.grant(requests, random, matching);
-            if granted == 0 {
+            if granted.is_empty() {
                 break;
             }
             self.accept(granted, random, matching);
@@ -169,7 +179,8 @@ mod tests {
         pairs.iter().for_each(|&(initiator, target)| requests.set(initiator, target));
         let mut matching = Matching::new(4);
         let mut random = Streams::new(1).stream("test", 0);
-        settings.build(4).schedule(&requests, &mut random, &mut matching);
+        let mut scheduler: LeastChoiceFirstDistributed = settings.build(4);
+        scheduler.schedule(&requests, &mut random, &mut matching);
         matching.iter().collect()
     }
 

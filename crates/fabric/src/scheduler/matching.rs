@@ -1,46 +1,45 @@
 //! Matchings of initiators and targets: the output of a scheduler.
 
-use super::MAX_PORTS;
-use super::bits::{Members, all, only};
+use super::ports::{PerPort, Ports};
 
 /// A set of connections that share no initiator and no target.
 #[derive(Clone, Debug)]
-pub struct Matching {
+pub struct Matching<const W: usize = 1> {
     ports: usize,
-    unmatched_initiators: u64,
-    unmatched_targets: u64,
+    unmatched_initiators: Ports<W>,
+    unmatched_targets: Ports<W>,
     /// Meaningful for matched initiators only, so that clearing need not touch it.
-    targets: [u8; MAX_PORTS],
+    targets: PerPort<u16, W>,
     /// Meaningful for matched targets only.
-    initiators: [u8; MAX_PORTS],
+    initiators: PerPort<u16, W>,
 }
 
-impl Matching {
+impl<const W: usize> Matching<W> {
     /// No connections among `ports` initiators and as many targets; `ports` is 1 to
-    /// [`MAX_PORTS`].
-    pub const fn new(ports: usize) -> Matching {
-        debug_assert!(ports >= 1 && ports <= MAX_PORTS);
+    /// [`Ports::MOST`].
+    pub fn new(ports: usize) -> Matching<W> {
+        debug_assert!(ports >= 1 && ports <= Ports::<W>::MOST);
         Matching {
             ports,
-            unmatched_initiators: all(ports),
-            unmatched_targets: all(ports),
-            targets: [0; MAX_PORTS],
-            initiators: [0; MAX_PORTS],
+            unmatched_initiators: Ports::below(ports),
+            unmatched_targets: Ports::below(ports),
+            targets: PerPort::new(0),
+            initiators: PerPort::new(0),
         }
     }
 
     /// Removes every connection.
     #[inline]
     pub fn clear(&mut self) {
-        self.unmatched_initiators = all(self.ports);
-        self.unmatched_targets = all(self.ports);
+        self.unmatched_initiators = Ports::below(self.ports);
+        self.unmatched_targets = Ports::below(self.ports);
     }
 
     /// Connects an initiator and a target, both of which must be unmatched.
     #[inline]
     pub fn pair(&mut self, initiator: usize, target: usize) {
-        debug_assert!(self.unmatched_initiators & only(initiator) != 0, "matched initiator");
-        debug_assert!(self.unmatched_targets & only(target) != 0, "matched target");
+        debug_assert!(self.unmatched_initiators.contains(initiator), "matched initiator");
+        debug_assert!(self.unmatched_targets.contains(target), "matched target");
         self.reassign(initiator, target);
     }
 
@@ -49,66 +48,66 @@ impl Matching {
     #[inline]
     pub(super) fn reassign(&mut self, initiator: usize, target: usize) {
         debug_assert!(initiator < self.ports && target < self.ports);
-        self.unmatched_initiators &= !only(initiator);
-        self.unmatched_targets &= !only(target);
-        self.targets[initiator & (MAX_PORTS - 1)] = target as u8;
-        self.initiators[target & (MAX_PORTS - 1)] = initiator as u8;
+        self.unmatched_initiators.remove(initiator);
+        self.unmatched_targets.remove(target);
+        self.targets[initiator] = target as u16;
+        self.initiators[target] = initiator as u16;
     }
 
     /// The target that the initiator sends to.
     #[inline]
-    pub const fn target_of(&self, initiator: usize) -> Option<usize> {
-        if self.unmatched_initiators & only(initiator) != 0 || initiator >= self.ports {
+    pub fn target_of(&self, initiator: usize) -> Option<usize> {
+        if self.unmatched_initiators.contains(initiator) || initiator >= self.ports {
             return None;
         }
-        Some(self.targets[initiator & (MAX_PORTS - 1)] as usize)
+        Some(self.targets[initiator].into())
     }
 
     /// The initiator that the target receives from.
     #[inline]
-    pub const fn initiator_of(&self, target: usize) -> Option<usize> {
-        if self.unmatched_targets & only(target) != 0 || target >= self.ports {
+    pub fn initiator_of(&self, target: usize) -> Option<usize> {
+        if self.unmatched_targets.contains(target) || target >= self.ports {
             return None;
         }
-        Some(self.initiators[target & (MAX_PORTS - 1)] as usize)
+        Some(self.initiators[target].into())
     }
 
-    /// Initiators without a connection, one bit each.
+    /// Initiators without a connection.
     #[inline]
-    pub const fn unmatched_initiators(&self) -> u64 {
+    pub const fn unmatched_initiators(&self) -> Ports<W> {
         self.unmatched_initiators
     }
 
-    /// Targets without a connection, one bit each.
+    /// Targets without a connection.
     #[inline]
-    pub const fn unmatched_targets(&self) -> u64 {
+    pub const fn unmatched_targets(&self) -> Ports<W> {
         self.unmatched_targets
     }
 
     /// Number of connections.
     #[inline]
-    pub const fn len(&self) -> usize {
-        self.ports - self.unmatched_initiators.count_ones() as usize
+    pub fn len(&self) -> usize {
+        self.ports - self.unmatched_initiators.len()
     }
 
     /// Whether there is no connection.
     #[inline]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The connections as (initiator, target), by ascending initiator.
     #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = (usize, usize)> + use<'_> {
-        let matched = all(self.ports) & !self.unmatched_initiators;
-        Members(matched).map(|initiator| (initiator, self.targets[initiator] as usize))
+    pub fn iter(&self) -> impl Iterator<Item = (usize, usize)> + use<'_, W> {
+        let matched = Ports::below(self.ports) - self.unmatched_initiators;
+        matched.into_iter().map(|initiator| (initiator, self.targets[initiator].into()))
     }
 
     /// The same by ascending target.
     #[inline]
-    pub fn by_target(&self) -> impl Iterator<Item = (usize, usize)> + use<'_> {
-        let matched = all(self.ports) & !self.unmatched_targets;
-        Members(matched).map(|target| (self.initiators[target] as usize, target))
+    pub fn by_target(&self) -> impl Iterator<Item = (usize, usize)> + use<'_, W> {
+        let matched = Ports::below(self.ports) - self.unmatched_targets;
+        matched.into_iter().map(|target| (self.initiators[target].into(), target))
     }
 }
 
@@ -118,7 +117,7 @@ mod tests {
 
     #[test]
     fn connections_read_the_same_from_both_sides() {
-        let mut matching = Matching::new(3);
+        let mut matching = Matching::<1>::new(3);
         assert!(matching.is_empty());
         matching.pair(2, 0);
         matching.pair(0, 1);
@@ -127,7 +126,8 @@ mod tests {
         assert_eq!(matching.target_of(3), None);
         assert_eq!(matching.iter().collect::<Vec<_>>(), [(0, 1), (2, 0)]);
         assert_eq!(matching.by_target().collect::<Vec<_>>(), [(2, 0), (0, 1)]);
-        assert_eq!((matching.unmatched_initiators(), matching.unmatched_targets()), (0b010, 0b100));
+        assert_eq!(matching.unmatched_initiators(), Ports::only(1));
+        assert_eq!(matching.unmatched_targets(), Ports::only(2));
         matching.clear();
         assert_eq!((matching.len(), matching.target_of(2)), (0, None));
     }

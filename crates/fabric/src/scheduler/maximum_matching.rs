@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
-use super::bits::{Members, after, any, first_from, only};
 use super::diagonal::Diagonal;
-use super::{Algorithm, MAX_PORTS, Matching, Requests, Scheduler};
+use super::ports::{PerPort, Ports, after};
+use super::{Algorithm, Matching, Requests, Scheduler};
 
 /// Settings of maximum-size matching.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -38,15 +38,15 @@ impl Default for MaximumMatchingSettings {
 }
 
 impl Algorithm for MaximumMatchingSettings {
-    type Scheduler = MaximumMatching;
+    type Scheduler<const W: usize> = MaximumMatching<W>;
 
-    fn build(&self, ports: usize) -> MaximumMatching {
+    fn build<const W: usize>(&self, ports: usize) -> MaximumMatching<W> {
         MaximumMatching {
             order: self.order,
             ports,
             diagonal: Diagonal::new(ports),
-            reached_from: [0; MAX_PORTS],
-            queue: [0; MAX_PORTS],
+            reached_from: PerPort::new(0),
+            queue: PerPort::new(0),
         }
     }
 
@@ -61,48 +61,48 @@ impl Algorithm for MaximumMatchingSettings {
 
 /// The maximum-size matching scheduler. Draws from the random stream if its order is random.
 #[derive(Clone, Debug)]
-pub struct MaximumMatching {
+pub struct MaximumMatching<const W: usize = 1> {
     order: Order,
     ports: usize,
     diagonal: Diagonal,
     /// Per target reached by the search, the initiator it was reached from.
-    reached_from: [u8; MAX_PORTS],
+    reached_from: PerPort<u16, W>,
     /// Initiators that the search has reached, in order.
-    queue: [u8; MAX_PORTS],
+    queue: PerPort<u16, W>,
 }
 
-impl MaximumMatching {
+impl<const W: usize> MaximumMatching<W> {
     /// Looks for a path from an unmatched initiator to an unmatched target along which
     /// connections can be exchanged, through `open` targets only. Takes the targets that it
     /// reaches out of `open`: where no path was found, none of them leads anywhere later either.
     fn search(
         &mut self,
         root: usize,
-        requests: &Requests,
+        requests: &Requests<W>,
         random: &mut Stream,
-        matching: &Matching,
-        open: &mut u64,
+        matching: &Matching<W>,
+        open: &mut Ports<W>,
     ) -> Option<usize> {
-        self.queue[0] = root as u8;
+        self.queue[0] = root as u16;
         let (mut head, mut tail) = (0, 1);
         while head < tail {
             let initiator = usize::from(self.queue[head]);
             head += 1;
             let reached = requests.row(initiator) & *open;
             let free = reached & matching.unmatched_targets();
-            if free != 0 {
+            if !free.is_empty() {
                 let target = match self.order {
-                    Order::Rotating => first_from(free, self.diagonal.favouring(initiator)),
-                    Order::Random => any(free, random),
+                    Order::Rotating => free.first_from(self.diagonal.favouring(initiator)),
+                    Order::Random => free.any(random),
                 };
-                self.reached_from[target] = initiator as u8;
+                self.reached_from[target] = initiator as u16;
                 return Some(target);
             }
-            *open &= !reached;
-            for target in Members(reached) {
-                self.reached_from[target] = initiator as u8;
+            *open -= reached;
+            for target in reached {
+                self.reached_from[target] = initiator as u16;
                 if let Some(partner) = matching.initiator_of(target) {
-                    self.queue[tail] = partner as u8;
+                    self.queue[tail] = partner as u16;
                     tail += 1;
                 }
             }
@@ -111,7 +111,7 @@ impl MaximumMatching {
     }
 
     /// Exchanges the connections along the path that ends at the target.
-    fn augment(&self, mut target: usize, matching: &mut Matching) {
+    fn augment(&self, mut target: usize, matching: &mut Matching<W>) {
         loop {
             let initiator = usize::from(self.reached_from[target]);
             let former = matching.target_of(initiator);
@@ -124,19 +124,24 @@ impl MaximumMatching {
     }
 }
 
-impl Scheduler for MaximumMatching {
-    fn schedule(&mut self, requests: &Requests, random: &mut Stream, matching: &mut Matching) {
+impl<const W: usize> Scheduler<W> for MaximumMatching<W> {
+    fn schedule(
+        &mut self,
+        requests: &Requests<W>,
+        random: &mut Stream,
+        matching: &mut Matching<W>,
+    ) {
         debug_assert_eq!(requests.ports(), self.ports);
         matching.clear();
         let mut roots = matching.unmatched_initiators();
         let mut next = self.diagonal.initiator;
         let mut open = matching.unmatched_targets();
-        while roots != 0 {
+        while !roots.is_empty() {
             let root = match self.order {
-                Order::Rotating => first_from(roots, next),
-                Order::Random => any(roots, random),
+                Order::Rotating => roots.first_from(next),
+                Order::Random => roots.any(random),
             };
-            roots &= !only(root);
+            roots.remove(root);
             next = after(root, self.ports);
             let before = open;
             if let Some(target) = self.search(root, requests, random, matching, &mut open) {
@@ -163,7 +168,7 @@ mod tests {
         let mut random = Streams::new(1).stream("test", 0);
         let mut matching = Matching::new(3);
         for settings in MaximumMatchingSettings::variants() {
-            let mut scheduler = settings.build(3);
+            let mut scheduler: MaximumMatching = settings.build(3);
             for _ in 0..9 {
                 scheduler.schedule(&requests, &mut random, &mut matching);
                 assert_eq!(matching.iter().collect::<Vec<_>>(), [(0, 1), (1, 0), (2, 2)]);

@@ -4,7 +4,7 @@
 //! and a line in the list at the foot of this file; with it the scheduler stands in the schema and
 //! in the conformance suite (`tests/scheduler_conformance.rs`).
 
-pub(crate) mod bits;
+mod arbiter;
 mod diagonal;
 mod islip;
 mod iterations;
@@ -13,6 +13,7 @@ mod least_choice_first_distributed;
 mod matching;
 mod maximum_matching;
 mod pim;
+mod ports;
 mod random_maximal;
 mod requests;
 mod tally;
@@ -22,6 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
+pub use arbiter::{Arbiter, Matcher};
 pub use islip::{Islip, IslipSettings};
 pub use iterations::Iterations;
 pub use least_choice_first::{Counts, LeastChoiceFirst, LeastChoiceFirstSettings, Ties};
@@ -31,19 +33,20 @@ pub use least_choice_first_distributed::{
 pub use matching::Matching;
 pub use maximum_matching::{MaximumMatching, MaximumMatchingSettings, Order};
 pub use pim::{Pim, PimSettings};
+pub use ports::{Members, Ports};
 pub use random_maximal::{RandomMaximal, RandomMaximalSettings};
 pub use requests::Requests;
 pub use wavefront::{Wavefront, WavefrontSettings};
 
-/// The largest switch: a set of ports is one 64-bit word.
-pub const MAX_PORTS: usize = 64;
+/// The largest switch.
+pub const MAX_PORTS: usize = 1024;
 
-/// An algorithm that decides, slot by slot, who sends to whom.
-pub trait Scheduler {
+/// An algorithm that decides, slot by slot, who sends to whom, among up to 64 `W` ports.
+pub trait Scheduler<const W: usize = 1> {
     /// Replaces `matching` by the connections of the next slot: a subset of `requests` in which no
     /// initiator and no target occurs twice. All three are of the size that the scheduler was
     /// built for. Only algorithms that say so draw from `random`.
-    fn schedule(&mut self, requests: &Requests, random: &mut Stream, matching: &mut Matching);
+    fn schedule(&mut self, requests: &Requests<W>, random: &mut Stream, matching: &mut Matching<W>);
 
     /// What [`schedule`](Self::schedule) does when there is this request alone, which every
     /// algorithm lets through. Returns whether that is done; false without any effect if it takes
@@ -57,10 +60,12 @@ pub trait Scheduler {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchedulerError {
     /// The number of ports does not fit.
-    #[error("a scheduler for {ports} ports: accepted is 1 to {MAX_PORTS}")]
+    #[error("a scheduler for {ports} ports: accepted is 1 to {most}")]
     Ports {
         /// The number asked for.
         ports: usize,
+        /// The largest that is accepted.
+        most: usize,
     },
     /// The number of iterations is out of range.
     #[error("iterations = {iterations}: accepted is 1 to {MAX_PORTS}")]
@@ -73,10 +78,10 @@ pub enum SchedulerError {
 /// What the settings of an algorithm tell: how to build it, and what it promises.
 trait Algorithm: Sized {
     /// The algorithm with its state.
-    type Scheduler: Scheduler;
+    type Scheduler<const W: usize>: Scheduler<W>;
 
-    /// The scheduler in its first state; `ports` is 1 to [`MAX_PORTS`].
-    fn build(&self, ports: usize) -> Self::Scheduler;
+    /// The scheduler in its first state; `ports` is 1 to [`Ports::MOST`].
+    fn build<const W: usize>(&self, ports: usize) -> Self::Scheduler<W>;
 
     /// See [`SchedulerSettings::is_maximal`].
     fn is_maximal(&self) -> bool;
@@ -98,7 +103,7 @@ trait Algorithm: Sized {
 /// Writes the settings, the schedulers and everything that must name each of them once, so that
 /// no list can be forgotten.
 macro_rules! schedulers {
-    ($($(#[$doc:meta])* $key:literal => $name:ident($settings:ty, $scheduler:ty),)*) => {
+    ($($(#[$doc:meta])* $key:literal => $name:ident($settings:ty, $scheduler:ident),)*) => {
         /// The choice of a scheduler, as it stands in a composition file.
         #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
         pub enum SchedulerSettings {
@@ -108,14 +113,17 @@ macro_rules! schedulers {
         /// Any of the schedulers, without indirection.
         #[allow(clippy::large_enum_variant, reason = "one stands in a switch, and is not moved")]
         #[derive(Clone, Debug)]
-        pub enum AnyScheduler {
-            $($(#[$doc])* $name($scheduler),)*
+        pub enum AnyScheduler<const W: usize = 1> {
+            $($(#[$doc])* $name($scheduler<W>),)*
         }
 
-        impl Scheduler for AnyScheduler {
+        impl<const W: usize> Scheduler<W> for AnyScheduler<W> {
             #[inline]
             fn schedule(
-                &mut self, requests: &Requests, random: &mut Stream, matching: &mut Matching,
+                &mut self,
+                requests: &Requests<W>,
+                random: &mut Stream,
+                matching: &mut Matching<W>,
             ) {
                 match self {
                     $(AnyScheduler::$name(own) => own.schedule(requests, random, matching),)*
@@ -151,10 +159,17 @@ macro_rules! schedulers {
                 match self { $(SchedulerSettings::$name(_) => $key,)* }
             }
 
-            /// The scheduler in its first state, for a switch of 1 to [`MAX_PORTS`] ports.
-            pub fn build(&self, ports: usize) -> Result<AnyScheduler, SchedulerError> {
-                if !(1..=MAX_PORTS).contains(&ports) {
-                    return Err(SchedulerError::Ports { ports });
+            /// The scheduler in its first state.
+            ///
+            /// # Errors
+            /// [`SchedulerError::Ports`] unless the switch has 1 to [`Ports::MOST`] ports.
+            pub fn build<const W: usize>(
+                &self,
+                ports: usize,
+            ) -> Result<AnyScheduler<W>, SchedulerError> {
+                let most = Ports::<W>::MOST;
+                if !(1..=most).contains(&ports) {
+                    return Err(SchedulerError::Ports { ports, most });
                 }
                 Ok(match self {
                     $(SchedulerSettings::$name(own) => AnyScheduler::$name(own.build(ports)),)*
@@ -237,7 +252,7 @@ mod tests {
     fn wrong_settings_are_refused_with_what_is_accepted() {
         assert_eq!(
             refusal("[scheduler.islip]\niterations = 0"),
-            "iterations = 0: accepted is 1 to 64"
+            "iterations = 0: accepted is 1 to 1024"
         );
         assert_eq!(
             refusal("[scheduler.wavefront]\niterations = 4"),
@@ -253,7 +268,12 @@ mod tests {
     fn a_switch_too_small_or_too_large_is_refused() {
         for (_, settings) in SchedulerSettings::all_defaults() {
             for ports in [0, 65] {
-                assert_eq!(settings.build(ports).unwrap_err(), SchedulerError::Ports { ports });
+                let refused = settings.build::<1>(ports).map(drop);
+                assert_eq!(refused, Err(SchedulerError::Ports { ports, most: 64 }));
+            }
+            for ports in [0, 1025] {
+                let refused = settings.arbiter(ports).map(drop);
+                assert_eq!(refused, Err(SchedulerError::Ports { ports, most: MAX_PORTS }));
             }
         }
     }
@@ -262,6 +282,6 @@ mod tests {
     fn the_schema_states_the_range_of_iterations() {
         let schema = schemars::schema_for!(Iterations);
         assert_eq!(schema.get("minimum").and_then(|value| value.as_u64()), Some(1));
-        assert_eq!(schema.get("maximum").and_then(|value| value.as_u64()), Some(64));
+        assert_eq!(schema.get("maximum").and_then(|value| value.as_u64()), Some(1024));
     }
 }

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
-use super::bits::{Members, any, only};
-use super::{Algorithm, Iterations, MAX_PORTS, Matching, Requests, Scheduler};
+use super::ports::{PerPort, Ports};
+use super::{Algorithm, Iterations, Matching, Requests, Scheduler};
 
 /// Settings of parallel iterative matching.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -19,10 +19,10 @@ pub struct PimSettings {
 }
 
 impl Algorithm for PimSettings {
-    type Scheduler = Pim;
+    type Scheduler<const W: usize> = Pim<W>;
 
-    fn build(&self, ports: usize) -> Pim {
-        Pim { ports, iterations: self.iterations.get(), grants: [0; MAX_PORTS] }
+    fn build<const W: usize>(&self, ports: usize) -> Pim<W> {
+        Pim { ports, iterations: self.iterations.get(), grants: PerPort::new(Ports::EMPTY) }
     }
 
     fn is_maximal(&self) -> bool {
@@ -36,33 +36,38 @@ impl Algorithm for PimSettings {
 
 /// The parallel iterative matching scheduler. Draws from the random stream.
 #[derive(Clone, Debug)]
-pub struct Pim {
+pub struct Pim<const W: usize = 1> {
     ports: usize,
     iterations: u32,
     /// Per initiator, the targets that granted it in this round; all empty between rounds.
-    grants: [u64; MAX_PORTS],
+    grants: PerPort<Ports<W>, W>,
 }
 
-impl Scheduler for Pim {
-    fn schedule(&mut self, requests: &Requests, random: &mut Stream, matching: &mut Matching) {
+impl<const W: usize> Scheduler<W> for Pim<W> {
+    fn schedule(
+        &mut self,
+        requests: &Requests<W>,
+        random: &mut Stream,
+        matching: &mut Matching<W>,
+    ) {
         debug_assert_eq!(requests.ports(), self.ports);
         matching.clear();
         for _ in 0..self.iterations {
-            let mut granted = 0;
-            for target in Members(matching.unmatched_targets()) {
+            let mut granted = Ports::<W>::EMPTY;
+            for target in matching.unmatched_targets() {
                 let candidates = requests.column(target) & matching.unmatched_initiators();
-                if candidates != 0 {
-                    let initiator = any(candidates, random);
-                    self.grants[initiator] |= only(target);
-                    granted |= only(initiator);
+                if !candidates.is_empty() {
+                    let initiator = candidates.any(random);
+                    self.grants[initiator].insert(target);
+                    granted.insert(initiator);
                 }
             }
-            if granted == 0 {
+            if granted.is_empty() {
                 break;
             }
-            for initiator in Members(granted) {
+            for initiator in granted {
                 let grants = std::mem::take(&mut self.grants[initiator]);
-                matching.pair(initiator, any(grants, random));
+                matching.pair(initiator, grants.any(random));
             }
         }
     }

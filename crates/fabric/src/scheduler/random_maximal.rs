@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
-use super::bits::{any, only};
 use super::{Algorithm, Matching, Requests, Scheduler};
 
 /// Settings of random maximal matching: it has none.
@@ -13,9 +12,9 @@ use super::{Algorithm, Matching, Requests, Scheduler};
 pub struct RandomMaximalSettings {}
 
 impl Algorithm for RandomMaximalSettings {
-    type Scheduler = RandomMaximal;
+    type Scheduler<const W: usize> = RandomMaximal<W>;
 
-    fn build(&self, ports: usize) -> RandomMaximal {
+    fn build<const W: usize>(&self, ports: usize) -> RandomMaximal<W> {
         RandomMaximal { ports }
     }
 
@@ -31,21 +30,26 @@ impl Algorithm for RandomMaximalSettings {
 /// Random maximal matching: initiators in random order, each to a random one of the targets that
 /// it asks for and that are left. Draws from the random stream.
 #[derive(Clone, Debug)]
-pub struct RandomMaximal {
+pub struct RandomMaximal<const W: usize = 1> {
     ports: usize,
 }
 
-impl Scheduler for RandomMaximal {
-    fn schedule(&mut self, requests: &Requests, random: &mut Stream, matching: &mut Matching) {
+impl<const W: usize> Scheduler<W> for RandomMaximal<W> {
+    fn schedule(
+        &mut self,
+        requests: &Requests<W>,
+        random: &mut Stream,
+        matching: &mut Matching<W>,
+    ) {
         debug_assert_eq!(requests.ports(), self.ports);
         matching.clear();
         let mut waiting = matching.unmatched_initiators();
-        while waiting != 0 {
-            let initiator = any(waiting, random);
-            waiting &= !only(initiator);
+        while !waiting.is_empty() {
+            let initiator = waiting.any(random);
+            waiting.remove(initiator);
             let open = requests.row(initiator) & matching.unmatched_targets();
-            if open != 0 {
-                matching.pair(initiator, any(open, random));
+            if !open.is_empty() {
+                matching.pair(initiator, open.any(random));
             }
         }
     }

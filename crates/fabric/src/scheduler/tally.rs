@@ -1,73 +1,87 @@
-//! Sixty-four small counters in bit slices.
+//! Small counters, one for each port, in bit slices.
 
-/// One counter of 0 to 127 per port, kept as bit slices: slice `k` holds bit `k` of every counter,
-/// so that counting a set of ports and finding the smallest counters of a set take a few word
-/// operations per slice, whatever the number of ports. Loops have a constant length on purpose:
-/// unrolled, seven slices cost less than a loop over those that the size of the switch needs.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
-    slices: [u64; 7],
+use super::ports::Ports;
+
+/// One counter of 0 to 127 `W` per port, kept as bit slices: slice `k` holds bit `k` of every
+/// counter, so that counting a set of ports and finding the smallest counters of a set take a few
+/// operations on sets per slice, whatever the number of ports. Loops have a constant length on
+/// purpose: unrolled, seven slices cost less than a loop over those that the size of the switch needs.
+#[derive(Clone, Debug)]
+pub(super) struct Tally<const W: usize> {
+    slices: [Ports<W>; MOST_SLICES],
 }
 
-impl Tally {
+/// Those of the widest sets.
+const MOST_SLICES: usize = 11;
+
+impl<const W: usize> Default for Tally<W> {
+    fn default() -> Tally<W> {
+        Tally { slices: [Ports::EMPTY; MOST_SLICES] }
+    }
+}
+
+impl<const W: usize> Tally<W> {
+    /// As many as it takes to count to the number of ports.
+    const SLICES: usize = 7 + W.ilog2() as usize;
+
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.slices = [0; 7];
+        self.slices[..Self::SLICES].iter_mut().for_each(|slice| *slice = Ports::EMPTY);
     }
 
     /// Adds one to the counter of every member.
     #[inline]
-    pub(super) fn add(&mut self, set: u64) {
-        ripple(&mut self.slices, set);
+    pub(super) fn add(&mut self, set: Ports<W>) {
+        ripple(&mut self.slices[..Self::SLICES], set);
     }
 
     /// Adds one to the counter of every member, for four sets at once.
     #[inline]
-    pub(super) fn add_four(&mut self, [a, b, c, d]: [u64; 4]) {
+    pub(super) fn add_four(&mut self, [a, b, c, d]: [Ports<W>; 4]) {
         let [ones, twos, rest @ ..] = &mut self.slices;
         let carries = (full_add(ones, a, b), full_add(ones, c, d));
-        ripple(rest, full_add(twos, carries.0, carries.1));
+        ripple(&mut rest[..Self::SLICES - 2], full_add(twos, carries.0, carries.1));
     }
 
     /// Takes one from the counter of every member; none of them may be zero.
     #[inline]
-    pub(super) fn subtract(&mut self, set: u64) {
+    pub(super) fn subtract(&mut self, set: Ports<W>) {
         let mut borrow = set;
-        for slice in &mut self.slices {
-            *slice ^= borrow;
+        for slice in &mut self.slices[..Self::SLICES] {
+            *slice = slice.differing(borrow);
             borrow &= *slice;
         }
-        debug_assert_eq!(borrow, 0, "a counter fell below zero");
+        debug_assert!(borrow.is_empty(), "a counter fell below zero");
     }
 
     /// Those members of `set` whose counter is the smallest among them.
     #[inline]
-    pub(super) fn least(&self, set: u64) -> u64 {
-        self.slices.iter().rev().fold(set, |left, slice| {
-            let smaller = left & !slice;
-            if smaller != 0 { smaller } else { left }
+    pub(super) fn least(&self, set: Ports<W>) -> Ports<W> {
+        self.slices[..Self::SLICES].iter().rev().fold(set, |left, slice| {
+            let smaller = left - *slice;
+            if smaller.is_empty() { left } else { smaller }
         })
     }
 }
 
 /// Adds two bits to every bit of the slice and returns the carries.
 #[inline]
-const fn full_add(slice: &mut u64, a: u64, b: u64) -> u64 {
-    let either = a ^ b;
+fn full_add<const W: usize>(slice: &mut Ports<W>, a: Ports<W>, b: Ports<W>) -> Ports<W> {
+    let either = a.differing(b);
     let carry = (a & b) | (*slice & either);
-    *slice ^= either;
+    *slice = slice.differing(either);
     carry
 }
 
 /// Adds carries into the slices from the lowest up.
 #[inline]
-fn ripple(slices: &mut [u64], mut carry: u64) {
+fn ripple<const W: usize>(slices: &mut [Ports<W>], mut carry: Ports<W>) {
     for slice in slices {
-        let sum = *slice ^ carry;
+        let sum = slice.differing(carry);
         carry &= *slice;
         *slice = sum;
     }
-    debug_assert_eq!(carry, 0, "a counter overflowed");
+    debug_assert!(carry.is_empty(), "a counter overflowed");
 }
 
 #[cfg(test)]
@@ -75,28 +89,46 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn check<const W: usize>(added: &[Vec<u64>], asked: &[u64]) -> Result<(), TestCaseError> {
+        let ports = 64 * W;
+        let added: Vec<Ports<W>> = added.iter().map(|words| Ports::from_words(words)).collect();
+        let asked = Ports::<W>::from_words(asked);
+        let mut tally = Tally::<W>::default();
+        let mut counts = vec![0_usize; ports];
+        let (fours, rest) = added.as_chunks::<4>();
+        fours.iter().for_each(|four| tally.add_four(*four));
+        rest.iter().for_each(|set| tally.add(*set));
+        for set in &added {
+            set.into_iter().for_each(|port| counts[port] += 1);
+        }
+        tally.subtract(added[0]);
+        added[0].into_iter().for_each(|port| counts[port] -= 1);
+        let least = asked.into_iter().map(|port| counts[port]).min();
+        let expected = asked.into_iter().filter(|port| Some(counts[*port]) == least).collect();
+        prop_assert_eq!(tally.least(asked), expected);
+        Ok(())
+    }
+
+    fn words(count: usize) -> impl Strategy<Value = Vec<u64>> {
+        prop::collection::vec(any::<u64>(), count)
+    }
+
     proptest! {
         #[test]
         fn a_tally_counts_as_an_array_does(
-            added in prop::collection::vec(any::<u64>(), 1..=64),
-            asked in any::<u64>(),
+            added in prop::collection::vec(words(4), 1..=256),
+            asked in words(4),
         ) {
-            let mut tally = Tally::default();
-            let mut counts = [0_usize; 64];
-            let (fours, rest) = added.as_chunks::<4>();
-            fours.iter().for_each(|four| tally.add_four(*four));
-            rest.iter().for_each(|set| tally.add(*set));
-            for set in &added {
-                (0..64).for_each(|port| counts[port] += (set >> port & 1) as usize);
-            }
-            tally.subtract(added[0]);
-            (0..64).for_each(|port| counts[port] -= (added[0] >> port & 1) as usize);
-            let asked_ports = || (0..64).filter(|port| asked >> port & 1 == 1);
-            let least = asked_ports().map(|port| counts[port]).min();
-            let expected = asked_ports()
-                .filter(|port| Some(counts[*port]) == least)
-                .fold(0, |set, port| set | 1_u64 << port);
-            prop_assert_eq!(tally.least(asked), expected);
+            check::<1>(&added[..added.len().min(64)], &asked)?;
+            check::<4>(&added, &asked)?;
+        }
+
+        #[test]
+        fn a_tally_of_the_widest_sets_counts_too(
+            added in prop::collection::vec(words(16), 1000..=1024),
+            asked in words(16),
+        ) {
+            check::<16>(&added, &asked)?;
         }
     }
 }

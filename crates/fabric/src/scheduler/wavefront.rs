@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
-use super::bits::{Members, after, only};
+use super::ports::after;
 use super::{Algorithm, Matching, Requests, Scheduler};
 
 /// Settings of the wrapped wavefront arbiter: it has none.
@@ -17,9 +17,9 @@ use super::{Algorithm, Matching, Requests, Scheduler};
 pub struct WavefrontSettings {}
 
 impl Algorithm for WavefrontSettings {
-    type Scheduler = Wavefront;
+    type Scheduler<const W: usize> = Wavefront<W>;
 
-    fn build(&self, ports: usize) -> Wavefront {
+    fn build<const W: usize>(&self, ports: usize) -> Wavefront<W> {
         Wavefront { ports, first: 0 }
     }
 
@@ -43,30 +43,35 @@ impl Algorithm for WavefrontSettings {
 
 /// The wrapped wavefront arbiter.
 #[derive(Clone, Debug)]
-pub struct Wavefront {
+pub struct Wavefront<const W: usize = 1> {
     ports: usize,
     /// The diagonal that comes first in the next slot: cells whose initiator and target add up to
     /// it, modulo `ports`.
     first: usize,
 }
 
-impl Scheduler for Wavefront {
-    fn schedule(&mut self, requests: &Requests, _random: &mut Stream, matching: &mut Matching) {
+impl<const W: usize> Scheduler<W> for Wavefront<W> {
+    fn schedule(
+        &mut self,
+        requests: &Requests<W>,
+        _random: &mut Stream,
+        matching: &mut Matching<W>,
+    ) {
         debug_assert_eq!(requests.ports(), self.ports);
         matching.clear();
         // Initiators that may still win something; most are done long before the last diagonal.
         let mut active = matching.unmatched_initiators();
         let mut diagonal = self.first;
         for _ in 0..self.ports {
-            for initiator in Members(active) {
+            for initiator in active {
                 let open = requests.row(initiator) & matching.unmatched_targets();
                 let wrap = if diagonal < initiator { self.ports } else { 0 };
                 let target = diagonal + wrap - initiator;
-                if open & only(target) != 0 {
+                if open.contains(target) {
                     matching.pair(initiator, target);
-                    active &= !only(initiator);
-                } else if open == 0 {
-                    active &= !only(initiator);
+                    active.remove(initiator);
+                } else if open.is_empty() {
+                    active.remove(initiator);
                 }
             }
             diagonal = after(diagonal, self.ports);
@@ -91,7 +96,7 @@ mod tests {
             .for_each(|&(initiator, target)| requests.set(initiator, target));
         let mut matching = Matching::new(3);
         let mut random = Streams::new(1).stream("test", 0);
-        let mut wavefront = WavefrontSettings {}.build(3);
+        let mut wavefront: Wavefront = WavefrontSettings {}.build(3);
         wavefront.schedule(&requests, &mut random, &mut matching);
         assert_eq!(matching.iter().collect::<Vec<_>>(), [(0, 2), (1, 0), (2, 1)]);
         wavefront.schedule(&requests, &mut random, &mut matching);

@@ -12,7 +12,7 @@ use weft_units::{PositiveCount, Span, Time};
 
 use crate::link::Lane;
 use crate::scheduler::{
-    AnyScheduler, MAX_PORTS, Matching, Requests, Scheduler, SchedulerError, SchedulerSettings,
+    AnyScheduler, Matching, Ports, Requests, Scheduler, SchedulerError, SchedulerSettings,
 };
 
 mod request_sampling;
@@ -22,6 +22,9 @@ mod times;
 use request_sampling::Sampled;
 pub use synchronisation::Synchronisation;
 pub use times::{HubTimes, HubTimesParts, TimesOfSize};
+
+/// The largest hub: the targets of a packet are a word.
+pub const MAX_HUB_PORTS: usize = Ports::<1>::MOST;
 
 /// Settings of a hub.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -190,15 +193,15 @@ impl<K: Copy> Hub<K> {
     /// schedulers draw from `random`.
     ///
     /// # Errors
-    /// Where there are no ports, or more than [`MAX_PORTS`].
+    /// Where there are no ports, or more than [`MAX_HUB_PORTS`].
     pub fn new(
         settings: &HubSettings,
         control: Span,
         random: Stream,
     ) -> Result<Hub<K>, SchedulerError> {
         let ports = usize::from(settings.ports);
-        if !(1..=MAX_PORTS).contains(&ports) {
-            return Err(SchedulerError::Ports { ports });
+        if !(1..=MAX_HUB_PORTS).contains(&ports) {
+            return Err(SchedulerError::Ports { ports, most: MAX_HUB_PORTS });
         }
         let scheduler = match &settings.transfer {
             TransferSettings::Crossbar { arbiter: ArbiterSettings::Scheduler(own), .. } => {

@@ -28,7 +28,7 @@ pub use fifo_bus::{
 };
 pub use hub::{
     ArbiterSettings, Awaited, Hub, HubRequest, HubSettings, HubSide, HubTimes, HubTimesParts,
-    Synchronisation, TimesOfSize, TransferSettings,
+    MAX_HUB_PORTS, Synchronisation, TimesOfSize, TransferSettings,
 };
 pub use input_queued::{
     Grant, InputQueued, InputQueuedParts, InputQueuedSettings, InputQueues, Outbox, StopSettings,

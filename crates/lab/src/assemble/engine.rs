@@ -295,14 +295,14 @@ fn switch(
             accepted: format!("switches with at most {MAX_PORTS} ports under a scheduler"),
         });
     }
-    let scheduler = own.scheduler.build(ports);
-    let scheduler =
-        scheduler.map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
+    let arbiter = own.scheduler.arbiter(ports);
+    let arbiter =
+        arbiter.map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
     Ok(SwitchParts::InputQueued(Box::new(ClockedParts {
         latency: own.latency,
         cell,
         buffer,
-        scheduler,
+        arbiter,
         random: site.streams.stream(&format!("{}.scheduler", site.name), number as usize),
     })))
 }

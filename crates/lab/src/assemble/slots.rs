@@ -65,9 +65,9 @@ pub(super) fn build(
         SwitchSettings::Scheduled(own) => own.slot(packet),
         _ => packet,
     };
-    let scheduler = own
+    let arbiter = own
         .scheduler
-        .build(site.hosts as usize)
+        .arbiter(site.hosts as usize)
         .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
     Ok(Some(SlotParts {
         slot,
@@ -82,7 +82,7 @@ pub(super) fn build(
             SwitchSettings::Scheduled(_) if !adapter::is_told(settings) => Some("breq"),
             _ => None,
         },
-        scheduler,
+        arbiter,
         random: site.streams.stream(&format!("{}.scheduler", site.name), 0),
     }))
 }

@@ -218,12 +218,12 @@ fn a_parameter_that_no_part_reads_is_refused() {
 fn a_scheduler_has_a_largest_number_of_ports() {
     file(
         "hosts.toml",
-        "base = \"clint\"\nsystem.hosts = 65\n",
+        "base = \"clint\"\nsystem.hosts = 1025\n",
         expect![[r#"
-        hosts.toml:2:8: system.hosts = 65 does not fit
-            2 | system.hosts = 65
+        hosts.toml:2:8: system.hosts = 1025 does not fit
+            2 | system.hosts = 1025
               |        ^^^^^
-            accepted: 2 to 64 on a switch with a scheduler"#]],
+            accepted: 2 to 1024 on a switch with a scheduler"#]],
     );
     clint(
         &["system.hosts=1"],

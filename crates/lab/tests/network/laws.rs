@@ -123,12 +123,12 @@ fn deliveries(
 
 /// A switch with queues at its inputs, of so many packets of so many cells.
 fn inputs(cells: u64, buffer: u32, ports: u32, streams: &Streams) -> SwitchParts {
-    let scheduler = SchedulerSettings::Islip(Default::default()).build(ports as usize);
+    let arbiter = SchedulerSettings::Islip(Default::default()).arbiter(ports as usize);
     SwitchParts::InputQueued(Box::new(ClockedParts {
         latency: Span(90_000),
         cell: Bytes(125_u64.div_ceil(cells)),
         buffer: buffer * cells as u32,
-        scheduler: scheduler.expect("ports"),
+        arbiter: arbiter.expect("ports"),
         random: streams.stream("c.scheduler", 0),
     }))
 }

@@ -53,6 +53,10 @@ pub fn voq(hosts: u32, switch: &str, channel: &str, workload: &str, length: &str
         .replace("switch.output_queued.latency = '90 ns'", &queues)
 }
 
+/// Two leaves with 70 hosts each, and the switches between them, of 140 ports each.
+pub const MANY_PORTS: &str =
+    "fabric.fat_tree = { radix = 140, tiers = 2 }\nroutes.per_packet = 'adaptive'";
+
 /// Three switches in a ring, where each host may send two switches further and their buffers wait for each
 /// other in a cycle.
 const RING: &str = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \

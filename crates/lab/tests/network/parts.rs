@@ -69,7 +69,7 @@ pub(super) fn build(
             latency: *latency,
             cell: cell.unwrap_or(packet),
             buffer: buffer.expect(text).get(),
-            scheduler: scheduler.build(wiring.ports_of(number) as usize).expect(text),
+            arbiter: scheduler.arbiter(wiring.ports_of(number) as usize).expect(text),
             random: streams.stream("c.scheduler", number as usize),
         }))
     });

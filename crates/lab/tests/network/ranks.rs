@@ -10,7 +10,7 @@ use weft_lab::{
     run_on_ranks, simulate, simulate_on,
 };
 
-use super::{file, voq};
+use super::{MANY_PORTS, file, voq};
 
 /// A channel of bytes from each rank to each.
 #[derive(Debug)]
@@ -131,6 +131,21 @@ fn fabrics_show_the_same_on_any_number_of_ranks() {
                 assert!(runs == whole, "{text} on {ranks} ranks");
             }
         }
+    }
+}
+
+/// Switches of 140 ports, whose sets of ports have several words.
+#[test]
+fn switches_of_many_ports_show_the_same_on_any_number_of_ranks() {
+    let request = Request::of_text(
+        "network.toml",
+        &voq(128, "buffer = 4", MANY_PORTS, "load = 0.7", "30 us"),
+    );
+    let whole = one(&request);
+    for ranks in [2, 3] {
+        let (runs, alone) = shown(&request, ranks);
+        assert_eq!(alone, Vec::<String>::new());
+        assert!(runs == whole, "on {ranks} ranks");
     }
 }
 

@@ -8,7 +8,7 @@ use weft_lab::{
 };
 use weft_units::Span;
 
-use super::{file, voq};
+use super::{MANY_PORTS, file, voq};
 
 fn threads(count: usize) -> Threads {
     Threads::at_most(NonZeroUsize::new(count).expect("one or more"))
@@ -125,6 +125,13 @@ fn fabrics_with_limited_buffers_show_the_same_on_any_number_of_threads() {
             is_the_same_on_two_and_three(&Request::of_text("network.toml", &text), &text);
         }
     }
+}
+
+/// Switches of 140 ports, whose sets of ports have several words.
+#[test]
+fn switches_of_many_ports_show_the_same_on_any_number_of_threads() {
+    let text = voq(128, "buffer = 4", MANY_PORTS, "load = 0.7", "30 us");
+    is_the_same_on_two_and_three(&Request::of_text("network.toml", &text), &text);
 }
 
 const SHARED: &str = "switch.shared_buffer = { latency = '90 ns', memory = '1 MB'";

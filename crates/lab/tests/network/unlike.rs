@@ -1,10 +1,11 @@
 //! Cables and switches that are not alike, to the picosecond.
 
 use weft_fabric::measure::{Latency, Stage};
+use weft_fabric::scheduler::SchedulerSettings;
 use weft_lab::ChannelRun;
 use weft_units::Span;
 
-use super::{file, refusal, run, voq};
+use super::{MANY_PORTS, file, refusal, run, voq};
 
 const ONE: &str = "source.list = [{ time = '1 us', from = 0, to = 2 }]";
 
@@ -223,23 +224,53 @@ fn what_cannot_differ_is_refused() {
     }
 }
 
+/// One switch `s` with so many ports, the first of them with hosts.
+fn one_switch(hosts: u32, ports: u32) -> String {
+    let cables: Vec<String> =
+        (0..hosts).map(|host| format!("{{ from = 'host {host}', to = 's.{host}' }}")).collect();
+    let (cables, unused) = (cables.join(", "), (hosts..ports).collect::<Vec<_>>());
+    let switch = format!("{{ name = 's', ports = {ports}, unused = {unused:?} }}");
+    format!("fabric.table = {{ switches = [{switch}], cables = [{cables}] }}")
+}
+
 /// More ports than fit a word: one switch, the leaves of a tree, and a switch of a table.
 #[test]
 fn a_switch_has_any_number_of_ports() {
     let all = "load = 0.5\npattern.shift = 1";
-    let ports: Vec<String> =
-        (0..130).map(|host| format!("{{ from = 'host {host}', to = 's.{host}' }}")).collect();
-    let table = format!(
-        "fabric.table = {{ switches = [{{ name = 's', ports = 130 }}], cables = [{}] }}",
-        ports.join(", ")
-    );
-    let tree = "fabric.fat_tree = { radix = 140, tiers = 2 }\nroutes.per_packet = 'adaptive'";
-    for fabric in ["", tree, &table] {
+    let table = one_switch(130, 130);
+    for fabric in ["", MANY_PORTS, &table] {
         let run = run(&file(130, fabric, all, "300 us"), 1);
         let accepted = run.accepted_load();
         assert!((accepted - 0.5).abs() < 0.02, "{fabric}: {accepted}");
     }
-    let refused = refusal(&voq(130, "buffer = 8", tree, all, "1 ms"));
-    assert!(refused.contains("channel.c.fabric = switch 0.0 with 140 ports"), "{refused}");
-    assert!(refused.contains("switches with at most 64 ports under a scheduler"), "{refused}");
+}
+
+/// Queues at the inputs of one switch and of a tree whose switches have more ports than fit a word, under
+/// every scheduler; and a switch of more than 256 ports.
+#[test]
+fn every_scheduler_serves_switches_of_many_ports() {
+    let mut all: Vec<_> = SchedulerSettings::all_defaults()
+        .into_iter()
+        .flat_map(|(name, _)| {
+            [(name, 130, one_switch(130, 130)), (name, 128, MANY_PORTS.to_owned())]
+        })
+        .collect();
+    all.push(("islip", 300, one_switch(300, 300)));
+    for (name, hosts, fabric) in all {
+        let text = voq(hosts, "buffer = 64", &fabric, "load = 0.4", "120 us");
+        let text = text.replace("scheduler = 'islip'", &format!("scheduler = '{name}'"));
+        let run = run(&text, 1);
+        let accepted = run.accepted_load();
+        assert!((accepted - 0.4).abs() < 0.03, "{name}, {hosts} hosts: {accepted}");
+        assert_eq!(run.observations.conserve(run.backlog + run.in_flight), Ok(()), "{name}");
+    }
+}
+
+#[test]
+fn a_switch_with_a_scheduler_has_a_largest_size() {
+    let refused = refusal(&voq(4, "buffer = 8", &one_switch(4, 1025), "load = 0.5", "1 ms"));
+    assert!(refused.contains("channel.c.fabric = switch s with 1025 ports"), "{refused}");
+    assert!(refused.contains("switches with at most 1024 ports under a scheduler"), "{refused}");
+    let run = run(&voq(4, "buffer = 8", &one_switch(4, 1024), "load = 0.5", "1 ms"), 1);
+    assert!((run.accepted_load() - 0.5).abs() < 0.05);
 }

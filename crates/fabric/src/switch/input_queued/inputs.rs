@@ -16,41 +16,42 @@ pub struct StopSettings {
     pub space: u32,
 }
 
-/// The buffers of all inputs.
+/// How many packets all inputs hold, by virtual channel, as far as their cables give credits for them.
 #[derive(Debug)]
 pub(super) struct Inputs {
+    channels: u32,
     room: u32,
     spare: Box<[u32]>,
     /// Packets in each input and travelling to it, by virtual channel.
     held: Box<[u32]>,
-    stops: Option<(StopSettings, Box<[Hysteresis]>)>,
 }
 
 impl Inputs {
-    /// Empty buffers for this many ports and, in each, virtual channels; the rest as in
-    /// [`InputQueuedParts`](super::InputQueuedParts).
-    pub fn new(
-        (ports, lots): (usize, usize),
-        room: u32,
-        spare: Vec<u32>,
-        stops: Option<StopSettings>,
-    ) -> Inputs {
-        let levels = |own| (own, vec![Hysteresis::default(); ports].into());
-        Inputs { room, spare: spare.into(), held: vec![0; lots].into(), stops: stops.map(levels) }
+    /// Empty buffers; the rest as in [`InputQueuedParts`](super::InputQueuedParts).
+    pub fn new(channels: u8, room: u32, spare: Vec<u32>) -> Inputs {
+        let held = vec![0; spare.len() * usize::from(channels)].into();
+        Inputs { channels: channels.into(), room, spare: spare.into(), held }
     }
 
-    /// A packet of a virtual channel of an input, which `lot` numbers, is sent there.
     #[inline]
-    pub fn expect(&mut self, lot: usize) {
+    fn lot(&self, input: u32, channel: u8) -> usize {
+        (input * self.channels) as usize + usize::from(channel)
+    }
+
+    /// A packet is sent to an input on a virtual channel.
+    #[inline]
+    pub fn expect(&mut self, input: u32, channel: u8) {
+        let lot = self.lot(input, channel);
         self.held[lot] += 1;
     }
 
     /// A packet leaves. Returns whether the sender certainly has another credit until the one for
     /// this packet has returned.
     #[inline]
-    pub fn release(&mut self, input: u8, lot: usize) -> bool {
+    pub fn release(&mut self, input: u32, channel: u8) -> bool {
+        let lot = self.lot(input, channel);
         self.held[lot] -= 1;
-        self.held[lot] < self.spare[usize::from(input)]
+        self.held[lot] < self.spare[input as usize]
     }
 
     /// From now on [`release`](Self::release) returns false.
@@ -69,24 +70,35 @@ impl Inputs {
     }
 
     /// Whether an input has no room for another packet of a virtual channel.
-    pub fn is_full(&self, lot: usize) -> bool {
-        self.held[lot] >= self.room
+    pub fn is_full(&self, input: u32, channel: u8) -> bool {
+        self.held[self.lot(input, channel)] >= self.room
+    }
+}
+
+/// How many cells all inputs hold, as far as they stop their cables because of them.
+#[derive(Debug)]
+pub(super) struct Levels(Option<(StopSettings, Box<[Hysteresis]>)>);
+
+impl Levels {
+    /// Those of empty buffers of this many ports.
+    pub fn new(ports: usize, stops: Option<StopSettings>) -> Levels {
+        Levels(stops.map(|own| (own, vec![Hysteresis::default(); ports].into())))
     }
 
     /// Whether inputs stop their cables when they hold much.
     #[inline]
     pub fn may_stop(&self) -> bool {
-        self.stops.is_some()
+        self.0.is_some()
     }
 
     /// How many cells an input has space for, if it stops its cable.
     pub fn space(&self) -> u32 {
-        self.stops.as_ref().map_or(0, |(own, _)| own.space)
+        self.0.as_ref().map_or(0, |(own, _)| own.space)
     }
 
     /// An input that stops its cable holds another packet.
-    pub fn count_in(&mut self, input: u8, outbox: &mut Outbox) {
-        let Some((StopSettings { marks, cells, space }, levels)) = &mut self.stops else { return };
+    pub fn count_in(&mut self, input: u16, outbox: &mut Outbox) {
+        let Some((StopSettings { marks, cells, space }, levels)) = &mut self.0 else { return };
         let level = &mut levels[usize::from(input)];
         for _ in 0..*cells {
             let crossing = level.raise(*marks);
@@ -100,8 +112,8 @@ impl Inputs {
     }
 
     /// A packet begins to leave: it cuts through, and is held no longer.
-    pub fn count_out(&mut self, input: u8, outbox: &mut Outbox) {
-        let Some((StopSettings { marks, cells, .. }, levels)) = &mut self.stops else { return };
+    pub fn count_out(&mut self, input: u16, outbox: &mut Outbox) {
+        let Some((StopSettings { marks, cells, .. }, levels)) = &mut self.0 else { return };
         for _ in 0..*cells {
             if levels[usize::from(input)].lower(*marks) == Some(Crossing::Low) {
                 outbox.signals.push((input, false));

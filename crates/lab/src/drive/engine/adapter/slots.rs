@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use weft_fabric::adapter::AdapterSettings;
-use weft_fabric::scheduler::{AnyScheduler, Matching, Requests, Scheduler};
+use weft_fabric::scheduler::Arbiter;
 use weft_kernel::Stream;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Span, Time};
@@ -29,7 +29,7 @@ pub struct SlotParts {
     /// The name of a transmission in a trace; without a name, arrivals are recorded.
     pub traced_as: Option<&'static str>,
     /// The scheduler, for as many ports as there are hosts.
-    pub scheduler: AnyScheduler,
+    pub arbiter: Arbiter,
     /// Its random stream.
     pub random: Stream,
 }
@@ -38,8 +38,6 @@ pub struct SlotParts {
 #[derive(Debug)]
 pub(super) struct Slots {
     pub parts: SlotParts,
-    pub requests: Requests,
-    pub matching: Matching,
     /// The parts of send buffers.
     pub adapter: AdapterSettings,
     /// Every slot uses events, even if none is needed.
@@ -54,8 +52,9 @@ pub(super) struct Slots {
     edge: u64,
     /// Whether an event is scheduled at a future edge.
     is_armed: bool,
-    /// Reused to avoid allocation: the requests of each host at an edge.
+    /// Reused to avoid allocation: the requests of each host at an edge, in `words` words.
     rows: Vec<u64>,
+    words: usize,
 }
 
 /// The events of slots: at an edge the scheduler decides, after the transmissions that begin in the
@@ -68,8 +67,6 @@ const MOST_EMPTY: u64 = 1_024;
 impl Slots {
     pub fn new(parts: SlotParts, adapter: AdapterSettings, hosts: usize) -> Slots {
         Slots {
-            requests: Requests::new(hosts),
-            matching: Matching::new(hosts),
             adapter,
             by_events: false,
             left: None,
@@ -77,20 +74,20 @@ impl Slots {
             promised: vec![0; hosts * hosts],
             edge: 0,
             is_armed: false,
-            rows: vec![0; hosts],
+            rows: vec![0; hosts * hosts.div_ceil(64)],
+            words: hosts.div_ceil(64),
             parts,
         }
     }
 
     /// The scheduler decides on what is requested.
-    #[inline]
-    pub fn decide(&mut self) {
-        let SlotParts { scheduler, random, .. } = &mut self.parts;
-        scheduler.schedule(&self.requests, random, &mut self.matching);
+    fn decide(&mut self) {
+        let SlotParts { arbiter, random, .. } = &mut self.parts;
+        arbiter.decide(random);
     }
 
     fn pair(&self, host: u32, target: u16) -> usize {
-        host as usize * self.requests.ports() + usize::from(target)
+        host as usize * self.parts.arbiter.ports() + usize::from(target)
     }
 
     /// Runs the scheduler for edges before this one at which there were no requests: schedulers advance in empty
@@ -99,7 +96,7 @@ impl Slots {
     fn catch_up(&mut self, now: Time) -> bool {
         let edge = now.0 / self.parts.slot.0;
         let next = edge.min(self.edge + MOST_EMPTY);
-        self.requests.clear_all();
+        self.parts.arbiter.clear();
         (self.edge..next).for_each(|_| self.decide());
         self.edge = next;
         next == edge
@@ -107,16 +104,15 @@ impl Slots {
 
     /// Decides at an edge. Returns how many transmissions are allowed.
     fn pass(&mut self) -> u32 {
-        for (host, row) in self.rows.iter().enumerate() {
-            self.requests.set_row(host, *row);
-        }
+        self.parts.arbiter.ask(&self.rows);
         self.decide();
         self.edge += 1;
-        for (host, target) in self.matching.by_target() {
+        let ports = self.parts.arbiter.ports();
+        self.parts.arbiter.each_connection(|(host, target)| {
             self.granted.push_back((host as u16, target as u16));
-            self.promised[host * self.requests.ports() + target] += 1;
-        }
-        self.matching.len() as u32
+            self.promised[host * ports + target] += 1;
+        });
+        self.parts.arbiter.connections() as u32
     }
 }
 
@@ -154,9 +150,13 @@ impl Engine {
             self.adapters.slots = Some(slots);
             return self.schedule(now, self.places.samples, EDGE);
         }
-        for host in 0..self.graph.hosts() {
-            slots.rows[host as usize] = self.requests(now, host, &slots);
+        let mut rows = std::mem::take(&mut slots.rows);
+        for (host, row) in (0..).zip(rows.chunks_mut(slots.words)) {
+            for (word, targets) in (0..).zip(row) {
+                *targets = self.requests(now, host, word, &slots);
+            }
         }
+        slots.rows = rows;
         let granted = slots.pass();
         let lead = slots.parts.lead;
         slots.is_armed = false;
@@ -169,30 +169,32 @@ impl Engine {
         (0..self.graph.hosts()).for_each(|host| self.ask_for_slot(now, host));
     }
 
-    /// The targets that a host requests at an edge, one bit each.
-    fn requests(&self, now: Time, host: u32, slots: &Slots) -> u64 {
+    /// The targets that a host requests at an edge, of 64 from 64 `word` on, one bit each.
+    fn requests(&self, now: Time, host: u32, word: u16, slots: &Slots) -> u64 {
         let initiator = &self.adapters.hosts[host as usize].initiator;
-        let promised = |target: u16| slots.promised[slots.pair(host, target)] as usize;
+        let first = slots.pair(host, 0);
+        let promised = &slots.promised[first..first + slots.parts.arbiter.ports()];
         let to = |id: &u32| self.adapters.flights[*id as usize].to;
+        let bit = |target: u16| u64::from(target / 64 == word) << (target % 64);
         let throttle = initiator.throttle.as_ref();
         let may_request = throttle.is_none_or(|own| own.ready_at() <= now + slots.parts.lead);
         if slots.parts.heads {
-            let is_promised = |target| promised(target) > 0;
-            if (0..slots.requests.ports() as u16).any(is_promised) {
+            if promised.iter().any(|count| *count > 0) {
                 return 0;
             }
             let request = || initiator.window.next().map(|slot| initiator.window.target(slot));
             let first = initiator.acknowledgments.front().map(to);
             let first = first.or_else(|| request().filter(|_| may_request));
-            return first.map_or(0, |target| 1 << target);
+            return first.map_or(0, bit);
         }
         let waiting = &initiator.acknowledgments;
+        let promised = |target: u16| promised[usize::from(target)] as usize;
         let answers = |target| waiting.iter().filter(|id| to(id) == target).count();
         let is_answered = |target: &u16| answers(*target) > promised(*target);
         let answered = waiting.iter().map(to).filter(is_answered);
-        let answered = answered.fold(0, |targets, target| targets | 1 << target);
+        let answered = answered.fold(0, |targets, target| targets | bit(target));
         let more = |target| promised(target).saturating_sub(answers(target));
-        let wanted = if may_request { initiator.window.wanted(more) } else { 0 };
+        let wanted = if may_request { initiator.window.wanted(word, more) } else { 0 };
         answered | wanted
     }
 

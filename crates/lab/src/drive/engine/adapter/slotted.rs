@@ -4,21 +4,38 @@
 
 use std::collections::VecDeque;
 
-use weft_fabric::adapter::SendBuffers;
+use weft_fabric::adapter::{AdapterSettings, SendBuffers};
 use weft_fabric::graph::Graph;
 use weft_fabric::measure::{Latency, Observations, Passage, Stage};
+use weft_fabric::scheduler::{Arbiter, Matcher, Scheduler};
 use weft_fabric::workload::{Feedback, Source};
-use weft_kernel::{Halt, Stopped};
+use weft_kernel::{Halt, Stopped, Stream};
 use weft_units::{Bytes, Span, Time};
 
 use super::slots::{SlotParts, Slots};
 use super::{Engine, Host};
 use crate::drive::engine::supply::Supply;
 
-/// One run, slot by slot.
+/// What a run borrows.
 #[derive(Debug)]
-struct Loop<'a> {
-    slots: &'a mut Slots,
+struct Surroundings<'a> {
+    graph: &'a mut Graph,
+    seen: &'a mut Observations,
+    sources: &'a mut [Source],
+    payload: Bytes,
+    adapter: &'a AdapterSettings,
+    random: &'a mut Stream,
+    /// From the start of a transmission until its send buffer is free again.
+    release: Span,
+}
+
+/// One run, slot by slot, whose sets of hosts have a number of words that its type says: nothing asks for it
+/// while it runs.
+#[derive(Debug)]
+struct Loop<'a, const W: usize> {
+    matcher: &'a mut Matcher<W>,
+    random: &'a mut Stream,
+    release: Span,
     graph: &'a mut Graph,
     seen: &'a mut Observations,
     sources: &'a mut [Source],
@@ -81,40 +98,41 @@ impl Engine {
 
     /// Runs every slot whose transmissions begin by `until`.
     pub(super) fn run_in_slots(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        let Engine { adapters, graph, observations, supply, steps, payload, .. } = self;
+        let Engine { adapters, graph, observations: seen, supply, steps, payload, .. } = self;
         let (Some(slots), Supply::Sources(sources)) = (&mut adapters.slots, supply) else {
             return None;
         };
-        let SlotParts { slot, lead, .. } = slots.parts;
-        let mut run = Loop::new((slots, graph), (observations, *payload), sources);
-        loop {
-            let sampled = Time(*steps * slot.0);
-            if sampled + lead > until {
-                run.catch_up(until);
-                run.finish();
-                return None;
-            }
-            run.catch_up(sampled);
-            run.pass(sampled + lead);
-            *steps += 1;
-            let stopped = halt.check(*steps);
-            if stopped.is_some() {
-                run.finish();
-                self.now = sampled;
-                return stopped;
-            }
+        let Slots { parts, adapter, left, .. } = &mut **slots;
+        let SlotParts { slot, lead, release, arbiter, random, .. } = parts;
+        let (slot, payload, release) = (*slot, *payload, *release);
+        let run = Surroundings { graph, seen, sources, payload, adapter, random, release };
+        let times = Times { slot, lead: *lead, until };
+        let (stopped, rest) = match arbiter {
+            Arbiter::Narrow(own) => Loop::new(run, own).run(times, steps, halt),
+            Arbiter::Wide(own) => Loop::new(run, own).run(times, steps, halt),
+            Arbiter::Widest(own) => Loop::new(run, own).run(times, steps, halt),
+        };
+        *left = Some(rest);
+        if stopped.is_some() {
+            self.now = Time((self.steps - 1) * slot.0);
         }
+        stopped
     }
 }
 
-impl<'a> Loop<'a> {
-    fn new(
-        (slots, graph): (&'a mut Slots, &'a mut Graph),
-        (seen, payload): (&'a mut Observations, Bytes),
-        sources: &'a mut [Source],
-    ) -> Loop<'a> {
+/// When slots are.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    slot: Span,
+    lead: Span,
+    until: Time,
+}
+
+impl<'a, const W: usize> Loop<'a, W> {
+    fn new(surroundings: Surroundings<'a>, matcher: &'a mut Matcher<W>) -> Loop<'a, W> {
+        let Surroundings { graph, seen, sources, payload, adapter, random, release } = surroundings;
         let host = |source: &Source| SendingHost {
-            buffers: SendBuffers::new(&slots.adapter, sources.len()),
+            buffers: SendBuffers::new(adapter, sources.len()),
             held: VecDeque::new(),
             is_greedy: source.feedback() == Feedback::Ready,
         };
@@ -128,11 +146,33 @@ impl<'a> Loop<'a> {
             answers: sources.iter().any(|source| source.feedback() == Feedback::Delivered),
             flying: VecDeque::new(),
             transit: spent.transmission + spent.wire + spent.switches,
-            slots,
+            matcher,
+            random,
+            release,
             graph,
             seen,
             sources,
             payload,
+        }
+    }
+
+    /// Runs every slot from number `next` on. Returns why it stopped early, if it did, and how many packets wait
+    /// and are in flight then.
+    fn run(mut self, times: Times, next: &mut u64, halt: &Halt) -> (Option<Stopped>, (u64, u64)) {
+        let Times { slot, lead, until } = times;
+        loop {
+            let sampled = Time(*next * slot.0);
+            if sampled + lead > until {
+                self.catch_up(until);
+                return (None, self.finish());
+            }
+            self.catch_up(sampled);
+            self.pass(sampled + lead);
+            *next += 1;
+            let stopped = halt.check(*next);
+            if stopped.is_some() {
+                return (stopped, self.finish());
+            }
         }
     }
 
@@ -201,7 +241,7 @@ impl<'a> Loop<'a> {
             buffers.accept(demand)
         };
         if let Some(target) = requested {
-            self.slots.requests.set(host, target);
+            self.matcher.requests.set(host, target);
         }
         if *is_greedy && buffers.has_space() {
             self.sources[host].ready(now);
@@ -218,9 +258,9 @@ impl<'a> Loop<'a> {
 
     /// The scheduler decides, and what it lets through starts.
     fn pass(&mut self, start: Time) {
-        self.slots.decide();
+        let Matcher { scheduler, requests, matching } = &mut *self.matcher;
+        scheduler.schedule(requests, self.random, matching);
         let is_whole = self.graph.is_in_window(start, start + self.transit);
-        let Slots { parts, matching, requests, .. } = &mut *self.slots;
         for (from, to) in matching.by_target() {
             let SendingHost { buffers, held, .. } = &mut self.hosts[from];
             let Some((packet, more)) = buffers.take(to) else { continue };
@@ -228,7 +268,7 @@ impl<'a> Loop<'a> {
                 requests.clear(from, to);
             }
             if buffers.is_limited() {
-                let free = start + parts.release;
+                let free = start + self.release;
                 held.push_back((free, to as u16));
                 self.due[from] = self.due[from].min(free);
             }
@@ -246,8 +286,8 @@ impl<'a> Loop<'a> {
         }
     }
 
-    /// Adds the times that every packet has in common, and records what is left.
-    fn finish(self) {
+    /// Adds the times that every packet has in common. Returns how many packets wait and are in flight.
+    fn finish(self) -> (u64, u64) {
         let spent = self.graph.spent_alike(1);
         let delivered = self.seen.delivered_measured;
         for (stage, span) in [
@@ -262,6 +302,6 @@ impl<'a> Loop<'a> {
             self.graph.count_sent(self.outputs[host as usize], received);
         }
         let waiting = self.hosts.iter().map(|host| host.buffers.backlog()).sum();
-        self.slots.left = Some((waiting, self.flying.len() as u64));
+        (waiting, self.flying.len() as u64)
     }
 }

@@ -4,8 +4,7 @@ use weft_fabric::interface::window::{HostBus, Numbering, Operations, PageTables}
 use weft_fabric::interface::{AccessKind, ClusterEvent, ClusterEventKind, WindowSettings};
 use weft_fabric::link::LaneSender;
 use weft_fabric::link::{ErrorSettings, LinkSettings};
-use weft_fabric::scheduler::MAX_PORTS;
-use weft_fabric::switch::{Hub, HubSettings, HubTimes, HubTimesParts};
+use weft_fabric::switch::{Hub, HubSettings, HubTimes, HubTimesParts, MAX_HUB_PORTS};
 use weft_fabric::workload::Feedback;
 use weft_kernel::{Arena, DelayLine, Streams};
 use weft_protocol::misfit::Misfit;
@@ -56,7 +55,7 @@ impl HubParts {
         let random = streams.stream(&format!("{}.scheduler", self.name), 0);
         let times = self.times();
         let hub = Hub::new(&self.hub, times.control, random).map_err(|_| {
-            Misfit::new("switch.hub.ports", self.hub.ports, format!("1 to {MAX_PORTS} ports"))
+            Misfit::new("switch.hub.ports", self.hub.ports, format!("1 to {MAX_HUB_PORTS} ports"))
         })?;
         let hosts = usize::from(self.hosts);
         let state = State {

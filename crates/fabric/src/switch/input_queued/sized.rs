@@ -1,0 +1,443 @@
+//! A switch with queues at its inputs whose sets of ports have a number of words that its type says.
+
+mod standing;
+
+use std::collections::VecDeque;
+
+use weft_kernel::Stream;
+use weft_units::{Span, Time};
+
+use super::inputs::Levels;
+use super::{Grant, InputQueuedParts, Outbox};
+use crate::scheduler::{AnyScheduler, Matcher, Matching, Ports, Requests, Scheduler};
+use crate::switch::Chain;
+
+/// A switch with queues at its inputs, of up to 64 `W` ports. Functions without a comment are those of
+/// [`InputQueued`](super::InputQueued).
+#[derive(Debug)]
+pub(super) struct InputQueuedOf<const W: usize> {
+    ports: u32,
+    channels: u32,
+    latency: Span,
+    slot: Span,
+    /// The edge at which the switch next takes part, as last announced.
+    due: Time,
+    /// The inputs that hold packets which can be decided on.
+    busy: Ports<W>,
+    /// The inputs that a packet leaves, and the outputs that it leaves by. Where a packet is one
+    /// cell, they never are at an edge.
+    held: (Ports<W>, Ports<W>),
+    /// The outputs that the far end has stopped.
+    stopped: Ports<W>,
+    /// Packets that can be decided on.
+    queued: u32,
+    /// How many members the sets of `without_credit` have.
+    credits_missing: u32,
+    /// Which inputs have packets for which outputs, on any virtual channel.
+    wanted: Requests<W>,
+    matching: Matching<W>,
+    /// The outputs for which packets of each virtual channel in each input wait. Not kept if there
+    /// is one channel, since `wanted` says the same.
+    wanted_by: Box<[Ports<W>]>,
+    /// The outputs without credit, by virtual channel.
+    without_credit: Box<[Ports<W>]>,
+    /// By input, output and virtual channel.
+    queues: Box<[Chain]>,
+    /// Packets that are travelling to each input or from it to the scheduler, and when each can be
+    /// decided on. An input has one cable, so that they arrive in the order in which they were
+    /// sent.
+    coming: Box<[VecDeque<(Time, u32)>]>,
+    /// The inputs that have any, and when the first of all can be decided on.
+    expecting: Ports<W>,
+    soonest: Time,
+    /// Packets that have chosen their output and arrive more slowly than they leave, by edge.
+    late: VecDeque<Late>,
+    /// Packets that have chosen each output and have not left.
+    waiting: Box<[u32]>,
+    /// The virtual channel by which a packet left each output last.
+    turns: Box<[u8]>,
+    holds: Box<[u64]>,
+    spans: Box<[Span]>,
+    /// The input of the packet that leaves by each output, and until when.
+    leaving: Box<[(u32, Time)]>,
+    levels: Levels,
+    scheduler: AnyScheduler<W>,
+    random: Stream,
+    /// The part of `wanted` that may leave, if not all of it may; empty between two edges.
+    open: Requests<W>,
+}
+
+/// A packet that can be decided on from `edge` on.
+#[derive(Clone, Copy, Debug)]
+struct Late {
+    edge: Time,
+    place: Grant,
+}
+
+impl<const W: usize> InputQueuedOf<W> {
+    pub fn new(parts: InputQueuedParts, matcher: Matcher<W>) -> InputQueuedOf<W> {
+        let InputQueuedParts { latency, slot, holds, channels, .. } = parts;
+        let (ports, lots) = (holds.len(), holds.len() * usize::from(channels));
+        InputQueuedOf {
+            ports: ports as u32,
+            channels: channels.into(),
+            latency,
+            slot,
+            due: Time::NEVER,
+            busy: Ports::EMPTY,
+            held: (Ports::EMPTY, Ports::EMPTY),
+            stopped: Ports::EMPTY,
+            queued: 0,
+            credits_missing: 0,
+            wanted: matcher.requests,
+            matching: matcher.matching,
+            wanted_by: vec![Ports::EMPTY; if channels == 1 { 0 } else { lots }].into(),
+            without_credit: vec![Ports::EMPTY; channels.into()].into(),
+            queues: vec![Chain::EMPTY; ports * lots].into(),
+            coming: vec![VecDeque::new(); ports].into(),
+            expecting: Ports::EMPTY,
+            soonest: Time::NEVER,
+            late: VecDeque::new(),
+            waiting: vec![0; ports].into(),
+            turns: vec![0; ports].into(),
+            leaving: vec![(0, Time::ZERO); ports].into(),
+            holds: holds.into(),
+            spans: parts.spans.into(),
+            levels: Levels::new(ports, parts.stops),
+            scheduler: matcher.scheduler,
+            random: parts.random,
+            open: Requests::new(ports),
+        }
+    }
+
+    /// The first edge of the clock at a time or after it.
+    #[inline]
+    fn edge_from(&self, time: Time) -> Time {
+        Time(time.0.div_ceil(self.slot.0) * self.slot.0)
+    }
+
+    /// The switch must take part at an edge. Returns whether the clock must be told.
+    #[inline]
+    fn attend(&mut self, edge: Time) -> Option<Time> {
+        let is_sooner = edge < self.due;
+        if is_sooner {
+            self.due = edge;
+        }
+        is_sooner.then_some(edge)
+    }
+
+    #[inline]
+    pub fn expect(&mut self, arrival: Time, packet: u32, input: u32) -> Option<Time> {
+        let ready = arrival + self.latency;
+        self.coming[input as usize].push_back((ready, packet));
+        self.expecting.insert(input as usize);
+        if ready >= self.soonest {
+            return None;
+        }
+        self.soonest = ready;
+        self.attend(self.edge_from(ready))
+    }
+
+    #[inline]
+    pub fn edge(
+        &mut self,
+        now: Time,
+        behind: &mut [u32],
+        outbox: &mut Outbox,
+        choose: impl FnMut(u32, &[u32]) -> (u32, u8),
+    ) {
+        if now != self.due {
+            return;
+        }
+        self.due = Time::NEVER;
+        if !self.held.1.is_empty() {
+            self.end_transmissions(now);
+        }
+        while let Some(late) = self.late.front().filter(|late| late.edge <= now) {
+            let place = late.place;
+            self.late.pop_front();
+            self.admit(&place, behind, outbox);
+        }
+        if self.soonest <= now {
+            self.admit_all(now, behind, outbox, choose);
+        }
+        if self.queued == 0 {
+            return;
+        }
+        if self.is_open() {
+            self.choose_any(now, behind, outbox);
+        } else {
+            self.choose_open(now, behind, outbox);
+        }
+    }
+
+    /// Packets that can be decided on from now on choose their outputs.
+    #[inline]
+    fn admit_all(
+        &mut self,
+        now: Time,
+        behind: &mut [u32],
+        outbox: &mut Outbox,
+        mut choose: impl FnMut(u32, &[u32]) -> (u32, u8),
+    ) {
+        let mut soonest = Time::NEVER;
+        for input in self.expecting {
+            loop {
+                let own = &mut self.coming[input];
+                let Some(&(ready, packet)) = own.front() else {
+                    self.expecting.remove(input);
+                    break;
+                };
+                if ready > now {
+                    soonest = soonest.min(ready);
+                    break;
+                }
+                own.pop_front();
+                let (output, channel) = choose(packet, &self.waiting);
+                self.waiting[output as usize] += 1;
+                let place = Grant { packet, input: input as u16, output: output as u16, channel };
+                let ready = ready + self.lag(input, output as usize);
+                if ready > now {
+                    self.delay(ready, place);
+                } else {
+                    self.admit(&place, behind, outbox);
+                }
+            }
+        }
+        self.soonest = soonest;
+    }
+
+    /// By how much longer a packet takes to arrive by an input than to leave by an output.
+    #[inline]
+    fn lag(&self, input: usize, output: usize) -> Span {
+        match self.spans.is_empty() {
+            true => Span::ZERO,
+            false => Span(self.spans[input].0.saturating_sub(self.spans[output].0)),
+        }
+    }
+
+    /// A packet can be decided on later.
+    #[cold]
+    fn delay(&mut self, ready: Time, place: Grant) {
+        let edge = self.edge_from(ready);
+        let behind = self.late.partition_point(|late| late.edge <= edge);
+        self.late.insert(behind, Late { edge, place });
+    }
+
+    /// Whether every packet that waits may leave.
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.credits_missing == 0 && (self.held.1 | self.stopped).is_empty()
+    }
+
+    /// Outputs whose packet has ended, and the inputs from which it came.
+    #[inline]
+    fn end_transmissions(&mut self, now: Time) {
+        for output in self.held.1 {
+            let (input, end) = self.leaving[output];
+            if end <= now {
+                self.held.0.remove(input as usize);
+                self.held.1.remove(output);
+            }
+        }
+    }
+
+    /// A packet joins the queue of its output.
+    #[inline]
+    fn admit(&mut self, place: &Grant, behind: &mut [u32], outbox: &mut Outbox) {
+        let Grant { packet, input, output, channel } = *place;
+        let queue = self.queue(input.into(), output.into(), channel.into());
+        if self.queues[queue].push(packet, behind) {
+            let (input, output) = (usize::from(input), usize::from(output));
+            self.wanted.set(input, output);
+            self.busy.insert(input);
+            if self.channels > 1 {
+                let lot = input * self.channels as usize + usize::from(channel);
+                self.wanted_by[lot].insert(output);
+            }
+        }
+        self.queued += 1;
+        if self.levels.may_stop() {
+            self.levels.count_in(input, outbox);
+        }
+    }
+
+    #[inline]
+    fn queue(&self, input: u32, output: u32, channel: u32) -> usize {
+        ((input * self.ports + output) * self.channels + channel) as usize
+    }
+
+    /// The outputs for which an input has packets that may leave.
+    #[inline]
+    fn row(&self, input: usize) -> Ports<W> {
+        let shut = self.held.1 | self.stopped;
+        if self.channels == 1 {
+            return self.wanted.row(input) - (shut | self.without_credit[0]);
+        }
+        let own = input * self.channels as usize;
+        let mut row = Ports::EMPTY;
+        // By index: an iterator over both leaves a call behind for each input that is looked at.
+        for channel in 0..self.channels as usize {
+            row |= self.wanted_by[own + channel] - self.without_credit[channel];
+        }
+        row - shut
+    }
+
+    /// The scheduler chooses among all packets that wait.
+    #[inline]
+    fn choose_any(&mut self, now: Time, behind: &mut [u32], outbox: &mut Outbox) {
+        if !self.busy.has_several() {
+            let input = self.busy.first();
+            let row = self.wanted.row(input);
+            let output = row.first();
+            if !row.has_several() && self.scheduler.schedule_lone(input, output) {
+                return self.pass(now, (input, output), behind, outbox);
+            }
+        }
+        self.scheduler.schedule(&self.wanted, &mut self.random, &mut self.matching);
+        self.pass_matching(now, behind, outbox);
+    }
+
+    /// The scheduler chooses among the packets that may leave.
+    fn choose_open(&mut self, now: Time, behind: &mut [u32], outbox: &mut Outbox) {
+        let (mut requesting, mut has_several) = (Ports::<W>::EMPTY, false);
+        for input in self.busy - self.held.0 {
+            let row = self.row(input);
+            if !row.is_empty() {
+                self.open.set_row(input, row);
+                has_several |= !requesting.is_empty() | row.has_several();
+                requesting.insert(input);
+            }
+        }
+        if requesting.is_empty() {
+            return;
+        }
+        let input = requesting.first();
+        let output = self.open.row(input).first();
+        if !has_several && self.scheduler.schedule_lone(input, output) {
+            self.pass(now, (input, output), behind, outbox);
+        } else {
+            self.scheduler.schedule(&self.open, &mut self.random, &mut self.matching);
+            self.pass_matching(now, behind, outbox);
+        }
+        requesting.into_iter().for_each(|input| self.open.clear_row(input));
+    }
+
+    /// Lets through what the scheduler has chosen.
+    #[inline]
+    fn pass_matching(&mut self, now: Time, behind: &mut [u32], outbox: &mut Outbox) {
+        let matched = Ports::below(self.ports as usize) - self.matching.unmatched_targets();
+        for output in matched {
+            if let Some(input) = self.matching.initiator_of(output) {
+                self.pass(now, (input, output), behind, outbox);
+            }
+        }
+    }
+
+    /// Lets the oldest packet for an output through.
+    #[inline]
+    fn pass(
+        &mut self,
+        now: Time,
+        (input, output): (usize, usize),
+        behind: &mut [u32],
+        outbox: &mut Outbox,
+    ) {
+        let channel = if self.channels == 1 { 0 } else { self.turn(input, output) };
+        let queue = self.queue(input as u32, output as u32, channel.into());
+        let Some(packet) = self.queues[queue].pop(behind) else { return };
+        if self.queues[queue].is_empty() {
+            self.want_no_more(input, output, channel);
+        }
+        self.queued -= 1;
+        self.waiting[output] -= 1;
+        let hold = self.holds[output];
+        if hold > 1 {
+            self.held.0.insert(input);
+            self.held.1.insert(output);
+            self.leaving[output] = (input as u32, now + self.slot * hold);
+        }
+        let (input, output) = (input as u16, output as u16);
+        if self.levels.may_stop() {
+            self.levels.count_out(input, outbox);
+        }
+        outbox.grants.push(Grant { packet, input, output, channel });
+    }
+
+    /// An input has no packet of a virtual channel for an output any more.
+    #[inline]
+    fn want_no_more(&mut self, input: usize, output: usize, channel: u8) {
+        if self.channels > 1 {
+            let own = input * self.channels as usize;
+            self.wanted_by[own + usize::from(channel)].remove(output);
+            let mut lots = self.wanted_by[own..own + self.channels as usize].iter();
+            if lots.any(|wanted| wanted.contains(output)) {
+                return;
+            }
+        }
+        self.wanted.clear(input, output);
+        if self.wanted.row(input).is_empty() {
+            self.busy.remove(input);
+        }
+    }
+
+    /// The next virtual channel by which a packet of an input may leave by an output after the one
+    /// that was served last there.
+    fn turn(&mut self, input: usize, output: usize) -> u8 {
+        let (last, channels) = (u32::from(self.turns[output]), self.channels);
+        let may_leave = |channel: &u32| {
+            let wanted = self.wanted_by[input * channels as usize + *channel as usize];
+            wanted.contains(output) && !self.without_credit[*channel as usize].contains(output)
+        };
+        let mut after = (1..=channels).map(|step| (last + step) % channels);
+        let next = after.find(may_leave).unwrap_or_default();
+        self.turns[output] = next as u8;
+        next as u8
+    }
+
+    #[inline]
+    pub fn next_edge(&mut self, now: Time) -> Option<Time> {
+        let mut next = self.late.front().map_or(Time::NEVER, |late| late.edge);
+        if self.soonest < next {
+            next = next.min(self.edge_from(self.soonest));
+        }
+        if self.queued > 0 {
+            let mut ready = (self.busy - self.held.0).into_iter();
+            if self.is_open() || ready.any(|input| !self.row(input).is_empty()) {
+                next = now + self.slot;
+            } else {
+                let ends = self.held.1.into_iter().map(|output| self.leaving[output].1);
+                next = ends.fold(next, Time::min);
+            }
+        }
+        self.attend(next)
+    }
+
+    pub fn lose_credit(&mut self, output: u32, channel: u8) {
+        self.without_credit[usize::from(channel)].insert(output as usize);
+        self.credits_missing += 1;
+    }
+
+    pub fn regain_credit(&mut self, now: Time, output: u32, channel: u8) -> Option<Time> {
+        self.without_credit[usize::from(channel)].remove(output as usize);
+        self.credits_missing -= 1;
+        self.look(now)
+    }
+
+    pub fn stop(&mut self, now: Time, output: u32, stops: bool) -> Option<Time> {
+        if stops {
+            self.stopped.insert(output as usize);
+            return None;
+        }
+        self.stopped.remove(output as usize);
+        self.look(now)
+    }
+
+    /// Looks at the next edge whether packets may leave now.
+    fn look(&mut self, now: Time) -> Option<Time> {
+        if self.queued == 0 {
+            return None;
+        }
+        self.attend(self.edge_from(now))
+    }
+}
