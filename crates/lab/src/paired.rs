@@ -1,7 +1,7 @@
 //! The variation of a ratio or a difference of two points of a study. Both are run under the same
 //! seeds and see the same traffic, so a seed mostly has the same effect on both.
 
-use crate::statistics::{Ratio, ratio, replications};
+use crate::statistics::{RatioTerm, ratio, replications};
 use crate::table::{Cell, Table};
 
 /// A row of the points: its number and its channel.
@@ -21,14 +21,14 @@ impl Place {
 
 /// The values at two places under one seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pair {
+pub struct SeedPair {
     one: f64,
     other: f64,
 }
 
 /// The values of a column at two places, run by run under the same seed. `runs` is the table
 /// `replications`. A seed that one of them lacks is left out.
-pub fn pairs(runs: &Table, column: &str, one: &Place, other: &Place) -> Vec<Pair> {
+pub fn pairs(runs: &Table, column: &str, one: &Place, other: &Place) -> Vec<SeedPair> {
     let at = |place: &Place| -> Vec<(Option<Cell>, f64)> {
         let is_there = |row: &usize| {
             runs.number(*row, "point") == Some(place.point)
@@ -40,20 +40,20 @@ pub fn pairs(runs: &Table, column: &str, one: &Place, other: &Place) -> Vec<Pair
     let others = at(other);
     let partner = |(seed, value): (Option<Cell>, f64)| {
         let (_, other) = others.iter().find(|(own, _)| *own == seed)?;
-        Some(Pair { one: value, other: *other })
+        Some(SeedPair { one: value, other: *other })
     };
     at(one).into_iter().filter_map(partner).collect()
 }
 
 /// The half width of the 95 % interval of the ratio of the two means; `None` for fewer than two.
-pub fn half_width_of_ratio(pairs: &[Pair]) -> Option<f64> {
-    let of = |pair: &Pair| Ratio { numerator: pair.one, denominator: pair.other };
-    let terms: Vec<Ratio> = pairs.iter().map(of).collect();
+pub fn half_width_of_ratio(pairs: &[SeedPair]) -> Option<f64> {
+    let of = |pair: &SeedPair| RatioTerm { numerator: pair.one, denominator: pair.other };
+    let terms: Vec<RatioTerm> = pairs.iter().map(of).collect();
     ratio(&terms).and_then(|estimate| estimate.half_width_95)
 }
 
 /// The half width of the 95 % interval of the difference of the two means; `None` for fewer than two.
-pub fn half_width_of_difference(pairs: &[Pair]) -> Option<f64> {
+pub fn half_width_of_difference(pairs: &[SeedPair]) -> Option<f64> {
     let differences: Vec<f64> = pairs.iter().map(|pair| pair.one - pair.other).collect();
     replications(&differences).and_then(|estimate| estimate.half_width_95)
 }
@@ -87,7 +87,7 @@ mod tests {
         ]);
         let place = |row| Place::of(&runs, row).unwrap();
         let found = pairs(&runs, "x", &place(0), &place(4));
-        assert_eq!(found, [(10.0, 20.0), (20.0, 40.0)].map(|(one, other)| Pair { one, other }));
+        assert_eq!(found, [(10.0, 20.0), (20.0, 40.0)].map(|(one, other)| SeedPair { one, other }));
         // One is half of the other under every seed, however far apart the seeds are.
         assert_eq!(half_width_of_ratio(&found), Some(0.0));
         // Differences of -10 and -20: 12.706 times 7.071 over the root of 2.

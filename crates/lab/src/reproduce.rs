@@ -10,7 +10,7 @@ use crate::counted;
 use crate::error::Error;
 use crate::experiment::{Band, DERIVED, Kind, Published, Setting};
 use crate::first_look::{self, Chosen};
-use crate::paired::{self, Pair, Place};
+use crate::paired::{self, Place, SeedPair};
 use crate::plan::Plan;
 use crate::shipped;
 use crate::source::Request;
@@ -254,23 +254,23 @@ fn in_words(axis: &str, value: &Setting) -> String {
 
 /// The ends of a band; both belong to it.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct BandLimits {
     low: f64,
     high: f64,
 }
 
 /// The ends of the band, in the unit of the quantity.
-fn limits_of(published: &Published, measured: &Measured) -> Option<Limits> {
+fn limits_of(published: &Published, measured: &Measured) -> Option<BandLimits> {
     let reach = match (published.band, published.value) {
         (Band::Between([low, high]) | Band::Spread([low, high]), _) => {
-            return Some(Limits { low, high });
+            return Some(BandLimits { low, high });
         }
         (Band::Missed | Band::ReportOnly, _) | (_, None) => return None,
         (Band::Relative(share), Some(printed)) => share.get() * printed.abs(),
         (Band::Rounding(half) | Band::Reading(half), _) => half.get(),
         (Band::OneRun(half), _) => half.get() + measured.spread_of_one_run()?,
     };
-    published.value.map(|printed| Limits { low: printed - reach, high: printed + reach })
+    published.value.map(|printed| BandLimits { low: printed - reach, high: printed + reach })
 }
 
 /// Within the band, outside of it, known not to come out, or shown without a verdict. From fewer
@@ -288,7 +288,8 @@ fn verdict(published: &Published, measured: &Measured, preset: &str) -> &'static
     if is_of_one_run && (measured.reduced || measured.spread_of_one_run().is_none()) {
         return "undecided";
     }
-    let Some((Limits { low, high }, value)) = limits_of(published, measured).zip(measured.value)
+    let Some((BandLimits { low, high }, value)) =
+        limits_of(published, measured).zip(measured.value)
     else {
         return "outside";
     };
@@ -400,7 +401,7 @@ impl Measured {
     }
 
     /// The runs of this and of another place, seed by seed.
-    fn pairs(&self, other: &Measured, outcome: &Outcome, quantity: &str) -> Vec<Pair> {
+    fn pairs(&self, other: &Measured, outcome: &Outcome, quantity: &str) -> Vec<SeedPair> {
         let places = self.place.as_ref().zip(other.place.as_ref());
         places.map_or_else(Vec::new, |(one, other)| {
             paired::pairs(&outcome.table("replications"), quantity, one, other)
@@ -409,7 +410,7 @@ impl Measured {
 
     /// A difference; its half width is that of the differences seed by seed or, if they are not
     /// known, that of two independent numbers.
-    fn subtract(&mut self, other: &Measured, pairs: &[Pair]) {
+    fn subtract(&mut self, other: &Measured, pairs: &[SeedPair]) {
         self.value = self.value.zip(other.value).map(|(value, other)| value - other);
         let independent =
             self.half_width.zip(other.half_width).map(|(one, other)| libm::hypot(one, other));
@@ -418,7 +419,7 @@ impl Measured {
 
     /// A ratio; its half width is that of the ratios seed by seed or, if they are not known, that
     /// of two independent numbers.
-    fn divide(&mut self, divisor: &Measured, pairs: &[Pair]) {
+    fn divide(&mut self, divisor: &Measured, pairs: &[SeedPair]) {
         let (value, by) = (self.value.unwrap_or(f64::NAN), divisor.value.unwrap_or(f64::NAN));
         let ratio = value / by;
         let share = |measured: &Measured| {

@@ -12,7 +12,9 @@ use weft_fabric::measure::{
 use weft_units::{Span, Time};
 
 use crate::simulate::ChannelRun;
-use crate::statistics::{Estimate, Judgement, Ratio, Verdict, ratio, replications, start_up_bias};
+use crate::statistics::{
+    Estimate, Judgement, RatioTerm, Verdict, ratio, replications, start_up_bias,
+};
 use crate::table::{Cell, Table};
 
 pub use failed::FailedRuns;
@@ -148,7 +150,7 @@ impl PointRuns<'_> {
     /// Adds collisions per transmission by what was collided with.
     pub fn collisions(&self, table: &mut Table) {
         for kind in Collision::ALL {
-            let rates: Vec<Ratio> = self.runs.iter().map(|run| rate(run, kind)).collect();
+            let rates: Vec<RatioTerm> = self.runs.iter().map(|run| rate(run, kind)).collect();
             if rates.iter().all(|own| own.numerator == 0.0) {
                 continue;
             }
@@ -314,9 +316,9 @@ fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
 }
 
 /// Collisions per attempt.
-fn rate(run: &ChannelRun, kind: Collision) -> Ratio {
+fn rate(run: &ChannelRun, kind: Collision) -> RatioTerm {
     let seen = &run.observations;
-    Ratio { numerator: seen.collisions(kind) as f64, denominator: seen.attempts as f64 }
+    RatioTerm { numerator: seen.collisions(kind) as f64, denominator: seen.attempts as f64 }
 }
 
 fn quantiles(latency: Latency, recorder: &Recorder, row: &mut Row) {

@@ -132,7 +132,7 @@ fn layers(name: &str, beside: Option<&Path>, depth: usize) -> Result<Source, Err
     if depth > DEEPEST {
         return Err(Error::BaseLoop { name: name.to_owned() });
     }
-    let Text { shown, text, folder } = text_of(name, beside)?;
+    let NamedText { shown, text, folder } = text_of(name, beside)?;
     lay(Tree::parse(&shown, &text)?, &shown, folder.as_deref(), depth)
 }
 
@@ -194,7 +194,7 @@ pub fn take_preset_names(tree: &mut Tree) -> Result<Vec<String>, Error> {
 }
 
 /// A specification that a name refers to.
-struct Text {
+struct NamedText {
     /// The form of the name in messages.
     shown: String,
     text: String,
@@ -203,8 +203,8 @@ struct Text {
 }
 
 /// What a name refers to.
-fn text_of(name: &str, beside: Option<&Path>) -> Result<Text, Error> {
-    let shipped = |shown, text: &str| Text { shown, text: text.to_owned(), folder: None };
+fn text_of(name: &str, beside: Option<&Path>) -> Result<NamedText, Error> {
+    let shipped = |shown, text: &str| NamedText { shown, text: text.to_owned(), folder: None };
     let looks_like_a_path = name.ends_with(".toml") || name.contains(std::path::MAIN_SEPARATOR);
     if !looks_like_a_path {
         if let Some(text) = shipped::experiment(name) {
@@ -223,7 +223,7 @@ fn text_of(name: &str, beside: Option<&Path>) -> Result<Text, Error> {
     let text = std::fs::read_to_string(&path)
         .map_err(|error| Error::Unreadable { path: path.display().to_string(), error })?;
     let folder = path.parent().map(Path::to_owned);
-    Ok(Text { shown: path.display().to_string(), text, folder })
+    Ok(NamedText { shown: path.display().to_string(), text, folder })
 }
 
 /// More files than this are not listed.

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt::Display;
 
 /// What is wrong with the settings of a part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value}: accepted is {accepted}")]
 pub struct Misfit {
     /// The key, from the part on.
     pub key: Cow<'static, str>,
@@ -24,9 +25,9 @@ impl Misfit {
         Self { key: key.into(), value: value.to_string(), accepted: accepted.into() }
     }
 
-    /// The same of a part that is itself at a key.
+    /// Puts the key of the part before that of its setting.
     #[must_use]
-    pub fn below(self, key: impl Display) -> Self {
+    pub fn under(self, key: impl Display) -> Self {
         Self { key: format!("{key}.{}", self.key).into(), ..self }
     }
 }

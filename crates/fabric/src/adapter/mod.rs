@@ -17,7 +17,7 @@ pub use packet_queue::{Feed, PacketQueue, PerTargetSettings};
 pub use send_buffers::{Buffered, SendBuffers};
 pub use throttle::{Throttle, ThrottleSettings};
 pub use transport::{
-    Arrived, Content, FlowCounts, HeldPackets, Outcome, Outgoing, PathReport, QueuePairs, Segment,
+    Arrived, Content, FlowCounts, HeldPackets, Outcome, Outgoing, QueuePairs, SeenOnPath, Segment,
     TransportParts, TransportSettings, Transports, Wake,
 };
 

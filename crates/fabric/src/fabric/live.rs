@@ -28,14 +28,14 @@ pub struct LivePlanes {
     /// The switch of each end.
     homes: Vec<u32>,
     /// Which switches do not reach the hosts of which others, sorted.
-    cut: Vec<Cut>,
+    cut: Vec<Unreached>,
     /// Ends whose own cable has failed, in order.
     alone: Vec<u32>,
 }
 
 /// A switch that does not reach the hosts of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Cut {
+struct Unreached {
     from: u32,
     to: u32,
 }
@@ -81,7 +81,7 @@ impl LivePlanes {
     pub fn leads(&self, plane: u32, from: u32, to: u32) -> bool {
         let [from, to] = [from, to].map(|host| plane * self.hosts + host);
         let is_alone = |end| self.alone.binary_search(&end).is_ok();
-        let homes = Cut { from: self.homes[from as usize], to: self.homes[to as usize] };
+        let homes = Unreached { from: self.homes[from as usize], to: self.homes[to as usize] };
         !is_alone(from) && !is_alone(to) && self.cut.binary_search(&homes).is_err()
     }
 
@@ -134,7 +134,7 @@ impl Routes {
 }
 
 /// The remaining choices, and which switches do not reach which others with hosts.
-fn left(wiring: &Wiring, is_failed: &[bool]) -> (NextHops, Vec<Cut>) {
+fn left(wiring: &Wiring, is_failed: &[bool]) -> (NextHops, Vec<Unreached>) {
     let before = wiring.next_hops();
     let searched = || NextHops::searched(wiring, ShortestPaths::of(wiring, is_failed));
     let shortest = before.is_table().then(searched);
@@ -152,7 +152,7 @@ fn left(wiring: &Wiring, is_failed: &[bool]) -> (NextHops, Vec<Cut>) {
             return ports.clone();
         }
         if has_hosts(switch) {
-            cut.push(Cut { from: switch, to: reach.of });
+            cut.push(Unreached { from: switch, to: reach.of });
         }
         before.each(switch, end % wiring.hosts()).collect()
     });

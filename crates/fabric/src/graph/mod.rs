@@ -29,7 +29,7 @@ use weft_units::{Bytes, Limit, Rate, Span, Time};
 
 use crate::fabric::{Peer, Wiring};
 use crate::link::{FlowControl, LinkSettings};
-pub use crate::measure::Spent;
+use crate::measure::Spent;
 use crate::switch::{
     BoxRules, CrossbarSettings, InputQueued, OutputBufferedSettings, OutputQueuedSettings,
     SharedMemorySettings, SharedQueues,
@@ -448,7 +448,7 @@ impl Graph {
         self.flow.channels()
     }
 
-    /// How many of them a packet uses on its route.
+    /// How many virtual channels of a cable packets use on their routes.
     #[inline]
     pub fn virtual_channels(&self) -> u8 {
         self.flow.virtual_channels()

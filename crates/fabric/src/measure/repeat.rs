@@ -9,7 +9,7 @@ use super::recorder::Later;
 use super::{Instants, Latency, Observations, Stage};
 
 /// The time of a packet in a stage, in picoseconds.
-type Spent<'a> = &'a dyn Fn(&Instants) -> u64;
+type StageTime<'a> = &'a dyn Fn(&Instants) -> u64;
 
 impl Observations {
     /// Records deliveries from now on, so that they can be [repeated](Self::repeat).
@@ -79,7 +79,7 @@ impl Observations {
     fn spend_again(&mut self, seen: &[Instants], period: Span, times: u64) {
         let all = u128::from(times) * seen.len() as u128;
         let grown = all * (u128::from(times) + 1) / 2 * u128::from(period.0);
-        let stages: [(Stage, Spent<'_>); 7] = [
+        let stages: [(Stage, StageTime<'_>); 7] = [
             (Stage::InitiatorHost, &|one| one.initiator.0),
             (Stage::TargetHost, &|one| one.target.0),
             (Stage::SlotWait, &|one| one.started.since(one.generated).0 - one.initiator.0),

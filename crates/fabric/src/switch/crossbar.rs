@@ -198,7 +198,7 @@ impl<K: Copy + PartialEq> Crossbar<K> {
 
     /// The packets that back pressure holds, by output.
     pub fn blocked(&self) -> impl Iterator<Item = Blocked<u16, K>> + '_ {
-        (0..).zip(&self.outputs).flat_map(|(output, state)| {
+        (0..=u16::MAX).zip(&self.outputs).flat_map(|(output, state)| {
             let holder = state.request.map(|_| state.request_input);
             state.blocked.iter().map(move |packet| Blocked { output, packet: packet.key, holder })
         })

@@ -112,7 +112,7 @@ pub fn replications(values: &[f64]) -> Option<Estimate> {
 
 /// What a replication adds to a ratio of sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ratio {
+pub struct RatioTerm {
     /// To the sum above.
     pub numerator: f64,
     /// To the sum below.
@@ -122,8 +122,8 @@ pub struct Ratio {
 /// The interval of a ratio of sums over replications, such as collisions per attempt, where the
 /// mean of the single ratios would weigh a replication with few attempts like one with many
 /// (classical ratio estimator, Law 9.5.3). `None` if the denominators sum up to zero.
-pub fn ratio(terms: &[Ratio]) -> Option<Estimate> {
-    let mut sum = Ratio { numerator: 0.0, denominator: 0.0 };
+pub fn ratio(terms: &[RatioTerm]) -> Option<Estimate> {
+    let mut sum = RatioTerm { numerator: 0.0, denominator: 0.0 };
     for one in terms {
         sum.numerator += one.numerator;
         sum.denominator += one.denominator;
@@ -132,7 +132,7 @@ pub fn ratio(terms: &[Ratio]) -> Option<Estimate> {
         return None;
     }
     let mean = sum.numerator / sum.denominator;
-    let residual = |one: &Ratio| one.numerator - mean * one.denominator;
+    let residual = |one: &RatioTerm| one.numerator - mean * one.denominator;
     let squares = terms.iter().map(|one| residual(one) * residual(one));
     let half_width_95 = half_width_95(squares.sum(), terms.len())
         .map(|half_width| half_width * terms.len() as f64 / sum.denominator.abs());
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_ratio_weighs_by_its_denominator() {
-        let of = |numerator, denominator| Ratio { numerator, denominator };
+        let of = |numerator, denominator| RatioTerm { numerator, denominator };
         let estimate = ratio(&[of(1.0, 10.0), of(30.0, 100.0), of(8.0, 40.0)]).unwrap();
         assert_eq!(estimate.mean, 39.0 / 150.0);
         // Residuals -1.6, 4, -2.4: squares 24.32, t(0.975, 2) = 4.302652730, mean denominator 50.
@@ -248,7 +248,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_ratio_over_ones_is_the_mean(values in prop::collection::vec(0.0_f64..10.0, 2..20)) {
-            let over_one = |&value: &f64| Ratio { numerator: value, denominator: 1.0 };
+            let over_one = |&value: &f64| RatioTerm { numerator: value, denominator: 1.0 };
             let terms: Vec<_> = values.iter().map(over_one).collect();
             let (one, other) = (ratio(&terms).unwrap(), replications(&values).unwrap());
             prop_assert!((one.mean - other.mean).abs() < 1e-12);

@@ -11,7 +11,7 @@ mod verdict;
 mod warm_up;
 
 pub use curve::{LoadPoint, Saturation, saturation};
-pub use estimate::{BATCHES, Estimate, Ratio, batch_means, ratio, replications, steady_state};
+pub use estimate::{BATCHES, Estimate, RatioTerm, batch_means, ratio, replications, steady_state};
 pub use start_up::{in_parts, start_up_bias};
 pub use student::student_t;
 pub use verdict::{Ending, Judgement, Verdict, judge};

@@ -47,7 +47,7 @@ impl SmallRing {
         Some(byte)
     }
 
-    /// The byte that was written when the ring had been written this many.
+    /// The byte with this number, counted from zero, which is still in the ring.
     pub(crate) fn written_at(&self, count: u64) -> u8 {
         self.bytes[self.writer.spans_since(count).first.start]
     }

@@ -2,7 +2,7 @@
 
 use weft_units::{Bytes, Span, Time};
 
-use super::{Arrived, Content, Outgoing, PACE, PathReport, Segment, Transports, Wake};
+use super::{Arrived, Content, Outgoing, PACE, SeenOnPath, Segment, Transports, Wake};
 
 /// How a target learns that its initiator requests credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Transports {
         let said = match self.targets[of.flow as usize] {
             Some(_) => self.ask(now, of.flow, pull_target, Asked::InVain),
             // The target has all of the flow, but its initiator does not know.
-            None => Some(self.has_all(of, 0, PathReport { is_marked: false, hops: 0 })),
+            None => Some(self.has_all(of, 0, SeenOnPath { is_marked: false, hops: 0 })),
         };
         Arrived { answers: [said, None], payload: None }
     }

@@ -33,7 +33,7 @@ use credits::Asked;
 use ends::{Initiator, Target};
 
 pub use outcome::{FlowCounts, HeldPackets, Outcome};
-pub use packets::{Allowed, Arrived, Content, Outgoing, PathReport, Segment, Wake, Woken};
+pub use packets::{Allowed, Arrived, Content, Outgoing, SeenOnPath, Segment, Wake, Woken};
 use queue_pairs::{Kept, QueuePair};
 pub use settings::{QueuePairs, TransportSettings};
 use turns::Turns;
@@ -383,7 +383,7 @@ impl Transports {
         &mut self,
         now: Time,
         segment: &Segment,
-        path: PathReport,
+        path: SeenOnPath,
         links: &[LinkState],
     ) -> Arrived {
         match segment.content {
@@ -395,7 +395,7 @@ impl Transports {
             }
             Content::Acknowledgment { answer, is_marked, hops } => {
                 self.note_way(now, segment, &answer, is_marked);
-                let there = PathReport { is_marked, hops };
+                let there = SeenOnPath { is_marked, hops };
                 self.hear(now, segment, &answer, there, links);
                 Arrived::default()
             }
@@ -424,7 +424,7 @@ impl Transports {
         segment: &Segment,
         number: u32,
         asks: bool,
-        path: PathReport,
+        path: SeenOnPath,
     ) -> Arrived {
         let (flow, is_marked) = (segment.flow, path.is_marked);
         let is_counted = now >= self.from;
@@ -476,7 +476,7 @@ impl Transports {
             return Arrived::default();
         };
         self.counts.cut += u64::from(now >= self.from);
-        let path = PathReport { is_marked: false, hops };
+        let path = SeenOnPath { is_marked: false, hops };
         self.begin_target(segment.flow);
         let Some(own) = self.targets[segment.flow as usize].as_deref() else {
             let first = self.has_all(segment, number, path);
@@ -489,14 +489,14 @@ impl Transports {
     }
 
     /// The answer of a target that has received the whole flow.
-    fn has_all(&self, segment: &Segment, number: u32, path: PathReport) -> Outgoing {
+    fn has_all(&self, segment: &Segment, number: u32, path: SeenOnPath) -> Outgoing {
         let expected = self.packets(segment.flow);
         let answer = Answer { expected, number, before: 0, is_refusal: false };
         self.answer(segment, answer, path)
     }
 
-    fn answer(&self, segment: &Segment, answer: Answer, path: PathReport) -> Outgoing {
-        let PathReport { is_marked, hops } = path;
+    fn answer(&self, segment: &Segment, answer: Answer, path: SeenOnPath) -> Outgoing {
+        let SeenOnPath { is_marked, hops } = path;
         let content = Content::Acknowledgment { answer, is_marked, hops };
         self.control_packet(segment, content, segment.sent)
     }
@@ -531,7 +531,7 @@ impl Transports {
         now: Time,
         segment: &Segment,
         answer: &Answer,
-        PathReport { is_marked, hops }: PathReport,
+        SeenOnPath { is_marked, hops }: SeenOnPath,
         links: &[LinkState],
     ) {
         let (flow, delay) = (segment.flow, now.since(segment.sent));

@@ -79,7 +79,7 @@ pub struct Outgoing {
 
 /// What a packet brings from its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathReport {
+pub struct SeenOnPath {
     /// Whether a switch marked it.
     pub is_marked: bool,
     /// How many switches it passed.

@@ -140,7 +140,7 @@ impl Pair {
                     let arrived = self.own.arrive(
                         now,
                         &segment,
-                        PathReport { is_marked: self.is_marked, hops: 1 },
+                        SeenOnPath { is_marked: self.is_marked, hops: 1 },
                         &[],
                     );
                     arrived.answers.into_iter().flatten().for_each(|out| self.start(now, out));
@@ -277,7 +277,7 @@ fn who_asked_is_told_again_when_nothing_is_missing() {
     let mut tells = |number, asks| {
         let content = Content::Data { number, asks, pull_target: 0 };
         let segment = Segment { flow: 0, content, sent: Time::ZERO, spray: 0 };
-        pair.own.arrive(Time(1), &segment, PathReport { is_marked: false, hops: 1 }, &[]).answers[0]
+        pair.own.arrive(Time(1), &segment, SeenOnPath { is_marked: false, hops: 1 }, &[]).answers[0]
             .is_some()
     };
     let told = [(0, false), (2, true), (1, false), (3, false)].map(|own| tells(own.0, own.1));
@@ -455,13 +455,13 @@ fn a_packet_that_was_cut_is_granted_credits() {
     let sent = pair.own.next(Time(0), 0, 0, |_, _| true).expect("a packet");
     let arrived = pair.own.arrive_cut(Time(1_080_000), &sent.segment, 1);
     let [refusal, grant] = arrived.answers.map(|own| own.expect("both").segment);
-    pair.own.arrive(Time(2_085_000), &refusal, PathReport { is_marked: false, hops: 1 }, &[]);
+    pair.own.arrive(Time(2_085_000), &refusal, SeenOnPath { is_marked: false, hops: 1 }, &[]);
     assert_eq!(
         pair.own.next(Time(2_085_000), 0, 0, |_, _| true),
         None,
         "the first window has ended"
     );
-    pair.own.arrive(Time(2_090_000), &grant, PathReport { is_marked: false, hops: 1 }, &[]);
+    pair.own.arrive(Time(2_090_000), &grant, SeenOnPath { is_marked: false, hops: 1 }, &[]);
     let again = pair.own.next(Time(2_090_000), 0, 0, |_, _| true).expect("it again").segment;
     assert!(matches!(again.content, Content::Data { number: 0, asks: true, .. }));
 }

@@ -137,7 +137,8 @@ impl Memory {
         }
     }
 
-    /// Takes a packet of which nobody has to be told, if there is room. Returns whether it did.
+    /// Takes a packet of which nobody has to be told, if there is room; its ports are those of the switch. Returns
+    /// whether it did.
     ///
     /// What has left and was not [released](Self::release) makes it refuse what would be held, and
     /// hold nothing that would not.
@@ -199,8 +200,8 @@ impl Memory {
         }
     }
 
-    /// The last byte of a packet has left. Returns whether its input lets its class go on because of
-    /// that.
+    /// The last byte of a packet has left; its ports are those of the switch. Returns whether its input lets its
+    /// class go on because of that.
     #[inline]
     pub fn release(&mut self, ports: PortPair, class: u8, size: u64) -> bool {
         let place = ports.input as usize * self.classes + usize::from(class);
@@ -223,7 +224,7 @@ impl Memory {
         true
     }
 
-    /// The same of a packet from an input that does not pause its cable.
+    /// Releases a packet from an input that does not pause its cable; its ports are those of the switch.
     #[inline]
     pub fn let_go(&mut self, ports: PortPair, class: u8, size: u64) {
         let PortPair { input, output } = ports;
@@ -347,6 +348,8 @@ mod tests {
         use Admission::{Full, Held, Pauses};
         assert_eq!(came, [Held, Held, Held, Pauses, Held, Full]);
         assert_eq!((held_from(&memory, 0), memory.used), ([300, 200], 300));
+        // Headroom is apart from the pool.
+        assert_eq!(memory.pool, 600);
         // The other input is not concerned.
         assert_eq!(memory.admit(through(1, 1), 0, 100), Held);
         // Headroom empties first, then what is shared, down to xon.

@@ -329,11 +329,6 @@ impl Ports {
         PauseCounts { stopped: own.stopped + still, ..own }
     }
 
-    /// The memory of a switch, if it has a limit.
-    pub fn memory(&self, switch: u32) -> Option<&Memory> {
-        self.rules[switch as usize].memory.as_ref()
-    }
-
     /// When a packet arrives that starts at a port and takes `span`, and where.
     #[inline]
     pub fn arrival(&self, start: Time, port: u32, span: Span) -> FarEnd {
@@ -355,8 +350,8 @@ impl Ports {
         self.responses[far as usize]
     }
 
-    /// Whether packets leave a switch as soon as they can, and how much later a packet joins the queue of an
-    /// output, since it takes longer to come than to leave.
+    /// How much later a packet joins the queue of an output than it could if its cables had one rate, since it takes
+    /// longer to come than to leave. Ports are counted among those of all switches.
     #[inline]
     pub fn lag(&self, ports: PortPair, size: u32) -> Span {
         if self.are_alike() {

@@ -218,7 +218,7 @@ impl SharedBufferSettings {
         }
         for (number, own) in classes.iter().enumerate() {
             own.check(number, &classes)
-                .map_err(|misfit| misfit.below(format_args!("classes.{number}")))?;
+                .map_err(|misfit| misfit.under(format_args!("classes.{number}")))?;
         }
         Ok(classes)
     }

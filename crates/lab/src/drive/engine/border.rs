@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use weft_fabric::adapter::Segment;
-use weft_fabric::graph::{Spent, Wakes};
+use weft_fabric::graph::Wakes;
+use weft_fabric::measure::Spent;
 use weft_fabric::measure::{Arrival, Told};
 use weft_fabric::switch::shared_buffer::{Header, Telemetry};
 use weft_kernel::Event;

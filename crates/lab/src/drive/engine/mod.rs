@@ -78,7 +78,9 @@ use ring::Ring;
 use supply::{Handed, Supply};
 use turns::Turns;
 
-pub use adapter::{AdapterParts, ControlCounters, PipelineParts, ScheduleCounters, SlotParts};
+pub use adapter::{
+    AdapterParts, ControlCounters, PipelineParts, ScheduleCounters, ScheduledTime, SlotParts,
+};
 pub use beside::Alone;
 pub use classed::{CableParts, ClassedParts, PauseRow, Traffic};
 pub use coupled::{Coupled, Half, OfBoth};

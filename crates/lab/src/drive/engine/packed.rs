@@ -2,7 +2,8 @@
 //! memory, which are the ones that are sent.
 
 use weft_fabric::fabric::RouteState;
-use weft_fabric::graph::{Beyond, Numbers, Spent};
+use weft_fabric::graph::{Beyond, Numbers};
+use weft_fabric::measure::Spent;
 use weft_kernel::Event;
 use weft_units::Time;
 

@@ -1,7 +1,7 @@
 //! The packets of a channel that have been submitted and not delivered.
 
 use weft_fabric::fabric::RouteState;
-use weft_fabric::graph::Spent;
+use weft_fabric::measure::Spent;
 use weft_units::Time;
 
 use crate::drive::carrier::MessageId;

@@ -8,8 +8,8 @@
 //! other on the ring without a gap do not keep it from sending its own.
 
 use weft_fabric::fabric::RouteState;
-use weft_fabric::graph::Spent;
 use weft_fabric::link::Errors;
+use weft_fabric::measure::Spent;
 use weft_fabric::measure::{Drop, Instants, Latency, Stage};
 use weft_fabric::switch::{RingDemand, RingKind, RingNode, RingSettings, RingTurn};
 use weft_kernel::Event;

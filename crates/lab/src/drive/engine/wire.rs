@@ -2,7 +2,7 @@
 //! more bytes than it needs (LEB128), since nearly all are small; a list has its length before it. Every field
 //! of a type is named, so that one that is added and not sent does not compile.
 
-use weft_fabric::graph::Spent;
+use weft_fabric::measure::Spent;
 use weft_fabric::measure::{Arrival, Drop, Loss, Submission, Told};
 use weft_units::{Span, Time};
 

@@ -319,7 +319,8 @@ impl LibraryProgram {
         }
     }
 
-    /// The first setting below `program.run` that does not fit this many ranks. Does not check that the ranks of [`named_ranks`](Self::named_ranks) exist.
+    /// The first setting below `program.run` that does not fit this many ranks. Does not check that the ranks of
+    /// [`named_ranks`](Self::named_ranks) exist.
     pub(super) fn misfit(&self, ranks: u16) -> Option<Misfit> {
         if let LibraryProgram::Broadcast(own) = self
             && !own.copies

@@ -1,8 +1,8 @@
 //! The sending side of a host.
 
 use weft_fabric::fabric::Routes;
-use weft_fabric::graph::Spent;
 use weft_fabric::measure::Latency;
+use weft_fabric::measure::Spent;
 use weft_fabric::switch::PacketKind;
 use weft_protocol::retransmit::{ControlSettings, Slot};
 use weft_units::{Bytes, Span, Time};

@@ -16,8 +16,8 @@ mod traffic;
 mod waiting;
 
 use weft_fabric::fabric::Wiring;
-use weft_fabric::graph::Spent;
 use weft_fabric::link::LinkSettings;
+use weft_fabric::measure::Spent;
 use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::PortPair;
 use weft_fabric::switch::shared_buffer::{

@@ -11,10 +11,10 @@ mod messages;
 mod report;
 
 use weft_fabric::adapter::{
-    Arrived, Content, Outgoing, PathReport, Segment, TransportParts, Transports,
+    Arrived, Content, Outgoing, SeenOnPath, Segment, TransportParts, Transports,
 };
 use weft_fabric::fabric::{HostPair, Routes};
-use weft_fabric::graph::Spent;
+use weft_fabric::measure::Spent;
 use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::PortPair;
 use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
@@ -348,7 +348,7 @@ impl Engine {
             }
             return flows.transports.arrive_cut(now, segment, hops);
         }
-        let path = PathReport { is_marked: header.has(Header::MARKED), hops };
+        let path = SeenOnPath { is_marked: header.has(Header::MARKED), hops };
         let Some(said) = said else { return flows.transports.arrive(now, segment, path, &[]) };
         // The port of the host is none of the links that are looked at.
         let of_switches = said.hops().iter().filter(|hop| hop.port < self.places.hosts);

@@ -1,7 +1,8 @@
 //! The state that determines the future of a channel without limits, relative to the present.
 
 use weft_fabric::fabric::RouteState;
-use weft_fabric::graph::{PortUse, Spent};
+use weft_fabric::graph::PortUse;
+use weft_fabric::measure::Spent;
 use weft_units::{Span, Time};
 
 use crate::drive::carrier::MessageId;

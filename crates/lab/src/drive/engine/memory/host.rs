@@ -1,7 +1,7 @@
 //! Hosts: messages are posted, fetched over the bus, cut into packets, and taken by the target.
 
-use weft_fabric::graph::Spent;
 use weft_fabric::measure::Instants;
+use weft_fabric::measure::Spent;
 use weft_protocol::vi::Reliability;
 use weft_units::{Bytes, Span, Time};
 

@@ -23,9 +23,10 @@ mod waiting;
 use std::collections::VecDeque;
 
 use weft_fabric::fabric::{PathHop, Wiring};
-use weft_fabric::graph::{Graph, Spent};
+use weft_fabric::graph::Graph;
 use weft_fabric::interface::{EndpointSettings, ViHost};
 use weft_fabric::link::{Errors, FlowControl, LinkSettings};
+use weft_fabric::measure::Spent;
 use weft_fabric::message::Segmentation;
 use weft_fabric::switch::SharedQueues;
 use weft_fabric::workload::StreamList;
