@@ -472,10 +472,14 @@ const HEAD: &str = "\
 # What goes with what
 
 Every kind of switch against every flow control, route, control, adapter, link discipline and fabric: \"yes\" where a
-channel of eight hosts is accepted, and a number where it is refused, with what is said below the table. The table is
-written by a test, which also tries each pair of these parts on each switch, runs what is accepted, and holds it to its
-laws: every packet is accounted for, packets of a connection stay in order where nothing lets them overtake, and
-nothing stands still, since a cycle of buffers is refused before the run.
+channel of eight hosts is accepted, and a number where it is refused. The number refers to the reason in the list
+[at the end](#why-not). The tables are written by a test, which also tries each pair of these parts on each switch, runs
+what is accepted, and checks its invariants: every packet is accounted for, packets of a connection stay in order where
+nothing lets them overtake, and nothing deadlocks, since a cycle of buffers is refused before the run.
+
+Of the columns, a crossbar \"drops\" a packet whose output is busy, or \"holds back\" the adapter that sends it (back
+pressure); a \"limited\" `output_queued` has output queues of limited length; `input_queued` either has a limited input
+buffer or works in \"slots\"; and a `shared_buffer` that \"pauses\" has PFC.
 
 ";
 
@@ -486,8 +490,8 @@ fn page(found: &[Found]) -> String {
     let _ = writeln!(
         page,
         "Of {} combinations of a switch with one part or two, {runs} run and {refused} are refused. A switch brings what it \
-         cannot do without: \"drops\", `output_buffered` and a limited `output_queued` a control that tells of a loss, \
-         `fifo_bus` links with turns, and `hub` a window; a part stands in its place.\n",
+         cannot do without: \"drops\", `output_buffered` and a limited `output_queued` a control that reports a loss, \
+         `fifo_bus` links with turns, and `hub` a window; a part of the same kind replaces it.\n",
         runs + refused
     );
     let mut reasons: Vec<&str> = Vec::new();
@@ -495,7 +499,7 @@ fn page(found: &[Found]) -> String {
         let names: Vec<&str> = SWITCHES.parts.iter().map(|own| own.name).collect();
         let _ = writeln!(
             page,
-            "## {}\n\n| | {} |\n|---{}|",
+            "## {}\n\n\"yes\": accepted. A number: refused, for [this reason](#why-not).\n\n| | {} |\n|---{}|",
             axis.title,
             names.join(" | "),
             "|---".repeat(names.len())
