@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# So long a launcher may go on when its last process has ended.
+# How long a launcher may go on after its last process has ended.
 ALONE_S = 5.0
 # Between two looks at its processes; before the first of them is seen, they may end soon.
 _LOOK_S = 1.0
@@ -41,10 +41,11 @@ class AloneError(Exception):
 
 
 def wait(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a launcher; its exit status, negative if a signal has ended it.
+    """Wait for a launcher, and return its exit status (negative if a signal killed it).
 
     Raises:
-        AloneError: If it had started processes, and none was left for `ALONE_S`, nor any of theirs.
+        AloneError: It had started processes and went on for `ALONE_S` seconds after the last of
+            them, and of their descendants, had ended.
 
     """
     try:
@@ -60,7 +61,7 @@ def wait(process: subprocess.Popen[bytes]) -> int:
 
 
 def wait_plainly(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a program; its exit status, negative if a signal has ended it."""
+    """Wait for a program, and return its exit status (negative if a signal killed it)."""
     while True:
         # The program has the signal too, and ends.
         with suppress(KeyboardInterrupt):

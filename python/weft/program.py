@@ -230,8 +230,9 @@ class ProgramResult:
     def completion(self) -> dict[str, float]:
         """How long messages took from submission to the arrival of their last byte, in µs.
 
-        `mean_us`, `p50_us`, `p99_us` and `longest_us`; a quantile is the shortest time that so many
-        of the messages do not exceed. Of a list of flows these are the flow completion times.
+        `mean_us`, `p50_us`, `p99_us` and `longest_us`; a quantile is the shortest time that at
+        least that share of the messages does not exceed. For a list of flows these are the flow
+        completion times.
         """
         times = self.messages["delivered_us"] - self.messages["offered_us"]
         ordered = sorted(times)

@@ -152,10 +152,16 @@ def trace_of_overrides(
     ways: tuple[Sequence[Mapping[str, object]], Placement, int | None],
     progress: Progress | None = None,
 ) -> ProgramResult:
-    """Do what `run_trace` does, with overrides as `key=value`, as the command line has them.
+    """Like `run_trace`, but with overrides as texts `key=value`, as on the command line.
 
-    `kind` is that of `trace_kind`, `system` what is asked for, its preset, overrides and seed,
-    `ways` are the rules, the placement and how many ranks a host has at most.
+    Args:
+        kind: what `trace_kind` returned.
+        system: the system asked for, its preset, the overrides, and the seed.
+        channel: as for `run_program`.
+        ways: the rules that choose the channel of each message (`route`), the placement, and the
+            largest number of ranks on a host.
+        progress: as for `run_trace`.
+
     """
     name, preset, overrides, seed = system
     route, placement, ranks_per_host = ways
@@ -185,7 +191,7 @@ def generate_trace(
         collective: one of `weft.recorded.COLLECTIVES`.
         ranks: how many ranks take part.
         size: bytes of each rank, such as "64 kB"; for gather_v, scatter_v, allgather_v and
-            reduce_scatter_ring also a list, one a rank.
+            reduce_scatter_ring also a list, one for each rank.
         rounds: how many times, one after another.
         root: the rank that has the data first, or gets it.
 

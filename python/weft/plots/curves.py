@@ -1,7 +1,8 @@
 """Curves over load: latency, accepted throughput, collisions.
 
-Intervals are bands. A filled mark is a run that settled, a hollow one a run that did not (its mean
-depends on how long it ran). A cross is a number that the document printed.
+Confidence intervals are drawn as bands. A filled mark is a point that settled (reached steady
+state), a hollow one a point that did not: its mean depends on the length of the run. A cross is a
+published number.
 """
 
 from __future__ import annotations
