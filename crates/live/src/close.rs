@@ -25,12 +25,12 @@ use crate::table::{self, Entry, Guard, Phase, end};
 use crate::tracking;
 
 /// To be called before the kernel closes a descriptor; until it has, other threads wait with calls by the
-/// number.
+/// descriptor.
 pub fn forget(fd: c_int) -> Taken {
     forget_number(fd, LostTo::Nobody)
 }
 
-/// Like [`forget`], before the kernel puts another file at the number.
+/// Like [`forget`], before the kernel puts another file at the descriptor.
 pub fn forget_for_another(fd: c_int) -> Taken {
     forget_number(fd, LostTo::Another)
 }
@@ -111,7 +111,8 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         registry::leave(&guard);
     }
     if several && registry::is_registered_by_number(&guard) {
-        // The kernel goes on with a registration of a number that is no more; this library cannot.
+        // The kernel goes on with a registration of a descriptor that is no more; this library
+        // cannot.
         departure::depart_connection(&guard, Reason::Epoll);
         if !guard.is_current() {
             // The connection has been replaced by another one of the kernel.
@@ -139,8 +140,8 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         let last_here = guard.local().loses_descriptor();
         let is_others = !last_here || guard.connection.holders.load(Ordering::SeqCst) > 1;
         if to == LostTo::Itself && is_others && guard.connection.phase() == Phase::JOINED {
-            // From now on, calls on other numbers, here or elsewhere, act on a socket that is no
-            // longer connected.
+            // From now on, calls on other descriptors, here or elsewhere, act on a socket that is
+            // no longer connected.
             end_by_itself(&guard);
             ending::is_kernels_now(guard.connection);
         }
@@ -168,8 +169,8 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
     taken
 }
 
-/// Lets the threads inside see that their number was lost, which they look for before they sleep, and waits
-/// until those that sleep do so until something comes.
+/// Lets the threads inside see that their descriptor was lost, which they look for before they
+/// sleep, and waits until those that sleep do so until something comes.
 fn let_others_sleep_on(guard: &Guard) {
     if let Some(segment) = guard.connection.segment() {
         let role = guard.connection.role();
@@ -323,7 +324,7 @@ fn finish(guard: &Guard, segment: &Segment) -> bool {
     true
 }
 
-/// Lets the kernel make a second number for what a descriptor stands for, and remembers it.
+/// Lets the kernel duplicate a descriptor, and remembers the duplicate.
 pub fn duplicate(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
     if !table::is_owner() {
         return make();
@@ -336,10 +337,10 @@ pub fn duplicate(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
     copy
 }
 
-/// Lets the kernel duplicate a descriptor onto a given number (`dup2`, `dup3`), and remembers it.
-/// What the number stood for may have to be forgotten first, which takes a while if other threads
+/// Lets the kernel duplicate a descriptor onto a given one (`dup2`, `dup3`), and remembers it. What
+/// the descriptor stood for may have to be forgotten first, which takes a while if other threads
 /// are in calls on it. The kernel looks up the source before all else, and another thread may take
-/// its number away meanwhile.
+/// its descriptor away meanwhile.
 pub fn put_at(fd: c_int, number: c_int, put: impl Fn(c_int) -> c_int) -> c_int {
     if !table::is_owner() {
         return put(fd);
@@ -356,8 +357,8 @@ pub fn put_at(fd: c_int, number: c_int, put: impl Fn(c_int) -> c_int) -> c_int {
     copy
 }
 
-/// What a number stands for, and a duplicate of it, if one can be made. `None` if the number stands
-/// for nothing by now.
+/// What a descriptor stands for, and a duplicate of it, if one can be made. `None` if the
+/// descriptor stands for nothing by now.
 fn found(fd: c_int) -> Option<(Option<Guard>, Option<NumberApart>)> {
     loop {
         let inside = table::enter(fd);

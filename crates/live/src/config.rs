@@ -98,7 +98,7 @@ pub fn directory() -> Option<&'static [u8]> {
 
 /// The group with whose members this user shares memory: that of the directory, if it may write
 /// there and others may not. The directory is checked each time, so that a change of it takes
-/// effect at once.
+/// effect immediately.
 pub fn trusted_group() -> Option<u32> {
     let path = DIRECTORY.get()?.bytes.as_ptr();
     // SAFETY: all zeroes is a valid `stat`, and a valid place for the result.

@@ -32,7 +32,7 @@ enum Kind {
     Epoll,
     /// Messages one way: gigabytes a second.
     Stream,
-    /// A connection for this many messages and their answers: microseconds a connection.
+    /// A connection for this many messages and their responses: microseconds a connection.
     Connect(c_uint),
 }
 

@@ -105,8 +105,9 @@ pub extern "C" fn after_fork_in_parent() {
     give_locks_back();
 }
 
-/// After a fork that failed, for which the C library has run the parent's handlers all the same: takes back the
-/// holder that was counted for the child. If another thread has forked since, the count belongs to its child.
+/// After a fork that failed, for which the C library has nevertheless run the parent's handlers:
+/// takes back the holder that was counted for the child. If another thread has forked since, the
+/// count belongs to its child.
 #[cold]
 pub fn take_back_fork() {
     if IS_DONE.get() {

@@ -79,7 +79,7 @@ extern "C" fn begin() {
     }
 }
 
-/// Runs when the process ends by itself.
+/// Runs when the process exits normally.
 extern "C" fn end() {
     let _called_back = signals::inside::CalledBack::begin();
     handover::departure::let_go(true);

@@ -198,7 +198,7 @@ impl Delay {
     }
 }
 
-/// Makes the kernel send at once what it holds back: a doorbell is a small segment, which waits
+/// Makes the kernel send immediately what it holds back: a doorbell is a small segment, which waits
 /// some 40 ms for the acknowledgment of the one before, unless the program has set otherwise. The
 /// program's options stay as they are.
 pub fn push(guard: &Guard) {

@@ -16,7 +16,7 @@ use crate::table::{self, Connection, Event, Guard, Phase};
 use crate::tracking;
 
 /// Lets a client's end join, as if it had met a server elsewhere: in its segment nothing is agreed, so
-/// that neither direction switches by itself.
+/// that neither direction switches on its own.
 pub fn join(connection: &Connection) {
     let (server, word) = (Migration::default(), Agreement::default());
     server.begin();

@@ -1,4 +1,5 @@
-//! Remembering what numbers stand for, as the program makes sockets and connects them, and forgetting it.
+//! Remembering what descriptors stand for, as the program makes sockets and connects them, and
+//! forgetting it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -29,7 +30,7 @@ pub fn track(fd: c_int, role: Role, port: u16) {
     }
     let kind = table::kind(role, port);
     let life = LIVES.load(Ordering::Relaxed).wrapping_add(1);
-    // Two threads at once may give one life twice, to two numbers.
+    // Two threads at once may give one life twice, to two descriptors.
     LIVES.store(life, Ordering::Relaxed);
     table::reach(fd);
     registry::forget_number(fd, false);
@@ -42,8 +43,8 @@ pub fn track(fd: c_int, role: Role, port: u16) {
     }
 }
 
-/// Remembers a TCP socket as a connection already: something happens to it that must not be
-/// forgotten once it is one. Which server's it will be is not known.
+/// Starts tracking a TCP socket that may not be connected yet, because it is duplicated, passed on or
+/// added to an `epoll` instance, which the connection must remember. Its server port is not known yet.
 pub fn track_early(fd: c_int) {
     let is_stream = |word: &AtomicU64| word.load(Ordering::Relaxed) == Word::STREAM.bits();
     if word(fd).is_some_and(is_stream) {
@@ -94,7 +95,7 @@ pub fn track_accepted(fd: c_int, listener: c_int) {
     track(fd, Role::Server, port);
 }
 
-/// Forgets what a number stood for that the kernel has given out anew: it was closed past the
+/// Forgets what a descriptor stood for that the kernel has given out anew: it was closed past the
 /// library.
 pub fn drop_stale(fd: c_int) {
     if table::entry(fd) == Entry::Unplaced && forget_newcomer(fd) {

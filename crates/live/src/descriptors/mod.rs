@@ -1,13 +1,13 @@
-//! Numbers for the library's own descriptors, chosen so that the program loses none of its own.
+//! The numbers of the library's own descriptors, chosen so that the program loses none of its own.
 //!
-//! `RLIMIT_NOFILE` bounds the descriptor numbers of a process, which may raise its soft limit up to
-//! a hard limit, usually a far higher one. An open descriptor keeps its number if the limit falls
-//! below it. So the library raises the limit for a moment while it opens its descriptors, which
-//! then lie beyond the program's. Where the limit cannot be raised, they take part of the last
-//! quarter of the numbers.
+//! `RLIMIT_NOFILE` bounds the descriptors of a process, which may raise its soft limit
+//! up to a hard limit, usually a far higher one. An open descriptor stays valid if the
+//! limit falls below it. So the library raises the limit for a moment while it opens its
+//! descriptors, which then lie beyond the program's. Where the limit cannot be raised, they take
+//! part of the last quarter of the descriptors.
 //!
-//! The kernel's descriptor table is as long as the highest number, and each fork copies it. So no
-//! number is much higher than it must be.
+//! The kernel's descriptor table is as long as the highest descriptor, and each fork copies it. So
+//! no descriptor is much higher than it must be.
 
 mod pair;
 mod process;
@@ -23,9 +23,9 @@ use crate::sys::{self, Errno, call};
 /// Held while the limit is raised: a child forked meanwhile would keep the raised limit.
 pub static RAISING: ProcessLock = ProcessLock::new();
 
-/// How far beyond the program's limit there may be numbers of the library's own.
+/// How far beyond the program's limit there may be descriptors of the library.
 const ROOM: u64 = 1 << 14;
-/// A program that may have more is not short of numbers.
+/// A program that may have more is not short of descriptors.
 const MANY: u64 = 1 << 14;
 
 /// The limit raised; `None` if it need not or cannot be.
@@ -35,7 +35,7 @@ fn raised(limit: rlimit) -> Option<rlimit> {
         .then_some(rlimit { rlim_cur: most, rlim_max: limit.rlim_max })
 }
 
-/// The library's own numbers begin here.
+/// The library's own descriptors begin here.
 pub fn first_own() -> c_int {
     let limit = sys::descriptor_limit(None);
     let there_is_room = raised(limit).is_some();
@@ -46,7 +46,7 @@ fn last_quarter(limit: rlimit) -> c_int {
     limit.rlim_cur.min(MANY) as c_int / 4 * 3
 }
 
-/// How many numbers the library takes at most for what it may do without: the program may need
+/// How many descriptors the library takes at most for what it may do without: the program may need
 /// each, unless they lie beyond its own.
 pub fn most_dispensable() -> u32 {
     // Where the kernel does not tell the limit, it is taken for the usual one.
@@ -62,7 +62,7 @@ fn dispensable_of(limit: rlimit) -> u32 {
     if is_short { (limit.rlim_cur / PART).max(1) as u32 } else { u32::MAX }
 }
 
-/// Gives a descriptor a second number, of the library's own.
+/// Duplicates a descriptor; the duplicate is one of the library.
 pub fn duplicate(fd: c_int) -> Result<c_int, Errno> {
     let limit = sys::descriptor_limit(None);
     let beyond =
@@ -70,12 +70,12 @@ pub fn duplicate(fd: c_int) -> Result<c_int, Errno> {
     beyond.or_else(|_| sys::duplicate_from(fd, last_quarter(limit)))
 }
 
-/// Duplicates a descriptor to a number of the library's own that is not below `first`.
+/// Duplicates a descriptor; the duplicate is one of the library and not below `first`.
 pub fn duplicate_from(fd: c_int, first: c_int) -> Result<c_int, Errno> {
     with_room(|| sys::duplicate_from(fd, first))
 }
 
-/// Makes a call while there are numbers beyond the program's limit, if that may be raised.
+/// Makes a call while there are descriptors beyond the program's limit, if that may be raised.
 pub fn with_room<T>(make: impl FnOnce() -> T) -> T {
     // A handler that interrupted this finds the limit raised, and does without.
     let held = RAISING.lock();
@@ -92,7 +92,7 @@ pub fn with_room<T>(make: impl FnOnce() -> T) -> T {
 }
 
 /// Moves a descriptor of the library's own far above those that the program gets, so that the
-/// numbers that the program sees are those that it would see without the library.
+/// descriptors that the program sees are those that it would see without the library.
 pub fn move_high(fd: c_int) -> Result<c_int, Errno> {
     let moved = duplicate(fd);
     sys::close(fd);
@@ -105,7 +105,7 @@ pub fn event() -> Result<c_int, Errno> {
     move_high(call!(libc::SYS_eventfd2, 0, flags)? as c_int)
 }
 
-/// Makes an `epoll` instance with a number beyond the program's.
+/// Makes an `epoll` instance with a descriptor beyond the program's.
 pub fn epoll_create() -> Result<c_int, Errno> {
     move_high(call!(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC)? as c_int)
 }

@@ -16,7 +16,7 @@ use crate::sys;
 use crate::table::{self, Guard, Registration};
 use crate::waiting::wait;
 
-/// Once in this many passes, connections without arrivals are examined fully all the same: this
+/// Once in this many passes, connections without arrivals are nevertheless examined fully: this
 /// process itself may have changed their events.
 pub const WHOLE_LOOK: u32 = 16;
 /// Up to this many connections, an instance checks all of them in each wait.

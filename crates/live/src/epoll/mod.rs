@@ -41,7 +41,7 @@ use crate::tracking;
 /// Whether an instance cannot follow a connection that is joined already.
 fn cannot_follow(guard: &Guard, instance: &Instance, event: *const epoll_event) -> bool {
     let full = registrations(guard.place).all(|it| {
-        // SAFETY: a number is read that another thread may change; the answer may be old.
+        // SAFETY: a number is read that another thread may change; the result may be stale.
         unsafe { (*it).instance != 0 && !(*it).parked }
     });
     // SAFETY: the program says that the event is valid, where there is one.

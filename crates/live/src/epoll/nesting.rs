@@ -60,8 +60,8 @@ pub fn show(it: &Instance, is_armed: bool) {
     for _ in 0..TIMES {
         let look = look(it, is_armed);
         let is_readable = sys::poll_now(it.relay.descriptor(), libc::POLLIN) != 0;
-        // Data that came and was read in the meantime is an edge for outer instances all the same: they may have
-        // another event to report.
+        // Data that arrived and was read in the meantime still counts as an edge for outer
+        // instances, because another event may be pending.
         if look.is_anew || look.any && !is_readable {
             sys::signal_event(it.shown.descriptor());
         }
@@ -287,7 +287,7 @@ pub struct Control {
     pub event: *const epoll_event,
 }
 
-/// Makes such a call.
+/// Makes an `epoll_ctl` that adds, changes or removes an inner instance.
 pub fn control(call: &Control, kernel: impl Fn() -> c_int + Copy) -> c_int {
     let Control { epoll, outer, operation, fd, inner: index, event } = *call;
     let outer = match outer {

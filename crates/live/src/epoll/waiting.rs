@@ -211,8 +211,9 @@ fn wait_in(
     let mut asked = false;
     loop {
         below.show();
-        // One pass may fill the whole list: once in a while other descriptors come first. So do
-        // connections that are not accelerated yet, on which something may have been sent before.
+        // Accelerated connections may fill the whole list: the kernel's descriptors come first now
+        // and then, lest they starve, and always while some connections are not accelerated yet,
+        // since what arrives on those was probably sent earlier.
         let behind = comes_behind_the_kernel(instance);
         let aside =
             behind || !below.is_empty() || !asked && is_time_to_look_aside(instance, EVERY_TURN);
@@ -319,9 +320,9 @@ pub fn sweep(instance: &Instance) -> Option<u64> {
     inner.has_pages.then_some(idle::IDLE)
 }
 
-/// Whether a connection has an event to report after those of the kernel: the kernel does not say
-/// when its events came, but fresh connections are more often used before accelerated ones than
-/// after.
+/// Whether an accelerated connection has an event, and the kernel's are to be reported first: the
+/// kernel does not say when its events came, but connections that are not accelerated yet are more
+/// often used before accelerated ones than after.
 fn comes_behind_the_kernel(instance: &Instance) -> bool {
     instance.unaccelerated.load(Ordering::Relaxed) > 0 && has_any(instance, &mut 0)
 }

@@ -33,8 +33,8 @@ const LOW_NUMBERS: c_int = 1024;
 /// Interval of the checks whether other calls have left, in nanoseconds.
 const SOON: u64 = 50_000;
 
-/// How many numbers are searched there: those of this process's connections are usually the same
-/// there.
+/// How many descriptors are searched there: those of this process's connections are usually the
+/// same there.
 pub fn numbers_elsewhere() -> c_int {
     let highest = table::known().filter(|(_, entry)| *entry != Entry::Own).last();
     highest.map_or(0, |(fd, _)| fd + 1).max(LOW_NUMBERS)
@@ -143,7 +143,7 @@ pub fn depart_all(reason: Reason) {
             }
         }
     } else if table::held().next().is_some() || table::newcomers().next().is_some() {
-        // The child of a vfork: it has its parent's memory and numbers of its own.
+        // The child of a vfork: it has its parent's memory and descriptors of its own.
         for fd in (0..numbers_elsewhere()).filter(|fd| stays_open(*fd)) {
             let Some(cookie) = sys::cookie(fd).filter(|cookie| *cookie != 0) else { continue };
             match place_of(cookie) {
@@ -158,11 +158,12 @@ pub fn depart_all(reason: Reason) {
     }
 }
 
-/// Numbers that programs are to get under another number, one bit each. A program may say so once, and
-/// start others so for each connection that has the number.
+/// Descriptors that programs receive as another descriptor, one bit each. A program may say
+/// so once, and start others so for each connection that has the descriptor.
 static DUPLICATED: [AtomicU64; 1 << 10] = [const { AtomicU64::new(0) }; 1 << 10];
 
-/// Remembers that programs are to get this number under another one. False if the table has no room for it.
+/// Remembers that programs receive this descriptor as another one. False if the table has no room
+/// for it.
 pub fn note_duplicated(fd: c_int) -> bool {
     DUPLICATED.get(fd as u32 as usize / 64).is_some_and(|word| {
         word.fetch_or(1 << (fd % 64), Ordering::Relaxed);
@@ -201,7 +202,7 @@ fn stays_open(fd: c_int) -> bool {
     sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
-/// The place of the connection that the kernel knows by this number.
+/// The place of the connection that has this cookie in the kernel.
 fn place_of(cookie: u64) -> Option<usize> {
     table::held()
         .find(|(_, connection)| connection.cookie.load(Ordering::Relaxed) == cookie)
@@ -242,8 +243,8 @@ pub fn let_go(ends: bool) {
     for (place, connection) in table::held() {
         let order = Ordering::SeqCst;
         let Some(local) = table::local(place) else { continue };
-        // Another thread, or a destructor, may end the process or close the number meanwhile: one
-        // that finds this flag set does not change the count.
+        // Another thread, or a destructor, may end the process or close the descriptor meanwhile:
+        // one that finds this flag set does not change the count.
         if local.let_go.swap(true, order) {
             continue;
         }
@@ -261,7 +262,7 @@ pub fn let_go(ends: bool) {
 }
 
 /// Makes the other ends of connections that only this process holds wait in the kernel, which tells
-/// them at once when the process ends. Until then the connections work as before.
+/// them immediately when the process ends. Until then the connections work as before.
 fn say_end_is_near(ends: bool) {
     let _errno = sys::KeepErrno::new();
     for (fd, entry) in table::known() {

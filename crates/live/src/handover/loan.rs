@@ -31,7 +31,7 @@ use crate::table::connection::Half;
 use crate::table::holders::{self, Looked};
 use crate::table::{Connection, Guard, Phase, Receiving};
 
-/// Bytes copied per step: a new connection of the kernel accepts that many at once.
+/// Bytes copied per step: a new connection of the kernel accepts that many in one call.
 const PIECE: usize = 1 << 15;
 /// How long to wait until a process that wants to read has begun, and how long the kernel may take
 /// to deliver what was sent, in nanoseconds.

@@ -1,9 +1,9 @@
 //! A process that stays and copies, for a descriptor that departs while the other end cannot send
 //! again what was left unread: it has gone, or makes no call on its connection.
 //!
-//! The descriptor's numbers get another connection of the kernel in place of the old one; the
-//! process reads the old one with this library, rings included, and copies in both directions. A
-//! program notices only that its two addresses are others.
+//! All descriptors of the connection get another connection of the kernel in place of the old one;
+//! the process reads the old one with this library, rings included, and copies in both directions.
+//! A program notices only that its two addresses are others.
 
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,8 +44,8 @@ const FIRST: u64 = 100_000_000;
 /// How many connections are just being replaced, for which [`attaching::ATTACHING`] is held.
 static REPLACING: AtomicU32 = AtomicU32::new(0);
 
-/// Waits until no connection is being replaced: in between its number stands for nothing, and no `epoll`
-/// instance has it.
+/// Waits until no connection is being replaced: in between its descriptor stands for nothing, and
+/// no `epoll` instance has it.
 #[inline]
 pub fn await_replacement() {
     if REPLACING.load(Ordering::SeqCst) != 0 {
@@ -53,8 +53,8 @@ pub fn await_replacement() {
     }
 }
 
-/// To be called before a number is given to something else while another process goes on with its
-/// connection: nothing ends.
+/// To be called before a descriptor is given to something else while another process goes on with
+/// its connection: nothing ends.
 pub fn hand_over(fd: c_int) {
     if let Some(guard) = table::enter(fd) {
         table::set_entry(fd, Entry::Unknown);
@@ -64,7 +64,7 @@ pub fn hand_over(fd: c_int) {
     }
 }
 
-/// Replaces this connection by a copied one, under all its numbers in this process. If that is
+/// Replaces this connection by a copied one, under all its descriptors in this process. If that is
 /// impossible, the descriptor stays as it is.
 pub fn replace(guard: &Guard) {
     let _errno = sys::KeepErrno::new();
@@ -196,7 +196,7 @@ fn put_in_places(guard: &Guard, near: c_int) {
     }
 }
 
-/// The numbers of a connection in this process.
+/// The descriptors of a connection in this process.
 fn numbers(guard: &Guard) -> impl Iterator<Item = c_int> {
     let place = Entry::Connection(guard.place);
     table::known().filter(move |(_, it)| *it == place).map(|(fd, _)| fd)
@@ -212,7 +212,7 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
     lock::forget_thread();
     process_lock::forget_all();
     REPLACING.store(0, Ordering::Relaxed);
-    // The numbers that matter are kept below, and all others closed.
+    // The descriptors that matter are kept below, and all others closed.
     table::start_in_copy();
     guard.connection.sharers.add();
     attaching::ATTACHING.reset();
@@ -247,8 +247,8 @@ fn close_all_but(mut kept: [c_int; 5]) {
 }
 
 /// Writes all that is left into the copied connection, if the other end has closed its own and the
-/// copied connection accepts everything at once: then no process needs to copy. What was accepted
-/// is no longer left in either case.
+/// copied connection accepts everything immediately: then no process needs to copy. What was
+/// accepted is no longer left in either case.
 fn put_all(guard: &Guard, near: c_int, far: c_int, buffer: &mut [u8]) -> bool {
     let connection = guard.connection;
     let Some(segment) = connection.segment() else { return false };

@@ -1,6 +1,6 @@
-//! Numbers of the library's own that the program takes away: it closes every number that it finds
-//! in `/proc/self/fd` and does not know, or puts another descriptor there. The kernel does what it
-//! is asked, and the library goes on with another number for the same file.
+//! Descriptors of the library's own that the program takes away: it closes every descriptor that it
+//! finds in `/proc/self/fd` and does not know, or puts another descriptor there. The kernel does
+//! what it is asked, and the library goes on with another descriptor for the same file.
 
 use std::sync::atomic::Ordering;
 
@@ -18,13 +18,14 @@ use crate::table::forbidden;
 use crate::table::own_number::{OwnNumber, let_another_number_be_seen};
 use crate::table::{self, Entry};
 
-/// To be called before the kernel takes a number away that may be the library's own.
+/// To be called before the kernel takes a descriptor away that may be the library's own.
 pub fn yield_number(number: c_int) {
     if table::entry(number) != Entry::Own || !table::is_owner() {
         return;
     }
     let _errno = sys::KeepErrno::new();
-    // After a filter no call may be made but the program's, and all that needs a number has left.
+    // After a filter no call may be made but the program's, and all that needs a descriptor has
+    // left.
     let is_filtered = forbidden::reason() == Some(Reason::Filter);
     if is_filtered || !moves(number) {
         does_without(number, is_filtered);
@@ -32,22 +33,22 @@ pub fn yield_number(number: c_int) {
     table::disclaim(number);
 }
 
-/// To be called before the kernel takes away a range of numbers, some of which may be the library's
-/// own.
+/// To be called before the kernel takes away a range of descriptors, some of which may be the
+/// library's own.
 pub fn yield_between(first: u32, last: u32) {
     let is_meant = |(fd, entry): &(c_int, Entry)| {
         *entry == Entry::Own && (first..=last).contains(&(*fd as u32))
     };
     let Some((highest, _)) = table::known().filter(is_meant).last() else { return };
-    // The new numbers may be in the range, too.
+    // The new descriptors may be in the range, too.
     let all = table::known().filter(is_meant).take_while(|(fd, _)| *fd <= highest);
     all.for_each(|(number, _)| yield_number(number));
 }
 
-/// Duplicates a descriptor of the library's to another number. A program that closes all numbers
-/// that it finds, twice, must find nothing there the second time, so the new number is above all
-/// others of the library's. A program that closes numbers as long as it finds any must come to an
-/// end, so it is not far above.
+/// Moves a file of the library to a new descriptor. A program that closes all
+/// descriptors that it finds, twice, must find nothing there the second time, so the new descriptor
+/// is above all others of the library's. A program that closes descriptors as long as it finds any
+/// must come to an end, so it is not far above.
 fn another(number: c_int) -> Result<c_int, Errno> {
     let all = table::known().filter(|(_, entry)| *entry == Entry::Own);
     let (count, highest) = all.fold((0, 0), |(count, _), (fd, _)| (count + 1, fd));
@@ -57,7 +58,7 @@ fn another(number: c_int) -> Result<c_int, Errno> {
     descriptors::duplicate_from(number, highest + 1).or_else(|_| descriptors::duplicate(number))
 }
 
-/// Moves what the library has at a number to another number. False if there is none.
+/// Moves what the library has at a descriptor to another one. False if there is none.
 fn moves(number: c_int) -> bool {
     // No thread joins or forks meanwhile.
     let _attaching = Attaching::begin();
@@ -72,7 +73,7 @@ fn moves(number: c_int) -> bool {
             || registry::move_event(place, number, moved);
         if is_kept(&local.kept) {
             is_known = true;
-            // Those inside may have asked for the number and not yet made their calls.
+            // Those inside may have asked for the descriptor and not yet made their calls.
             let_another_number_be_seen(|| local.is_used());
         }
     }
@@ -83,7 +84,7 @@ fn moves(number: c_int) -> bool {
     true
 }
 
-/// Leaves to the kernel what needs a number for which there is no other.
+/// Leaves to the kernel what needs a descriptor for which there is no other.
 fn does_without(number: c_int, is_filtered: bool) {
     table::move_file(number, -1);
     for (place, connection) in table::held() {

@@ -88,7 +88,7 @@ pub unsafe fn depart_submitted(requests: KernelRequests, count: c_long) {
 }
 
 interpose! {
-    /// `libaio`'s: the kernel reads and writes by itself.
+    /// A call of `libaio`: the kernel reads and writes asynchronously.
     fn io_submit(context: *mut c_void, count: c_long, requests: KernelRequests) -> c_int
     = |next| {
         // SAFETY: the program says that there are that many requests.

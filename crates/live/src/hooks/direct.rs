@@ -17,9 +17,9 @@ use crate::sys;
 use crate::table::numbers::{go_out_late, word};
 use crate::table::word::Word;
 
-/// Makes the system call of an interposed function in its place, if this library need not see it,
-/// since the number stands for nothing that may be accelerated, and the C library's function does
-/// no more.
+/// Makes the system call directly in place of the interposed function, if the descriptor is nothing
+/// that may be accelerated, so that this library need not see the call, and if the C library's
+/// function does no more than the system call.
 #[inline(always)]
 pub fn pass<const COUNT: usize>(
     fd: c_int,
@@ -39,9 +39,10 @@ pub fn pass<const COUNT: usize>(
     if is_off() || !word(fd).is_some_and(is_promising) { Way::Next } else { Way::Apart }
 }
 
-/// Makes the system call of an interposed function in its place, for a connection that may be
-/// accelerated but whose next calls bypass the library, as [`crate::table::numbers::passed_by`]
-/// does. `None` if the library must look at the call, or if the C library's function does more.
+/// Makes the system call directly in place of the interposed function, on a connection that may
+/// still be accelerated but is not looked at for its next calls. Counts the call in and out, as
+/// [`crate::table::numbers::passed_by`] does. `None` if the library must handle the call, or if the
+/// C library's function does more than the system call.
 #[inline(always)]
 pub fn pass_counted<const COUNT: usize>(
     fd: c_int,
@@ -63,8 +64,8 @@ pub fn pass_counted<const COUNT: usize>(
     Some(returned(result))
 }
 
-/// The result of a call during which others have entered or left, or the number has got another
-/// meaning.
+/// The result of a call during which others have entered or left, or the descriptor has come to
+/// stand for something else.
 #[cold]
 #[inline(never)]
 fn come_out_late(word: &AtomicU64, entered: Word, result: c_long) -> isize {
@@ -72,8 +73,8 @@ fn come_out_late(word: &AtomicU64, entered: Word, result: c_long) -> isize {
     returned(result)
 }
 
-/// Makes a system call in the place of an interposed function if the connection stays with the
-/// kernel for good; otherwise the library has to handle the call.
+/// Makes the system call directly in place of the interposed function if the connection stays with
+/// the kernel for good; otherwise the library has to handle the call.
 #[inline(always)]
 pub fn pass_plain<const COUNT: usize>(
     fd: c_int,

@@ -318,7 +318,7 @@ interpose! {
     }
 }
 
-/// Whether the library looks at what is sent with such flags.
+/// Whether the library looks at what is sent with these flags.
 const fn is_looked_at(flags: c_int) -> bool {
     flags & (libc::MSG_OOB | libc::MSG_ZEROCOPY) != 0
 }

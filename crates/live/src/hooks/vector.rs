@@ -48,7 +48,7 @@ pub unsafe fn parts<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec
 ///
 /// # Safety
 ///
-/// As for [`parts`].
+/// The requirements of [`parts`].
 pub unsafe fn parts_of_file<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec]> {
     // SAFETY: by the contract of this function.
     let parts = unsafe { parts(vector, count) };
@@ -75,7 +75,7 @@ pub unsafe fn is_receivable(message: *const msghdr) -> bool {
 ///
 /// # Safety
 ///
-/// As for [`is_receivable`].
+/// The requirements of [`is_receivable`].
 pub unsafe fn is_sendable(message: *const msghdr) -> bool {
     // SAFETY: by the contract of this function.
     unsafe {

@@ -3,7 +3,7 @@
 //!
 //! After a few operations each end looks for the other, at its own pace and never waiting. Then
 //! both say in the segment that they look for what the other announces there, and only then does
-//! each direction switch, by itself: the sender notes how many bytes it has ever put into the
+//! each direction switch on its own: the sender notes how many bytes it has ever put into the
 //! kernel's stream and writes to the ring from there on; the receiver reads the kernel's stream up
 //! to that count, then the ring.
 
@@ -150,7 +150,7 @@ pub fn give_up(connection: &Connection, reason: Reason) {
     }
 }
 
-/// The same with the right to join held.
+/// Leaves a connection to the kernel for this reason, while the right to join is held.
 pub fn give_up_held(connection: &Connection, reason: Reason) {
     let now = connection.phase();
     if now == Phase::FREE || !now.may_join() {
@@ -175,8 +175,8 @@ pub fn say_why_not(connection: &Connection) {
     }
 }
 
-/// The same unless nobody has looked for the other end, so that it may yet be accelerated, perhaps with
-/// another.
+/// Leaves a connection to the kernel for this reason, unless nobody has looked for the other end:
+/// then it may yet be accelerated, perhaps with another end.
 pub fn give_up_unless_candidate(guard: &Guard, reason: Reason) {
     let Some(_attaching) = Attaching::begin() else { return };
     if guard.connection.phase() != Phase::CANDIDATE {

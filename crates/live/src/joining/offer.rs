@@ -21,7 +21,7 @@ use crate::table::forbidden;
 use crate::table::numbers::leaves_others;
 use crate::table::{self, Connection, Event, Guard};
 
-/// So many callers a server looks at in one call.
+/// How many callers a server looks at in one call.
 const CALLERS: usize = 4;
 
 /// How long the server waits for the segment once the client has connected, in nanoseconds.
@@ -81,7 +81,7 @@ pub(super) fn offer(guard: &Guard, place: &Place, late: bool) -> Result<Offered,
     offer_to(guard, caller)
 }
 
-/// The same at a server that waits at the other end of a socket.
+/// Hands the segment over to a server that waits at the other end of the socket `caller`.
 fn offer_to(guard: &Guard, caller: c_int) -> Result<Offered, Reason> {
     let handed = if meeting::is_trusted(caller) {
         hand_segment_over(guard, caller)

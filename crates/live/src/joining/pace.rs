@@ -7,28 +7,31 @@ use weft_protocol::break_even::BreakEven;
 use crate::sys;
 use crate::table::Connection;
 
-/// After so many operations nobody will come any more, unless they took no time: the other end of
-/// a stream may read rarely, and much at a time.
+/// After this many operations the other end will no longer come, unless the operations took no
+/// time: the other end of a stream may read rarely, and much at a time.
 pub(super) const LAST_ATTEMPT: u32 = 4096;
 /// How long a client looks for its server at least, in nanoseconds. A server need not be waited
 /// for: it makes its place before its client comes.
 const PATIENCE: u64 = 1_000_000_000;
-/// But no longer than until the server has sent so often: it would have looked at its
+/// But no longer than until the server has sent this many times: it would have looked at its
 /// [`BreakEven::LATEST`] operation, and a few more times if others were in a call then.
 pub(super) const SENDS: u64 = BreakEven::LATEST as u64 * 4 / 3;
-/// A client's last look is so many sends of its server later than that: those may still be on their way then, which
-/// the kernel has not counted.
+/// A client looks for the last time this many sends of its server later than that: the kernel has
+/// not counted those that are still under way.
 const ON_THEIR_WAY: u64 = 2;
 
-/// The operation before which an end does not look again that looks after so many: a third of those later.
+/// The operation before which an end that looks now, after `operations`, does not look again: a
+/// third later.
 pub(super) const fn a_third_later(operations: u32) -> u32 {
     operations.saturating_add(if operations < 3 { 1 } else { operations / 3 })
 }
 
-/// The same for a client that has found nobody, and not for the first time, after its server has sent so often. A
-/// server waits from its twelfth operation on, or from one that is twice, four times, ... as late
-/// ([`BreakEven::doubled`]), so a client looks a third after each of these, if both make as many operations. If not, it
-/// looks about twice as late at most. It looks once more when the server will have sent so often that it comes no more.
+/// The operation before which a client does not look again that has found nobody, and not for the
+/// first time, after its server has sent `sends` times. A server waits from its twelfth operation
+/// on, or from one that is twice, four times, ... as late ([`BreakEven::doubled`]), so a client
+/// looks a third after each of these, if both make as many operations. If not, it looks about twice
+/// as late at most. It looks once more when the server will have sent so often that it will no
+/// longer come.
 pub(super) fn after_nobody(operations: u32, sends: u64) -> u32 {
     if operations > LAST_ATTEMPT {
         return a_third_later(operations);
@@ -85,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_client_looks_by_twice_the_operation_at_which_a_slower_or_faster_server_begins_to_wait() {
-        // So many operations of the server for so many of the client; every other one is a send.
+        // `servers` operations of the server for `own` ones of the client; every other one is a
+        // send.
         for (servers, own) in [(1, 3), (1, 2), (2, 3), (3, 2), (2, 1), (3, 1)] {
             let sends = |operations: u32| u64::from(operations * servers / own) / 2;
             let (mut looks, mut last) = (vec![12], 16);

@@ -1,6 +1,6 @@
 //! The sockets at which a process waits for the clients of its connections, one for each connection.
 //!
-//! They are the first that is given up when the program needs their numbers.
+//! They are the first that is given up when the program needs their descriptors.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,8 +17,8 @@ use crate::table::{self, Connection, Event, Phase};
 static SOCKETS: AtomicU32 = AtomicU32::new(0);
 
 /// Makes room for one more socket, and says whether there is any. Where the program may need every
-/// number, there are at most `most` at a time: connections that wait for a client close theirs and
-/// wait later, and those that would make an offer make it later.
+/// descriptor, there are at most `most` at a time: connections that wait for a client close theirs
+/// and wait later, and those that would make an offer make it later.
 pub fn makes_room(most: impl Fn() -> u32) -> bool {
     let there_are = || SOCKETS.load(Ordering::Relaxed);
     // The kernel is asked for the limit only where it may count.
@@ -51,7 +51,8 @@ pub fn refusal(connection: &Connection) -> Option<Refusal> {
     if kept == u32::MAX { None } else { meeting::refusal(kept as c_int) }
 }
 
-/// Replaces the number of a connection's rendezvous socket. False if it had another number.
+/// Replaces the descriptor of a connection's rendezvous socket by `other`. False if it is not
+/// `number`.
 pub fn moves(connection: &Connection, number: c_int, other: c_int) -> bool {
     let order = Ordering::SeqCst;
     connection.meeting.compare_exchange(number as u32, other as u32, order, order).is_ok()
@@ -82,7 +83,7 @@ fn close(meeting: c_int) {
     SOCKETS.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Makes one of the program's calls that need a new number, once more if the last were taken by
+/// Makes one of the program's calls that need a new descriptor, once more if the last were taken by
 /// rendezvous sockets, or by the figures, which then nobody can read any more.
 pub fn with_room(make: impl Fn() -> c_int) -> c_int {
     let made = make();
@@ -93,7 +94,8 @@ pub fn with_room(make: impl Fn() -> c_int) -> c_int {
     if none_left && one_is_free() { make() } else { made }
 }
 
-/// Leaves the meeting places of those connections that `withdraws` leaves; whether that has made any number free.
+/// Leaves the meeting places of those connections that `withdraws` leaves; whether that has made
+/// any descriptor free.
 fn withdraw_all(withdraws: impl Fn(&Connection) -> bool) -> bool {
     let _errno = sys::KeepErrno::new();
     // Without the right, this thread has it already.

@@ -18,7 +18,7 @@ use crate::table::{Connection, Guard, end};
 /// nanoseconds; up to twice as long, since activity is checked at the same interval.
 pub const SILENCE: u64 = 4_000_000;
 
-/// How long to wait for the kernel's answer to a byte that nobody reads, in nanoseconds.
+/// How long to wait for the kernel's response to a byte that nobody reads, in nanoseconds.
 const ANSWER: u64 = 10_000_000;
 
 const RESET: i16 = libc::POLLHUP | libc::POLLERR;

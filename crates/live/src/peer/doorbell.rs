@@ -45,15 +45,15 @@ fn carry_out(guard: &Guard, flag: &InterruptFlag, wake: Wake) {
     }
 }
 
-/// Signals an event of a connection. The child of a vfork, and a process that copies, have numbers of their
-/// own: that of an event is nothing there, or something else.
+/// Signals an event of a connection. The child of a vfork, and a process that copies, have
+/// descriptors of their own: that of an event is nothing there, or something else.
 pub fn signal(event: &OwnNumber) {
     loop {
         let number = event.descriptor();
         if table::has_own_numbers() || sys::may_be_event(number) {
             sys::signal_event(number);
         }
-        // The program may have taken the number away meanwhile.
+        // The program may have taken the descriptor away meanwhile.
         if event.descriptor() == number {
             return;
         }

@@ -112,7 +112,7 @@ impl Polled {
 }
 
 /// More descriptors than this the kernel looks at faster than this library, which has to touch the memory
-/// of each connection, and then asks the kernel all the same.
+/// of each connection, and then has to ask the kernel as well.
 const WIDEST: usize = 2000;
 
 /// `ppoll` over joined connections and other descriptors. `sleep` is the kernel's call. `ENOMEM` where
@@ -140,7 +140,7 @@ pub fn poll(
         }
         let any = evaluate(&joined, entries);
         if !any && timeout == Some(0) && joined.len() == entries.len() && !mask.is_null() {
-            // A signal that the mask lets through comes all the same.
+            // A signal that the mask lets through still comes.
             return sleep(&mut [], timeout, mask);
         }
         if any || timeout == Some(0) {

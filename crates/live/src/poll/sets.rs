@@ -29,7 +29,7 @@ impl Sets {
     }
 
     /// Whether any set names a joined connection, or something else that `look` finds: it is called
-    /// with every number that any set names and that the kernel does not wait for alone.
+    /// with every descriptor that any set names and that the kernel does not wait for alone.
     ///
     /// # Safety
     ///
@@ -45,7 +45,7 @@ impl Sets {
         any
     }
 
-    /// The first number from `from` on, below `count`, that any set names.
+    /// The first descriptor from `from` on, below `count`, that any set names.
     ///
     /// # Safety
     ///
@@ -55,7 +55,7 @@ impl Sets {
         unsafe { self.named(from, count) }.next()
     }
 
-    /// The numbers from `from` on, below `count`, that any set names.
+    /// The descriptors from `from` on, below `count`, that any set names.
     ///
     /// # Safety
     ///

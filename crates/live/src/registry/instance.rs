@@ -25,7 +25,7 @@ pub struct Instance {
     descriptors: AtomicU32,
     /// Threads in a wait on it, as far as there is more than one thread.
     inside: AtomicU32,
-    /// For threads under whose waits its number was closed: then it is its descriptor.
+    /// A duplicate for threads that were waiting when the descriptor was closed.
     kept: OwnNumber,
     pub lock: ProcessLock,
     /// Threads that are about to sleep in it, or do.
@@ -63,7 +63,8 @@ impl Instance {
 
     /// Lets the next wait look aside: the program has put something in that may be ready.
     pub fn look_aside_next(&self) {
-        // SAFETY: numbers are written that another thread may change; a look aside too many does no harm.
+        // SAFETY: numbers are written that another thread may change; a look aside too many
+        // does no harm.
         unsafe { ((*self.inner.get()).turn, (*self.inner.get()).looked_aside) = (0, 0) };
     }
 
@@ -86,9 +87,9 @@ impl Instance {
         unsafe { &(*self.inner.get()).tagged }.are_any()
     }
 
-    /// Lets the threads that are in a wait go on with the instance under a number of the library's
-    /// own, when `fd`, the last of the program's, is about to be closed. False if no thread is in a
-    /// wait.
+    /// Lets the threads that are in a wait go on with the instance under a descriptor of the
+    /// library's own, when `fd`, the last of the program's, is about to be closed. False if no
+    /// thread is in a wait.
     fn is_kept(&self, index: usize, fd: c_int) -> bool {
         let order = Ordering::SeqCst;
         if self.inside.load(order) == 0 {
@@ -104,7 +105,7 @@ impl Instance {
         true
     }
 
-    /// Lets those in a wait make the calls for which they have read the number.
+    /// Lets those in a wait make the calls for which they have read the descriptor.
     fn let_another_number_be_seen(&self) {
         let_another_number_be_seen(|| self.inside.load(Ordering::SeqCst) != 0);
     }
@@ -128,7 +129,7 @@ pub struct Stay {
 }
 
 impl Stay {
-    /// `None` if the number stands for no instance.
+    /// `None` if the descriptor stands for no instance.
     pub fn begin(epoll: c_int) -> Option<Self> {
         let Entry::Epoll(index) = table::entry(epoll) else { return None };
         let instance = instance(index)?;
@@ -164,8 +165,8 @@ pub fn instance(index: usize) -> Option<&'static Instance> {
     unsafe { memory.as_ref() }
 }
 
-/// Replaces the number of the library's own by which threads in a wait go on. False if it is
-/// another number.
+/// Replaces the library's duplicate by which threads in a wait go on. False if it is another
+/// descriptor.
 pub fn move_instance(number: c_int, other: c_int) -> bool {
     if nests::renumber_relay(number, other) {
         return true;
@@ -250,7 +251,7 @@ pub fn track(fd: c_int) {
     }
 }
 
-/// Remembers a second number for an instance.
+/// Remembers a second descriptor for an instance.
 pub fn duplicated(index: usize, copy: c_int) {
     if let Some(instance) = instance(index)
         && table::set_entry(copy, Entry::Epoll(index))
@@ -259,8 +260,8 @@ pub fn duplicated(index: usize, copy: c_int) {
     }
 }
 
-/// Forgets a number of an instance that stands for nothing any more and is not yet closed, and with
-/// the last the instance.
+/// Forgets a descriptor of an instance that stands for nothing any more and is not yet closed, and
+/// with the last the instance.
 pub fn forget(index: usize, fd: c_int) {
     let Some(instance) = instance(index) else { return };
     if instance.descriptors.fetch_sub(1, Ordering::SeqCst) > 1 {

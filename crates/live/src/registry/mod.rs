@@ -47,7 +47,7 @@ pub const FULL: usize = 8000;
 /// The upper half of the datum under which a followed connection is registered.
 pub const TAG: u64 = 0xf3e7_1a5b << 32;
 
-/// Set in the datum under which the connection's event is registered: it needs no answer.
+/// Set in the datum under which the connection's event is registered: it needs no response.
 pub const EVENT: u64 = 1 << 31;
 
 /// Guards which registrations are free.
@@ -72,7 +72,7 @@ pub struct Registered {
 }
 
 /// The registrations of a connection that are in use. With the
-/// control lock held neither changes; without it the answer may be old.
+/// control lock held neither changes; without it the result may be stale.
 pub fn registered(guard: &Guard) -> impl Iterator<Item = Registered> {
     registrations(guard.place).enumerate().filter_map(|(which, registration)| {
         // SAFETY: a number is read that another thread may change.
@@ -89,7 +89,7 @@ pub fn can_follow(guard: &Guard) -> bool {
         passing::gather(guard, guard.connection.first_fd.load(Ordering::Relaxed));
     }
     registered(guard).all(|Registered { registration, instance: it, .. }| {
-        // SAFETY: numbers are read that another thread may change; the answer may be old.
+        // SAFETY: numbers are read that another thread may change; the result may be stale.
         let (count, known, events) = unsafe {
             let known = once::has_fired(it.descriptor(), &*registration);
             ((*it.inner.get()).count, known.is_some(), (*registration).events)
@@ -304,7 +304,7 @@ pub fn unfollow(guard: &Guard) {
 }
 
 /// Lets a thread that sleeps in the instance, or in one around it, look again. The kernel reports a socket that can be
-/// written at once when it is asked whether it can, and a followed one always can.
+/// written immediately when it is asked whether it can, and a followed one always can.
 pub fn rouse(instance: &Instance, registration: &Registration, place: usize, which: usize) {
     if instance.is_slept_in() {
         let _errno = sys::KeepErrno::new();

@@ -57,7 +57,8 @@ pub fn forget(index: usize) {
     }
 }
 
-/// Records that a descriptor of a relay has another number now. Returns whether `number` was one of a relay.
+/// Records that the descriptor of a relay has been replaced by another. Returns whether `number`
+/// was one of a relay.
 pub fn renumber_relay(number: c_int, other: c_int) -> bool {
     let mut all = all().flat_map(|it| [&it.relay, &it.shown]);
     all.any(|own: &OwnNumber| own.replace(number, other))

@@ -81,11 +81,11 @@ pub fn release(guard: &Guard) {
     });
 }
 
-/// Whether the connection is in an instance under this number, or has been until lately.
+/// Whether the connection is in an instance under this descriptor, or has been until lately.
 pub fn is_registered_by_number(guard: &Guard) -> bool {
     let is_kept = guard.local().watched.load(Ordering::Relaxed)
         && super::registered(guard).any(|Registered { registration, .. }| {
-            // SAFETY: numbers are read that another thread may change; the answer may be old.
+            // SAFETY: descriptors are read that another thread may change; the result may be stale.
             unsafe { (*registration).fd == guard.fd }
         });
     is_kept || passing::is_noted(guard.fd)
@@ -173,7 +173,7 @@ fn for_each_given_up(guard: &Guard, mut act: impl FnMut(&Instance, &Registration
     }
 }
 
-/// Which numbers were put into an instance before they stood for a connection.
+/// Which descriptors were put into an instance before they stood for a connection.
 static WATCHED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
 /// Whether a socket was added to an instance before it was connected: the library does not know of
@@ -183,7 +183,7 @@ pub fn is_watched(fd: c_int) -> bool {
     word.is_some_and(|word| word.load(Ordering::Relaxed) >> (fd % 64) & 1 != 0)
 }
 
-/// Remembers that, or forgets it when the number is assigned again.
+/// Remembers that, or forgets it when the descriptor is assigned again.
 pub fn mark_watched(fd: c_int, watched: bool) {
     let Some(word) = WATCHED.get(fd as u32 as usize / 64) else { return };
     let bit = 1u64 << (fd % 64);

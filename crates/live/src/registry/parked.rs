@@ -65,7 +65,7 @@ fn unpark_all(guard: &Guard) {
 }
 
 /// Takes what the program has taken out of the kernel's instances too: the connection goes where
-/// the library does not see it, or this number is closed.
+/// the library does not see it, or this descriptor is closed.
 pub fn leave(guard: &Guard) {
     if let Some(_control) = CONTROL.lock() {
         unpark_all(guard);

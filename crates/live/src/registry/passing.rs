@@ -3,16 +3,16 @@
 //!
 //! Programs remove a connection from an instance and add it again for each message. While the
 //! kernel serves the connection, the library needs to know only the last call, in case the
-//! connection is accelerated later, and how many such registrations there are. So a number has one
-//! note, changed by the thread that has marked its word, and without a lock that covers more than
-//! one number. What a note does not hold, registrations in several instances at a time, is kept
-//! with the connection from then on.
+//! connection is accelerated later, and how many such registrations there are. So a descriptor has
+//! one note, changed by the thread that has marked its word, and without a lock that covers more
+//! than one descriptor. What a note does not hold, registrations in several instances at a time, is
+//! kept with the connection from then on.
 //!
-//! Once a connection stays with the kernel for good, the word of its number also names the instance
-//! that is noted, and whether the number is in it at the moment ([`Word::told`]). While no instance
-//! of the process carries data of the library's, an `epoll_ctl` needs no more than the words of the
-//! two numbers. The instance goes on counting the number while it is removed: its count may be too
-//! high, never too low.
+//! Once a connection stays with the kernel for good, the word of its descriptor also names the
+//! instance that is noted, and whether the descriptor is in it at the moment ([`Word::told`]).
+//! While no instance of the process carries data of the library's, an `epoll_ctl` needs no more
+//! than the words of the two descriptors. The instance goes on counting the descriptor while it is
+//! removed: its count may be too high, never too low.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ use crate::table::numbers::{DESCRIPTORS, change, replace, word};
 use crate::table::word::Word;
 use crate::table::{self, Entry, Guard, Registration};
 
-/// The last registration of a number.
+/// The last registration of a descriptor.
 struct Note {
     /// The instance's index plus one, or one of the two below.
     instance: AtomicU32,
@@ -39,8 +39,8 @@ const NOWHERE: u32 = 0;
 /// Its registrations are kept with the connection.
 const KEPT: u32 = u32::MAX;
 
-/// How long to wait for a thread that is registering a number in an instance, in nanoseconds. It
-/// may have left the call by a jump.
+/// How long to wait for a thread that is registering a descriptor in an instance, in nanoseconds.
+/// It may have left the call by a jump.
 const PATIENCE: u64 = 20_000_000;
 
 static NOTES: [Note; DESCRIPTORS] = [const {
@@ -52,7 +52,7 @@ fn note(fd: c_int) -> Option<&'static Note> {
 }
 
 /// The way of an `epoll_ctl`: it is the kernel's alone if the connection stays with the kernel for
-/// good, the word of the number names the instance, and no instance contains anything of the
+/// good, the word of the descriptor names the instance, and no instance contains anything of the
 /// library's. In a process with one thread, the call is then made here.
 #[inline(always)]
 pub fn way(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> Way<c_int> {
@@ -70,9 +70,9 @@ pub fn way(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -
     if is_off() || is_kernels() { Way::Next } else { Way::Apart }
 }
 
-/// Whether the words of the two numbers hold all that must be noted of an `epoll_ctl`. The call is
-/// noted as if it had succeeded: nearly all calls that fail leave the same state, and only a count
-/// depends on it.
+/// Whether the words of the two descriptors hold all that must be noted of an `epoll_ctl`. The call
+/// is noted as if it had succeeded: nearly all calls that fail leave the same state, and only a
+/// count depends on it.
 #[inline(always)]
 fn is_noted_in_words(
     epoll: c_int,
@@ -183,7 +183,7 @@ pub fn control_alone(
     Some(if result < 0 { system_calls::refused(result) } else { result as c_int })
 }
 
-/// The mark of a number under which an instance is told of it.
+/// The mark of a descriptor under which an instance is told of it.
 struct Marked {
     fd: c_int,
     cell: &'static AtomicU64,
@@ -242,8 +242,8 @@ impl Marked {
     }
 }
 
-/// Notes in which instance the kernel has registered a number; `own` stands for this instance and
-/// `noted` for the one that was noted.
+/// Notes in which instance the kernel has registered a descriptor; `own` stands for this instance
+/// and `noted` for the one that was noted.
 #[inline(always)]
 fn change_note<const ALONE: bool>(
     instance: &Instance,
@@ -287,8 +287,8 @@ fn count<const ALONE: bool>(count: &AtomicU32, change: i32) {
     }
 }
 
-/// Removes the mark of a number. If the connection stays with the kernel for good, the word names
-/// the instance `told` from now on.
+/// Removes the mark of a descriptor. If the connection stays with the kernel for good, the word
+/// names the instance `told` from now on.
 #[inline(always)]
 fn end_mark(fd: c_int, cell: &AtomicU64, held: Word, told: Option<(usize, bool)>) {
     if replace(cell, held.bits(), held.released().told_of(told).bits()).is_err() {
@@ -296,8 +296,8 @@ fn end_mark(fd: c_int, cell: &AtomicU64, held: Word, told: Option<(usize, bool)>
     }
 }
 
-/// Removes the mark of a number on which calls have begun or ended meanwhile, or that is closed.
-/// The next call finds out again in which instance it is noted.
+/// Removes the mark of a descriptor on which calls have begun or ended meanwhile, or that is
+/// closed. The next call finds out again in which instance it is noted.
 #[cold]
 #[inline(never)]
 fn release(fd: c_int, cell: &AtomicU64, held: Word) {
@@ -308,7 +308,7 @@ fn release(fd: c_int, cell: &AtomicU64, held: Word) {
     }
 }
 
-/// Moves the registration in the note of a number to its connection. The control lock is held.
+/// Moves the registration in the note of a descriptor to its connection. The control lock is held.
 pub fn gather(guard: &Guard, fd: c_int) {
     let (Some(cell), Some(note)) = (word(fd), note(fd)) else { return };
     if note.instance.load(Ordering::SeqCst) == KEPT {
@@ -318,7 +318,7 @@ pub fn gather(guard: &Guard, fd: c_int) {
     let held = loop {
         let before = change(cell, |now| now.held().filter(|now| now.is_at(guard.place)));
         match before.held() {
-            // The number is another's by now.
+            // The descriptor is another's by now.
             _ if !before.is_at(guard.place) => return,
             Some(held) => break held,
             None if sys::now() > until => break before,
@@ -354,7 +354,7 @@ pub fn gather(guard: &Guard, fd: c_int) {
 }
 
 /// Remembers that a connection stays with the kernel for good, and moves its registration back to the note
-/// of its number: from now on calls on this number bypass the library.
+/// of its descriptor: from now on calls on this descriptor bypass the library.
 pub fn let_pass(guard: &Guard) {
     table::let_pass(guard);
     if note(guard.fd).is_some_and(|note| note.instance.load(Ordering::SeqCst) == KEPT)
@@ -364,8 +364,8 @@ pub fn let_pass(guard: &Guard) {
     }
 }
 
-/// Moves a registration that was kept with a connection back to the note of its number, if there is no
-/// other and no instance follows it. The control lock is held, and no thread joins.
+/// Moves a registration that was kept with a connection back to the note of its descriptor, if
+/// there is no other and no instance follows it. The control lock is held, and no thread joins.
 pub fn note_again(guard: &Guard) {
     let kept = note(guard.fd).filter(|it| it.instance.load(Ordering::SeqCst) == KEPT);
     let Some(note) = kept.filter(|_| guard.is_current()) else { return };
@@ -386,8 +386,8 @@ pub fn note_again(guard: &Guard) {
     note.instance.store(kept.instance, Ordering::SeqCst);
 }
 
-/// Forgets the note of a number that is closed. `goes_on` says whether the kernel keeps the
-/// registration, since another number stands for the same file.
+/// Forgets the note of a descriptor that is closed. `goes_on` says whether the kernel keeps the
+/// registration, since another descriptor stands for the same file.
 pub fn forget_number(fd: c_int, goes_on: bool) {
     let Some(note) = note(fd).filter(|it| it.instance.load(Ordering::Relaxed) != NOWHERE) else {
         return;
@@ -402,7 +402,7 @@ pub fn forget_number(fd: c_int, goes_on: bool) {
     }
 }
 
-/// Whether a number is noted to be in an instance.
+/// Whether a descriptor is noted to be in an instance.
 pub fn is_noted(fd: c_int) -> bool {
     let noted = note(fd).map_or(NOWHERE, |it| it.instance.load(Ordering::SeqCst));
     let told = word(fd).and_then(|cell| Word::from_bits(cell.load(Ordering::SeqCst)).told());
@@ -435,7 +435,7 @@ mod tests {
     const DEL: c_int = libc::EPOLL_CTL_DEL;
     const MOD: c_int = libc::EPOLL_CTL_MOD;
 
-    /// An instance, by its number and as it is.
+    /// An instance, by its descriptor and as it is.
     fn tracked() -> (c_int, &'static Instance) {
         // SAFETY: takes no memory.
         let epoll = unsafe { libc::epoll_create1(0) };
@@ -452,7 +452,7 @@ mod tests {
         instance.unaccelerated.load(Ordering::SeqCst)
     }
 
-    /// Lets a number, which nobody else uses, stand for a connection that is the kernel's.
+    /// Lets a descriptor, which nobody else uses, stand for a connection that is the kernel's.
     fn stands_for_plain(fd: c_int) -> &'static AtomicU64 {
         let cell = word(fd).unwrap();
         table::reach(fd);

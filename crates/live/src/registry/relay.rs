@@ -12,7 +12,7 @@ use crate::table::numbers::claim;
 use crate::table::{self, Registration};
 
 /// The `epoll_event` data of a relay in its instance, and of the `eventfd` in the relay. No registration
-/// has such a number.
+/// has this value.
 pub const RELAY: u64 = TAG | 0x7fff_ffff;
 const SHOWN: u64 = TAG | 0x7fff_fffe;
 

@@ -37,7 +37,7 @@ pub enum Reason {
     Stdio,
     /// The process has set `io_uring` up.
     IoUring,
-    /// The kernel is to move bytes between descriptors by itself.
+    /// The kernel is to move bytes between descriptors without copying them to the program.
     Splice,
     /// Urgent data.
     Urgent,

@@ -18,7 +18,7 @@ const SHORT: usize = 2048;
 ///
 /// # Safety
 ///
-/// As [`std::ptr::copy_nonoverlapping`].
+/// The requirements of [`std::ptr::copy_nonoverlapping`].
 #[inline(always)]
 pub unsafe fn copy(from: *const u8, to: *mut u8, count: usize) {
     if count <= SHORT {
@@ -34,7 +34,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, count: usize) {
 ///
 /// # Safety
 ///
-/// As [`copy`].
+/// The requirements of [`copy`].
 #[inline(never)]
 unsafe fn copy_long(from: *const u8, to: *mut u8, count: usize) {
     // SAFETY: the caller's word.
@@ -82,7 +82,7 @@ fetch! {
 ///
 /// # Safety
 ///
-/// As [`copy`].
+/// The requirements of [`copy`].
 unsafe fn copy_in_parts(from: *const u8, to: *mut u8, count: usize) {
     for at in (0..count).step_by(SHORT) {
         // SAFETY: each part lies within the whole, for which the caller gives his word.

@@ -28,7 +28,7 @@ use crate::sys::{self, Errno};
 pub const VERSION: u32 = 7;
 const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
 const PAGE: usize = 4096;
-/// What processors hand over at once.
+/// The bytes of a cache line, the unit in which processors exchange memory.
 const LINE: usize = 64;
 /// Messages up to this long, in bytes, are fetched whole; of longer ones processors fetch the rest sooner by
 /// themselves than if they are asked: AMD's, on which that was measured.

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sys;
 
-/// How many messages are noted; with more unread at once, the first noted one determines the order.
+/// How many messages are noted; with more unread at the same time, the first noted one determines
+/// the order.
 const MARKS: usize = 8;
 
 /// The marks of one direction. The reader touches them only if it has to choose between connections, so

@@ -17,7 +17,8 @@ fn kept() -> Option<&'static AtomicU32> {
     (!page.is_null()).then(|| unsafe { &*page })
 }
 
-/// To be called before such a child is made; whether it will be known.
+/// To be called before a child is created past `fork`. Returns whether the child will be
+/// recognised.
 pub fn expect() -> bool {
     if kept().is_none() {
         let _errno = sys::KeepErrno::new();

@@ -7,7 +7,7 @@ use libc::c_int;
 
 use crate::sys;
 
-/// What the file of the connections is called in a list of memory.
+/// What the file of the connections is called in a list of mappings.
 const NAME: &[u8] = b"/memfd:weft-live (deleted)";
 /// A line of such a list that ends with it is shorter.
 const LINE: usize = 160;

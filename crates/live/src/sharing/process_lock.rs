@@ -109,19 +109,20 @@ impl ProcessLock {
         Self(Lock::new())
     }
 
-    /// As [`Lock::lock`].
+    /// Acquires the lock like [`Lock::lock`], and notes that this thread holds it.
     pub fn lock(&self) -> Option<HeldHere<'_>> {
         let note = Note::begin(&self.0);
         self.0.lock().map(|held| HeldHere { _held: held, _note: note })
     }
 
-    /// As [`Lock::try_lock`].
+    /// Acquires the lock if it is free, like [`Lock::try_lock`], and notes that this thread holds
+    /// it.
     pub fn try_lock(&self) -> Option<HeldHere<'_>> {
         let note = Note::begin(&self.0);
         self.0.try_lock().map(|held| HeldHere { _held: held, _note: note })
     }
 
-    /// As [`ProcessLock::lock`], until [`ProcessLock::give_back`]. Whether it was taken.
+    /// Acquires the lock until [`ProcessLock::give_back`]. Returns whether it was acquired.
     pub fn hold(&self) -> bool {
         let held = self.lock();
         let is_held = held.is_some();

@@ -135,7 +135,7 @@ unsafe extern "C-unwind" fn fall_asleep_in(
     }
 }
 
-/// Whether a signal has interrupted a thread where it calls such a function.
+/// Whether a signal has interrupted a thread in a call of `fall_asleep_in`.
 pub fn is_in_call(at: &Frame) -> bool {
     at.function == fall_asleep_in as *const c_void as usize
 }

@@ -58,7 +58,7 @@ impl Drop for CalledBack {
     }
 }
 
-/// Whether the calling thread is in such a function.
+/// Whether the C library has called back the function that the calling thread is in.
 pub fn is_called_back() -> bool {
     IS_CALLED_BACK.get()
 }

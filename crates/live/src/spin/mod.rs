@@ -1,8 +1,8 @@
 //! How long to poll before going to sleep (SCILAN 4.7: polling that backs off to interrupts).
 //!
 //! The paper backs off after prolonged unsuccessful polling. Here each receiver learns from its own
-//! waits. One that does not end within the span makes it sleep at once the next time, then the next
-//! two, four and more times; each one that does halves that number again. So a receiver that
+//! waits. One that does not end within the span makes it sleep immediately the next time, then the
+//! next two, four and more times; each one that does halves that number again. So a receiver that
 //! succeeds in more than half of its attempts polls nearly always, and one that succeeds less often
 //! hardly ever: a failed attempt costs more than a successful one saves. A wait in which the
 //! processor was taken away counts as failed, since another thread needs it. The span of an attempt
@@ -51,7 +51,7 @@ const LOOKS: u32 = 16;
 const PATIENCE: u64 = 4_000;
 const LEAST_PATIENCE: u64 = 100;
 /// Once in this many waits the first spin lasts at least [`PATIENCE`]: a thread that has yielded
-/// misses a short answer.
+/// misses a short response.
 const TRY_AGAIN: u32 = 16;
 /// A thread that yields and runs again sooner than this was alone on the processor, in nanoseconds.
 const ALONE: u64 = 1_000;
@@ -342,7 +342,8 @@ mod tests {
     }
 
     impl Switching {
-        /// How many switches a wait took whose answer comes after so many, and whether it came.
+        /// How many switches a wait took whose response comes after a given number of them, and
+        /// whether it came.
         fn wait(&mut self, answer_after: u32) -> (u32, bool) {
             let switches = Cell::new(0);
             let came = self.policy.take_turns(
@@ -574,7 +575,7 @@ mod tests {
         assert_eq!(waits.wait(2 * PATIENCE), (1, true, 0));
         assert_eq!(waits.policy.patience, 2 * PATIENCE);
         waits.away = 20_000;
-        // The answer comes in the spin after the turn, which is no reason to be patient again.
+        // The response comes in the spin after the turn, which is no reason to be patient again.
         assert_eq!(waits.wait(2 * PATIENCE + waits.away + 1_000), (1, true, 0));
         assert_eq!(waits.policy.patience, PATIENCE / 2);
     }

@@ -457,8 +457,8 @@ fn plain(to: &[iovec], flags: c_int) -> Option<&iovec> {
 }
 
 /// Receives into one buffer what lies in the ring, which is nearly every receive of an accelerated
-/// connection, in as few instructions as possible: they lie between a message and its answer. Every
-/// other case is left to [`step`], which examines it again.
+/// connection, in as few instructions as possible: they lie between a message and its response.
+/// Every other case is left to [`step`], which examines it again.
 #[inline(always)]
 fn taken_at_once(guard: &Guard, to: &iovec) -> Option<usize> {
     let connection = guard.connection;

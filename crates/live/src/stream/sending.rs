@@ -25,7 +25,8 @@ use crate::table::{self, Connection, Guard, Phase, Sending, end};
 use crate::waiting::call::Call;
 use crate::waiting::wait;
 
-/// A long message is handed over in pieces of this many bytes, so that both ends copy at once.
+/// A long message is handed over in pieces of this many bytes, so that both ends copy at the same
+/// time.
 const PIECE: u64 = 32 * 1024;
 
 /// How long a blocking send waits for the kernel before it looks again whether it can switch, in
@@ -473,7 +474,7 @@ fn fill_ring(
 }
 
 /// Copies `count` bytes of a vector, from `skip` bytes on, into the ring, which has room for them.
-/// The other end is notified of all of them at once: a stimulus for each part would wake it as
+/// The other end is notified of all of them together: a stimulus for each part would wake it as
 /// often.
 fn copy_parts(
     guard: &Guard,
@@ -544,8 +545,9 @@ fn plain(from: &[iovec], flags: c_int) -> Option<&iovec> {
 }
 
 /// Sends a message of one part through the ring, which is nearly every send of an accelerated
-/// connection, in as few instructions as possible: they lie between a message and its answer. Every
-/// other case is left to the rest of [`sent`], which examines it again; nothing was sent then.
+/// connection, in as few instructions as possible: they lie between a message and its response.
+/// Every other case is left to the rest of [`sent`], which examines it again; nothing was sent
+/// then.
 #[inline(always)]
 fn sent_at_once(guard: &Guard, from: &iovec) -> Option<usize> {
     let (connection, length) = (guard.connection, from.iov_len as u64);

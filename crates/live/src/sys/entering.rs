@@ -26,7 +26,7 @@ macro_rules! syscall {
 ///
 /// # Safety
 ///
-/// As for the call.
+/// The requirements of the system call.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub unsafe fn enter<const COUNT: usize>(number: c_long, passed: [usize; COUNT]) -> c_long {
@@ -56,7 +56,7 @@ pub unsafe fn enter<const COUNT: usize>(number: c_long, passed: [usize; COUNT]) 
 ///
 /// # Safety
 ///
-/// As for the call.
+/// The requirements of the system call.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub unsafe fn enter<const COUNT: usize>(number: c_long, passed: [usize; COUNT]) -> c_long {
@@ -84,7 +84,7 @@ pub unsafe fn enter<const COUNT: usize>(number: c_long, passed: [usize; COUNT]) 
 ///
 /// # Safety
 ///
-/// As for the call.
+/// The requirements of the system call.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub unsafe fn enter_epoll_ctl(
@@ -101,7 +101,7 @@ pub unsafe fn enter_epoll_ctl(
 ///
 /// # Safety
 ///
-/// As for the call.
+/// The requirements of the system call.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 pub unsafe fn enter_epoll_ctl(

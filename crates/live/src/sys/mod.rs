@@ -37,7 +37,7 @@ pub type Errno = c_int;
 ///
 /// # Safety
 ///
-/// As for the call.
+/// The requirements of the system call.
 #[inline(always)]
 pub unsafe fn split<const COUNT: usize>(
     number: c_long,
@@ -52,7 +52,7 @@ pub unsafe fn split<const COUNT: usize>(
 ///
 /// # Safety
 ///
-/// As for the call.
+/// The requirements of the system call.
 #[inline(always)]
 pub unsafe fn answer<const COUNT: usize>(number: c_long, arguments: [usize; COUNT]) -> c_long {
     // SAFETY: by the contract of this function.
@@ -115,7 +115,7 @@ pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errn
     call!(libc::SYS_close_range, first, last, flags).map(|_| ())
 }
 
-/// Gives a descriptor a second number, not below this one, that ends with `exec`.
+/// Duplicates a descriptor to one that is not below `first` and is closed by `exec`.
 pub fn duplicate_from(fd: c_int, first: c_int) -> Result<c_int, Errno> {
     call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, first).map(|fd| fd as c_int)
 }
@@ -273,7 +273,8 @@ pub fn send_parts(fd: c_int, parts: &[libc::iovec], flags: c_int) -> Result<usiz
     call!(libc::SYS_sendmsg, fd, &raw const message, flags).map(|count| count as usize)
 }
 
-/// What kind of file a number stands for, as `st_mode` says; `None` if the number is closed.
+/// What kind of file a descriptor stands for, as `st_mode` says; `None` if the descriptor is
+/// closed.
 pub fn kind_of(fd: c_int) -> Option<libc::mode_t> {
     // SAFETY: all zeroes is a valid description.
     let mut described: libc::stat = unsafe { std::mem::zeroed() };
@@ -281,7 +282,7 @@ pub fn kind_of(fd: c_int) -> Option<libc::mode_t> {
     asked.is_ok().then_some(described.st_mode & libc::S_IFMT)
 }
 
-/// Whether a number may be an event's: it is neither a file's nor a socket's.
+/// Whether a descriptor may be an event's: it is neither a file's nor a socket's.
 pub fn may_be_event(fd: c_int) -> bool {
     kind_of(fd) == Some(0)
 }
@@ -304,7 +305,8 @@ struct Waiter {
 /// Waits while a word has a value, at most for a time; a signal handler with `SA_RESTART` does not
 /// end the wait. Needs Linux 5.16.
 pub fn futex_wait_or_go_on(word: *const u32, value: u32, nanoseconds: u64) -> Result<(), Errno> {
-    /// The number is the same on all processors; the flag says that the word has 32 bits.
+    /// The number of the system call is the same on all processors; the flag says that the word has
+    /// 32 bits.
     const FUTEX_WAITV: c_long = 449;
     const BITS_32: u32 = 2;
     let until = timespec(now().saturating_add(nanoseconds));
@@ -423,7 +425,7 @@ impl Drop for NoSignals {
     }
 }
 
-/// Closes all descriptors between two numbers, both included.
+/// Closes all descriptors in a range, both ends included.
 pub fn close_numbers(first: u32, last: u32) {
     if call!(libc::SYS_close_range, first, last, 0).is_err() {
         for fd in first..=last.min(1 << 16) {
@@ -432,7 +434,7 @@ pub fn close_numbers(first: u32, last: u32) {
     }
 }
 
-/// Duplicates a descriptor onto a number, in place of what that stood for.
+/// Duplicates a descriptor onto `copy`, in place of what that stood for.
 pub fn duplicate_to(fd: c_int, copy: c_int, flags: c_int) {
     if call!(libc::SYS_dup3, fd, copy, flags).is_ok() {
         return;

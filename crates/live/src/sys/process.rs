@@ -27,7 +27,7 @@ pub fn fork_away() -> Result<Forked, Errno> {
     if status == 0 { Ok(Forked::Here) } else { Err(libc::EAGAIN) }
 }
 
-/// Whether such a process can be made.
+/// Whether `fork_away` can create a process.
 pub fn can_fork_away() -> bool {
     match fork_away() {
         Ok(Forked::There) => exit(),

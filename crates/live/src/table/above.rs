@@ -22,14 +22,14 @@ pub(super) fn set(above: Above) {
     let _ = ABOVE.set(above);
 }
 
-/// As [`Above::say_how`].
+/// Tells the other end how this one closes, by [`Above::say_how`].
 pub fn say_how(guard: &Guard) {
     if let Some(above) = ABOVE.get() {
         (above.say_how)(guard);
     }
 }
 
-/// As [`Above::depart_all`].
+/// Makes all connections of this process depart, by [`Above::depart_all`].
 pub fn depart_all(reason: Reason) {
     if let Some(above) = ABOVE.get() {
         (above.depart_all)(reason);

@@ -1,9 +1,9 @@
-//! The threads that sleep in calls on a connection, for the thread that takes its number away.
+//! The threads that sleep in calls on a connection, for the thread that takes its descriptor away.
 //!
-//! A signal that ends such a call is sent once, after its number was closed or reused (as the JDK
-//! closes sockets and interrupts threads), and ends the call only while it sleeps in the kernel,
-//! not between two sleeps. So the thread that takes the number away wakes those that sleep for a
-//! limited time, and goes on when each is in a sleep that lasts until something comes.
+//! A signal that ends such a call is sent once, after its descriptor was closed or reused (as the
+//! JDK closes sockets and interrupts threads), and ends the call only while it sleeps in the
+//! kernel, not between two sleeps. So the thread that takes the descriptor away wakes those that
+//! sleep for a limited time, and goes on when each is in a sleep that lasts until something comes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,7 +34,7 @@ pub struct Blocking<'a> {
 }
 
 impl Blocked {
-    /// To be called before the last look at whether the number was taken away.
+    /// To be called before the last look at whether the descriptor was taken away.
     pub fn begin(&self, fd: c_int) -> Blocking<'_> {
         let (thread, order) = (lock::thread(), Ordering::SeqCst);
         let word = u64::from(thread) | (fd as u64 + 1) << NUMBER;
@@ -54,7 +54,8 @@ impl Blocked {
     }
 
     /// Waits until each of the other threads that have called by a number has ended its call or sleeps until
-    /// something comes. To be called after they can see that the number is taken away, and were woken.
+    /// something comes. To be called after they can see that the descriptor is taken away, and were
+    /// woken.
     pub fn await_sleep(&self, fd: c_int) {
         let until = sys::now() + PATIENCE;
         while self.0.iter().any(|place| is_awake(place, fd)) && sys::now() < until {
@@ -107,7 +108,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
 
-    /// The number by which the sleepers call, and another.
+    /// The descriptor by which the sleepers call, and another.
     const NUMBERS: [c_int; 2] = [0, 7];
 
     #[test]

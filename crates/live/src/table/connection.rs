@@ -229,7 +229,7 @@ impl Connection {
     }
 
     /// Whether a receive that finds nothing is at the end of stream, since this end has shut down
-    /// its receiving direction. Bytes that come after that are received all the same, so a relay
+    /// its receiving direction. Bytes that come after that are still received, so a relay
     /// process goes on, and the program's end of the copied connection is shut down.
     #[inline]
     pub fn reads_no_more(&self) -> bool {

@@ -22,8 +22,8 @@ use crate::table::own_number::{OwnNumber, let_another_number_be_seen};
 use crate::table::word::{Entry, Word};
 use crate::table::{self, connection, is_owner, local, settle, taken};
 
-/// The word of the number with which the connection was made, if it still stands for it. Calls on
-/// its other numbers never bypass the library.
+/// The word of the descriptor with which the connection was made, if it still stands for it. Calls
+/// on its other descriptors never bypass the library.
 pub fn first_word(place: usize, connection: &Connection) -> Option<&'static AtomicU64> {
     let word = word(connection.first_fd.load(Ordering::Relaxed))?;
     let now = Word::from_bits(word.load(Ordering::Relaxed)).entry();
@@ -33,7 +33,7 @@ pub fn first_word(place: usize, connection: &Connection) -> Option<&'static Atom
 /// A thread's stay in a call on a connection: its memory stays until the stay ends.
 pub struct Guard {
     pub place: usize,
-    /// The number under which the program has made the call.
+    /// The descriptor under which the program has made the call.
     pub fd: c_int,
     pub connection: &'static Connection,
     local: &'static Local,
@@ -48,11 +48,11 @@ pub struct Apart {
     guard: Guard,
 }
 
-/// A number of a call's own for the file of a descriptor, which no thread closes meanwhile.
+/// A duplicate that a call makes of a descriptor, so that no thread closes it meanwhile.
 pub struct NumberApart(c_int);
 
 impl NumberApart {
-    /// `None` if there is no number for it.
+    /// `None` if no descriptor is free.
     pub fn make(fd: c_int) -> Option<Self> {
         let _errno = sys::KeepErrno::new();
         // No thread forks meanwhile.
@@ -77,10 +77,11 @@ impl Drop for NumberApart {
     }
 }
 
-/// Such numbers, plus one, as far as there is room: the child of a fork has no use for them.
+/// The descriptors of calls ([`NumberApart`]), plus one, as far as there is room: the child of a
+/// fork has no use for them.
 static APART: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
 
-/// Replaces one number by another. The child of a `vfork` has numbers of its own.
+/// Replaces one descriptor by another. The child of a `vfork` has descriptors of its own.
 fn note_apart(from: u32, to: u32) {
     let order = Ordering::Relaxed;
     let _ = is_owner()
@@ -104,7 +105,7 @@ impl std::ops::Deref for Apart {
 }
 
 /// The data of a stay before it begins: only the [`Guard`] made of it ends it. A guard that is made
-/// where it stays is not stored and loaded again, which would cost 4 ns a call.
+/// where it stays is not stored and loaded again, which would cost 4 ns per call.
 #[must_use]
 pub struct Entered {
     place: usize,
@@ -135,7 +136,7 @@ pub fn come_in(fd: c_int) -> Option<Entered> {
         Inside::begin();
         local.come_in();
         // In this order: a thread that shuts others out sees this call, or is seen by it, or has
-        // changed the number.
+        // changed the descriptor.
         if local.is_shut() {
             local.wait_until_open();
         }
@@ -148,8 +149,8 @@ pub fn come_in(fd: c_int) -> Option<Entered> {
     }
 }
 
-/// Leaves a connection whose number was taken away meanwhile. Returns whether the number may stand
-/// for another one.
+/// Leaves a connection whose descriptor was taken away meanwhile. Returns whether the descriptor
+/// may stand for another one.
 #[cold]
 #[inline(never)]
 fn is_to_come_again(
@@ -193,8 +194,8 @@ pub fn followed(place: usize, fd: c_int) -> Option<ManuallyDrop<Guard>> {
     Some(ManuallyDrop::new(Guard { place, fd, connection, local, _inside }))
 }
 
-/// Enters a call on a connection by its place, under a number that the table does not know: one of
-/// the library's own, or one in the child of a vfork, whose parent waits.
+/// Enters a call on a connection by its place, under a descriptor that the table does not know: one
+/// of the library's own, or one in the child of a vfork, whose parent waits.
 pub fn borrowed(place: usize, fd: c_int) -> Option<Guard> {
     let (connection, local) = (connection(place)?, local(place)?);
     Inside::begin();
@@ -265,7 +266,7 @@ impl Guard {
             let is_here = |word: Word| word.entry() == Entry::Connection(self.place);
             let before =
                 change(word, |word| (is_here(word) && word.quiet() > 0).then(|| word.hushed(0)));
-            // Another thread may have put something else at the number since.
+            // Another thread may have put something else at the descriptor since.
             if is_here(before) {
                 inside = before.inside() + u32::from(before.is_controlled());
                 let operations = &self.connection.operations;
@@ -280,7 +281,7 @@ impl Guard {
     /// [`Guard::lets_others_in`]. False if another thread is inside; this thread has `stays` stays.
     pub fn shuts_others_out(&self, stays: u32) -> bool {
         if !is_owner() {
-            // In the child of a vfork the numbers are its own, and nobody else's.
+            // In the child of a vfork the descriptors are its own, and nobody else's.
             return true;
         }
         self.local.shut_by.store(lock::thread(), Ordering::SeqCst);
@@ -297,25 +298,25 @@ impl Guard {
         }
     }
 
-    /// The number of the connection's socket, for the kernel: that of the call, or one of the library's
-    /// own once another thread has closed it.
+    /// The descriptor of the connection's socket, for the kernel: that of the call, or one of the
+    /// library's own once another thread has closed it.
     #[inline]
     pub fn socket(&self) -> c_int {
         match self.local.kept.number() {
-            // The child of a vfork has numbers of its own.
+            // The child of a vfork has descriptors of its own.
             Some(kept) if !self.is_current() && is_owner() => kept,
             _ => self.fd,
         }
     }
 
     /// A stay of the same thread that may last, also where the program does not know that its
-    /// descriptor is in use: another thread may close it and reuse its number. `None` if there is
-    /// no other number.
+    /// descriptor is in use: another thread may close it and reuse its number. `None` if no
+    /// descriptor is free.
     pub fn apart(&self) -> Option<Apart> {
         loop {
             let socket = self.socket();
             let number = NumberApart::make(socket)?;
-            // A number that was closed was another's only after this one was no more.
+            // A descriptor that was closed was another's only after this one was no more.
             if self.socket() == socket {
                 let guard = borrowed(self.place, number.fd())?;
                 return Some(Apart { _number: number, guard });
@@ -323,9 +324,9 @@ impl Guard {
         }
     }
 
-    /// To be called when this number is forgotten and not yet closed: threads in a call on the
-    /// connection go on with its socket under another number, as they would in the kernel. False if
-    /// there are none, or no number for them.
+    /// Duplicates the socket for the threads that are in a call on the connection, so that they can
+    /// go on as they would in the kernel. To be called after this descriptor has been removed from
+    /// the table and before it is closed. False if there are no such threads, or no free descriptor.
     pub fn keeps_socket_for_others(&self) -> bool {
         if !self.has_others() || self.connection.segment().is_none() {
             return false;
@@ -344,8 +345,8 @@ impl Guard {
         self.local.users.load(Ordering::SeqCst) > 1
     }
 
-    /// Lets the calls inside make the system calls for which they have read the number. A thread
-    /// that sleeps until something comes has made its call.
+    /// Lets the calls inside make the system calls for which they have read the descriptor. A
+    /// thread that sleeps until something comes has made its call.
     pub fn lets_others_see_another_number(&self) {
         let others = || self.local.users.load(Ordering::SeqCst).saturating_sub(1);
         // With one thread those inside are what this handler has interrupted.
@@ -359,12 +360,13 @@ impl Guard {
         is_at(self.fd, self.place)
     }
 
-    /// Whether, and to what, another thread has taken the number away under this call.
+    /// Whether, and to what, another thread has taken the descriptor away under this call.
     pub fn number_lost_to(&self) -> Option<LostTo> {
         self.local.lost.to(self.fd).filter(|_| !self.is_current())
     }
 
-    /// Waits until the kernel has put at the number what it was lost to. False if that does not come.
+    /// Waits until the kernel has put at the descriptor what it was lost to. False if that does not
+    /// come.
     pub fn awaits_another(&self) -> bool {
         let cookie = self.connection.cookie.load(Ordering::SeqCst);
         lost::await_put(|| self.is_current() || sys::cookie(self.fd) != Some(cookie))
@@ -448,7 +450,7 @@ pub fn release(place: usize, fd: c_int, connection: &'static Connection, local: 
 }
 
 /// Tells the other end how this one closes, if the other processes left that to this one only after
-/// it had checked, and the number still stands for the connection.
+/// it had checked, and the descriptor still stands for the connection.
 fn say_how_as_last(guard: &Guard) {
     let connection = guard.connection;
     let cookie = connection.cookie.load(Ordering::Relaxed);
@@ -554,14 +556,15 @@ mod tests {
         let (place, connection) = (guard.place, guard.connection);
         drop(guard);
         drop(close::forget(sample.fd));
-        // A thread that has asked before what the number stands for.
+        // A thread that has asked before what the descriptor stands for.
         drop(borrowed(place, sample.fd));
         // Another test may have the place by now.
         assert!(connection.holders.load(Ordering::SeqCst) < 2);
         sys::close(sample.fd);
     }
 
-    /// Whoever has found the number before it was taken away comes too late, however late that is.
+    /// Whoever has found the descriptor before it was taken away comes too late, however late that
+    /// is.
     #[test]
     fn who_was_kept_out_finds_what_the_number_stands_for_by_then() {
         for delay in [0, 1_000_000] {

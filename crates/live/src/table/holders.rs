@@ -80,7 +80,7 @@ impl Sharers {
     }
 }
 
-/// Counts one holder less, but for the last: of several that leave at once one stays.
+/// Counts one holder less, but for the last: of several that leave at the same time one stays.
 pub fn one_less(connection: &Connection) -> bool {
     let (others, order) = (|count: u32| (count > 1).then(|| count - 1), Ordering::SeqCst);
     connection.holders.fetch_update(order, order, others).is_ok()
@@ -98,8 +98,8 @@ pub fn share(connection: &Connection, local: &Local) {
     }
 }
 
-/// Takes this process out of the holders, if there are others: of several that close at once one is the
-/// last, and knows it.
+/// Takes this process out of the holders, if there are others: of several that close at the same
+/// time one is the last, and knows it.
 pub fn leave_to_others(connection: &Connection) -> bool {
     let order = Ordering::SeqCst;
     // Before it leaves: from then on no process holds it alone.

@@ -34,16 +34,16 @@ pub struct Local {
     /// The thread that keeps the others out while it replaces the connection by another one of the
     /// kernel; zero is none.
     pub(super) shut_by: AtomicU32,
-    /// Children of a `vfork` inside, which have this memory and numbers of their own.
+    /// Children of a `vfork` inside, which have this memory and descriptors of their own.
     pub(super) visitors: AtomicU32,
     /// Threads that make it leave.
     pub handovers: Queue,
-    /// For threads under whose calls their number was closed.
+    /// For threads under whose calls their descriptor was closed.
     pub kept: OwnNumber,
     /// The events on which this end and the other wait for many connections.
     pub own_event: OwnNumber,
     pub peer_event: OwnNumber,
-    /// The number that was last taken away.
+    /// The descriptor that was last taken away.
     pub(super) lost: Lost,
     /// The threads that it was taken from, if they sleep.
     pub blocked: Blocked,
@@ -136,8 +136,8 @@ impl Local {
         }
     }
 
-    /// For a process that has a copy of this memory, but other numbers: those kept here stand for
-    /// something else there.
+    /// For a process that has a copy of this memory, but other descriptors: those kept here stand
+    /// for something else there.
     pub fn forget_kept(&self) {
         let _ = self.kept.take();
     }
@@ -149,7 +149,7 @@ impl Local {
     }
 
     /// Waits until no child of a `vfork` is inside, once the last descriptor is gone: the last call
-    /// to leave releases the numbers, which such a child does not have. Not for long, since the
+    /// to leave releases the descriptors, which such a child does not have. Not for long, since the
     /// child may have been killed.
     pub fn await_visitors(&self) {
         let until = sys::now() + VISIT;
@@ -163,12 +163,13 @@ impl Local {
         self.visitors.load(Ordering::SeqCst) > 0
     }
 
-    /// To be called when a number is forgotten, before the kernel closes it or gives it to something else.
+    /// To be called when a descriptor is forgotten, before the kernel closes it or gives it to
+    /// something else.
     pub fn loses_number(&self, fd: c_int, to: LostTo) {
         self.lost.set(fd, to);
     }
 
-    /// Whether a number was last lost at a time or after it.
+    /// Whether a descriptor was last lost at a time or after it.
     pub fn lost_since(&self, time: u64) -> bool {
         self.lost.is_since(time)
     }

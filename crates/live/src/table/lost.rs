@@ -6,7 +6,7 @@ use libc::c_int;
 
 use crate::sys;
 
-/// What a number is lost to.
+/// What a descriptor is lost to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostTo {
     /// Nothing: it was closed.
@@ -19,10 +19,11 @@ pub enum LostTo {
 
 /// From this bit on, the word of a lost number says to what it was lost.
 const TO: u32 = 32;
-/// How long it is waited for that the kernel has put something else at a number, in nanoseconds.
+/// How long it is waited for that the kernel has put something else at a descriptor, in
+/// nanoseconds.
 const PUT: u64 = 1_000_000_000;
 
-/// The number that stood for a connection until it was last taken away.
+/// The descriptor that stood for a connection until it was last taken away.
 #[derive(Debug, Default)]
 pub struct Lost {
     /// Plus one, and to what it was lost.
@@ -43,7 +44,7 @@ impl Lost {
         self.number.store((fd as u64 + 1) | mark, Ordering::SeqCst);
     }
 
-    /// To what the number was lost, if it was the last.
+    /// To what the descriptor was lost, if it was the last.
     pub fn to(&self, fd: c_int) -> Option<LostTo> {
         let lost = self.number.load(Ordering::SeqCst);
         let all = [LostTo::Nobody, LostTo::Another, LostTo::Itself];
@@ -56,7 +57,7 @@ impl Lost {
     }
 }
 
-/// Waits until the kernel has put something else at a number. False if that does not come.
+/// Waits until the kernel has put something else at a descriptor. False if that does not come.
 pub fn await_put(is_put: impl Fn() -> bool) -> bool {
     let until = sys::now() + PUT;
     while !is_put() {

@@ -1,9 +1,9 @@
 //! What the library remembers about descriptors and connections.
 //!
 //! A connection's own state lies in an arena that a process shares with the children it forks, so
-//! that parent and child can use one connection in turn or at once. Which descriptor stands for
-//! which connection, which calls are inside, and what is registered in which `epoll` instance
-//! belong to the process alone.
+//! that parent and child can use one connection in turn or at the same time. Which descriptor
+//! stands for which connection, which calls are inside, and what is registered in which `epoll`
+//! instance belong to the process alone.
 
 pub mod above;
 pub mod attaching;
@@ -52,7 +52,7 @@ pub use weft_protocol::migration::{Event, Phase};
 
 /// Connections beyond these are left to the kernel.
 pub const CONNECTIONS: usize = 1 << 13;
-/// In how many epoll instances (or under how many numbers) a connection is followed.
+/// In how many epoll instances (or under how many descriptors) a connection is followed.
 pub const REGISTRATIONS: usize = 4;
 
 /// The number of kinds of connections, which differ in role and server port.
@@ -70,10 +70,10 @@ struct Arena {
 
 static ARENA: AtomicPtr<Arena> = AtomicPtr::new(std::ptr::null_mut());
 static LOCALS: AtomicPtr<Local> = AtomicPtr::new(std::ptr::null_mut());
-/// The number of the tables' file; below zero is none.
+/// The descriptor of the tables' file; below zero is none.
 static FILE: AtomicI32 = AtomicI32::new(-1);
-/// The process that the table belongs to: the child of a `vfork` sees its parent's memory, and must
-/// not change it.
+/// The process that the table belongs to: the child of a `vfork` runs in its parent's memory, and
+/// must not change the table.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 static CERTAINTY: AtomicU32 = AtomicU32::new(certainty::NOBODY);
 /// Whether nothing new is remembered.
@@ -81,7 +81,7 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// No place from here on was ever used.
 static USED: AtomicU32 = AtomicU32::new(0);
-/// No number from here on was ever a connection's without a place.
+/// No descriptor from here on was ever a connection's without a place.
 static BEYOND: AtomicU32 = AtomicU32::new(0);
 
 /// Takes this process for the one that the tables are to belong to. False if it may not know which it is.
@@ -140,8 +140,8 @@ fn make_tables() -> Option<()> {
     Some(())
 }
 
-/// Gives up the number by which `weft live status` finds the figures, if it is one that the program may have;
-/// whether it was.
+/// Gives up the descriptor by which `weft live status` finds the figures, if it is one that the
+/// program may have; whether it was.
 pub fn hide() -> bool {
     let _errno = sys::KeepErrno::new();
     let order = Ordering::SeqCst;
@@ -158,7 +158,7 @@ pub fn hide() -> bool {
     is_there
 }
 
-/// Replaces the number of the figures' file. False if it is another number.
+/// Replaces the descriptor of the figures' file by `other`. False if it is not `number`.
 pub fn move_file(number: c_int, other: c_int) -> bool {
     let order = Ordering::SeqCst;
     FILE.compare_exchange(number, other, order, order).is_ok()
@@ -183,10 +183,10 @@ pub fn start_in_child() {
     forget_taken();
 }
 
-/// Whether this process only copies, and has closed all numbers that this memory knows.
+/// Whether this process only copies, and has closed all descriptors that this memory knows.
 static COPIES: AtomicBool = AtomicBool::new(false);
 
-/// Whether the numbers in this memory are this process's.
+/// Whether the descriptors in this memory are this process's.
 pub fn has_own_numbers() -> bool {
     is_owner() && !COPIES.load(Ordering::Relaxed)
 }
@@ -196,8 +196,8 @@ pub fn copies() -> bool {
     COPIES.load(Ordering::Relaxed)
 }
 
-/// Takes the tables over in a process that copies. The child of a `vfork`, which had numbers of its own, may
-/// have made it.
+/// Takes the tables over in a process that copies. The child of a `vfork`, which had descriptors of
+/// its own, may have made it.
 pub fn start_in_copy() {
     COPIES.store(true, Ordering::Relaxed);
     used().filter_map(local).for_each(Local::forget_kept);
@@ -368,12 +368,12 @@ pub fn learned(kind: u32) -> BreakEven {
     BreakEven::from_word(lesson(kind).map_or(0, |lesson| lesson.load(Ordering::Relaxed)))
 }
 
-/// No number from here on was ever a connection's without a place.
+/// No descriptor from here on was ever a connection's without a place.
 pub fn reached() -> usize {
     (BEYOND.load(Ordering::Relaxed) as usize).min(DESCRIPTORS)
 }
 
-/// Extends searches for connections without a place up to this number.
+/// Extends searches for connections without a place up to this descriptor.
 pub fn reach(fd: c_int) {
     if BEYOND.load(Ordering::Relaxed) <= fd as u32 {
         BEYOND.fetch_max(fd as u32 + 1, Ordering::Relaxed);
@@ -420,7 +420,7 @@ pub fn settle(fd: c_int) -> Option<usize> {
     }
 }
 
-/// All numbers that may stand for a connection without a place.
+/// All descriptors that may stand for a connection without a place.
 pub fn newcomers() -> impl Iterator<Item = c_int> {
     placeless(|word| word.entry() == Entry::Unplaced && !word.is_taken())
 }
@@ -433,7 +433,7 @@ fn placeless(which: impl Fn(Word) -> bool) -> impl Iterator<Item = c_int> {
 }
 
 /// Leaves all connections without a place to the kernel: in the child of a `vfork`, where any
-/// number may be any of them.
+/// descriptor may be any of them.
 pub fn leave_newcomers() {
     for cell in newcomers().filter_map(word) {
         change(cell, |word| word.newcomer().map(|_| word.plain()));

@@ -1,4 +1,4 @@
-//! What each descriptor number stands for, in one word each, and which of its calls the kernel
+//! What each descriptor stands for, in one word each, and which of its calls the kernel
 //! handles alone.
 
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -36,7 +36,7 @@ pub fn look_for_threads() {
     SINGLE_THREADED.store(word.cast(), Ordering::Relaxed);
 }
 
-/// The word of a descriptor; `None` if its number is beyond the table.
+/// The word of a descriptor; `None` if it is beyond the table.
 #[inline]
 pub fn word(fd: c_int) -> Option<&'static AtomicU64> {
     ENTRIES.get(fd as u32 as usize)
@@ -89,7 +89,7 @@ pub fn is_at(fd: c_int, place: usize) -> bool {
     word(fd).is_some_and(|word| Word::from_bits(word.load(Ordering::Acquire)).is_at(place))
 }
 
-/// Remembers a descriptor. False if its number is beyond the table.
+/// Remembers a descriptor. False if it is beyond the table.
 pub fn set_entry(fd: c_int, entry: Entry) -> bool {
     word(fd).is_some_and(|word| {
         word.store(Word::of(entry).bits(), Ordering::Release);
@@ -118,8 +118,8 @@ pub fn close_own(fd: c_int) {
     sys::close(fd);
 }
 
-/// Whether a new number of the library's own is about where it would be if the program had none
-/// there. A program with that many descriptors may need the last numbers itself.
+/// Whether a new descriptor of the library's own is about where it would be if the program had none
+/// there. A program with that many descriptors may need the last ones itself.
 pub fn leaves_others(own: c_int) -> bool {
     const NOT_CLAIMED: u32 = 16;
     let before = u32::try_from(own - descriptors::first_own()).unwrap_or(0);
@@ -133,7 +133,7 @@ pub fn known() -> impl Iterator<Item = (c_int, Entry)> {
         .filter(|(_, entry)| !matches!(entry, Entry::Unknown))
 }
 
-/// Forgets that a number was a listening socket's, or that of one not yet connected.
+/// Forgets that a descriptor was a listening socket's, or that of one not yet connected.
 pub fn forget_listener(fd: c_int) {
     if let Some(word) = word(fd) {
         let now = Word::from_bits(word.load(Ordering::Relaxed));
@@ -143,9 +143,10 @@ pub fn forget_listener(fd: c_int) {
     }
 }
 
-/// Forgets that a number stands for the connection at a place, and sets its word to `to`. Returns
-/// how many calls on this number are in the kernel that the connection has not counted; `None` if
-/// another thread has just closed the number too, so that it may stand for something else by now.
+/// Forgets that a descriptor stands for the connection at a place, and sets its word to `to`.
+/// Returns how many calls on this descriptor are in the kernel that the connection has not counted;
+/// `None` if another thread has just closed the descriptor too, so that it may stand for something
+/// else by now.
 pub fn forget_number(fd: c_int, place: usize, to: Word) -> Option<u32> {
     let before = change(word(fd)?, |word| word.is_at(place).then_some(to));
     before.is_at(place).then(|| before.inside())
@@ -181,7 +182,7 @@ pub fn passed_by(fd: c_int, kernel: impl Fn() -> isize) -> Option<isize> {
     Some(kernel())
 }
 
-/// Like [`passed_by`], while another thread enters or leaves a call on the number.
+/// Like [`passed_by`], while another thread enters or leaves a call on the descriptor.
 #[cold]
 #[inline(never)]
 fn passed_by_others(word: &'static AtomicU64, kernel: impl Fn() -> isize) -> Option<isize> {
@@ -208,8 +209,8 @@ impl Drop for Inside {
     }
 }
 
-/// Counts a call out if others have entered or left meanwhile, or the number stands for something
-/// else.
+/// Counts a call out if others have entered or left meanwhile, or the descriptor stands for
+/// something else.
 #[cold]
 #[inline(never)]
 pub fn go_out_late(word: &AtomicU64, entered: Word) {

@@ -1,4 +1,4 @@
-//! Where a number of the library's own is remembered, which moves if the program takes the number away.
+//! Where a descriptor of the library is remembered, which moves if the program takes it away.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,16 +8,16 @@ use crate::descriptors;
 use crate::sys;
 use crate::table::numbers::{claim, close_own};
 
-/// How long a closing thread waits for those that have asked for the number and not yet called the
-/// kernel by it, in nanoseconds.
+/// How long a closing thread waits for those that have asked for the descriptor and not yet called
+/// the kernel by it, in nanoseconds.
 const IN_BETWEEN: u64 = 1_000_000;
 
-/// Such a number, plus one, or none.
+/// A descriptor of the library, plus one, or zero for none.
 #[derive(Debug, Default)]
 pub struct OwnNumber(AtomicU32);
 
 impl OwnNumber {
-    /// Makes a number for the file of `fd`; `None` if there is none left.
+    /// Makes a descriptor for the file of `fd`; `None` if there is none left.
     pub fn make(fd: c_int) -> Option<c_int> {
         let own = descriptors::duplicate(fd).ok()?;
         claim(own);
@@ -30,18 +30,18 @@ impl OwnNumber {
         (kept != 0).then(|| kept as c_int - 1)
     }
 
-    /// The number, or one that is nobody's.
+    /// The descriptor, or one that is nobody's.
     pub fn descriptor(&self) -> c_int {
         self.number().unwrap_or(-1)
     }
 
-    /// Replaces the remembered number, if it is `number`.
+    /// Replaces the remembered descriptor, if it is `number`.
     pub fn replace(&self, number: c_int, other: c_int) -> bool {
         let order = Ordering::SeqCst;
         self.0.compare_exchange(number as u32 + 1, other as u32 + 1, order, order).is_ok()
     }
 
-    /// Remembers a number that was made. If there is one already, that stays and this one is
+    /// Remembers a descriptor that was made. If there is one already, that stays and this one is
     /// closed.
     pub fn set(&self, own: c_int) {
         let order = Ordering::SeqCst;
@@ -56,7 +56,7 @@ impl OwnNumber {
     }
 }
 
-/// Lets those that are inside make the calls for which they have asked for the number.
+/// Lets those that are inside make the calls for which they have asked for the descriptor.
 pub fn let_another_number_be_seen(are_inside: impl Fn() -> bool) {
     let until = sys::now() + IN_BETWEEN;
     while are_inside() && sys::now() < until {

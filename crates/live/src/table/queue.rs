@@ -1,11 +1,11 @@
-//! Whose turn it is to make a connection leave.
+//! Whose turn it is to move a connection back to the kernel.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sharing::process_lock::{HeldHere, ProcessLock};
 
-/// The threads of this process that make one connection depart, one after the other: a thread that
-/// replaces the connection must be alone in it.
+/// Serializes the threads of this process that move one connection back to the kernel: a thread
+/// that replaces it by another connection of the kernel needs it without other threads in a call.
 #[derive(Debug, Default)]
 pub struct Queue {
     turn: ProcessLock,

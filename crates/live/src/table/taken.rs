@@ -1,10 +1,10 @@
 //! Numbers that a thread is taking away: already forgotten, but still open in the kernel.
 //!
-//! The kernel takes a number away in one instant. This library forgets it first, and may then wait
-//! for threads that sleep on the connection or for its last doorbells. A call that another thread
-//! makes on the number meanwhile would reach the bare socket, whose bytes are doorbells; so it
-//! waits until the kernel has done its part. That is long before the kernel's call returns, and the
-//! number may be reused by then.
+//! The kernel takes a descriptor away in one instant. This library forgets it first, and may then
+//! wait for threads that sleep on the connection or for its last doorbells. A call that another
+//! thread makes on the descriptor meanwhile would reach the bare socket, whose bytes are doorbells;
+//! so it waits until the kernel has done its part. That is long before the kernel's call returns,
+//! and the descriptor may be reused by then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,19 +20,20 @@ use crate::table::word::Word;
 /// How long a call waits at most, in nanoseconds: the thread may have been ended, or wait for this one.
 const PATIENCE: u64 = 2_000_000_000;
 
-/// The cookies of the sockets whose numbers are being taken away. Pages that are never touched take
-/// no memory.
+/// The cookies of the sockets whose descriptors are being taken away. Pages that are never touched
+/// take no memory.
 static SOCKETS: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
 
-/// A number, if any, that the calling thread is taking away; calls by it wait until this is dropped.
+/// A descriptor, if any, that the calling thread is taking away; calls by it wait until this is
+/// dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Taken(Option<(c_int, Word)>);
 
-/// Forgets that a number stands for the connection at a place. Returns how many calls on it are in
-/// the kernel that the connection has not counted, and the number, if other threads are to wait;
-/// `None` if another thread has just taken it away too, so that it may stand for something else by
-/// now.
+/// Forgets that a descriptor stands for the connection at a place. Returns how many calls on it are
+/// in the kernel that the connection has not counted, and the descriptor, if other threads are to
+/// wait; `None` if another thread has just taken it away too, so that it may stand for something
+/// else by now.
 pub fn begin(fd: c_int, place: usize, to: LostTo, others_wait: bool) -> Option<(u32, Taken)> {
     if !others_wait {
         return forget_number(fd, place, Word::UNKNOWN).map(|inside| (inside, Taken::NOTHING));
@@ -56,7 +57,7 @@ impl Drop for Taken {
     }
 }
 
-/// The numbers that the calling thread is closing by one call, from the lowest to the highest.
+/// The descriptors that the calling thread is closing by one call, from the lowest to the highest.
 #[derive(Debug)]
 pub struct TakenAll(Option<(c_int, c_int)>);
 
@@ -81,14 +82,14 @@ impl Drop for TakenAll {
     }
 }
 
-/// The kernel may have given the number out again, for something that is known.
+/// The kernel may have given the descriptor out again, for something that is known.
 fn end(fd: c_int, taken: Word) {
     if let Some(word) = word(fd) {
         change(word, |word| (word == taken).then_some(Word::UNKNOWN));
     }
 }
 
-/// Whether another thread is closing a number: it is none any more, and not yet another's.
+/// Whether another thread is closing a descriptor: it is none any more, and not yet another's.
 pub fn is_closed(fd: c_int) -> bool {
     word(fd).is_some_and(|word| {
         let now = Word::from_bits(word.load(Ordering::Acquire));
@@ -96,24 +97,24 @@ pub fn is_closed(fd: c_int) -> bool {
     })
 }
 
-/// Whether the kernel has yet to take a number away.
+/// Whether the kernel has yet to take a descriptor away.
 fn is_there(fd: c_int) -> bool {
     sys::cookie(fd) == Some(SOCKETS[fd as usize].load(Ordering::SeqCst))
 }
 
-/// Whether the kernel has put a connection at a number, which may be one of this library's: the
+/// Whether the kernel has put a connection at a descriptor, which may be one of this library's: the
 /// thread that asked for that remembers it as soon as the kernel's call returns.
 fn is_connection(fd: c_int) -> bool {
     sys::socket_option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
 }
 
-/// Whether it is the calling thread that takes the number away.
+/// Whether it is the calling thread that takes the descriptor away.
 fn is_own(taken: Word) -> bool {
     let all = [LostTo::Nobody, LostTo::Another, LostTo::Itself];
     all.map(|to| Word::taken(lock::thread(), to)).contains(&taken)
 }
 
-/// Waits until a number is no longer being taken away. False if it was not, or if the calling
+/// Waits until a descriptor is no longer being taken away. False if it was not, or if the calling
 /// signal handler interrupts the thread that does so.
 #[cold]
 pub fn await_end(fd: c_int) -> bool {

@@ -1,4 +1,4 @@
-//! What the table of descriptors holds for each number, in one word.
+//! What the table of descriptors holds for each descriptor, in one word.
 //!
 //! Until a connection is old enough to look for its other end, a call on it needs nothing but this
 //! word: it counts the call in, and down to the call that looks. So a short connection costs two
@@ -18,11 +18,11 @@ const OWN: u64 = 1 << 62;
 const WHAT: u64 = 3 << 62;
 /// Set once a connection is known to stay with the kernel for good.
 const PLAIN: u64 = 1 << 61;
-/// Set in the word of a connection while a thread tells an `epoll` instance of the number.
+/// Set in the word of a connection while a thread tells an `epoll` instance of the descriptor.
 const CONTROLLED: u64 = 1 << 60;
-/// Of a number that is nothing else: a listening socket, whose port is known.
+/// Of a descriptor that is nothing else: a listening socket, whose port is known.
 const LISTENER: u64 = 1 << 60;
-/// For a number that is nothing else: a TCP socket that is not connected yet.
+/// For a descriptor that is nothing else: a TCP socket that is not connected yet.
 const STREAM: u64 = 1 << 59;
 /// How many more calls bypass the library.
 const QUIET: u64 = 1 << 50;
@@ -33,9 +33,9 @@ const MOST_QUIET: u64 = (1 << 10) - 1;
 const TOLD: u64 = 1 << TOLD_FROM;
 const TOLD_FROM: u32 = 51;
 const MOST_TOLD: u64 = (1 << 9) - 1;
-/// Whether the number is in that instance.
+/// Whether the descriptor is in that instance.
 const IN: u64 = QUIET;
-/// Tells the connections apart that have had this number one after another.
+/// Tells the connections apart that have had this descriptor one after another.
 const LIFE: u64 = 1 << 24;
 const LIVES: u64 = (1 << 26) - 1;
 /// How many of them are in the kernel now.
@@ -50,10 +50,10 @@ const KIND: u64 = (1 << 8) - 1;
 const DOUBLING: u64 = 1 << 8;
 const DOUBLINGS: u64 = (1 << 4) - 1;
 
-/// The word of the `epoll` instance that has been told of a number with this word: its bits from
-/// [`TOLD`] on, sign-extended, so that one shift finds it. Two is added, so that neither an unknown
-/// number, whose shifted word is 0, nor an instance, whose shifted word is -1, seems to name an
-/// unknown number, whose word is 0.
+/// The word of the `epoll` instance that has been told of a descriptor with this word: its bits
+/// from [`TOLD`] on, sign-extended, so that one shift finds it. Two is added, so that neither an
+/// unknown descriptor, whose shifted word is 0, nor an instance, whose shifted word is -1, seems to
+/// name an unknown descriptor, whose word is 0.
 const fn told_by(word: u64) -> u64 {
     ((word as i64 >> TOLD_FROM) as u64).wrapping_add(2)
 }
@@ -112,24 +112,24 @@ impl Word {
         new.hushed(first.after() - 1)
     }
 
-    /// A number that a thread is taking away. To code for which that makes no difference it looks
-    /// like a connection without a place; calls on it look further.
+    /// A descriptor that a thread is taking away. To code for which that makes no difference it
+    /// looks like a connection without a place; calls on it look further.
     pub const fn taken(thread: u32, to: LostTo) -> Self {
         let closed = if matches!(to, LostTo::Nobody) { DOUBLING } else { 0 };
         Self(CONNECTION | UNPLACED | closed | ((thread as u64 & LIVES) * LIFE))
     }
 
-    /// Whether a thread is closing the number.
+    /// Whether a thread is closing the descriptor.
     pub const fn is_closed(self) -> bool {
         self.is_taken() && self.0 & DOUBLING != 0
     }
 
-    /// Whether a thread is putting something else at the number, or what was there.
+    /// Whether a thread is putting something else at the descriptor, or what was there.
     pub const fn is_replaced(self) -> bool {
         self.is_taken() && self.0 & DOUBLING == 0
     }
 
-    /// Whether a thread is taking the number away. No connection is of no kind.
+    /// Whether a thread is taking the descriptor away. No connection is of no kind.
     pub const fn is_taken(self) -> bool {
         self.is_promising() && self.0 & (UNPLACED | KIND) == UNPLACED
     }
@@ -194,8 +194,8 @@ impl Word {
         if self.0 & PLAIN != 0 { self } else { Self((self.0 & !(MOST_QUIET * QUIET)) | PLAIN) }
     }
 
-    /// Returns the word with the `epoll` instance that has been told of the number, and whether it
-    /// is registered there. Kept only for connections that stay with the kernel for good.
+    /// Returns the word with the `epoll` instance that has been told of the descriptor, and whether
+    /// it is registered there. Kept only for connections that stay with the kernel for good.
     pub const fn told_of(self, instance: Option<(usize, bool)>) -> Self {
         if !self.is_plain() {
             return self;
@@ -226,7 +226,7 @@ impl Word {
         told_by(self.0) == epoll.0
     }
 
-    /// Returns the word after the number was added to that instance, or removed from it.
+    /// Returns the word after the descriptor was added to that instance, or removed from it.
     #[inline]
     pub const fn put_in(self, is_in: bool) -> Self {
         Self(if is_in { self.0 | IN } else { self.0 & !IN })
@@ -249,9 +249,9 @@ impl Word {
         self.0 & (WHAT | PLAIN) == CONNECTION | PLAIN
     }
 
-    /// The word with a mark, under which one thread changes the number's registration in an `epoll` instance: no
-    /// other thread does so meanwhile, and none joins the connection. `None` if a thread has marked it, or if the
-    /// connection is accelerated or about to be.
+    /// The word with a mark, under which one thread changes the descriptor's registration in an
+    /// `epoll` instance: no other thread does so meanwhile, and none joins the connection. `None`
+    /// if a thread has marked it, or if the connection is accelerated or about to be.
     #[inline]
     pub const fn controlled(self) -> Option<Self> {
         let passes = self.0 & (PLAIN | (MOST_QUIET * QUIET)) != 0;
@@ -348,7 +348,7 @@ impl Word {
         Self(self.0 - INSIDE)
     }
 
-    /// Counts out a call that entered with the word `entered`; `None` if the number stands for
+    /// Counts out a call that entered with the word `entered`; `None` if the descriptor stands for
     /// something else by now.
     #[inline]
     pub const fn go_out(self, entered: Self) -> Option<Self> {
@@ -440,7 +440,7 @@ mod tests {
             assert!(!told.is_told_of_in(Word::of(Entry::Epoll(index + 1))));
             assert!(!told.is_told_of_in(Word::UNKNOWN) && !told.is_told_of_in(plain));
             assert_eq!(epoll.entry(), Entry::Epoll(index));
-            // Nor is any other number told of in it, nor is it in another.
+            // Nor is any other descriptor told of in it, nor is it in another.
             let others = [Word::UNKNOWN, Word::STREAM, Word::of(Entry::Own), Word::listener(80)];
             for other in
                 [others, [epoll, plain, connection(5, u32::MAX), told.controlled().unwrap()]]

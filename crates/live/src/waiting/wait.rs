@@ -23,9 +23,11 @@ use crate::table::{Connection, Guard, end};
 use crate::waiting::call::{Call, lost_since};
 
 /// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
-/// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.
+/// other end's death is seen immediately, in nanoseconds. So a death is seen this much later at
+/// most.
 const ON_WORD: u64 = 20_000_000;
-/// The longest such sleep of a sender, which checks for that death itself, in nanoseconds.
+/// How long a sender sleeps on the word at most, which checks itself whether the other end is dead,
+/// in nanoseconds.
 const LONGEST_ON_WORD: u64 = 10 * ON_WORD;
 
 /// How long a receiver sleeps while the bytes in the ring are refused, in nanoseconds.
