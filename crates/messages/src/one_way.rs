@@ -40,7 +40,7 @@ impl Calls {
 
     /// # Safety
     ///
-    /// As for [`Calls::send`].
+    /// The requirements of [`Calls::send`].
     unsafe fn receive(&self, bytes: &mut [u8; LENGTH], from: c_int) -> bool {
         let (at, length) = (bytes.as_mut_ptr().cast(), LENGTH as c_int);
         let no_status = std::ptr::null_mut();

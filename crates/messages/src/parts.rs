@@ -140,7 +140,7 @@ impl Parts {
 ///
 /// # Safety
 ///
-/// As [`std::ptr::copy_nonoverlapping`].
+/// The requirements of [`std::ptr::copy_nonoverlapping`].
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
     // SAFETY: the caller's promise; two words of 8 bytes that may overlap cover up to 16.
@@ -164,7 +164,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// As an `iovec` array for the kernel.
+    /// The buffers as an array for system calls that take `iovec`.
     pub fn as_slice(&self) -> &[iovec] {
         &self.places[..self.count]
     }
@@ -174,21 +174,21 @@ impl Places {
         self.as_slice().iter().map(|it| it.iov_len).sum()
     }
 
-    /// As [`Parts::copy_to`].
+    /// Gathers all bytes of this part into `to`.
     ///
     /// # Safety
     ///
-    /// The same.
+    /// The buffers must be readable, and `to` writable for [`Places::length`] bytes.
     pub unsafe fn copy_to(&self, to: *mut u8) {
         // SAFETY: the caller's promise.
         unsafe { gather(self.as_slice(), to) };
     }
 
-    /// As [`Parts::copy_from`].
+    /// Scatters bytes into the buffers of this part, as many as they have room for.
     ///
     /// # Safety
     ///
-    /// The same.
+    /// The buffers must be writable, and `from` readable for `length` bytes.
     pub unsafe fn copy_from(&self, from: *const u8, length: usize) {
         // SAFETY: the caller's promise.
         unsafe { scatter(self.as_slice(), from, length) };

@@ -144,7 +144,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// As [`Directory::find`].
+    /// Those of [`Directory::find`].
     pub fn at(path: PathBuf) -> Result<Self, BadDirectory> {
         if path.as_os_str().as_bytes().len() > LONGEST_DIRECTORY {
             return Err(BadDirectory::Long(path));

@@ -29,7 +29,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// A message of the sender's with this number, in these buffers of the sender's.
+    /// The sender's message with this number, in these buffers of the sender.
     pub(super) fn new(number: u32, parts: Parts) -> Self {
         Self { number, length: parts.length(), parts }
     }
@@ -107,8 +107,8 @@ impl Receiving {
         self.segment.ring(Side::Sender).next_head(&self.reader)
     }
 
-    /// The next record, without consuming it. Pieces are stored at once; a message must be handled before
-    /// [`Receiving::take`] releases its record.
+    /// The next record, without consuming it. Pieces are stored immediately; a message must be
+    /// handled before [`Receiving::take`] releases its record.
     ///
     /// # Errors
     ///
@@ -350,7 +350,7 @@ fn read_places(bytes: *const u8, length: usize) -> Option<Remote> {
     (remote.length as u64 == total).then_some(remote)
 }
 
-/// Buffers of the sender's: an address and a length each, at most [`MOST`] of them.
+/// Buffers of the sender: an address and a length each, at most [`MOST`] of them.
 pub(super) fn parts_of(words: &[u64]) -> Option<Parts> {
     let mut parts = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST];
     let count = words.len() / 2;

@@ -129,7 +129,7 @@ impl Sending {
         length <= WHOLE
     }
 
-    /// Sends a short message; false if the ring is full. The buffers may be reused at once.
+    /// Sends a short message; false if the ring is full. The buffers may be reused immediately.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl Sending {
         Ok(sent)
     }
 
-    /// Returns bytes of a request of the receiver's; how many, zero if there is no room.
+    /// Returns bytes that the receiver has requested; how many, zero if there is no room.
     ///
     /// # Errors
     ///

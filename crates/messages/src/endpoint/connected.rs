@@ -44,7 +44,7 @@ struct Written {
 #[derive(Debug)]
 pub(super) struct Connected {
     machine: vi::Endpoint<Cookie>,
-    /// Written messages whose descriptors have not come back, oldest first.
+    /// Written messages whose descriptors have not completed, oldest first.
     written: VecDeque<Written>,
     /// The buffers of the receive descriptors, oldest first.
     buffers: VecDeque<Parts>,
@@ -93,7 +93,8 @@ impl Connected {
         }
     }
 
-    /// The connection has ended: all descriptors come back, and what has arrived in part is lost.
+    /// The connection has ended: all descriptors complete in error, and what has arrived in part is
+    /// lost.
     pub(super) fn break_off(&mut self, error: Errno, events: &mut impl Events) {
         self.lost = Some(error);
         self.is_pulling = false;
@@ -195,11 +196,11 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`Endpoint::send`]; `ENOTCONN` without a connection.
+    /// Those of [`Endpoint::send`], and `ENOTCONN` without a connection.
     ///
     /// # Safety
     ///
-    /// As [`Endpoint::send`].
+    /// The requirements of [`Endpoint::send`].
     #[inline(never)]
     pub unsafe fn send_connected(
         &mut self,
@@ -250,7 +251,7 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// As [`Endpoint::receive`].
+    /// The requirements of [`Endpoint::receive`].
     pub unsafe fn receive_connected(
         &mut self,
         receive: Receive,

@@ -2,7 +2,7 @@
 //!
 //! The sender computes when a message is due from its length and from how long its own adapter is still busy, and writes
 //! the due time into the ring before the message. The receiver leaves both in the ring until that time. If messages of
-//! several senders are due at once, the receiving adapter takes them one after another.
+//! several senders are due at the same time, the receiving adapter takes them one after another.
 
 use weft_protocol::emulation::{Adapter, Costs};
 

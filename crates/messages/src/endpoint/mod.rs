@@ -335,7 +335,7 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// As [`Endpoint::send`].
+    /// The requirements of [`Endpoint::send`].
     #[inline(always)]
     unsafe fn transmit(
         &mut self,
@@ -480,7 +480,7 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// As [`Endpoint::receive`].
+    /// The requirements of [`Endpoint::receive`].
     pub unsafe fn receive_claimed(
         &mut self,
         is_tagged: bool,

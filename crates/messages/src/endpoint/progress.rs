@@ -278,7 +278,7 @@ impl Endpoint {
         }
     }
 
-    /// Handles the answers of all receivers that have messages to fetch.
+    /// Handles the responses of all receivers that have messages to fetch.
     fn handle_all_answers(&mut self, events: &mut impl Events) -> bool {
         let mut any = false;
         for peer in 0..self.outgoing.len() {
@@ -291,7 +291,7 @@ impl Endpoint {
         any
     }
 
-    /// Handles the answers of one receiver.
+    /// Handles the responses of one receiver.
     fn handle_answers(&mut self, peer: PeerId, events: &mut impl Events) -> bool {
         let Self { outgoing, held: count, connected, .. } = self;
         let Some(Outgoing::Open(way)) = outgoing.get_mut(peer.index()) else { return false };

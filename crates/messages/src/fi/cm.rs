@@ -1,8 +1,10 @@
-//! Connection management: requests, answers and ends of connections between endpoints of processes.
+//! Connection management: requests, responses and ends of connections between endpoints of
+//! processes.
 //!
 //! A passive endpoint listens on a Unix socket in the rendezvous directory. A connecting endpoint sends its name and
-//! the program's data; the answer is the name of the accepting endpoint, or a rejection. From then on each endpoint
-//! admits channels of the other alone, and the socket stays open: its end is the end of the connection.
+//! the program's data; the response is the name of the accepting endpoint, or a rejection. From
+//! then on each endpoint admits channels of the other alone, and the socket stays open: its end is
+//! the end of the connection.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,7 +15,7 @@ use super::state::{Entry, Shared};
 use crate::rendezvous::{self, Directory, Listener, Name, Peer};
 use crate::sys::{self, Errno, Watch};
 
-/// The most bytes that programs pass along with a request or an answer.
+/// The most bytes that programs pass along with a request or a response.
 pub const MOST_DATA: usize = 256;
 const MAGIC: [u8; 8] = *b"weft-cm1";
 const LENGTH: usize = 8 + 8 + Name::LENGTH + MOST_DATA;
@@ -191,7 +193,7 @@ impl Queue {
         Ok(self.add(Source::Listening { listener, fid, waiting: Vec::new() }))
     }
 
-    /// Requests a connection to the passive endpoint of a name. An event tells of the answer.
+    /// Requests a connection to the passive endpoint of a name. An event tells of the response.
     ///
     /// # Errors
     ///
@@ -241,7 +243,7 @@ impl Queue {
     pub fn reject(&mut self, request: usize, own: Name, data: &[u8]) -> Result<(), Errno> {
         let (peer, _) = self.take_request(request)?;
         let said = Said { kind: Kind::Reject, name: own, data: data.to_vec() };
-        // If the other end has gone, nobody waits for the answer.
+        // If the other end has gone, nobody waits for the response.
         let _ = said.send(&peer.socket);
         Ok(())
     }
@@ -283,7 +285,7 @@ impl Queue {
         }
     }
 
-    /// Looks for requests, answers and ends of connections.
+    /// Looks for requests, responses and ends of connections.
     pub fn progress(&mut self) {
         loop {
             let (tokens, count) = self.watch.wait(Some(std::time::Duration::ZERO));
@@ -356,7 +358,7 @@ impl Queue {
         Source::Listening { listener, fid, waiting }
     }
 
-    /// The answer to a request of this end.
+    /// The response to a request of this end.
     fn answered(&mut self, peer: Peer, active: Active) -> Option<Source> {
         let fid = active.fid;
         let (error, data) = match Said::receive(&peer.socket) {

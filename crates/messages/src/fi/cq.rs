@@ -211,7 +211,7 @@ unsafe fn read_any(
 ///
 /// # Safety
 ///
-/// As [`read_any`].
+/// The requirements of [`read_any`].
 #[inline(never)]
 unsafe fn poll_and_take(
     queue: &Cq,

@@ -57,7 +57,7 @@ pub unsafe extern "C" fn weft_window_create(
 }
 
 /// # Safety
-/// As [`weft_window_create`].
+/// The requirements of [`weft_window_create`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_attach(
     path: *const c_char,
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn weft_window_read(
 }
 
 /// # Safety
-/// As [`weft_window_read`].
+/// The requirements of [`weft_window_read`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_read_remote(
     handle: *const Shared,
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn weft_window_read_remote(
 /// One if it was applied, zero if not.
 ///
 /// # Safety
-/// As [`weft_window_write`].
+/// The requirements of [`weft_window_write`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_write_conditional(
     handle: *const Shared,
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn weft_window_write_conditional(
 /// The number of attempts.
 ///
 /// # Safety
-/// As [`weft_window_write`].
+/// The requirements of [`weft_window_write`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_deliver(
     handle: *const Shared,

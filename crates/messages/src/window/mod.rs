@@ -334,7 +334,8 @@ impl Window {
         }
     }
 
-    /// Waits until a node's copy includes everything before a log position; returns at once if it is off line.
+    /// Waits until a node's copy includes everything before a log position; returns immediately if
+    /// it is off line.
     fn reach(&mut self, node: Node, ticket: Ticket) -> Result<(), WindowError> {
         let mut waiting = Waiting::new(self.patience);
         // The position of a node that is off line is greater than all others.

@@ -124,8 +124,9 @@ fn pattern(length: usize, salt: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 + at / 251 + salt) as u8).collect()
 }
 
-/// Messages of all lengths, long ones among short ones, received before and after they come: what is read and what
-/// completes is in the order in which it was posted, on either side.
+/// Sends messages of all lengths, long ones among short ones, and posts some receives before the
+/// messages arrive and some after. Messages are received, and operations complete at both ends, in
+/// the order in which they were posted.
 fn in_order(name: &str, set: impl Fn(&mut Endpoint)) {
     let place = Place::new(name);
     let [mut one, mut other] = End::pair(&place);

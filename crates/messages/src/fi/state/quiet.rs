@@ -12,7 +12,8 @@ const PATIENCE: u32 = 16;
 /// The words that tell a poll whether anything has arrived, as long as its endpoints are left alone.
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
-    /// The heads of the next records and answers of all endpoints of a queue: zero until these are there.
+    /// The heads of the next records and responses of all endpoints of a queue: zero until these
+    /// are there.
     heads: Vec<NonNull<AtomicU64>>,
     /// The number of [`State::changes`] when the endpoints named these words.
     changes: u64,
