@@ -23,7 +23,7 @@ pub struct BreakEven {
 }
 
 impl BreakEven {
-    /// The fewest operations before a join: a connection with a few requests and their answers is
+    /// The fewest operations before a join: a connection with a few requests and their responses is
     /// over before, and has asked for nothing.
     pub const SOONEST: u32 = 12;
     /// The largest number: by then the kernel has taken so long that a wasted join costs only a few

@@ -245,15 +245,16 @@ impl Writer {
         Ok(self.written - self.read)
     }
 
-    /// The position of the next `length` bytes. Never exceeds the known room.
+    /// The spans of the next `length` bytes from the write position on, fewer if the known room is
+    /// smaller.
     #[inline]
     pub fn spans(&self, length: u64) -> Spans {
         let room = self.capacity.0 - (self.written - self.read);
         self.capacity.spans(self.written, length.min(room))
     }
 
-    /// The position of `length` bytes after the next `skip`, for a caller that publishes several parts at
-    /// once.
+    /// The spans of the `length` bytes that begin `skip` bytes past the write position, for a caller
+    /// that fills several parts and publishes them together.
     #[inline]
     pub fn spans_after(&self, skip: u64, length: u64) -> Spans {
         let room = self.capacity.0 - (self.written - self.read);

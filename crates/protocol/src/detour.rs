@@ -16,7 +16,7 @@
 //! * *begun*: how many bytes of the underlying stream precede the ring; once ended, a detour never
 //!   begins.
 //! * *doorbells*: how many doorbells were rung. A doorbell is announced and counted before it is
-//!   rung, and the announcement ends afterwards: the sleeper that it wakes may take it at once,
+//!   rung, and the announcement ends afterwards: the sleeper that it wakes may take it immediately,
 //!   even while the ringer, which has lost its processor to that sleeper, is still in the call. A
 //!   side that departs *silences* the other, so that no doorbell follows the last one counted.
 //! * *rest*: a reader that departs for good *refuses* what is left in the ring, since the next
@@ -212,8 +212,8 @@ impl Detour {
 
     /// Marks what was published as the last of the stream. Once its outlet is [`Outlet::After`],
     /// the writer must also end the underlying stream. Returns true if the detour had ended before
-    /// this call: the writer must then return to the underlying stream at once, because the reader
-    /// may already have checked for this mark and missed it.
+    /// this call: the writer must then return to the underlying stream immediately, because the
+    /// reader may already have checked for this mark and missed it.
     #[must_use = "a reader that has gone back learns of the end by the underlying stream only"]
     pub fn finish(&self) -> bool {
         self.over.store(1, publish());

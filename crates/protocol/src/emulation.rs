@@ -155,15 +155,16 @@ mod tests {
         assert_eq!(error("1 1 2 3\n2 1 2 3"), CostsError::Short);
     }
 
-    /// Two messages of 100 bytes at 0 and one at 2000: the second waits for the sender's adapter, the third for none.
+    /// Two messages of 100 bytes are sent at 0 ns and one at 2000 ns: the second waits until the
+    /// adapter is free, the third does not wait.
     #[test]
     fn a_sender_occupies_its_adapter_for_the_gap() {
         let (mut adapter, cost) = (Adapter::default(), costs().of(100));
         assert_eq!([0, 0, 2000].map(|now| adapter.send(now, cost)), [1500, 1900, 3500]);
     }
 
-    /// Two senders reach one receiver at 1500 each: it takes 400 for the second. A stream of one sender, 400 apart
-    /// already, waits no second time.
+    /// Messages of two senders reach one receiver at 1500 ns: the second is delayed by the gap of
+    /// 400 ns. Messages that their sender has spaced 400 ns apart are not delayed again.
     #[test]
     fn senders_share_the_adapter_of_a_receiver() {
         let (mut adapter, cost) = (Adapter::default(), costs().of(100));

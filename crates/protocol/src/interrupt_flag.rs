@@ -3,7 +3,7 @@
 //!
 //! In the paper an adapter increments the word and interrupts if the most significant bit was zero,
 //! so that 0x7FFFFFFF means asleep and 0x80000000 upwards awake. A processor has no such adapter;
-//! here the word says in which ways threads sleep, a stimulus takes all of them out at once, and
+//! here the word says in which ways threads sleep, a stimulus takes all of them out together, and
 //! the thread that took them out owes the wake-up. Zero is awake. The effect is the paper's: the
 //! first stimulus after a sleeper went to sleep interrupts, all others cost a load.
 //!
@@ -63,8 +63,8 @@ impl InterruptFlag {
     const KNOWN: u32 = Sleep::OnWord.bit() | Sleep::InKernel.bit() | Sleep::OnEvent.bit();
 
     /// Announces that a thread is about to sleep. The caller must look at the ring once more after
-    /// this and before it sleeps. Sleepers of all kinds may be armed at once; a superfluous wake-up
-    /// costs one system call.
+    /// this and before it sleeps. Sleepers of several kinds may be armed together; an unnecessary
+    /// wake-up costs one system call.
     ///
     /// Returns the value of the word to sleep on.
     #[inline]

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! The words between the columns are the states of the [`Agreement`] in the segment: which ends read
-//! it. Once it is [`Agreed::Both`], each direction switches by itself, and returns by itself, by its
+//! it. Once it is [`Agreed::Both`], each direction switches and returns on its own, by its
 //! own [`detour`](crate::detour); [`switch`] says when, and [`back`] what an end does to return. An end
 //! whose directions have both returned is [`Phase::PLAIN`], as is one that gives up before it has
 //! joined. It may give up at any moment: until both are ready it revokes the agreement, and the other
@@ -218,7 +218,7 @@ pub const fn step(phase: Phase, role: Role, agreed: Agreed, event: Event) -> Tra
         (Event::Called, ..) => called(stays, role),
         (Event::Listens, Phase::CANDIDATE, Server) => stays.to(Phase::LISTENING, Action::Rest),
         (Event::Left, Phase::LISTENING, Server) => stays.to(Phase::CANDIDATE, Action::Rest),
-        // The answer comes at a later call.
+        // The response comes at a later call.
         (Event::Shared, Phase::CANDIDATE, Client) => stays.to(Phase::OFFERED, Action::Rest),
         (Event::Shared, Phase::LISTENING, Server) => stays.to(Phase::JOINING, Action::Prepare),
         (Event::Busy, Phase::JOINING, _) => stays.to(Phase::OFFERED, Action::Rest),

@@ -1,7 +1,7 @@
 //! Hardware retransmission with a fixed timer and several packets outstanding (Clint 2, 3.3, 3.4).
 //!
 //! The network forwards with fixed delays, so a loss is known a fixed time after the start of the
-//! transmission, and every outstanding packet is retransmitted by itself. An acknowledgment is
+//! transmission, and every outstanding packet is retransmitted individually. An acknowledgment is
 //! matched by the identity of the packet (pair and sequence number), never by its send buffer: the
 //! buffer may hold another packet by the time that a late acknowledgment arrives.
 
@@ -251,8 +251,8 @@ impl<P: Copy> Window<P> {
         }
     }
 
-    /// Returns the window for a caller that chooses the target of each transmission: see
-    /// [`Window::wanted`].
+    /// Keeps packets by target, so that the caller can choose the target of each transmission among
+    /// those that [`Window::wanted`] returns.
     #[must_use]
     pub fn by_target(self) -> Window<P> {
         Window { fresh: vec![VecDeque::new(); self.sequences.len()], ..self }

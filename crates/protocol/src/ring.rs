@@ -45,8 +45,8 @@ pub enum RingError {
     },
 }
 
-/// A register that is the input port of a FIFO: the host writes it faster than the adapter may
-/// read it, and no write is lost (`SendReg`, `RecvCmplReg`).
+/// A register that is the input port of a FIFO: the host can write faster than the adapter reads
+/// without losing a write (`SendReg`, `RecvCmplReg`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Doorbell<T> {
     entries: VecDeque<T>,

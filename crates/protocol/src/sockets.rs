@@ -66,7 +66,7 @@ pub enum Standing {
         /// The waiting requests, the oldest first: node and socket.
         waiting: VecDeque<(u16, SocketId)>,
     },
-    /// It has sent a request and has no answer.
+    /// It has sent a request and has no response.
     Connecting,
     /// The other end: node and socket.
     Connected(u16, SocketId),
@@ -188,7 +188,7 @@ impl Sockets {
         Ok(Some(Accepted { socket: new, node, answer }))
     }
 
-    /// A message of another node. Returns an answer for that node, if there is one.
+    /// A message of another node. Returns a response for that node, if there is one.
     pub fn hear(&mut self, said: SetUp) -> Option<SetUp> {
         match said {
             SetUp::Request { from, port } => {
@@ -223,7 +223,7 @@ impl Sockets {
         }
     }
 
-    /// An answer counts for a socket that still waits for one.
+    /// A response counts for a socket that still waits for one.
     fn answered(&mut self, socket: SocketId, now: Standing) {
         if let Some(standing) = self.sockets.get_mut(&socket)
             && *standing == Standing::Connecting
@@ -313,7 +313,7 @@ mod tests {
         let told = two.close(s);
         assert_eq!(told, [1, 2].map(|place| (1, SetUp::Refused { to: asked[place] })));
         assert_eq!(two.accept(s), Err(SocketError::NotOpen(0)));
-        // An answer that comes for a socket that is closed, or has one, changes nothing.
+        // A response that comes for a socket that is closed, or has one, changes nothing.
         assert!(one.close(asked[1]).is_empty());
         told.into_iter().for_each(|(_, said)| assert_eq!(one.hear(said), None));
         assert_eq!(one.standing(asked[1]), None);

@@ -6,8 +6,8 @@
 
 use crate::sync::{AtomicU32, Ordering, observe_fence};
 
-/// How many such calls there are. A call of a killed process stays counted; its sleeper may never
-/// have been woken.
+/// How many calls may still have to wake a sleeper. A call of a killed process stays counted; its
+/// sleeper may never have been woken.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Wakers {

@@ -240,10 +240,10 @@ impl<M> SendSide<M> {
         Ok(())
     }
 
-    /// Step 6 where the adapter sends again by itself (quick channel, Clint 3.4): the message goes
-    /// before every later one of its target, from the adapter if its buffer is kept until then.
-    /// With release at transmission it is fetched again, and until then a later message that is on
-    /// the adapter already may overtake it.
+    /// Step 6 where the adapter retransmits without the host (quick channel, Clint 3.4): the
+    /// message goes before every later one of its target, from the adapter if its buffer is kept
+    /// until then. With release at transmission it is fetched again, and until then a later message
+    /// that is on the adapter already may overtake it.
     ///
     /// # Errors
     /// [`StepError`] unless the buffer is sent and not reported.

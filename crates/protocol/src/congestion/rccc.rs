@@ -1,6 +1,6 @@
 //! RCCC, the congestion control at the target of Ultra Ethernet, as in the authors' simulator (uet-htsim,
 //! `uec.cpp`): a flow sends on credits that its target grants, and all flows to a host share the rate of its
-//! link. Before the first answer a flow is sent without, up to a window.
+//! link. Before the first response a flow is sent without, up to a window.
 //!
 //! The header of each packet says up to where its initiator asks for credits, and a grant up to where they are
 //! given, both counted from the beginning of the flow, so that the next one makes up for one that was lost.

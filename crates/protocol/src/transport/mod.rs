@@ -1,5 +1,5 @@
 //! Reliable, ordered delivery of the packets of a flow: the state of a flow at both ends, and the
-//! answers of the target.
+//! responses of the target.
 //!
 //! A flow is a sequence of packets, numbered from 0. The target answers each packet with an
 //! acknowledgment, which says up to which packet everything has arrived. With *go-back-N*, as in
@@ -10,8 +10,8 @@
 //! missing below that. IRN leaves packets that are lost twice to the timer; here the sender detects
 //! the second loss as Linux's TCP does: a packet sent after the retransmission has arrived. Where
 //! switches trim packets instead of dropping them, the target rejects a trimmed packet, and the
-//! sender retransmits it at once (Handley et al., "Re-architecting datacenter networks and stacks
-//! for low latency and high performance", SIGCOMM 2017, section 3.2).
+//! sender retransmits it immediately (Handley et al., "Re-architecting datacenter networks and
+//! stacks for low latency and high performance", SIGCOMM 2017, section 3.2).
 
 mod notifier;
 mod receiver;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A route that loses and reorders: packets and answers in flight, removed by number.
+    /// A route that loses and reorders: packets and responses in flight, removed by number.
     fn carry(reliability: LossRecovery, threshold: u32, count: u32, fates: &[(u8, u8)]) {
         let trims = reliability == LossRecovery::SelectiveRepeat;
         let mut sender = Sender::new(reliability, count, threshold);

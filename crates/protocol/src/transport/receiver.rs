@@ -17,14 +17,14 @@ pub struct Receiver {
     has_refused: bool,
 }
 
-/// The content of an answer.
+/// The content of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Everything before this number has arrived.
     pub expected: u32,
     /// The packet that it answers.
     pub number: u32,
-    /// Which of the 32 packets before that one have arrived, as far as the answer says: bit 0 is
+    /// Which of the 32 packets before that one have arrived, as far as the response says: bit 0 is
     /// the one right before it.
     pub before: u32,
     /// That packet was discarded. Go-back-N: it came after a gap. Selective repeat: a switch had trimmed
@@ -41,7 +41,7 @@ pub struct Arrival {
     pub is_late: bool,
     /// How many packets are in order now that were not before.
     pub in_order: u32,
-    /// The answer to the sender, if there is one.
+    /// The response to the sender, if there is one.
     pub answer: Option<Answer>,
 }
 
@@ -82,8 +82,8 @@ impl Receiver {
         }
     }
 
-    /// The header of a packet has arrived, whose payload a switch had trimmed. Returns the answer: a
-    /// refusal, or that the packet has already arrived.
+    /// The header of a packet has arrived, whose payload a switch had trimmed. Returns the
+    /// response: a refusal, or that the packet has already arrived.
     pub fn arrive_cut(&self, number: u32) -> Answer {
         let is_refusal = number >= self.expected && !self.kept.has(number);
         Answer { expected: self.expected, number, before: 0, is_refusal }

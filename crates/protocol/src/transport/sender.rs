@@ -37,7 +37,7 @@ pub struct Sender {
     named: Bits,
 }
 
-/// What an answer means to its sender.
+/// What a response means to its sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// How many packets are newly known to have arrived.
@@ -125,7 +125,7 @@ impl Sender {
         self.acknowledged == self.count
     }
 
-    /// An answer has arrived.
+    /// A response has arrived.
     pub fn hear(&mut self, answer: &Answer) -> Heard {
         match self.reliability {
             LossRecovery::GoBackN => self.hear_all_or_nothing(answer),
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(own.hear(&answer(1, 2, true)), Heard { packets: 0, is_loss: true });
         assert_eq!((own.outstanding(), own.fresh()), (0, 5));
         assert_eq!(send(&mut own, 9), [1, 2, 3, 4, 5]);
-        // An answer to what had been sent before that says more than was sent again is as good.
+        // A response to what had been sent before that says more than was sent again is as good.
         own.timed_out();
         assert_eq!(own.next(), Some(1));
         own.hear(&answer(5, 4, false));

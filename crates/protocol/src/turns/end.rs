@@ -105,7 +105,7 @@ impl End {
     }
 
     /// The frame is over, with this many packets in each send FIFO: whether the end sends another
-    /// one at once instead of handing over the link.
+    /// one immediately instead of handing over the link.
     pub fn may_hold(&mut self, waiting: [u16; CHANNELS]) -> bool {
         self.frame = None;
         self.rules.holding == Holding::WhileAllowed

@@ -129,7 +129,7 @@ impl MessageHeader {
     /// is all that a switch reads (Maestro 3.3, message analyzer).
     ///
     /// # Errors
-    /// As [`MessageHeader::restore`], about the first two packets alone.
+    /// Those of [`MessageHeader::restore`] that concern the first two packets.
     pub fn read(packets: &[Packet]) -> Result<(MessageHeader, usize), MessageError> {
         let first = packets.first().ok_or(MessageError::Empty)?;
         let code = (first[0] & !SEVERAL) >> 4;

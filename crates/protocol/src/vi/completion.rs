@@ -1,4 +1,4 @@
-//! Completions: each descriptor returns once, and one queue may serve many endpoints.
+//! Completions: each descriptor completes once, and one queue may serve many endpoints.
 
 use std::collections::VecDeque;
 

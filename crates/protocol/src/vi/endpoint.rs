@@ -38,7 +38,7 @@ pub struct Arrival {
     pub is_intact: bool,
 }
 
-/// Descriptors that have been posted and have not come back.
+/// Descriptors that have been posted and have not completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Outstanding {
     /// Of the send queue.
@@ -78,7 +78,7 @@ pub enum Outcome<T> {
     Written,
     /// It is lost, and the connection continues.
     Dropped(Fault),
-    /// It broke the connection; all receive descriptors return.
+    /// It broke the connection; these descriptors complete in error.
     Broken(Fault, Vec<Completion<T>>),
     /// There is no connection that it belongs to.
     Ignored,
@@ -173,7 +173,7 @@ impl<T: Copy> WorkQueue<T> {
         Some(descriptor)
     }
 
-    /// Returns all descriptors; `first` is the fault of the oldest.
+    /// Completes all descriptors in error, the oldest with the fault `first` if there is one.
     fn flush(
         &mut self,
         queue: WorkQueueKind,
@@ -220,7 +220,7 @@ impl<T: Copy> Endpoint<T> {
         self.reliability
     }
 
-    /// Descriptors that have been posted and have not come back.
+    /// Descriptors that have been posted and have not completed.
     pub fn outstanding(&self) -> Outstanding {
         Outstanding { sends: self.sends.len(), receives: self.receives.len() }
     }
@@ -245,7 +245,8 @@ impl<T: Copy> Endpoint<T> {
         }
     }
 
-    /// Ends the connection, broken or not: all descriptors return, and the endpoint is as new.
+    /// Ends the connection, broken or not: all descriptors complete in error, and the endpoint is
+    /// as new.
     pub fn disconnect(&mut self) -> Vec<Completion<T>> {
         let completions = self.flush(None);
         self.state = EndpointState::Idle;
@@ -315,8 +316,9 @@ impl<T: Copy> Endpoint<T> {
         Some(Completion { cookie, queue: WorkQueueKind::Send, result: Ok(()) })
     }
 
-    /// The target reports, or the adapter detects, that the connection is broken: all descriptors
-    /// return, the oldest unanswered one with the reason. Later reports are ignored.
+    /// The target reports, or the adapter detects, that the connection is broken. All descriptors
+    /// complete in error: the oldest unacknowledged send with `fault`, the others with
+    /// [`Fault::Disconnected`]. Later reports are ignored.
     pub fn break_off(&mut self, fault: Fault) -> Vec<Completion<T>> {
         if !matches!(self.state, EndpointState::Connected(_)) {
             return Vec::new();

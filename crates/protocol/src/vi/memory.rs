@@ -15,7 +15,7 @@ pub struct MemoryHandle(pub u32);
 /// Bytes that a program has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
-    /// The tag of the endpoints that may name it.
+    /// The tag of the endpoints that may refer to it.
     pub tag: ProtectionTag,
     /// The first byte.
     pub address: u64,
@@ -55,15 +55,16 @@ impl Registry {
         handle
     }
 
-    /// Ends the registration of a region, and returns it.
+    /// Ends the registration of a region, and returns the region.
     pub fn deregister(&mut self, handle: MemoryHandle) -> Option<Region> {
         self.regions.remove(&handle)
     }
 
-    /// Whether an endpoint with `tag` may write this many bytes to `to` from another host.
+    /// Whether an endpoint with `tag` on another host may write this many bytes to `to`.
     ///
     /// # Errors
-    /// The [`Fault`] of the first rule that is broken: registered, tag, leave, region.
+    /// The [`Fault`] of the first check that fails: the memory is registered, the tags are equal, the
+    /// region is writable, the bytes lie inside it.
     pub fn check_write(
         &self,
         tag: ProtectionTag,
@@ -77,10 +78,11 @@ impl Registry {
         region.check(to, length)
     }
 
-    /// Whether a descriptor of an endpoint with `tag` may name this many bytes of its own host.
+    /// Whether a descriptor of an endpoint with `tag` may refer to this many bytes of local memory.
     ///
     /// # Errors
-    /// The [`Fault`] of the first rule that is broken: registered, tag, region.
+    /// The [`Fault`] of the first check that fails: the memory is registered, the tags are equal, the
+    /// bytes lie inside the region.
     pub fn check_local(
         &self,
         tag: ProtectionTag,

@@ -111,7 +111,7 @@ impl World {
         }
         step(&World::hear);
         step(&|own| {
-            // Nothing is under way and an answer is missing: the adapter gives up.
+            // Nothing is under way and a response is missing: the adapter gives up.
             let sends = own.from.outstanding().sends;
             let silent = own.wire.is_empty() && own.back.is_empty();
             let answered = own.transmitted == own.sent.0 + own.sent.1;

@@ -216,11 +216,11 @@ impl Cluster {
         self.packets(node, offset, size, self.writes)
     }
 
-    /// The packets that a device of a node makes of what it writes over the PCI by itself: no write
-    /// buffer of a processor makes them smaller than a packet can be.
+    /// The packets of what a device of a node writes over the PCI by DMA: no write buffer of a
+    /// processor makes them smaller than the maximum size.
     ///
     /// # Errors
-    /// As of [`Cluster::store`].
+    /// Those of [`Cluster::store`].
     pub fn device_write(
         &self,
         node: Node,

@@ -1,8 +1,9 @@
 //! The control packet of generation 2, bit by bit (Figure 4b): flow control, port state, node
 //! numbers, global clock.
 //!
-//! Control packets have priority over data packets. One is inserted at once when the state of the
-//! flow control changes, and otherwise at an interval of a millisecond. Field widths are a choice:
+//! Control packets have priority over data packets. One is inserted immediately when the state of
+//! the flow control changes, and otherwise at an interval of a millisecond. Field widths are a
+//! choice:
 //!
 //! | cycle | bits | field |
 //! |---|---|---|

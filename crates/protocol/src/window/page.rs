@@ -57,7 +57,7 @@ pub struct TransmitPage {
     /// (listed as "acknowledge request").
     #[serde(default)]
     pub sweep: bool,
-    /// The target acknowledges each packet by itself (listed as "request acknowledge"; perhaps the
+    /// The target acknowledges each packet separately (listed as "request acknowledge"; perhaps the
     /// same attribute in other words).
     #[serde(default)]
     pub acknowledge: bool,
