@@ -8,7 +8,7 @@ const LEVELS: usize = u64::BITS.div_ceil(DIGIT) as usize;
 /// The end of a list of chunks.
 const NONE: u32 = u32::MAX;
 
-/// Events that stand one after another in memory; a power of two.
+/// Events that are consecutive in memory; a power of two.
 const CHUNK: usize = 8;
 
 /// An event, and when it leaves in picoseconds.
@@ -26,12 +26,12 @@ pub(crate) enum Taken {
     All,
 }
 
-/// Events later than those in the queue's front. An event stands on the level of the highest
+/// Events later than those in the queue's front. An event is filed at the level of the highest
 /// base-64 digit in which its time differs from `base`, in the slot of that digit. All events of
-/// one time therefore stand in one slot, in the order in which they were inserted.
+/// one time therefore share a slot, in the order in which they were inserted.
 ///
 /// A slot is a list of chunks, so that its events are read and written consecutively: with a
-/// hundred thousand events, a list of single events would miss the cache at each of them.
+/// hundred thousand events, a list of single events would take a cache miss for each of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Wheel<E> {
     /// No event is earlier; moves only to the time of the event that leaves next.

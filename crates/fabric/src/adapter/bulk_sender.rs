@@ -89,7 +89,7 @@ impl BulkSender {
         self.ready.iter().flatten()
     }
 
-    /// Whether a packet submitted now would have a send buffer at once.
+    /// Whether a packet submitted now would have a send buffer immediately.
     pub fn has_space(&self) -> bool {
         self.free != Some(0) && self.queue.is_empty()
     }

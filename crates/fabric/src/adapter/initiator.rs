@@ -20,7 +20,8 @@ pub struct Past {
 }
 
 /// The sending side of the adapter of one host. The caller starts the packets that it returns, and
-/// notes until when they occupy the link. Packets in flight are named by numbers of the caller's.
+/// records until when they occupy the link. Packets in flight have identifiers that the caller
+/// assigns.
 #[derive(Debug)]
 pub struct Initiator {
     /// Packets that wait for a send buffer.

@@ -63,6 +63,6 @@ pub enum Insertion {
     /// It waits for the end of the request (architecture Q1).
     #[default]
     Wait,
-    /// Its bytes are inserted at once; the rest of the request follows them (architecture Q2).
+    /// Its bytes are inserted immediately; the rest of the request follows them (architecture Q2).
     Interleave,
 }

@@ -50,7 +50,7 @@ pub struct NodeConfiguration {
     pub quick_enable: u64,
 }
 
-/// The arbiter's answer to a node at the end of an arbitration cycle: the content of `gnt`. Every
+/// The arbiter's response to a node at the end of an arbitration cycle: the content of `gnt`. Every
 /// node gets one at the same time, which keeps the nodes in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantNotice {
@@ -158,8 +158,8 @@ impl GlobalSchedule {
         self.admitted.clear_all();
     }
 
-    /// The configuration of a node arrives at its port. Its quick enable vector is for the quick
-    /// switch.
+    /// Takes over the requests and the bulk enable vector of a node, as its configuration reaches
+    /// the scheduler. The quick enable vector is not used here: the quick switch obeys it.
     pub fn configure(&mut self, node: usize, configuration: NodeConfiguration) {
         for target in 0..self.ports {
             let is_asked = configuration.requests >> target & 1 == 1;

@@ -83,7 +83,7 @@ impl Pipeline {
     }
 
     /// A host announces what it requests and accepts. Returns the packet that carries it, unless the
-    /// arbiter knows it at once.
+    /// arbiter knows it immediately.
     pub fn configure(&mut self, host: u16, said: NodeConfiguration) -> Option<ScheduledPacket> {
         match &mut self.signalling {
             Some(signalling) => Some(signalling.configure(host, said)),
@@ -94,7 +94,7 @@ impl Pipeline {
         }
     }
 
-    /// Computes the grants. Hosts know theirs at once unless packets carry them.
+    /// Computes the grants. Hosts know theirs immediately unless packets carry them.
     pub fn arbitrate(&mut self) {
         if let Some(signalling) = &mut self.signalling {
             signalling.close();

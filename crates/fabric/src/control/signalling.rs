@@ -102,7 +102,7 @@ pub enum Heard {
         /// The target.
         target: Option<u16>,
     },
-    /// An initiator has an answer to a transfer.
+    /// An initiator has a response to a transfer.
     Acknowledgment(Id<Transfer>),
     /// A configuration is damaged or too late for its cycle.
     LostConfiguration,

@@ -156,7 +156,7 @@ impl Transfers {
         taken
     }
 
-    /// The initiator learns the outcome of a transfer: from an answer, which says how the target
+    /// The initiator learns the outcome of a transfer: from a response, which says how the target
     /// received it, or from silence. Returns what follows, unless the outcome no longer matters.
     pub fn settle(&mut self, id: Id<Transfer>, answer: Option<Reception>) -> Option<Settled> {
         let Transfer { initiator, packet, is_settled, .. } = self.all[id];

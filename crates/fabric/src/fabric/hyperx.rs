@@ -87,8 +87,9 @@ pub(super) struct Lattice {
     order: DimensionOrder,
     /// The places of each switch, dimension by dimension.
     places: Vec<u16>,
-    /// The ports towards a switch, as digits, the first dimension's the lowest: in each dimension its
-    /// position among the other switches of the row, from one, or zero if it has the same position.
+    /// The ports towards a target switch. The index is a mixed-radix number with a digit for each
+    /// dimension, the first one lowest: zero if the coordinates of both switches agree, otherwise the
+    /// position of the target among the other switches of the row, counted from one.
     choices: Vec<Choice>,
     /// The port numbers of choices: first those of hosts, at the hosts' numbers.
     ports: Vec<u32>,
@@ -311,8 +312,8 @@ mod tests {
         fabric.wiring(hosts, Rate::from_ratio(1, 1000))
     }
 
-    /// Three columns and two rows, with two hosts a switch and two cables between rows. Switch 1.1 is
-    /// the fifth: its row is 0.1, 1.1, 2.1, and above it is 1.0.
+    /// Three columns and two rows, with two hosts per switch and two cables between rows. Switch
+    /// 1.1 is the fifth: its row is 0.1, 1.1, 2.1, and above it is 1.0.
     #[test]
     fn a_switch_has_cables_to_every_other_of_its_rows() {
         let text = "{ dimensions = [3, 2], hosts_per_switch = 2, parallel_cables = [1, 2] }";

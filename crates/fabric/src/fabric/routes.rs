@@ -193,7 +193,7 @@ impl Routes {
         self.planes.as_ref()
     }
 
-    /// Whether each packet chooses by itself among the ports that lead to its target, or each connection.
+    /// Whether each packet chooses among the ports that lead to its target, or each connection.
     pub fn choose_among_ports(&self) -> bool {
         matches!(self.rule, Rule::Packet | Rule::Adaptive | Rule::Connection { .. })
     }
@@ -401,11 +401,11 @@ impl Routes {
         matches!(self.rule, Rule::Packet | Rule::Connection { .. })
     }
 
-    /// The port by which a packet for `to` leaves `switch`, the `hop`th on its way from 0 on.
-    /// `occupied` tells how occupied a port is, from [`idle`](Self::idle) on: adaptive packets take the
-    /// port with the least. Where routes [weigh other switches](Self::weigh_other_switches), ports of
-    /// these are asked for, too: with numbers that count on from those of this switch, forward or, modulo
-    /// 2^32, back.
+    /// The port by which a packet for `to` leaves `switch`, after `hop` other switches. `occupied`
+    /// returns the occupation of a port less [`idle`](Self::idle), and adaptive packets take the least
+    /// occupied port. If routes [weigh other switches](Self::weigh_other_switches), it is queried for
+    /// ports of these as well: a port is numbered from the first one of this switch, modulo 2^32 if it
+    /// comes before that one.
     #[inline(always)]
     pub fn port(
         &self,

@@ -11,7 +11,7 @@ const LONG: Bytes = Bytes(1 << 20);
 /// per second; infinite without a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostLimits {
-    /// If all stages work at once: the limit of the busiest resource of either host.
+    /// If all stages work at the same time: the limit of the busiest resource of either host.
     pub occupancy: f64,
     /// The limit of the busiest resource on the send path (SCILAN 4.2, Xt).
     pub send: f64,

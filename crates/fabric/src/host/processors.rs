@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use weft_units::{PositiveCount, Span};
 
-/// The processors of all hosts, as many on each. A computation is known by a name of the caller's.
+/// The processors of all hosts, as many on each. The caller assigns each computation an identifier.
 #[derive(Clone, Debug)]
 pub struct Processors<J> {
     count: PositiveCount,

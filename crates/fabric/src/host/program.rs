@@ -16,8 +16,8 @@ pub struct ProgramSettings {
     /// message counts as sent after the last stage of the send path that uses this processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processor: Option<String>,
-    /// How long it polls for the next message before it sleeps. "0 ns" sleeps at once; without a
-    /// value it never sleeps.
+    /// How long it polls for the next message before it sleeps. "0 ns" sleeps immediately; without
+    /// a value it never sleeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spin: Option<Span>,
     /// The interval between polls; without a value it polls continuously.
@@ -35,7 +35,7 @@ pub(super) enum Meeting {
     Asleep,
 }
 
-/// The program of one host. Its flag decides when a message interrupts, in the form of the live
+/// The program of one host. Its flag decides which messages interrupt, in the form of the live
 /// library or of the document: the receiver enables the flag before it sleeps, and every message
 /// stimulates it.
 #[derive(Debug)]

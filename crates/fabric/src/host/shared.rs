@@ -89,7 +89,7 @@ impl Sharing {
         matches!(&self.stand, Stand::Writes(own, _) if *own == message)
     }
 
-    /// Whether it has just requested the lock; asking clears the answer.
+    /// Whether it has just requested the lock; querying resets it.
     pub fn take_wish(&mut self) -> bool {
         let Stand::Wishes(message) = self.stand else { return false };
         self.stand = Stand::Asks(message);

@@ -9,12 +9,12 @@ use weft_protocol::sci_address::node_of;
 use weft_units::{Bytes, PositiveCount, Span};
 
 /// Sockets of a library that sets up connections over the channel itself: the first message between
-/// two hosts requests a connection and waits until it is accepted. Requests and answers pass hosts
-/// and channel like messages.
+/// two hosts requests a connection and waits until it is accepted. Requests and responses pass
+/// hosts and channel like messages.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SocketsSettings {
-    /// Payload of a request for a connection, and of an answer.
+    /// Payload of a request for a connection, and of a response.
     pub request: Bytes,
     /// The time of a test-and-set in another host's memory, more than "0 ns". A listening socket
     /// has one receiver for all requests; a requester locks it, and retries after this time while

@@ -33,9 +33,9 @@ pub struct StageSettings {
     pub room: Limit,
     /// Whether the stage depends on what the target's program is doing when the message arrives.
     pub when: When,
-    /// Whether bytes move on at once, before the work on them is done. Only the end of the message
-    /// waits for the work, and travels as a packet of its own: a check of what was written, before
-    /// the message is announced (SCILAN 2.1, MTU).
+    /// Whether bytes move on immediately, before the work on them is done. Only the end of the
+    /// message waits for the work, and travels as a packet of its own: a check of what was written,
+    /// before the message is announced (SCILAN 2.1, MTU).
     pub in_passing: bool,
 }
 

@@ -71,7 +71,7 @@ impl Station {
         }
     }
 
-    /// Whether bytes of a message move on at once.
+    /// Whether bytes of a message move on immediately.
     pub fn lets_pass(&self, size: Bytes) -> bool {
         self.settings.in_passing && self.settings.is_for(size)
     }

@@ -15,7 +15,7 @@ use super::flag::Flag;
 use super::shared::{SharedReceiver, SharedWindowSettings, Sharing};
 
 /// A receiver buffer for each pair of hosts, allocated with its first message. A message to several
-/// hosts at once does not use it.
+/// hosts at the same time does not use it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "HostWindowSettings")]

@@ -269,7 +269,7 @@ mod tests {
         movers.start(ns(now), at, next, (rules, PACKET))
     }
 
-    /// Two packets: set up until 40, moved at 360 and 680; the second needs no set-up.
+    /// Two packets: set up until 40 ns, moved at 360 and 680 ns; the second needs no set-up.
     #[test]
     fn a_message_is_set_up_once_and_moved_packet_by_packet() {
         let (rules, mut movers) = (rules(), Movers::default());
@@ -287,8 +287,8 @@ mod tests {
         assert_eq!((movers.next(0, Move::Fill), movers.outgoing(0).count()), (None, 0));
     }
 
-    /// Both channels and both directions at 0: on one bus they end at 320, 640 and 960, with ways of
-    /// their own all at 320.
+    /// Both channels and both directions begin at 0 ns: on one bus they end at 320, 640 and 960 ns,
+    /// with separate ways all at 320 ns.
     #[test]
     fn a_shared_bus_moves_one_packet_at_a_time() {
         for (bus, expected) in

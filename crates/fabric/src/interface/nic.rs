@@ -3,7 +3,7 @@
 //!
 //! Two resources are occupied one use at a time: the host, by its register writes and polls, and
 //! the bus, by the copies that the adapter makes. Completions go first on the bus, since they free
-//! buffers; then receive and send take turns. With all costs zero every step happens at once.
+//! buffers; then receive and send take turns. With all costs zero every step takes no time.
 
 use std::collections::VecDeque;
 
@@ -212,7 +212,7 @@ impl<M> Nic<M> {
         Ok(())
     }
 
-    /// The adapter retransmits a message by itself.
+    /// The adapter retransmits a message without the host.
     ///
     /// # Errors
     /// [`StepError`] unless the buffer is sent and not reported.
@@ -341,8 +341,8 @@ impl<M> Nic<M> {
                 let posted = self.send.post(request);
                 debug_assert!(posted.is_ok());
             }
-            // The register was written when the host gave the buffer back; writes and returns are
-            // in the same order, so this is the oldest.
+            // The host writes this register when it returns a buffer, and the writes arrive in
+            // order: the oldest buffer that the host has returned is the one of this write.
             Write::ReceiveCompletion(buffer) => {
                 let reclaimed = self.receive.reclaim();
                 debug_assert_eq!(reclaimed, Some(buffer));
@@ -429,7 +429,7 @@ mod tests {
         }
     }
 
-    /// Register write 300 ns, poll 50 ns, copy 200 ns and 1 ns a byte.
+    /// Register write 300 ns, poll 50 ns, copy 200 ns and 1 ns per byte.
     fn costly() -> NicSettings {
         let bus = BusSettings {
             host_write: Span::from_ns(300),

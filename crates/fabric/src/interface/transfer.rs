@@ -37,7 +37,7 @@ pub struct TransferSettings {
     #[serde(default)]
     pub forwarding: Forwarding,
     /// The target answers every message with one of this payload, on the second pair of FIFOs, and
-    /// the initiator measures the time until the answer arrives (Maestro 4, remote-DMA latency).
+    /// the initiator measures the time until the response arrives (Maestro 4, remote-DMA latency).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledgment: Option<Bytes>,
 }

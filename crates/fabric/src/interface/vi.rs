@@ -101,7 +101,7 @@ impl<S, R: Copy> ViHost<S, R> {
         self.at_work.take()
     }
 
-    /// The most entries of the completion queue that were in use at once.
+    /// The most entries of the completion queue that were in use at the same time.
     pub fn most_completions(&self) -> usize {
         self.most_completions
     }

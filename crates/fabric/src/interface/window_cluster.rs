@@ -23,7 +23,7 @@ pub enum DetectionSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RecoverableSettings {
-    /// The message, a sweep of its path, and after the answer a word that declares the message
+    /// The message, a sweep of its path, and after the response a word that declares the message
     /// valid (generation 1).
     RoundTrip,
     /// The message as a conditional write, whose status is returned (generation 2).

@@ -10,7 +10,7 @@ use weft_units::{Bytes, Span};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigurationSettings {
-    /// From a control packet that asks to the one that answers.
+    /// From a control packet that requests a node number to the one that assigns it.
     pub answer: Span,
 }
 
@@ -37,8 +37,8 @@ pub enum AccessKind {
         /// How much.
         size: Bytes,
     },
-    /// A device on its PCI bus, such as a disk, writes there by itself: the processor stores
-    /// nothing, and each write is as long as a packet can be.
+    /// A device on the node's PCI bus, such as a disk, writes into pages that the node maps
+    /// outgoing, by DMA: the processor stores nothing, and packets are as large as they can be.
     DeviceWrite {
         /// Where in the window.
         offset: Bytes,

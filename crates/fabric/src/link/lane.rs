@@ -101,8 +101,8 @@ impl Lane {
         self.begun.pop_front()
     }
 
-    /// Tells something at once. Returns when its control packet begins; the caller is told of no
-    /// other of this kind by [`take_begun`](Self::take_begun).
+    /// Sends information immediately. Returns when its control packet begins; the caller is told of
+    /// no other of this kind by [`take_begun`](Self::take_begun).
     pub fn send(&mut self, now: Time) -> Time {
         self.settle(now);
         let start = next_control(self.last, self.free, now);

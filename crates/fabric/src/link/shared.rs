@@ -18,7 +18,7 @@ pub struct SharedLinkSettings {
 /// How long what takes on shared links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedLinkTiming {
-    /// How long a transfer occupies a link by itself.
+    /// How long a transfer occupies the link if it has the link to itself.
     pub transfer: Span,
     /// By how much a transfer may be delayed.
     pub guard: Span,
@@ -70,7 +70,7 @@ struct Downward {
     begin: Time,
     end: Time,
     limit: Time,
-    /// When it stands still before its end, in order of time: holes that nothing has filled.
+    /// When it is paused before its end, in order of time: holes that nothing has filled.
     idle: Vec<(Time, Time)>,
 }
 
@@ -169,7 +169,7 @@ impl SharedLinks {
         self.overrun
     }
 
-    /// The transfer of `from` stands still for `span` from `now` on.
+    /// The transfer of `from` is paused for `span` from `now` on.
     fn delay_at_source(&mut self, now: Time, from: u16, span: Span) {
         let up = &mut self.up[usize::from(from)];
         up.end += span;
@@ -194,7 +194,7 @@ impl Downward {
         (from, (now + span).since(from))
     }
 
-    /// For how long the transfer stands still after `from` at an output that is free.
+    /// For how long the transfer is paused after `from` at an output that is free.
     fn idle_after(&self, from: Time) -> Span {
         let of = |(begin, end): &(Time, Time)| end.since((*begin).max(from));
         self.idle.iter().map(of).fold(Span::ZERO, |sum, span| sum + span)
@@ -210,7 +210,7 @@ impl Downward {
         }
     }
 
-    /// The transfer is held up for `span` from `from` on, unless it stands still.
+    /// The transfer is held up for `span` from `from` on, unless it is paused.
     fn insert(&mut self, from: Time, span: Span) {
         if span == Span::ZERO || from >= self.end {
             return;
@@ -244,8 +244,9 @@ mod tests {
         SharedLinks::new(TIMING, 4)
     }
 
-    /// A transfer from 0 to 1 begins at 1000: on the link to 1100 and at most 1120, through the
-    /// switch from 1005 to 1105 and at most 1125. 16 of the guard are for packets of 8.
+    /// A transfer from 0 to 1 begins at 1000 ps: on the link to 1100 and at most 1120 ps, through
+    /// the switch from 1005 to 1105 and at most 1125 ps. 16 ps of the guard are for packets of 8
+    /// ps.
     #[test]
     fn a_transfer_ends_later_by_what_is_inserted_and_stays_within_its_guard() {
         let mut links = links();

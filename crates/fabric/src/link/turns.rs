@@ -95,8 +95,8 @@ pub enum PhaseSettings {
     Random,
     /// All at the beginning of the turn of their first end, which is the host's.
     Aligned,
-    /// When the first turn of that end begins, for each link, those of the hosts first; at once for
-    /// links that the list does not reach.
+    /// When the first turn of that end begins, for each link, those of the hosts first; immediately
+    /// for links that the list does not reach.
     At(Vec<Span>),
 }
 
@@ -484,8 +484,8 @@ mod tests {
     }
 
     /// Turn-around 1000 ns. End 0 knows no credit yet, so its first frame is null: 0 to 1060 ns.
-    /// The answer grants 15 packets: to 2120 ns. Then 1000 + 60 + 640 ns, and 640 ns a packet; the
-    /// 16th follows one null frame of end 1: 12780 + 1060 + 1700 ns.
+    /// The response grants 15 packets: to 2120 ns. Then 1000 + 60 + 640 ns, and 640 ns per packet;
+    /// the 16th follows one null frame of end 1: 12780 + 1060 + 1700 ns.
     #[test]
     fn sixteen_packets_nanosecond_by_nanosecond() {
         let expected: Vec<u64> =
@@ -493,9 +493,9 @@ mod tests {
         assert_eq!(arrivals(&mut link(&settings()), 16), expected);
     }
 
-    /// The same where ends decide after the turn-around. The first null frame of end 0 leaves at once:
-    /// 0 to 60 ns; the answer at 1060 to 1120; the frame at 2120: 640 ns a packet from 2180 on, the
-    /// 15th at 11780; null frame of end 1 to 12840, and the 16th at 12840 + 1000 + 60 + 640 ns.
+    /// Ends decide after the turn-around. The first null frame of end 0 leaves immediately:
+    /// 0 to 60 ns; the response at 1060 to 1120; the frame at 2120: 640 ns per packet from 2180 on,
+    /// the 15th at 11780; null frame of end 1 to 12840, and the 16th at 12840 + 1000 + 60 + 640 ns.
     #[test]
     fn sixteen_packets_decided_after_the_turn_around() {
         let decision = DecisionSettings::AfterTurnAround;

@@ -168,8 +168,9 @@ mod tests {
         Time(time)
     }
 
-    /// Submitted at 100 and begun at 130: in the FIFO at 450, on the link 200 later for 650, in a switch
-    /// for 3000 of which 2260 are its own, on the last link at once, and read for 320.
+    /// Submitted at 100 ps and begun at 130 ps: in the FIFO at 450 ps, on the link 200 ps later for
+    /// 650 ps, in a switch for 3000 ps of which 2260 ps are its own, immediately on the last link,
+    /// and read for 320 ps.
     #[test]
     fn stages_are_the_whole_of_the_time() {
         let mut own = Journey::new(at(100));

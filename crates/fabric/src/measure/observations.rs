@@ -78,8 +78,8 @@ pub struct Observations {
     pub attempts: u64,
     /// Deliveries since `from` by initiator; counts nothing unless [`of_hosts`](Self::of_hosts).
     pub fairness: Fairness,
-    /// Initiators with packets in flight, none of which arrive; watches no host unless
-    /// [`of_hosts`](Self::of_hosts).
+    /// How many packets each initiator has in flight, and since when none of them has arrived: finds
+    /// stalled initiators. Watches no host unless [`of_hosts`](Self::of_hosts).
     pub standing: Standing,
     /// Deliveries since `from` by the number of switches passed; empty if there is only one switch.
     pub hops: Hops,
@@ -287,7 +287,7 @@ impl Observations {
         self.standing.hand_over(initiator, now);
     }
 
-    /// Counts this many packets submitted at once by one initiator.
+    /// Counts this many packets submitted together by one initiator.
     pub fn generate_all_from(&mut self, initiator: usize, now: Time, packets: u64) {
         self.sample(now);
         self.generated += packets;

@@ -1,7 +1,7 @@
 //! Observations of parts of a network that run on several threads.
 //!
 //! Whatever does not depend on the order of deliveries is a sum of integers: each part has its own, and they
-//! are added at the end. What does depend on it (the time series of latencies, hosts that stand still, and
+//! are added at the end. What does depend on it (the time series of latencies, stalled hosts, and
 //! the counters at the steps of a run) is recorded by one observer, to which the parts report what happened,
 //! window by window. So the result is the same to the last byte, however a network is divided.
 

@@ -1,10 +1,10 @@
-//! Finds hosts that have packets in flight of which none arrives.
+//! Finds stalled hosts: those with packets in flight, none of which has arrived for some time.
 
 use serde::{Deserialize, Serialize};
 use weft_units::Time;
 
 /// For each initiator, how many of its packets are in flight and since when none of them arrived.
-/// This shows a part of a network that stands still while the rest moves.
+/// This finds a part of a network that is stalled while the rest makes progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     initiators: Vec<UnderWay>,
@@ -29,7 +29,7 @@ impl Standing {
         self.hand_over_all(initiator, 1, now);
     }
 
-    /// An initiator submits this many packets at once; ignored unless the initiator is watched.
+    /// An initiator submits this many packets together; ignored unless the initiator is watched.
     #[inline]
     pub(super) fn hand_over_all(&mut self, initiator: usize, packets: u64, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator) {

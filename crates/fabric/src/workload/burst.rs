@@ -17,9 +17,9 @@ pub struct BurstSettings {
     /// Whether the packets of a burst go to one target.
     #[serde(default)]
     pub targets: BurstTargets,
-    /// From one packet of a burst to the next; "0 ns" submits all of them at once. Intervals of the
-    /// arrival process then run from the last packet of a burst to the first of the next, shortened
-    /// by the mean duration of a burst, so that the load stays the same.
+    /// From one packet of a burst to the next; "0 ns" submits all of them together. Intervals of
+    /// the arrival process then run from the last packet of a burst to the first of the next,
+    /// shortened by the mean duration of a burst, so that the load stays the same.
     #[serde(default)]
     pub spacing: Span,
 }

@@ -78,12 +78,12 @@ pub enum SourceSettings {
         /// How much each host offers, counted in whole packets on the wire.
         rate: Rate,
     },
-    /// The answer to the previous packet: one packet goes back and forth between the hosts of each
-    /// pair.
+    /// The response to the previous packet: one packet goes back and forth between the hosts of
+    /// each pair.
     PingPong {
         /// The pairs; no host may belong to two.
         pairs: Vec<Pair>,
-        /// From the arrival of a packet at a host until the host submits the answer.
+        /// From the arrival of a packet at a host until the host submits the response.
         #[serde(default)]
         turnaround: Span,
     },

@@ -219,7 +219,7 @@ impl Source {
     }
 
     /// The last byte of a packet from host `from` reached this host at `now`. A ping-pong source
-    /// then has the answer; it means nothing to others.
+    /// then has the response; it means nothing to others.
     pub fn delivered(&mut self, now: Time, from: u32) {
         if let Kind::PingPong(PingPong { partner, turnaround }) = self.kind
             && partner == from

@@ -38,7 +38,7 @@ pub struct StreamGroup {
     /// the endpoints. With any other tag the writes are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_tag: Option<u32>,
-    /// How many messages a burst has, submitted at once; intervals between bursts keep the mean at
+    /// How many messages a burst has, submitted together; intervals between bursts keep the mean at
     /// the `load`. One message at a time by default. For streams with a `load`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<BurstLength>,

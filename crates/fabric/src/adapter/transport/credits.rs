@@ -16,7 +16,8 @@ pub(super) enum Asked {
 }
 
 impl Transports {
-    /// The initiator of a flow requests credits up to a number. Returns the grant that leaves at once.
+    /// The initiator of a flow requests credits up to a number. Returns the grant that leaves
+    /// immediately.
     pub(super) fn ask(
         &mut self,
         now: Time,

@@ -488,7 +488,7 @@ impl Transports {
         Arrived { answers: [Some(self.answer(segment, answer, path)), grant], payload: None }
     }
 
-    /// The answer of a target that has received the whole flow.
+    /// The response of a target that has received the whole flow.
     fn has_all(&self, segment: &Segment, number: u32, path: SeenOnPath) -> Outgoing {
         let expected = self.packets(segment.flow);
         let answer = Answer { expected, number, before: 0, is_refusal: false };
@@ -501,7 +501,7 @@ impl Transports {
         self.control_packet(segment, content, segment.sent)
     }
 
-    /// The answer to a packet, which takes the same spraying value as the packet.
+    /// The response to a packet, which takes the same spraying value as the packet.
     fn control_packet(&self, of: &Segment, content: Content, sent: Time) -> Outgoing {
         Outgoing {
             segment: Segment { content, sent, ..*of },
@@ -513,7 +513,7 @@ impl Transports {
         }
     }
 
-    /// An answer reports on the route of the packet that it answers.
+    /// A response reports on the route of the packet that it answers.
     fn note_way(&mut self, now: Time, segment: &Segment, answer: &Answer, is_marked: bool) {
         let Some(own) = self.initiators[segment.flow as usize].as_deref_mut() else { return };
         let Some(spraying) = &mut own.spraying else { return };

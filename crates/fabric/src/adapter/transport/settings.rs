@@ -37,7 +37,7 @@ pub struct TransportSettings {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub acknowledgment_class: u8,
     /// After how many received bytes, counted as on the wire, the target sends an acknowledgment;
-    /// after every packet if not given. It acknowledges at once the first packet of a flow, a
+    /// after every packet if not given. It immediately acknowledges the first packet of a flow, a
     /// marked packet, a duplicate, and packets for which the sender asks: the last one, one that
     /// fills the window, and retransmissions.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use weft_kernel::prefetch_whole;
 use super::Transports;
 
 impl Transports {
-    /// A packet of a flow will soon reach the initiator, if it is an answer, or the target.
+    /// A packet of a flow will soon reach the initiator, if it is a response, or the target.
     #[inline]
     pub fn prefetch(&self, flow: u32, is_answer: bool) {
         let (initiators, targets) = (&self.initiators, &self.targets);

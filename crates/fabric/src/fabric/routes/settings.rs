@@ -42,8 +42,8 @@ pub enum PacketRoutes {
     /// That route or the minimal one, whichever has the smaller product of queue length at the first
     /// switch and route length (UGAL-L; Kim, Dally, Scott and Abts, ISCA 2008).
     Ugal,
-    /// The same in a dragonfly, by the queues of the cables that leave the group, also those at other
-    /// routers, as if each router knew them at once (UGAL-G; the same paper).
+    /// UGAL in a dragonfly, by the queues of the cables that leave the group, also those at other
+    /// routers, as if each router knew them without delay (UGAL-G; the same paper).
     UgalGlobal,
 }
 

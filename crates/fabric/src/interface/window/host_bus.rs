@@ -12,7 +12,7 @@ use weft_units::{Bytes, Span, Time};
 
 use crate::link::Room;
 
-/// The stores of one message, which a program submits at once. `W` says what they are for.
+/// The stores of one message, which a program submits together. `W` says what they are for.
 #[derive(Clone, Debug)]
 pub struct Stores<W> {
     /// A bit for each target.

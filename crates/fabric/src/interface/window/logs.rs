@@ -34,7 +34,7 @@ pub struct Logs<P> {
     received: Vec<VecDeque<PacketName>>,
 }
 
-/// A node's answer to a survey.
+/// A node's response to a survey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The number of the first packet that it has not forgotten.

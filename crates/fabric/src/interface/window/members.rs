@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(members.up(), None);
     }
 
-    /// A packet that was taken in at 10 and is on the link from 20 to 50.
+    /// A packet that was taken in at 10 ps and is on the link from 20 to 50 ps.
     #[test]
     fn the_death_of_a_sender_cuts_what_it_sends_and_loses_what_it_has_not_sent() {
         let sent = Sent { from: 1, taken: Time(10), start: Time(20), end: Time(50) };

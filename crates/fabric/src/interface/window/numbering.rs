@@ -70,7 +70,7 @@ impl Numbering {
         Numbering { settings: settings.clone(), nodes, packets: 0, longest: Span::ZERO }
     }
 
-    /// From a control packet that asks to the one that answers.
+    /// From a control packet that requests a node number to the one that assigns it.
     pub fn answer(&self) -> Span {
         self.settings.answer
     }
@@ -105,7 +105,7 @@ impl Numbering {
         self.packets += 1;
     }
 
-    /// The answer of its port is at a node.
+    /// The response of its port is at a node.
     pub fn told(&mut self, node: u16) {
         self.nodes[usize::from(node)].identity = Identification::Known(Node(node as u8));
     }

@@ -61,7 +61,7 @@ pub enum Act<T> {
 /// A request that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its place among the requests.
+    /// Its index in the list of pending requests; reused once the request is complete.
     pub place: u32,
     /// The node that asks.
     pub from: u16,
@@ -78,7 +78,7 @@ pub struct Question<T> {
     pub from: u16,
     /// A bit for each target, not none.
     pub targets: u64,
-    /// The size of an answer.
+    /// The size of a response.
     pub answer: Bytes,
     /// What the program waits for.
     pub ticket: T,
@@ -236,8 +236,8 @@ impl<T: Copy> Operations<T> {
         self.pending.get_mut(place as usize)?.as_mut()
     }
 
-    /// The size of the answer to a request, and the node that receives it; `None` if no node waits
-    /// for one.
+    /// The size of the response to the request with this [`place`](Request::place), and the node
+    /// that receives it; `None` if no request with this place is pending.
     pub fn answer(&self, place: u32) -> Option<(Bytes, u16)> {
         let pending = self.pending.get(place as usize)?.as_ref()?;
         Some((pending.answer, pending.from))
@@ -265,7 +265,7 @@ impl<T: Copy> Operations<T> {
         self.acts.push_back(act);
     }
 
-    /// The answer of a target is in the memory of its initiator.
+    /// The response of a target is in the memory of its initiator.
     pub fn answered(&mut self, place: u32, target: u16) {
         let Some(pending) = self.of(place) else { return };
         pending.waiting &= !(1 << target);
@@ -291,7 +291,7 @@ impl<T: Copy> Operations<T> {
         }
     }
 
-    /// The sender of a message has the answer to its request.
+    /// The sender of a message has the response to its request.
     fn confirm(&mut self, from: u16, target: u16, mut own: Confirmation<T>) {
         if let Some(RecoverableAction::Validate(_)) = own.sender.hear() {
             own.is_valid = true;
@@ -341,9 +341,9 @@ impl<T: Copy> Operations<T> {
         self.answered(place, target);
     }
 
-    /// A node learns that another one is gone, and does not wait for its answer to the first request
-    /// from the place `from` on. Returns the place of that request; its effects must be processed
-    /// before the next call.
+    /// A node learns that another one is gone, and does not wait for its response to the first
+    /// request from the place `from` on. Returns the place of that request; its effects must be
+    /// processed before the next call.
     pub fn forget_next(&mut self, node: u16, other: u16, from: u32) -> Option<u32> {
         let waits = |own: &Pending<T>| own.from == node && own.waiting >> other & 1 == 1;
         let mut behind = self.pending.iter().enumerate().skip(from as usize);
@@ -475,7 +475,7 @@ mod tests {
         assert_eq!(operations.forget_next(0, 1, places[1] + 1), None);
     }
 
-    /// Round trip: a sweep, its answer, the word that declares the message valid, its answer.
+    /// Round trip: a sweep, its response, the word that declares the message valid, its response.
     #[test]
     fn a_message_by_round_trip_is_used_after_three_ways() {
         let mut operations: Operations<char> = Operations::default();

@@ -33,7 +33,7 @@ pub struct MappedStore {
 /// What a receive table says about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// It is taken, and acknowledged at once if the page asks for that.
+    /// It is taken, and acknowledged immediately if the page asks for that.
     Taken {
         /// Whether it is.
         is_acknowledged: bool,

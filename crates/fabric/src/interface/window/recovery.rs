@@ -72,7 +72,7 @@ enum Phase {
 pub enum SoftwareTimer {
     /// A node looks after itself while it is not as usual: [`RecoverySoftware::nag`].
     Nag(u16),
-    /// The manager has no answer to the step of this number: [`RecoverySoftware::retry`].
+    /// The manager has no response to the step of this number: [`RecoverySoftware::retry`].
     Retry(u32),
 }
 
@@ -178,7 +178,7 @@ struct Manager {
     /// The recovery, and the survey within it.
     number: u32,
     survey: u32,
-    /// Nodes that have not answered, and the received packets of their answers.
+    /// Nodes that have not answered, and the received packets of their responses.
     waiting: u64,
     parts: BTreeSet<(u16, u32)>,
     answers: BTreeMap<u16, Answer>,

@@ -40,7 +40,7 @@ pub struct FlowGroup {
     /// intervals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<PatternSettings>,
-    /// Flows come in incasts, several at once to one host, instead of one by one.
+    /// Flows come in incasts, several at the same time to one host, instead of one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incast: Option<IncastSettings>,
     /// Exactly these flows, instead of random ones.
@@ -57,9 +57,9 @@ pub struct FlowGroup {
     pub end: Option<Span>,
 }
 
-/// Many hosts send to one at once (Phanishayee et al., FAST 2008: the responses to a request that
-/// was sent to all of them). Incasts come at exponential intervals, each with its own random target
-/// and senders.
+/// Many hosts send to one at the same time (Phanishayee et al., FAST 2008: the responses to a
+/// request that was sent to all of them). Incasts come at exponential intervals, each with its own
+/// random target and senders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IncastSettings {

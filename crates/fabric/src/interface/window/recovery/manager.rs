@@ -323,7 +323,7 @@ impl<P: Copy> RecoverySoftware<P> {
         }
     }
 
-    /// The manager hears an answer.
+    /// The manager hears a response.
     fn hear_answer(&mut self, now: Time, from: u16, message: RecoveryMessage, members: &Members) {
         let RecoveryMessage { kind, number, part, parts } = message;
         let manager = &mut self.manager;
