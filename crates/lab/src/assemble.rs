@@ -43,7 +43,7 @@ pub enum Driver {
     Engine(Box<Engine>),
     /// Event by event, a scheduled channel with the one that carries its signalling, for messages.
     Coupled(Box<Coupled>),
-    /// One of two such channels, if both carry messages.
+    /// A scheduled channel or the one that carries its signalling, if both carry messages.
     Half(Box<Half>),
     /// Hosts in front of a channel, event by event.
     Hosted(Box<HostedChannel>),

@@ -102,7 +102,7 @@ impl Campaign {
     /// Carries out a plan.
     ///
     /// # Errors
-    /// As for [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn of(plan: Plan, options: &Options) -> Result<Campaign, Error> {
         let first = plan.points.first().map(|point| &point.spec);
         if let Some(first) = first
@@ -243,8 +243,8 @@ impl Campaign {
         }
     }
 
-    /// Makes a run and keeps it; returns whether it ended by itself. A run that was cut short by a
-    /// request from outside is not a result; one that reached its own step limit is.
+    /// Makes a run and keeps it; returns whether it ended without being stopped. A run that was cut
+    /// short by a request from outside is not a result; one that reached its own step limit is.
     fn carry_out_one(&self, task: &Task, halt: &Halt, threads: &Threads) -> Result<bool, Error> {
         match attempt(self.spec(task)?.as_ref(), task.seed, halt, threads) {
             // A program that was interrupted reports that by an error.

@@ -35,7 +35,7 @@ pub struct RunSettings {
     pub length: Span,
     /// Which part of a run is measured.
     pub regime: Regime,
-    /// How many runs with different seeds; the interval comes from their scatter.
+    /// How many runs with different seeds; the confidence interval comes from their scatter.
     pub seeds: PositiveCount,
     /// The seed of the first run; the others follow it.
     pub seed: u64,
@@ -54,19 +54,19 @@ pub struct RunSettings {
     /// out.
     #[serde(skip_serializing_if = "is_false")]
     pub fast_forward: bool,
-    /// Adds runs to a point until its interval is narrow enough. Without it every point has
-    /// `seeds` runs.
+    /// Adds runs to a point until its confidence interval is narrow enough. Without it every point
+    /// has `seeds` runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<PrecisionSettings>,
 }
 
-/// How narrow the interval of a mean has to be. Runs with the next seeds are added to a point until
-/// it is; at least five, because an interval from fewer runs is itself a guess. Saturated and stuck
-/// points get no more runs, since they have no mean that these would narrow.
+/// How narrow the confidence interval of a mean has to be. Runs with the next seeds are added to a
+/// point until it is; at least five, because an interval from fewer runs is itself a guess.
+/// Saturated and stuck points get no more runs, since they have no mean that these would narrow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PrecisionSettings {
-    /// The half width of the 95 % interval over the runs, as a fraction of the mean.
+    /// The half width of the 95 % confidence interval over the runs, as a fraction of the mean.
     pub relative: Fraction,
     /// The quantity; "queueing" if not given.
     #[serde(default)]
@@ -80,7 +80,7 @@ fn most_runs() -> PositiveCount {
     PositiveCount::new(100).unwrap_or(PositiveCount::ONE)
 }
 
-/// A mean for which an interval may be requested.
+/// A mean for which a confidence interval may be requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PreciseQuantity {

@@ -19,7 +19,7 @@ pub struct Chosen {
     pub system: String,
     /// What is run, with what differs from the file as overrides.
     pub request: Request,
-    /// The same, resolved.
+    /// The plan of the request: all its points, resolved.
     pub plan: Plan,
     /// How many runs are made of each point, and by whom.
     pub options: Options,

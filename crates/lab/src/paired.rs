@@ -45,14 +45,16 @@ pub fn pairs(runs: &Table, column: &str, one: &Place, other: &Place) -> Vec<Seed
     at(one).into_iter().filter_map(partner).collect()
 }
 
-/// The half width of the 95 % interval of the ratio of the two means; `None` for fewer than two.
+/// The half width of the 95 % confidence interval of the ratio of the two means; `None` for fewer
+/// than two.
 pub fn half_width_of_ratio(pairs: &[SeedPair]) -> Option<f64> {
     let of = |pair: &SeedPair| RatioTerm { numerator: pair.one, denominator: pair.other };
     let terms: Vec<RatioTerm> = pairs.iter().map(of).collect();
     ratio(&terms).and_then(|estimate| estimate.half_width_95)
 }
 
-/// The half width of the 95 % interval of the difference of the two means; `None` for fewer than two.
+/// The half width of the 95 % confidence interval of the difference of the two means; `None` for
+/// fewer than two.
 pub fn half_width_of_difference(pairs: &[SeedPair]) -> Option<f64> {
     let differences: Vec<f64> = pairs.iter().map(|pair| pair.one - pair.other).collect();
     replications(&differences).and_then(|estimate| estimate.half_width_95)

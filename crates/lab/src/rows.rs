@@ -20,7 +20,8 @@ use crate::table::{Cell, Table};
 pub use failed::FailedRuns;
 
 /// The largest bias of a start from empty queues, as a share of the half width, at which a point still
-/// counts as settled. With that bias a 95 % interval covers the steady mean in 83 % of studies.
+/// counts as settled. With that bias a 95 % confidence interval covers the steady mean in 83 % of
+/// studies.
 const TOLERATED: f64 = 0.5;
 
 /// The runs of one channel at one point, in order of their seeds.
@@ -73,7 +74,7 @@ impl PointRuns<'_> {
     }
 
     /// Adds one row for the point: means over its runs with the half width of their 95 %
-    /// interval, quantiles of all runs pooled.
+    /// confidence interval, quantiles of all runs pooled.
     pub fn point(&self, table: &mut Table) {
         let Some(first) = self.runs.first() else { return };
         let mut row = self.head(&first.channel);

@@ -49,7 +49,7 @@ pub struct ChannelRun {
     pub in_flight: u64,
     /// Slots or events that it took.
     pub steps: u64,
-    /// Whether its traffic ended by itself, as that of a program does.
+    /// Whether its traffic came to an end, as that of a program does.
     pub ended: bool,
     /// Why it ended early, if it did.
     #[serde(with = "stopped")]

@@ -119,7 +119,7 @@ pub fn run(
 /// [follow](crate::follow): runs are made one after another.
 ///
 /// # Errors
-/// As for [`run`].
+/// Those of [`run`].
 pub fn run_on_ranks(
     exchange: &Arc<dyn Exchange>,
     request: &Request,

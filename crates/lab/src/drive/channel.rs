@@ -13,8 +13,8 @@ use super::trace::{TraceEntry, of_passages};
 
 /// A channel that runs: with its own traffic, or moved by the messages of a [`Carrier`].
 pub trait Channel: Carrier {
-    /// Runs its own traffic up to and including `until`, or until `halt` stops it; must be called
-    /// once. Returns why it stopped early, if it did.
+    /// Simulates the traffic of the channel's own workload up to and including `until`, or until
+    /// `halt` stops it. May be called only once. Returns why it stopped early, if it did.
     fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped>;
 
     /// Divides the channel among this many threads, if that is worthwhile or `even_if_slower`, for
@@ -73,7 +73,7 @@ pub trait Channel: Carrier {
         None
     }
 
-    /// The ordering rule that was broken, on a channel that checks such rules.
+    /// The ordering rule that was broken, on a channel that checks rules of order.
     fn broken_order(&self) -> Option<String> {
         None
     }

@@ -112,7 +112,7 @@ pub struct Interface {
     /// When the handler of each message ends, and its buffer; in order of time.
     handled: VecDeque<(Time, BufferId)>,
     handled_time: Span,
-    /// The answers of handlers since the last call, and their hosts.
+    /// The responses of handlers since the last call, and their hosts.
     answers: Vec<(u16, Text)>,
     /// How many words of payload fit.
     room: usize,
@@ -250,8 +250,8 @@ impl Interface {
     /// Lets host and adapter do what is due: the host reads what the adapter has written into its
     /// memory, handlers run, buffers are returned, and the next messages are submitted. Calls
     /// `handled` for every message whose handler has ended. `bodies` has the contents of messages, if
-    /// they have any; the caller must then [take](Self::take_answers) the answers of handlers. Returns
-    /// when to call it again, unless the caller knows already.
+    /// they have any; the caller must then [take](Self::take_answers) the responses of handlers.
+    /// Returns when to call it again, unless the caller knows already.
     pub fn serve(
         &mut self,
         now: Time,
@@ -326,7 +326,7 @@ impl Interface {
         sum.blocked_at_prefetch += self.nic.blocked_at_prefetch(now);
     }
 
-    /// The answers of the handlers that have ended since the last call, and their hosts.
+    /// The responses of the handlers that have ended since the last call, and their hosts.
     pub fn take_answers(&mut self) -> Vec<(u16, Text)> {
         std::mem::take(&mut self.answers)
     }

@@ -55,7 +55,7 @@ impl Receiver {
 mod tests {
     use super::*;
 
-    /// Two buffers and 10 of service: packets at 0 and 1 are done at 10 and 20.
+    /// Two buffers and a service time of 10 ps: packets at 0 and 1 ps are done at 10 and 20 ps.
     #[test]
     fn a_buffer_is_free_when_the_host_is_done_with_its_packet() {
         let buffers = PositiveCount::new(2).expect("positive");

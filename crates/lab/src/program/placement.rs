@@ -7,13 +7,13 @@ use weft_units::PositiveCount;
 
 use crate::drive::carrier::Destination;
 
-/// Which host each rank runs on. `n` ranks with up to `k` a host occupy the first hosts, as few as
-/// possible; only "random" uses all hosts.
+/// Which host each rank runs on. With up to `k` ranks per host, `n` ranks occupy the first hosts,
+/// as few as possible; "random" draws from all hosts, and a list names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// The first `k` ranks on host 0, the next ones on host 1: rank `r` on host `r` with one a host.
-    /// "linear" is the same.
+    /// The first `k` ranks on host 0, the next ones on host 1: rank `r` on host `r` with one per
+    /// host. "linear" is the same.
     #[default]
     #[serde(alias = "linear")]
     Block,

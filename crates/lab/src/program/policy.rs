@@ -12,7 +12,7 @@ pub enum Kind {
     Message,
     /// A store into the memory of another rank.
     Store,
-    /// A read of the memory of another rank, or the answer to one.
+    /// A read of the memory of another rank, or the response to one.
     Read,
 }
 

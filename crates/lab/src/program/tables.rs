@@ -16,7 +16,7 @@ pub struct RankReport {
     pub ends: Vec<Time>,
     /// The host that each ran on.
     pub hosts: Vec<u16>,
-    /// How many computations a host executed at once, if that was limited.
+    /// How many computations a host executed at the same time, if that was limited.
     pub processors: Option<u32>,
 }
 

@@ -19,8 +19,8 @@ const SKEW: f64 = 2.5;
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// The interval mean ± this covers the true mean with a probability of 95 %, if batches are
-    /// independent; `None` if there are too few.
+    /// The confidence interval mean ± this covers the true mean with a probability of 95 %, if
+    /// batches are independent; `None` if there are too few.
     pub half_width_95: Option<f64>,
     /// Batches, or replications, that the interval rests on.
     pub batches: usize,
@@ -40,8 +40,8 @@ impl Estimate {
     }
 }
 
-/// The interval of the mean from non-overlapping batches (Law, Simulation Modeling and Analysis,
-/// 9.5.3), widened for what correlation neighbouring batches still have as that of an
+/// The confidence interval of the mean from non-overlapping batches (Law, Simulation Modeling and
+/// Analysis, 9.5.3), widened for what correlation neighbouring batches still have as that of an
 /// autoregressive series of first order would (Steiger, Lada, Wilson, Joines, Alexopoulos and
 /// Goldsman, "ASAP3", ACM TOMACS 15, 2005). What does not fill the batches is left out at the
 /// beginning, where a rest of warm-up would be. `None` of an empty series; a series shorter than
@@ -101,8 +101,8 @@ fn differs(cut: &[f64], rest: &[f64], estimate: &Estimate) -> bool {
     }
 }
 
-/// The interval of the mean from independent replications, one value for each seed; `None` without
-/// any.
+/// The confidence interval of the mean from independent replications, one value for each seed;
+/// `None` without any.
 pub fn replications(values: &[f64]) -> Option<Estimate> {
     let mean = mean(values)?;
     let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum();
@@ -110,18 +110,16 @@ pub fn replications(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, half_width_95, batches: values.len(), truncated: 0, lag_1: 0.0 })
 }
 
-/// What a replication adds to a ratio of sums.
+/// The confidence interval of a ratio of sums over replications, such as collisions per attempt,
+/// where the mean of the single ratios would weigh a replication with few attempts like one with
+/// many (classical ratio estimator, Law 9.5.3). Pairs are (numerator, denominator); `None` if the
+/// denominators sum up to zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioTerm {
-    /// To the sum above.
     pub numerator: f64,
-    /// To the sum below.
     pub denominator: f64,
 }
 
-/// The interval of a ratio of sums over replications, such as collisions per attempt, where the
-/// mean of the single ratios would weigh a replication with few attempts like one with many
-/// (classical ratio estimator, Law 9.5.3). `None` if the denominators sum up to zero.
 pub fn ratio(terms: &[RatioTerm]) -> Option<Estimate> {
     let mut sum = RatioTerm { numerator: 0.0, denominator: 0.0 };
     for one in terms {

@@ -15,7 +15,7 @@ const GROWS: f64 = 3.0;
 /// Growth of the backlog, in standard errors, up to which it is.
 const STANDS: f64 = 2.0;
 
-/// A run reports that something stands still only if it watched for this many times the latency of
+/// A run reports that something is stalled only if it watched for this many times the latency of
 /// a packet in an empty network.
 const PATIENCE: u64 = 100;
 
@@ -46,7 +46,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether something stands still, so that what arrived before says nothing about a latency.
+    /// Whether something is stalled, so that what arrived before says nothing about a latency.
     pub const fn is_stuck(self) -> bool {
         matches!(self, Verdict::PartlyStuck | Verdict::Stuck)
     }

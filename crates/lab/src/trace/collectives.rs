@@ -8,7 +8,7 @@
 //! | broadcast, reduce (binomial tree) | `n - 1` |
 //! | allreduce, ring | `2 n (n - 1)`, of `s / n` each |
 //! | allreduce, recursive doubling | `p log2 p + 2 (n - p)`, `p` the power of two below |
-//! | all to all (each with each) | `n (n - 1)` |
+//! | all to all (every rank to every other) | `n (n - 1)` |
 //! | gather, scatter (binomial tree) | `n - 1`, of as many `s` as there are ranks below |
 //! | gather_v, scatter_v (linear) | `n - 1`, each of what its rank has |
 //! | allgather_ring, allgather_v | `n (n - 1)`, each of what one rank has |
@@ -279,7 +279,7 @@ impl Writer {
         }
     }
 
-    /// Every rank sends to one and receives from another one, at once; `size` is what a rank sends.
+    /// Every rank sends to one and receives from another at the same time; `size` is what a rank sends.
     fn shift(&mut self, ahead: u32, round: u32, size: impl Fn(u32) -> Bytes) {
         let ranks = u32::from(self.ranks());
         for rank in 0..ranks {

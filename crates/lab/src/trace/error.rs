@@ -149,7 +149,7 @@ pub enum TraceError {
         /// How many ranks there are.
         ranks: u16,
     },
-    /// Sizes of the ranks of a collective that are not one a rank.
+    /// Sizes of the ranks of a collective that are not one for each rank.
     #[error("{count} sizes where accepted are {accepted}")]
     Sizes {
         /// How many were given.

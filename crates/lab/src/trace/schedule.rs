@@ -36,7 +36,7 @@ pub enum Action {
         from: u16,
         /// The tag of the message.
         tag: u32,
-        /// The size that was recorded; a message of another one is taken all the same.
+        /// The recorded size; a message of another size is accepted as well.
         size: Bytes,
     },
 }

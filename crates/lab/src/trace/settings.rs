@@ -48,7 +48,7 @@ pub enum TraceSettings {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         topology: Option<String>,
     },
-    /// A Chakra execution trace, a file a rank.
+    /// A Chakra execution trace, one file per rank.
     Chakra {
         /// `NAME` of `NAME.0.et`, `NAME.1.et`, ..., or one of these files, as of a GOAL text.
         file: String,
@@ -206,7 +206,8 @@ fn check_ranks(count: usize, ranks: u16) -> Result<(), TraceError> {
     }
 }
 
-/// Refuses sizes that an algorithm does not read, or not one a rank, and a root that is no rank.
+/// Refuses sizes that an algorithm does not read, or not one for each rank, and a root that is no
+/// rank.
 fn check_payload(
     operation: Collective,
     ranks: u16,

@@ -61,7 +61,7 @@ pub enum Alone {
          shared_buffer, in one plane"
     )]
     Kind,
-    /// Something is recorded of all ports at once, or cables fail.
+    /// Something is recorded of all ports together, or cables fail.
     #[error(
         "queues are noted at intervals, or cables fail, for the whole network at once, not part by \
          part"

@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// A packet finds no room where switches drop such packets.
+    /// A packet finds no room in a switch that drops packets then.
     #[cold]
     pub(super) fn drop(&mut self, now: Time, id: u32) {
         if self.adapters.is_on {

@@ -184,7 +184,7 @@ pub struct Engine {
     ranks: Option<Box<Ranks>>,
     /// The nodes of a ring, if hosts form one.
     ring: Option<Box<Ring>>,
-    /// Links with turns, if cables are such links.
+    /// The ends of cables whose two ends take turns, if there are such cables.
     turns: Option<Box<Turns>>,
     /// The hub with the windows around it, if hosts have one.
     hub: Option<Box<Windows>>,
@@ -324,7 +324,7 @@ impl Engine {
         self.graph.hosts()
     }
 
-    /// Makes every credit arrive as an event, including those that are counted at once because
+    /// Makes every credit arrive as an event, including those that are counted immediately because
     /// nothing can wait for them. Does not change results, which a test checks.
     pub fn report_every_credit(&mut self) {
         self.graph.report_every_credit();
@@ -518,7 +518,7 @@ impl Engine {
         }
     }
 
-    /// Counts this many packets at once.
+    /// Counts this many packets together.
     fn count_all_handed(&mut self, now: Time, host: u32, packets: u32) {
         match self.parts.is_one() {
             true => self.observations.generate_all_from(host as usize, now, packets.into()),

@@ -33,7 +33,8 @@ pub(super) struct Packet {
 }
 
 /// Packets by number. Freed numbers are reused, so that memory follows the largest number of
-/// packets at once. Fields that every switch reads are stored apart from those read at the end.
+/// packets at the same time. Fields that every switch reads are stored apart from those read at the
+/// end.
 #[derive(Debug)]
 pub(super) struct Packets {
     pub forwarding: Vec<Forwarding>,

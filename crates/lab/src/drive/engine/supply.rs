@@ -83,7 +83,7 @@ impl Supply {
     }
 
     /// When each source submits its first packets: host and time, several for a greedy source,
-    /// which fills all `buffers` at once.
+    /// which fills all `buffers` together.
     pub fn begin(&self, buffers: Limit) -> Vec<(u32, Time)> {
         let first = |(host, source): (u32, &Source)| {
             let packets = match (source.feedback(), buffers.count()) {

@@ -45,7 +45,7 @@ pub(super) enum Verdict {
 pub(super) enum Follows {
     /// Nothing, or nothing before programs accept.
     Nothing,
-    /// It answers at once.
+    /// It responds immediately.
     Answer(SetUp),
     /// Its program may accept.
     MayAccept,
@@ -183,7 +183,7 @@ impl Libraries {
     }
 
     /// The program of a host accepts the oldest waiting request, unless it is busy with one.
-    /// Returns which host asked, and the answer.
+    /// Returns which host asked, and the response.
     pub fn accept(&mut self, host: u16) -> Option<(u16, SetUp)> {
         let node = self.nodes[usize::from(host)].as_mut().filter(|node| !node.accepting)?;
         let Accepted { node: peer, answer, .. } = node.sockets.accept(node.listener?).ok()??;
@@ -203,7 +203,7 @@ impl Libraries {
     /// A host may send to another one from now on. Returns the messages that waited for it.
     pub fn open(&mut self, now: Time, from: u16, to: u16, asked: bool) -> Vec<u32> {
         match self.ways.get_mut(&(from, to)) {
-            // Its own request is still in progress; the answer will bring what it asked for.
+            // Its own request is still in progress; the response will bring what it asked for.
             Some(Way::Asking { .. }) if !asked => return Vec::new(),
             Some(way) => {
                 if let Way::Asking { since, waiting, .. } = std::mem::replace(way, Way::Open) {

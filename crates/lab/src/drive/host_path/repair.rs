@@ -1,9 +1,9 @@
 //! Units that are stored again: what the check of a sender finds has not arrived (SCILAN 3.2), where the
 //! adapters have given a packet up.
 //!
-//! The document says that the sender knows at once, but not what it does then. Here it stores the unit
-//! again, checks that, and announces it; the message ends when the target has all of it. Messages of a
-//! pair end in order, so that programs see neither an error nor another order.
+//! The document says that the sender knows immediately, but not what it does then. Here it stores
+//! the unit again, checks that, and announces it; the message ends when the target has all of it.
+//! Messages of a pair end in order, so that programs see neither an error nor another order.
 
 use weft_fabric::host::Piece;
 use weft_units::{Bytes, Time};

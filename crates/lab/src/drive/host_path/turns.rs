@@ -11,7 +11,7 @@ use crate::drive::carrier::{Carrier, Notice};
 /// How long transmitters waited for the lock of shared receive buffers, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnCounters {
-    /// Locks taken: messages that were written into such a buffer.
+    /// Locks taken: messages that were written into a shared receive buffer.
     pub turns: u64,
     /// Attempts that found another one writing.
     pub locked_out: u64,
@@ -91,7 +91,7 @@ impl<C: Carrier> HostPath<C> {
         self.read(now, Step { from, to, since: now, what: Reads::Lock });
     }
 
-    /// The next answer out of the other host's memory is awaited.
+    /// The next response out of the other host's memory is awaited.
     fn read(&mut self, now: Time, step: Step) {
         let Some(turns) = &self.turns else { return };
         let span = match step.what {
@@ -101,7 +101,7 @@ impl<C: Carrier> HostPath<C> {
         self.due.push(now + span, Due::Turn(step));
     }
 
-    /// That answer has arrived.
+    /// That response has arrived.
     pub(super) fn turn(&mut self, now: Time, step: Step, notices: &mut Vec<Notice>) {
         let Some(turns) = &mut self.turns else { return };
         let Step { from, to, since, what } = step;

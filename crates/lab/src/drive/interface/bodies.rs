@@ -75,9 +75,9 @@ pub struct HandlerCall {
 /// How a handler ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallOutcome {
-    /// Without an answer.
+    /// Without a response.
     Done,
-    /// With an answer.
+    /// With a response.
     Answered,
     /// It did nothing: it would have accessed words outside the memory, or answered with too many.
     Failed,

@@ -73,7 +73,7 @@ pub(super) async fn meet<C: Carrier>(me: &Node<C>, by: BarrierBy) {
     }
 }
 
-/// The answer to a broadcast.
+/// The response to a broadcast.
 const ANSWER: Bytes = Bytes(4);
 
 /// The address that is stored to.

@@ -59,7 +59,7 @@ pub struct PairSettings {
     pub pair: [u16; 2],
 }
 
-/// Both directions at once between two ranks.
+/// Both directions at the same time between two ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExchangeSettings {
@@ -83,7 +83,7 @@ pub struct ExchangeSettings {
 pub struct StreamSettings {
     /// Size of each message.
     pub size: Bytes,
-    /// How many messages are sent before the sender waits for an answer.
+    /// How many messages are sent before the sender waits for a response.
     #[serde(default = "sixty_four")]
     pub window: PositiveCount,
     /// How many windows.

@@ -1,4 +1,4 @@
-//! Two ranks: round trips, both directions at once, one direction.
+//! Two ranks: round trips, both directions at the same time, one direction.
 
 use weft_units::Bytes;
 
@@ -7,7 +7,7 @@ use super::{ExchangeSettings, Finish, Notes, PairSettings, StreamSettings, node}
 use crate::drive::carrier::Carrier;
 use crate::program::node::{Crew, Node};
 
-/// The answer to a window of a stream.
+/// The response to a window of a stream.
 const ANSWER: Bytes = Bytes(4);
 
 /// The two ranks of a pair, if both exist.

@@ -41,7 +41,7 @@ impl<C: Carrier> Machine<C> {
         self
     }
 
-    /// How many computations a host executes at once, if that is limited.
+    /// How many computations a host executes at the same time, if that is limited.
     pub fn processors(&self) -> Option<PositiveCount> {
         self.hosts.processors.as_ref().map(|(count, _)| *count)
     }
@@ -59,7 +59,7 @@ impl<C: Carrier> Machine<C> {
     }
 
     /// A message of a rank to itself is copied like one to another rank on the host. Without a cost
-    /// of copies it arrives at once.
+    /// of copies it arrives immediately.
     pub(super) fn send_to_self(&mut self, parcel: Parcel) {
         let Parcel { from, size, op, offered, .. } = parcel;
         self.hosts.to_self += 1;

@@ -14,7 +14,7 @@ use crate::program::policy::Kind;
 impl<C: Carrier> Machine<C> {
     /// Submits a message to the channel that takes it, or copies it between ranks on the same host.
     /// What a rank stores in its own memory, requests from itself or sends itself at a barrier
-    /// arrives at once.
+    /// arrives immediately.
     pub(super) fn dispatch(&mut self, message: Outgoing, kind: Kind, cargo: Cargo, op: OpId) {
         let Outgoing { from, to, size, channel, nic, .. } = message;
         for target in to.hosts() {

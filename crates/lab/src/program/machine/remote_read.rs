@@ -13,7 +13,7 @@ const ASKING: Bytes = Bytes(16);
 
 impl<C: Carrier> Machine<C> {
     /// A rank reads the memory of another one without involving that rank's program: through the
-    /// adapters if they can, otherwise by a request and an answer of `size`. On one host it is a
+    /// adapters if they can, otherwise by a request and a response of `size`. On one host it is a
     /// copy, with the content that the memory has when the copy begins.
     pub fn read(&mut self, rank: u16, target: u16, address: u64, size: Bytes) -> OpId {
         let op = self.begin(rank, Doing::Read { target });

@@ -1,19 +1,20 @@
-//! Chakra execution traces of MLCommons (`NAME.0.et`, `NAME.1.et`, ..., a file a rank), as PyTorch's
-//! recorder and generators for ASTRA-sim write them.
+//! Chakra execution traces of MLCommons (`NAME.0.et`, `NAME.1.et`, ..., one file per rank), as
+//! PyTorch's recorder and generators for ASTRA-sim write them.
 //!
-//! A file is a message of metadata and then a node a message, each behind its length. A node waits for
-//! the nodes of its own file that it names, by control as by data. What it does:
+//! A file is a sequence of Protocol Buffers messages, each prefixed by its length: one of metadata, then
+//! one per node. A node waits for the nodes of the same file that it names as its control or data
+//! dependencies. How each kind of node is simulated:
 //!
-//! | node | here |
+//! | node | simulated as |
 //! |---|---|
-//! | compute | as long as was recorded, or by its operations and bytes and a [`Roofline`]; one at a time on the accelerator, and one on the host (`is_cpu_op`) |
-//! | memory load, store | as long as was recorded, or its bytes at the rate of the memory; beside anything |
+//! | compute | its recorded duration, or its operations and bytes under a [`Roofline`]; one at a time on the accelerator, and one on the host (`is_cpu_op`) |
+//! | memory load, store | its recorded duration, or its bytes at the rate of the memory; overlaps with anything |
 //! | send, receive | a message with `comm_tag` |
-//! | collective | the messages of an algorithm: rings for all-reduce, all-gather and reduce-scatter, binomial trees from or to `root` (the first of the group if absent) for broadcast, reduce, gather and scatter, each with each for all-to-all, dissemination for a barrier |
-//! | others | as long as was recorded, which is often no time |
+//! | collective | the messages of an algorithm: rings for all-reduce, all-gather and reduce-scatter, binomial trees from or to `root` (the first of the group if absent) for broadcast, reduce, gather and scatter, from every rank to every other for all-to-all, dissemination for a barrier |
+//! | others | their recorded duration, which is often zero |
 //!
-//! Ranks of a group meet in the collectives of the group in the order in which these stand in their
-//! files. `comm_size` is what each rank brings: of an all-to-all what it sends to all together.
+//! The ranks of a group match its collectives in the order in which these appear in their files.
+//! `comm_size` is the contribution of each rank: for an all-to-all the total that it sends.
 
 mod groups;
 mod node;

@@ -1,8 +1,8 @@
 //! Lists of flows: messages that start at a time, or when others are over.
 //!
 //! [`connection_matrix`] reads those of htsim, [`hpcc`] those of HPCC's simulator. Hosts are ranks. A
-//! flow is one message with a tag of its own; flows that one host has at once leave by its adapter as
-//! any messages of a rank do, one after another in the order in which they start.
+//! flow is one message with a tag of its own; flows that one host has at the same time leave by its
+//! adapter as any messages of a rank do, one after another in the order in which they start.
 
 pub mod connection_matrix;
 pub mod hpcc;

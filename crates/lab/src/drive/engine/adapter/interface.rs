@@ -108,7 +108,7 @@ impl Engine {
         admitted
     }
 
-    /// Submits the answers of a host's handlers. Returns whether there were any.
+    /// Submits the responses of a host's handlers. Returns whether there were any.
     fn send_answers(&mut self, now: Time, host: u16) -> bool {
         let Some(quick) = &mut self.adapters.hosts[usize::from(host)].interface else {
             return false;

@@ -5,7 +5,7 @@
 //! left, if anything waits for that ([`departures`]). Departures of an instant free memory before
 //! arrivals of that instant take it. Pause frames travel like packets, ahead of those that wait.
 //! Hosts obey pauses by class as switches do; they have a queue for each class, and read arriving
-//! packets at once.
+//! packets at the same time.
 
 mod cables;
 mod departures;
@@ -60,7 +60,7 @@ pub struct ClassedParts {
     pub cables: Option<CableParts>,
 }
 
-/// The state of such a channel besides its graph.
+/// The state of a channel with traffic classes besides its graph.
 #[derive(Debug)]
 pub(super) struct Classed {
     ports: Ports,
@@ -129,8 +129,8 @@ impl Classed {
         }
     }
 
-    /// Whether a port takes a packet of a class at once, or as soon as it has sent what it sends: none
-    /// waits, and the class is neither paused nor without credit.
+    /// Whether a port takes a packet of a class immediately, or as soon as it has sent what it
+    /// sends: none waits, and the class is neither paused nor without credit.
     #[inline]
     pub fn takes_packet_of(&self, port: u32, class: u8) -> bool {
         let is_held =

@@ -2,7 +2,7 @@
 //!
 //! With many packets in flight an event finds hardly anything of its packet and its port in the
 //! cache. Which events a slot of the calendar has is known when it is opened, so that the memory is
-//! asked for all that they need at once, and answers while the first of them happen.
+//! asked for all that they need together, and answers while the first of them happen.
 
 use weft_kernel::{Event, Halt, Stopped, prefetch};
 use weft_units::Time;

@@ -228,8 +228,8 @@ impl Engine {
         (0..flows.classes).any(|class| flows.transports.is_waiting(host, class))
     }
 
-    /// A packet of a flow, or an answer, is at the port of its host. It starts at once if there is no other class
-    /// that might be before it.
+    /// A packet of a flow, or a response, is at the port of its host. It starts immediately if
+    /// there is no other class that might be before it.
     #[inline]
     fn feed_packet(&mut self, now: Time, port: u32, id: u32) {
         if self.flows.as_ref().is_some_and(|own| own.classes == 1)

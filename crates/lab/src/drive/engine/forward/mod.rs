@@ -5,7 +5,7 @@
 //! will happen again and again, each time a period later. The one thing that differs about a long
 //! message is how many of its packets are left; but a channel only tests whether that number is
 //! zero. So periods may be skipped until the last packet of a message would start or arrive. What
-//! they would have added to counters, histograms and series is added at once, from what the
+//! they would have added to counters, histograms and series is added in one step, from what the
 //! simulated period added.
 //!
 //! States are compared in full, with one that was kept, and only at instants at which one long

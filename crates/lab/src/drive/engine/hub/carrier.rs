@@ -51,7 +51,7 @@ impl HubStep<'_> {
 
     fn read(&mut self, now: Time, read: RemoteAccess) -> Result<bool, MapError> {
         let RemoteAccess { from, target, offset, size, ticket } = read;
-        // The answer is one packet; generation 1 has no remote read at all.
+        // The response is one packet; generation 1 has no remote read at all.
         if !self.own.parts.window.remote_read || size > self.own.parts.payload {
             return Ok(false);
         }

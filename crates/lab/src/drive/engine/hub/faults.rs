@@ -12,7 +12,8 @@ use super::host::{Packet, Purpose, purpose_at};
 use super::{Departure, HubStep, Notice};
 
 impl HubStep<'_> {
-    /// A node knows that another one is gone: it sends nothing more to it, and waits for no answer.
+    /// A node knows that another one is gone: it sends nothing more to it, and waits for no
+    /// response.
     pub(super) fn forget_peer(&mut self, now: Time, node: u16, other: u16) {
         let given_up = self.own.hosts[usize::from(node)].bus.remove_target(other);
         for (purpose, packets) in given_up {
@@ -52,7 +53,8 @@ impl HubStep<'_> {
         }
     }
 
-    /// The same, since one of the nodes is gone.
+    /// Like [`refuse_store`](Self::refuse_store), because one of the nodes is gone: these packets
+    /// are counted separately.
     fn refuse_for_good(&mut self, now: Time, purpose: Purpose, packets: u64, target: u16) {
         self.refuse_store(now, purpose, packets, target);
         if let Some(own) = &mut self.own.management

@@ -24,7 +24,7 @@ pub(super) enum Purpose {
     Unconfirmed,
     /// An operation, which the adapter of each target answers.
     Request(u32),
-    /// Such an answer.
+    /// The response to an operation.
     Answer(u32),
     /// That a packet has arrived which was stored then, and whose page asks for this.
     Acknowledgment(Time),

@@ -175,7 +175,7 @@ impl HubStep<'_> {
         }
     }
 
-    /// The hub tells a node something at once. Returns when its control packet begins.
+    /// The hub sends information to a node immediately. Returns when its control packet begins.
     pub(super) fn tell_node(&mut self, now: Time, node: u16) -> Time {
         let lane = self.own.hub.lane(node);
         if self.own.parts.hub.is_bus() { lane.free().max(now) } else { lane.send(now) }

@@ -1,5 +1,5 @@
-//! Requests, answers and announcements as packets. Which of them exist, and what programs learn of
-//! them, is decided by [`weft_fabric::interface::window::Operations`].
+//! Requests, responses and announcements as packets. Which of them exist, and what programs learn
+//! of them, is decided by [`weft_fabric::interface::window::Operations`].
 
 use weft_fabric::interface::RecoverableSettings;
 use weft_fabric::interface::window::{
@@ -209,7 +209,7 @@ impl HubStep<'_> {
         }
     }
 
-    /// A node is told that another one is gone, and waits for no answer of it.
+    /// A node is told that another one is gone, and waits for no response of it.
     pub(super) fn expect_nothing_of(&mut self, now: Time, node: u16, other: u16) {
         let mut from = 0;
         loop {

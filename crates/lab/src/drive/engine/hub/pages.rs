@@ -103,7 +103,7 @@ impl HubStep<'_> {
         }
     }
 
-    /// The adapter of a target acknowledges a packet. A request has an answer anyway.
+    /// The adapter of a target acknowledges a packet. A request has a response anyway.
     fn acknowledge(&mut self, time: Time, packet: &Packet, target: u16) {
         if packet.from != target && !matches!(packet.purpose, Purpose::Request(_)) {
             let purpose = Purpose::Acknowledgment(packet.generated);

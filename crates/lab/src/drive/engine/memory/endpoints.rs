@@ -90,7 +90,7 @@ impl EndpointPair {
         }
     }
 
-    /// Counts the descriptors returned to the program of the initiator.
+    /// Counts the descriptors that complete at the initiator.
     pub fn come_back(&mut self, completions: &[Completion<MessageId>]) {
         let sends = completions.iter().filter(|own| own.queue == WorkQueueKind::Send);
         for completion in sends {
@@ -225,8 +225,8 @@ impl Engine {
         self.indicate(now, connection, hops, Signal::Break);
     }
 
-    /// The source of a connection learns that it is broken: all descriptors return. What has not
-    /// begun to leave never does.
+    /// The source of a connection learns that it is broken: all descriptors complete in error. What
+    /// has not begun to leave never does.
     pub(super) fn break_off(&mut self, now: Time, connection: u32) {
         let own = &mut self.memories.connections[connection as usize];
         let fault = own.endpoints.fault.unwrap_or(Fault::Disconnected);

@@ -129,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// Something that a host does by itself.
+    /// Carries out an action that a host has scheduled.
     #[inline(never)]
     pub(in crate::drive::engine) fn act(
         &mut self,
@@ -219,8 +219,8 @@ impl Engine {
         }
     }
 
-    /// The last byte of a packet is at its target. The host takes what it holds at once, but for the
-    /// last packet of a message, which may wait for the bus.
+    /// The last byte of a packet is at its target. The host takes what it holds immediately, but
+    /// for the last packet of a message, which may wait for the bus.
     #[inline(never)]
     pub(in crate::drive::engine) fn arrive(
         &mut self,

@@ -104,7 +104,7 @@ pub(super) struct Memories {
     kinds: Vec<Option<SharedQueues>>,
     /// By kind of cable, in the numbering of the wiring.
     links: Vec<LinkSettings>,
-    /// How long an indication and an answer of a target take on each of them.
+    /// How long an indication and a response of a target take on each of them.
     signals: Vec<Signals>,
     segmentation: Segmentation,
     /// Whether a message is submitted as a whole.
@@ -275,7 +275,7 @@ impl Memories {
         memories
     }
 
-    /// The state without any such switch, with the same settings.
+    /// The state without any switch with shared memory, with the same settings.
     pub fn without_any(&self) -> Memories {
         Memories::none(MemorySettings {
             control: self.control.clone(),
@@ -377,7 +377,7 @@ impl Engine {
         self.memories.is_on && (port >= self.graph.switch_ports() || self.graph.is_of_memory(port))
     }
 
-    /// Something that a host does by itself.
+    /// Schedules an action of a host.
     #[inline]
     fn act_at(&mut self, time: Time, host: u32, act: u32, number: u32) {
         self.schedule(time, self.places.acts + host, act << acts::DIGITS | number);

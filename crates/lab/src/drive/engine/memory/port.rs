@@ -26,7 +26,7 @@ pub(super) struct Port {
     turn: u8,
     /// Signals to sources that must be forwarded.
     pub indications: VecDeque<Indication>,
-    /// Until when a switch of another kind sends such signals beside its packets.
+    /// Until when a switch of another kind sends signals to sources beside its packets.
     pub told: Time,
     sending: Option<Sending>,
     /// Packets that wait for the output.

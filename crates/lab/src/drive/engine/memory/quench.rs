@@ -1,5 +1,5 @@
 //! Signals that travel back to the source of a connection: quenches and unquenches of the switches
-//! that watch its queues, and the answers of its target.
+//! that watch its queues, and the responses of its target.
 
 use weft_protocol::flow::Quenching;
 use weft_units::{Span, Time};

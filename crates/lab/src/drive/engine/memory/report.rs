@@ -96,7 +96,7 @@ pub struct PortRow {
     pub to_tier: u32,
     /// The share of the time in which it was busy.
     pub load: f64,
-    /// The load including quenches, unquenches and answers of targets.
+    /// The load including quenches, unquenches and responses of targets.
     pub indication_load: f64,
     /// The most cells that the input at its end held on one virtual channel.
     pub most_held: u32,

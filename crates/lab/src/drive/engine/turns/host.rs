@@ -37,7 +37,7 @@ pub(super) struct Host {
 }
 
 /// Messages that a host sent and that were answered: their bytes, and the time from the first byte
-/// that was moved until the answer.
+/// that was moved until the response.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answered {
     bytes: Bytes,

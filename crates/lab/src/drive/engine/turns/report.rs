@@ -23,7 +23,7 @@ impl Turns {
     }
 
     /// The legs of first packets, what the frames carried, and the payload of a message over the
-    /// time until its answer is there, which is how Maestro 4 counts throughput.
+    /// time until its response is there, which is how Maestro 4 counts throughput.
     pub fn columns(&self, seen: &Observations) -> Vec<(&'static str, f64)> {
         let [up_least, up_mean, up_most] = self.legs.uplink.us();
         let [switch_least, switch_mean, switch_most] = self.legs.switch.us();

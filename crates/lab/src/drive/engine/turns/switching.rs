@@ -190,7 +190,7 @@ impl Step<'_> {
     }
 
     /// A port has arrived at the barrier. When all ports have, the controller passes that on: to
-    /// all ports at once, or to the switch above, as long as there is one.
+    /// all ports at the same time, or to the switch above, as long as there is one.
     fn count_arrival(&mut self, switch: u32) {
         let counted = self.own.barrier.count(switch);
         let purpose = match counted {

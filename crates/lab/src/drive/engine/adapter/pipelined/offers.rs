@@ -1,5 +1,5 @@
-//! What hosts submit to a channel under a schedule: packets of their sources, and the answers of message
-//! handlers.
+//! What hosts submit to a channel under a schedule: packets of their sources, and the responses of
+//! message handlers.
 
 use weft_fabric::workload::{Demand, Feedback};
 use weft_units::Time;
@@ -63,7 +63,7 @@ impl Engine {
         self.ask_source_of_outlet(now, host);
     }
 
-    /// Submits the answers of a host's handlers. Returns whether there were any.
+    /// Submits the responses of a host's handlers. Returns whether there were any.
     fn send_answers_of_outlet(&mut self, now: Time, host: u32) -> bool {
         let Adapters { pipelined: Some(own), bodies: Some(bodies), .. } = &mut self.adapters else {
             return false;

@@ -11,7 +11,7 @@ use crate::drive::interface::{Bodies, Interface, Letter, Text, Transmitted};
 /// The sending side of one host.
 #[derive(Debug)]
 pub(super) enum Outlet {
-    /// Send buffers, fed at once.
+    /// Send buffers, fed immediately.
     Buffers(BulkSender),
     /// Send buffers of an interface.
     Interface(Box<InterfaceOutlet>),
