@@ -1,5 +1,5 @@
 //! The shared memory of a channel: a page of control words, a ring of messages, and a smaller ring for the
-//! receiver's answers.
+//! receiver's responses.
 //!
 //! Each process creates the segments through which it sends. A segment is a memfd and disappears with its last
 //! mapping. The peer may write anywhere in it at any time: control words are accessed as atomics and range-checked,
@@ -24,7 +24,7 @@ const PAGE: usize = 4096;
 /// The bytes of a message ring. A smaller ring stays in nearer caches, a larger one lets a sender run further
 /// ahead.
 pub const RING: u64 = 128 << 10;
-/// The bytes of an answer ring.
+/// The bytes of a response ring.
 pub const ANSWERS: u64 = 64 << 10;
 
 /// One of the two sides of a channel.
@@ -32,7 +32,7 @@ pub const ANSWERS: u64 = 64 << 10;
 pub enum Side {
     /// Creates the segment and sends messages.
     Sender = 0,
-    /// Receives them and answers.
+    /// Receives them and responds.
     Receiver = 1,
 }
 

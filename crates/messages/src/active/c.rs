@@ -57,7 +57,7 @@ pub struct CAnswer {
     length: size_t,
 }
 
-/// `weft_am_handler`: one if it has filled the answer in.
+/// `weft_am_handler`: one if it has filled the response in.
 type CHandler = unsafe extern "C" fn(*mut c_void, *const CMessage, *mut CAnswer) -> c_int;
 
 /// A payload of a program; none if it has no bytes and no address.

@@ -132,7 +132,7 @@ pub struct Node {
     /// Replies of handlers that wait for a free send buffer.
     answers: VecDeque<Held>,
     counts: Counts,
-    /// Messages that this node has begun to send, answers among them.
+    /// Messages that this node has begun to send, responses among them.
     begun: u64,
     looked: Instant,
 }

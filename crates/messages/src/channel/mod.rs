@@ -1,9 +1,9 @@
-//! One direction between two endpoints: messages in one ring, the receiver's answers in another.
+//! One direction between two endpoints: messages in one ring, the receiver's responses in another.
 //!
 //! A short message is sent eagerly, inside its record. For a long one the record holds the addresses of its
 //! buffers (rendezvous): once the receiver has a matching receive it copies the message directly from the sender's
-//! memory and answers that it is done. Where the kernel forbids that, the receiver asks for the bytes and they
-//! are sent through the ring in pieces.
+//! memory and responds that it is done. Where the kernel forbids that, the receiver asks for the
+//! bytes and they are sent through the ring in pieces.
 
 mod receiving;
 mod remote;

@@ -19,7 +19,7 @@ use crate::sys::{self, Errno};
 pub const WHOLE: usize = 8192;
 /// The longest piece of a pulled message.
 const PIECE: usize = 16384;
-/// The most held messages: each may be answered twice, and all answers must fit.
+/// The most held messages: each may have two responses, and all responses must fit.
 pub const MOST_HELD: usize = (ANSWERS / SLOT / 2 - 2) as usize;
 /// The longest valid record.
 pub const LONGEST: u64 = HEADER + PIECE as u64;
@@ -63,7 +63,7 @@ impl Held {
     }
 }
 
-/// The highest error number that a receiver may answer.
+/// The highest error number that a receiver may respond with.
 const HIGHEST_ERROR: u64 = 4095;
 
 #[derive(Debug)]
@@ -337,26 +337,28 @@ impl Sending {
         wake(self.segment.flag(Side::Receiver), &self.peer)
     }
 
-    /// Whether messages are held, so that answers are expected.
+    /// Whether messages are held, so that responses are expected.
     #[inline(always)]
     pub const fn has_held(&self) -> bool {
         self.count > 0
     }
 
-    /// Whether an answer is waiting, or pieces are still to be sent; a cheap check.
+    /// Whether a response is waiting, or pieces are still to be sent; a cheap check.
     #[inline(always)]
     pub fn has_answers(&self) -> bool {
         !self.pulled.is_empty() || self.segment.ring(Side::Receiver).has_next(&self.answers)
     }
 
-    /// The word that is zero until the next answer is there; `None` while pieces are still to be sent.
+    /// The word that is zero until the next response is there; `None` while pieces are still to be
+    /// sent.
     pub fn next_answer(&self) -> Option<NonNull<AtomicU64>> {
         let ring = self.segment.ring(Side::Receiver);
         self.pulled.is_empty().then(|| ring.next_head(&self.answers))
     }
 
-    /// Handles the receiver's answers and sends the pieces that it pulls. Calls `done` for each message or
-    /// request that is done, with zero or an error number; returns whether there was anything to do.
+    /// Handles the receiver's responses and sends the pieces that it pulls. Calls `done` for each
+    /// message or request that is done, with zero or an error number; returns whether there was
+    /// anything to do.
     ///
     /// # Errors
     ///
@@ -437,7 +439,7 @@ impl Sending {
         Ok(has_sent)
     }
 
-    /// Asks the receiver for wake-ups. The caller checks for answers once more before it sleeps.
+    /// Asks the receiver for wake-ups. The caller checks for responses once more before it sleeps.
     pub fn arm(&self) {
         self.segment.flag(Side::Sender).arm(Sleep::InKernel);
     }

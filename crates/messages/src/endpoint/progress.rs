@@ -126,7 +126,7 @@ impl Endpoint {
 
     /// Receives records from a channel: up to [`TURN`] while they arrive faster than they are polled, otherwise one.
     /// Checking the next slot takes its cache line away from the sender, which is about to write it, and delays the
-    /// answer to the first record.
+    /// response to the first record.
     #[inline(always)]
     fn receive_from(&mut self, channel: u32, events: &mut impl Events) -> bool {
         let mut taken = 0;

@@ -162,7 +162,7 @@ macro_rules! layout {
     }};
 }
 
-/// What a provider does not offer; it answers so.
+/// A call that a provider does not offer: it returns an error that says so.
 pub type Call = unsafe extern "C" fn() -> ssize_t;
 
 layout! {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Queue, State, Waitable};
 
-/// After this many full polls in a row that find nothing, an endpoint is asked for its words: an
-/// answer that comes within half a microsecond is not delayed by that.
+/// After this many full polls in a row that find nothing, an endpoint is asked for its words: a
+/// response that comes within half a microsecond is not delayed by that.
 const PATIENCE: u32 = 16;
 
 /// The words that tell a poll whether anything has arrived, as long as its endpoints are left alone.
