@@ -43,8 +43,9 @@ pub fn track(fd: c_int, role: Role, port: u16) {
     }
 }
 
-/// Starts tracking a TCP socket that may not be connected yet, because it is duplicated, passed on or
-/// added to an `epoll` instance, which the connection must remember. Its server port is not known yet.
+/// Starts tracking a TCP socket that may not be connected yet, because it is duplicated, passed on
+/// or added to an `epoll` instance, which the connection must remember. Its server port is not
+/// known yet.
 pub fn track_early(fd: c_int) {
     let is_stream = |word: &AtomicU64| word.load(Ordering::Relaxed) == Word::STREAM.bits();
     if word(fd).is_some_and(is_stream) {

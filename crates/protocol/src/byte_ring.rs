@@ -253,8 +253,8 @@ impl Writer {
         self.capacity.spans(self.written, length.min(room))
     }
 
-    /// The spans of the `length` bytes that begin `skip` bytes past the write position, for a caller
-    /// that fills several parts and publishes them together.
+    /// The spans of the `length` bytes that begin `skip` bytes past the write position, for a
+    /// caller that fills several parts and publishes them together.
     #[inline]
     pub fn spans_after(&self, skip: u64, length: u64) -> Spans {
         let room = self.capacity.0 - (self.written - self.read);

@@ -88,8 +88,8 @@ pub(super) struct Lattice {
     /// The places of each switch, dimension by dimension.
     places: Vec<u16>,
     /// The ports towards a target switch. The index is a mixed-radix number with a digit for each
-    /// dimension, the first one lowest: zero if the coordinates of both switches agree, otherwise the
-    /// position of the target among the other switches of the row, counted from one.
+    /// dimension, the first one lowest: zero if the coordinates of both switches agree, otherwise
+    /// the position of the target among the other switches of the row, counted from one.
     choices: Vec<Choice>,
     /// The port numbers of choices: first those of hosts, at the hosts' numbers.
     ports: Vec<u32>,

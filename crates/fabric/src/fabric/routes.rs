@@ -402,10 +402,10 @@ impl Routes {
     }
 
     /// The port by which a packet for `to` leaves `switch`, after `hop` other switches. `occupied`
-    /// returns the occupation of a port less [`idle`](Self::idle), and adaptive packets take the least
-    /// occupied port. If routes [weigh other switches](Self::weigh_other_switches), it is queried for
-    /// ports of these as well: a port is numbered from the first one of this switch, modulo 2^32 if it
-    /// comes before that one.
+    /// returns the occupation of a port less [`idle`](Self::idle), and adaptive packets take the
+    /// least occupied port. If routes [weigh other switches](Self::weigh_other_switches), it is
+    /// queried for ports of these as well: a port is numbered from the first one of this switch,
+    /// modulo 2^32 if it comes before that one.
     #[inline(always)]
     pub fn port(
         &self,

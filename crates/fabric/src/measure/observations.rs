@@ -78,8 +78,8 @@ pub struct Observations {
     pub attempts: u64,
     /// Deliveries since `from` by initiator; counts nothing unless [`of_hosts`](Self::of_hosts).
     pub fairness: Fairness,
-    /// How many packets each initiator has in flight, and since when none of them has arrived: finds
-    /// stalled initiators. Watches no host unless [`of_hosts`](Self::of_hosts).
+    /// How many packets each initiator has in flight, and since when none of them has arrived:
+    /// finds stalled initiators. Watches no host unless [`of_hosts`](Self::of_hosts).
     pub standing: Standing,
     /// Deliveries since `from` by the number of switches passed; empty if there is only one switch.
     pub hops: Hops,

@@ -279,7 +279,8 @@ impl Writer {
         }
     }
 
-    /// Every rank sends to one and receives from another at the same time; `size` is what a rank sends.
+    /// Every rank sends to one and receives from another at the same time; `size` is what a rank
+    /// sends.
     fn shift(&mut self, ahead: u32, round: u32, size: impl Fn(u32) -> Bytes) {
         let ranks = u32::from(self.ranks());
         for rank in 0..ranks {

@@ -326,7 +326,8 @@ impl Guard {
 
     /// Duplicates the socket for the threads that are in a call on the connection, so that they can
     /// go on as they would in the kernel. To be called after this descriptor has been removed from
-    /// the table and before it is closed. False if there are no such threads, or no free descriptor.
+    /// the table and before it is closed. False if there are no such threads, or no free
+    /// descriptor.
     pub fn keeps_socket_for_others(&self) -> bool {
         if !self.has_others() || self.connection.segment().is_none() {
             return false;

@@ -63,8 +63,8 @@ impl Registry {
     /// Whether an endpoint with `tag` on another host may write this many bytes to `to`.
     ///
     /// # Errors
-    /// The [`Fault`] of the first check that fails: the memory is registered, the tags are equal, the
-    /// region is writable, the bytes lie inside it.
+    /// The [`Fault`] of the first check that fails: the memory is registered, the tags are equal,
+    /// the region is writable, the bytes lie inside it.
     pub fn check_write(
         &self,
         tag: ProtectionTag,
@@ -81,8 +81,8 @@ impl Registry {
     /// Whether a descriptor of an endpoint with `tag` may refer to this many bytes of local memory.
     ///
     /// # Errors
-    /// The [`Fault`] of the first check that fails: the memory is registered, the tags are equal, the
-    /// bytes lie inside the region.
+    /// The [`Fault`] of the first check that fails: the memory is registered, the tags are equal,
+    /// the bytes lie inside the region.
     pub fn check_local(
         &self,
         tag: ProtectionTag,

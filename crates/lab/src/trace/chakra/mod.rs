@@ -1,9 +1,9 @@
 //! Chakra execution traces of MLCommons (`NAME.0.et`, `NAME.1.et`, ..., one file per rank), as
 //! PyTorch's recorder and generators for ASTRA-sim write them.
 //!
-//! A file is a sequence of Protocol Buffers messages, each prefixed by its length: one of metadata, then
-//! one per node. A node waits for the nodes of the same file that it names as its control or data
-//! dependencies. How each kind of node is simulated:
+//! A file is a sequence of Protocol Buffers messages, each prefixed by its length: one of metadata,
+//! then one per node. A node waits for the nodes of the same file that it names as its control or
+//! data dependencies. How each kind of node is simulated:
 //!
 //! | node | simulated as |
 //! |---|---|
