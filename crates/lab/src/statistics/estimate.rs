@@ -110,16 +110,18 @@ pub fn replications(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, half_width_95, batches: values.len(), truncated: 0, lag_1: 0.0 })
 }
 
-/// The confidence interval of a ratio of sums over replications, such as collisions per attempt,
-/// where the mean of the single ratios would weigh a replication with few attempts like one with
-/// many (classical ratio estimator, Law 9.5.3). Pairs are (numerator, denominator); `None` if the
-/// denominators sum up to zero.
+/// What a replication adds to a ratio of sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioTerm {
+    /// To the sum above.
     pub numerator: f64,
+    /// To the sum below.
     pub denominator: f64,
 }
 
+/// The confidence interval of a ratio of sums over replications, such as collisions per attempt,
+/// where the mean of the single ratios would weigh a replication with few attempts like one with
+/// many (classical ratio estimator, Law 9.5.3). `None` if the denominators sum up to zero.
 pub fn ratio(terms: &[RatioTerm]) -> Option<Estimate> {
     let mut sum = RatioTerm { numerator: 0.0, denominator: 0.0 };
     for one in terms {
