@@ -61,7 +61,42 @@ pub(super) struct Queue {
     pub bytes: u64,
 }
 
+/// The far end of a cable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FarEnd {
+    /// As in [`Egress`], as all below.
+    pub peer: u32,
+    pub ahead: Span,
+    pub is_whole: bool,
+}
+
 impl Egress {
+    /// An idle output, by the numbers of its rule and its link.
+    pub fn new(rule: u32, link: u32, far: FarEnd) -> Egress {
+        let FarEnd { peer, ahead, is_whole } = far;
+        Egress {
+            waiting: 0,
+            paused: 0,
+            pauses: 0,
+            has_to_tell: false,
+            is_busy: false,
+            is_noted: false,
+            until: Time::ZERO,
+            has_planned: false,
+            turn: Turn::default(),
+            class: 0,
+            input: 0,
+            size: 0,
+            rule,
+            link,
+            peer,
+            ahead,
+            is_whole,
+            waiting_bytes: 0,
+            sent: 0,
+        }
+    }
+
     /// A packet starts.
     #[inline]
     pub fn start(&mut self, header: &Header) {

@@ -5,6 +5,7 @@
 //! lossless is accounted for by where it came from, since a pause has to go there; all else by the
 //! queue that it joins.
 
+mod build;
 mod cables;
 mod counts;
 mod credits;
@@ -22,13 +23,14 @@ mod settings;
 mod telemetry;
 mod turns;
 
+pub use build::PortsParts;
 pub use counts::{ClassCounts, PauseCounts};
 pub use credits::{Credit, InputCredit, MOST_CREDIT, credit_item, credit_of};
 pub use header::Header;
 pub use headroom::{HeadroomParts, headroom};
 pub use memory::{Admission, Memory, MemoryParts};
 pub use pass::Passage;
-pub use ports::{FarEnd, Freed, Next, Ports, PortsParts, SwitchRule};
+pub use ports::{FarEnd, Freed, Next, Ports, SwitchRule};
 pub use settings::{
     ClassSettings, EcnLaw, EcnSettings, MarkAt, PauseThreshold, PfcSettings, QueueLimit,
     ScheduleSettings, SharedBufferSettings, SwitchForwarding, TrimSettings,

@@ -15,16 +15,13 @@ use super::counts::{ClassCounts, PauseCounts};
 use super::credits::{Credit, Credits};
 use super::departures::Planned;
 use super::egress::{Egress, Queue};
-use super::marks::{any_at_departure, mark};
+use super::marks::mark;
 use super::memory::Memory;
-use super::rule::{Link, Rule, response};
-use super::settings::{ClassSettings, MarkAt, ScheduleSettings, SwitchForwarding};
+use super::rule::{Link, Rule};
+use super::settings::{ClassSettings, MarkAt, SwitchForwarding};
 use super::telemetry::Telemetry;
-use super::turns::{Sharing, Turn};
-use crate::fabric::{Peer, Wiring};
-use crate::link::LinkSettings;
 use crate::measure::Spent;
-use crate::switch::{Chain, PortPair};
+use crate::switch::PortPair;
 
 /// When something is at the far end of a cable, and the port that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,25 +30,6 @@ pub struct FarEnd {
     pub time: Time,
     /// The port, among those of all switches and hosts.
     pub port: u32,
-}
-
-/// What the ports of a channel are made of.
-#[derive(Debug)]
-pub struct PortsParts<'a> {
-    /// Nodes and cables.
-    pub wiring: &'a Wiring,
-    /// The link of every cable that has none of its own.
-    pub link: &'a LinkSettings,
-    /// The largest packet on the wire.
-    pub packet: Bytes,
-    /// How many classes there are, 1 to 8.
-    pub classes: usize,
-    /// Each switch.
-    pub switches: Vec<SwitchRule>,
-    /// How classes share the cable of a host.
-    pub hosts: Vec<ScheduleSettings>,
-    /// From when on is counted.
-    pub from: Time,
 }
 
 /// What a switch does with packets.
@@ -121,108 +99,6 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Idle ports.
-    pub fn new(parts: PortsParts<'_>) -> Ports {
-        let PortsParts { wiring, link, packet, classes, switches, hosts, from } = parts;
-        let kinds = wiring.links(link);
-        let ports = wiring.ports();
-        let to = |port: u32| -> (u32, Span, bool) {
-            let cable = kinds[wiring.link_of(port)].propagation();
-            match wiring.peer(port) {
-                Peer::Host(host) => (ports + host, cable, true),
-                Peer::Port(peer) => {
-                    let far = &switches[wiring.switch_of(peer) as usize];
-                    let is_whole = far.forwarding == SwitchForwarding::StoreAndForward;
-                    (peer, cable + far.latency, is_whole)
-                }
-                Peer::Unused => (u32::MAX, Span::ZERO, true),
-            }
-        };
-        let egress = |rule, link, (peer, ahead, is_whole)| Egress {
-            waiting: 0,
-            paused: 0,
-            pauses: 0,
-            has_to_tell: false,
-            is_busy: false,
-            is_noted: false,
-            until: Time::ZERO,
-            has_planned: false,
-            turn: Turn::default(),
-            class: 0,
-            input: 0,
-            size: 0,
-            rule,
-            link,
-            peer,
-            ahead,
-            is_whole,
-            waiting_bytes: 0,
-            sent: 0,
-        };
-        let of_switch =
-            |port| egress(wiring.switch_of(port), wiring.link_of(port) as u32, to(port));
-        let of_host = |end| {
-            let port = wiring.host_port(end);
-            let far = &switches[wiring.switch_of(port) as usize];
-            let cable = kinds[wiring.link_of(port)].propagation();
-            let is_whole = far.forwarding == SwitchForwarding::StoreAndForward;
-            let far = (port, cable + far.latency, is_whole);
-            egress(wiring.switches(), wiring.link_of(port) as u32, far)
-        };
-        let egress: Vec<Egress> =
-            (0..ports).map(of_switch).chain((0..wiring.ends()).map(of_host)).collect();
-        let response = |own: &Egress| match own.peer < ports {
-            true => response(&switches[wiring.switch_of(own.peer) as usize]),
-            false => Span::ZERO,
-        };
-        let responses = egress.iter().map(response).collect();
-        let size = packet.0 as u32;
-        // What the switch at the far end of a port has room for; hosts read what comes at once.
-        let room = |port: u32, class: usize| {
-            let far = Some(egress[port as usize].peer).filter(|peer| *peer < ports)?;
-            switches[wiring.switch_of(far) as usize].classes.get(class)?.credits
-        };
-        let places =
-            (0..egress.len() as u32).flat_map(|port| (0..classes).map(move |class| (port, class)));
-        let credits = Credits::new(places.map(|(port, class)| room(port, class).map(|own| own.0)));
-        let schedule = |own: &ClassSettings| own.schedule;
-        let kind = |own: &SwitchRule| (own.latency, own.forwarding);
-        let alike = switches
-            .first()
-            .map(kind)
-            .filter(|first| kinds.len() == 1 && switches.iter().all(|own| kind(own) == *first));
-        let marks_departures = any_at_departure(&switches);
-        let mut rules: Vec<Rule> = Vec::with_capacity(switches.len() + 1);
-        for (number, own) in (0..).zip(switches) {
-            let sharing = Sharing::new(own.classes.iter().map(schedule), size);
-            let (first, count) = (wiring.port(number, 0), wiring.ports_of(number));
-            rules.push(Rule::new(first, count, sharing, Some(own)));
-        }
-        let sharing = Sharing::new(hosts.into_iter(), size);
-        let of_hosts = Rule::new(ports, wiring.ends(), sharing, None);
-        // What waits at a host with several ports leaves by that which is free first.
-        rules.push(Rule { tells_all: wiring.planes() > 1, ..of_hosts });
-        let link = |own: &LinkSettings| Link::new(own.clone(), size);
-        let all = egress.len() * classes;
-        Ports {
-            classes,
-            from,
-            alike,
-            queues: vec![Queue { chain: Chain::EMPTY, packets: 0, bytes: 0 }; all],
-            deficits: vec![0; all],
-            heard: vec![PauseCounts::default(); all],
-            rules,
-            links: kinds.iter().map(link).collect(),
-            counts: vec![ClassCounts::default(); all],
-            credits,
-            packet: size,
-            marks_departures,
-            responses,
-            egress,
-            planned: Vec::new(),
-        }
-    }
-
     /// How many classes there are.
     pub fn classes(&self) -> usize {
         self.classes
