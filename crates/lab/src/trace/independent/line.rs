@@ -258,7 +258,7 @@ impl Context {
     ) -> Result<Option<(Joint, Span)>, TraceError> {
         let (ranks, rank) = (self.ranks, words.rank);
         let (mut computing, mut root) = (Span::ZERO, 0);
-        let (mut size, mut sizes) = (Bytes(0), Vec::new());
+        let mut size = Bytes(0);
         let collective = match verb {
             "barrier" => Collective::Barrier,
             "bcast" => {
@@ -292,6 +292,22 @@ impl Context {
                     _ => Collective::Scatter,
                 }
             }
+            _ => return self.unequal(verb, words),
+        };
+        let sizes = Vec::new();
+        Ok(Some((Joint { collective, size, sizes, root }, computing)))
+    }
+
+    /// A collective with a size for each rank, if the verb is that of one.
+    fn unequal(
+        &mut self,
+        verb: &str,
+        words: &mut Words<'_>,
+    ) -> Result<Option<(Joint, Span)>, TraceError> {
+        let (ranks, rank) = (self.ranks, words.rank);
+        let (mut computing, mut root) = (Span::ZERO, 0);
+        let sizes;
+        let collective = match verb {
             // The rank's own send count precedes the list of all.
             "gatherv" | "allgatherv" => {
                 let (sent, received) = (words.count()?, words.counts(ranks)?);
@@ -321,6 +337,7 @@ impl Context {
             }
             _ => return Ok(None),
         };
+        let size = Bytes(0);
         Ok(Some((Joint { collective, size, sizes, root }, computing)))
     }
 
