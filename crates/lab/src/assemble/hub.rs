@@ -5,9 +5,9 @@ use weft_fabric::graph::SwitchParts;
 use weft_fabric::switch::HubSettings;
 use weft_fabric::workload::Source;
 
-use super::{Driver, Site, classed, errors, network, refuse};
+use super::{Driver, Site, errors, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::engine::{ConnectionParts, Engine, EngineParts, HubParts};
+use crate::drive::engine::{Engine, EngineParts, HubParts};
 use crate::error::{ABSENT, Error};
 
 /// The channel of a hub.
@@ -48,27 +48,11 @@ pub(super) fn build(
         value: error.value,
         accepted: error.accepted,
     })?;
-    let (wiring, routes) = network::ways(settings, site)?;
     let switch = (!hub.is_direct()).then(|| SwitchParts::Hub(hub.latency));
     Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
-        wiring,
-        routes,
-        link: settings.link.clone(),
-        packet: settings.packet,
-        payload: settings.payload,
         switches: switch.into_iter().collect(),
-        flow: classed::no_flow_control(),
-        send_buffers: settings.adapter.send_buffers,
-        sources,
-        observations: site.observations(),
-        until: site.until,
-        connections: ConnectionParts::default(),
-        classed: None,
-        flows: None,
-        adapters: None,
-        ring: None,
-        turns: None,
         hub: Some(windows),
+        ..network::bare(settings, network::ways(settings, site)?, sources, site)
     }))))
 }
 

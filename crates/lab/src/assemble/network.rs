@@ -8,13 +8,13 @@ use weft_fabric::fabric::{
 use weft_fabric::link::{ErrorSettings, Errors, FlowControl, MOST_CHANNELS};
 use weft_fabric::message::SegmentationSettings;
 use weft_fabric::switch::shared_buffer::ClassSettings;
-use weft_fabric::workload::{SourceSettings, WorkloadSettings};
+use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount};
 
-use super::{Site, adapter, errors, refuse};
+use super::{Site, adapter, classed, errors, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::engine::ConnectionParts;
+use crate::drive::engine::{ConnectionParts, EngineParts};
 use crate::error::Error;
 
 /// Only switches that the engine runs can be part of a fabric.
@@ -41,6 +41,45 @@ pub(super) fn ways(settings: &ChannelSettings, site: Site<'_>) -> Result<(Wiring
     });
     let routes = Routes::new(&routes, &wiring, random).map_err(|error| named(site.name, error))?;
     Ok((wiring, routes))
+}
+
+/// The number of a switch that the file names.
+pub(super) fn switch_named(wiring: &Wiring, own: &str, name: &str) -> Result<u32, Error> {
+    wiring.switch_named(own).ok_or_else(|| Error::Assembly {
+        key: format!("channel.{name}.switches.{own}"),
+        value: "given".to_owned(),
+        accepted: format!("a switch of the fabric, such as {}", wiring.bare_name(0)),
+    })
+}
+
+/// The parts that every channel has: cables, routes, sources and observations. It has no switches yet, and
+/// nothing that only some channels have.
+pub(super) fn bare(
+    settings: &ChannelSettings,
+    (wiring, routes): (Wiring, Routes),
+    sources: Vec<Source>,
+    site: Site<'_>,
+) -> EngineParts {
+    EngineParts {
+        wiring,
+        routes,
+        link: settings.link.clone(),
+        packet: settings.packet,
+        payload: settings.payload,
+        switches: Vec::new(),
+        flow: classed::no_flow_control(),
+        send_buffers: settings.adapter.send_buffers,
+        sources,
+        observations: site.observations(),
+        until: site.until,
+        connections: ConnectionParts::default(),
+        classed: None,
+        flows: None,
+        adapters: None,
+        ring: None,
+        turns: None,
+        hub: None,
+    }
 }
 
 /// Whether any switch has a shared memory.

@@ -12,9 +12,9 @@ use weft_protocol::turns::{LONGEST_MESSAGE, PACKET};
 use weft_units::{Bytes, Limit, Time};
 
 use super::network::named;
-use super::{Driver, Site, classed, errors, refuse};
+use super::{Driver, Site, errors, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::engine::{ConnectionParts, Engine, EngineParts, TurnParts};
+use crate::drive::engine::{Engine, EngineParts, TurnParts};
 use crate::drive::faults::Faults;
 use crate::error::{ABSENT, Error};
 
@@ -57,24 +57,9 @@ pub(super) fn build(
     let switches = switches(settings, turns, &wiring, site.name)?;
     let turns = parts((settings, turns), transfer, &wiring, site)?;
     Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
-        wiring,
-        routes,
-        link: settings.link.clone(),
-        packet: settings.packet,
-        payload: settings.payload,
         switches: switches.into_iter().map(SwitchParts::Fifos).collect(),
-        flow: classed::no_flow_control(),
-        send_buffers: settings.adapter.send_buffers,
-        sources,
-        observations: site.observations(),
-        until: site.until,
-        connections: ConnectionParts::default(),
-        classed: None,
-        flows: None,
-        adapters: None,
-        ring: None,
         turns: Some(turns),
-        hub: None,
+        ..network::bare(settings, (wiring, routes), sources, site)
     }))))
 }
 
@@ -180,12 +165,8 @@ fn switches(
     let all_alike = rules(&settings.switch, "switch")?;
     let mut switches = vec![all_alike; wiring.switches() as usize];
     for (own_name, own) in &settings.switches {
-        let key = format!("switches.{own_name}");
-        let Some(number) = wiring.switch_named(own_name) else {
-            let accepted = format!("a switch of the fabric, such as {}", wiring.bare_name(0));
-            return refuse_as(name, &key, "given", &accepted);
-        };
-        switches[number as usize] = rules(own, &key)?;
+        let number = network::switch_named(wiring, own_name, name)?;
+        switches[number as usize] = rules(own, &format!("switches.{own_name}"))?;
     }
     Ok(switches)
 }
