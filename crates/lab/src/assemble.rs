@@ -17,6 +17,7 @@ mod scheduled;
 mod slots;
 mod turns;
 
+pub(crate) use adapter::refuse_endless;
 pub(crate) use bodies::{bodies, check_handlers};
 pub(crate) use classed::refuse_classes_of_messages;
 pub(crate) use errors::check as check_errors;
@@ -258,7 +259,8 @@ fn sources_of(
     Ok(workload.build_those(&channel, site.streams, is_needed)?)
 }
 
-fn refuse(channel: &str, key: &str, value: &str, accepted: &str) -> Result<(), Error> {
+/// Refuses the value of a key of a channel.
+pub(crate) fn refuse<T>(channel: &str, key: &str, value: &str, accepted: &str) -> Result<T, Error> {
     let key = format!("channel.{channel}.{key}");
     Err(Error::Assembly { key, value: value.into(), accepted: accepted.into() })
 }

@@ -11,12 +11,11 @@ use weft_fabric::control::{
 };
 use weft_fabric::link::ErrorSettings;
 use weft_fabric::switch::Contention;
-use weft_fabric::workload::{Feedback, Source};
-use weft_units::{Limit, Span, Time};
+use weft_units::{Span, Time};
 
 use crate::assemble::engine::{engine, refuse_what_differs};
 use crate::assemble::{
-    Site, check_errors, check_handlers, refuse_failures_elsewhere, refuse_planes_elsewhere,
+    Site, check_errors, check_handlers, refuse, refuse_failures_elsewhere, refuse_planes_elsewhere,
     refuse_what_is_not_read, sources,
 };
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
@@ -57,34 +56,29 @@ impl ChannelSettings {
         name: &str,
     ) -> Result<Option<(InterfaceSettings, u16)>, Error> {
         let Some(interface) = &self.interface else { return Ok(None) };
-        let refuse = |key: &str, value: String, accepted: &str| {
-            let key = format!("channel.{name}.{key}");
-            Err(Error::Assembly { key, value, accepted: accepted.to_owned() })
-        };
         let numbers = [
             ("interface.host_send_buffers", interface.host_send_buffers),
             ("interface.host_receive_buffers", interface.host_receive_buffers),
             ("interface.receive_buffers", interface.receive_buffers),
         ];
         if let Some((key, _)) = numbers.into_iter().find(|(_, count)| *count == 0) {
-            return refuse(key, "0".to_owned(), "1 to 65535");
+            return refuse(name, key, "0", "1 to 65535");
         }
         check_handlers(&interface.handlers, name)?;
         if self.receiver.is_some() {
-            return refuse("receiver", "given".to_owned(), "it or interface, not both");
+            return refuse(name, "receiver", "given", "it or interface, not both");
         }
         if self.adapter.feed != Feed::Fifo {
             let accepted = "fifo with an interface, where interface.prefetch decides";
-            return refuse("adapter.feed", "per_target".to_owned(), accepted);
+            return refuse(name, "adapter.feed", "per_target", accepted);
         }
         let count = self.adapter.send_buffers.count().map(|count| u16::try_from(count.get()));
         match count {
             Some(Ok(count)) => Ok(Some((interface.clone(), count))),
-            _ => refuse(
-                "adapter.send_buffers",
-                "unlimited, or too many".to_owned(),
-                "1 to 65535 with an interface",
-            ),
+            _ => {
+                let accepted = "1 to 65535 with an interface";
+                refuse(name, "adapter.send_buffers", "unlimited, or too many", accepted)
+            }
         }
     }
 
@@ -175,13 +169,12 @@ fn carrier<'a>(
     carried: &CarriedSettings,
     name: &str,
 ) -> Result<&'a ChannelSettings, Error> {
-    let key = format!("channel.{name}.switch.scheduled.signalling.carried.by");
     let by = &carried.by;
-    let refuse = |value: String, accepted: &str| {
-        Err(Error::Assembly { key: key.clone(), value, accepted: accepted.to_owned() })
+    let refuse = |value: &str, accepted: &str| {
+        refuse(name, "switch.scheduled.signalling.carried.by", value, accepted)
     };
     let Some(quick) = spec.channel.get(by).filter(|_| by != name) else {
-        return refuse(by.clone(), "the name of another channel of this system");
+        return refuse(by, "the name of another channel of this system");
     };
     let crossbar = match &quick.switch {
         SwitchSettings::Crossbar(crossbar) => Some(crossbar),
@@ -192,18 +185,16 @@ fn carrier<'a>(
             "a channel with channel.{by}.switch.crossbar.contention = drop, in which what is \
              scheduled can pass"
         );
-        return refuse(by.clone(), &accepted);
+        return refuse(by, &accepted);
     }
     if quick.link.reserved.get() > 0.0 {
         let value = format!("{by}, with channel.{by}.link.reserved = {}", quick.link.reserved);
-        return refuse(
-            value,
-            "a channel with reserved = 0, since what was reserved is packets now",
-        );
+        let accepted = "a channel with reserved = 0, since what was reserved is packets now";
+        return refuse(&value, accepted);
     }
     if spec.system.hosts > u32::from(MAX_HOSTS) {
         let value = format!("{by}, with system.hosts = {}", spec.system.hosts);
-        return refuse(value, "at most 16 hosts, for which its packets have room");
+        return refuse(&value, "at most 16 hosts, for which its packets have room");
     }
     Ok(quick)
 }
@@ -223,23 +214,22 @@ fn timing(
         switch: switch.latency,
         carried: None,
     };
-    let refuse = |what: &str, value: Span, accepted: String| {
-        let key = format!("channel.{}.switch.scheduled.{what}", site.name);
-        Err(Error::Assembly { key, value: value.to_string(), accepted })
+    let misfit = |what: &str, value: Span, accepted: String| {
+        let key = format!("switch.scheduled.{what}");
+        refuse(site.name, &key, &value.to_string(), &accepted)
     };
     if timing.lead >= slot {
-        return refuse("lead", timing.lead, format!("less than a slot, {slot}"));
+        return misfit("lead", timing.lead, format!("less than a slot, {slot}"));
     }
     let Some((carried, quick)) = carrier else {
         if timing.transit() > slot * 2 {
-            let key = format!("channel.{}.link.length", site.name);
             let value = format!("{} on the way", timing.transit());
             let accepted = format!(
                 "cables on which a packet arrives within two slots, {}, after which its initiator \
                  knows what became of it",
                 slot * 2
             );
-            return Err(Error::Assembly { key, value, accepted });
+            return refuse(site.name, "link.length", &value, &accepted);
         }
         return Ok(timing);
     };
@@ -253,18 +243,18 @@ fn timing(
              signalling.carried.arbitration = {}",
             carried.by, carried.arbitration
         );
-        return refuse("lead", timing.lead, accepted);
+        return misfit("lead", timing.lead, accepted);
     }
     if timing.longest_transit() + of_carried.longest_acknowledgment() > slot * 2 {
         let accepted = "so little that an acknowledgment is back within two slots".to_owned();
-        return refuse("signalling.carried.turn_around", carried.turn_around, accepted);
+        return misfit("signalling.carried.turn_around", carried.turn_around, accepted);
     }
     if !of_carried.calendar(slot).has_room_for(quick.packet_span()) {
         let accepted = format!(
             "smaller packets: a slot of {slot} has to have room for those of channel.{} beside",
             carried.by
         );
-        return refuse("signalling.carried.configuration", of_carried.configuration, accepted);
+        return misfit("signalling.carried.configuration", of_carried.configuration, accepted);
     }
     Ok(timing)
 }
@@ -277,8 +267,7 @@ fn distances(
     site: Site<'_>,
 ) -> Result<Option<Distances>, Error> {
     let refuse = |key: &str, value: String, accepted: String| {
-        let key = format!("channel.{}.switch.scheduled.{key}", site.name);
-        Err(Error::Assembly { key, value, accepted })
+        refuse(site.name, &format!("switch.scheduled.{key}"), &value, &accepted)
     };
     let ScheduledSettings { lengths, alignment, gap, lead, .. } = switch;
     if lengths.is_empty() {
@@ -339,23 +328,6 @@ fn carried_timing(
     })
 }
 
-/// A greedy source would fill unlimited buffers without end.
-fn refuse_endless(
-    settings: &ChannelSettings,
-    sources: &[Source],
-    site: Site<'_>,
-) -> Result<(), Error> {
-    let greedy = sources.iter().any(|source| source.feedback() == Feedback::Ready);
-    if greedy && settings.adapter.send_buffers == Limit::Unlimited {
-        return Err(Error::Assembly {
-            key: format!("channel.{}.adapter.send_buffers", site.name),
-            value: "unlimited".to_owned(),
-            accepted: "a number, since a greedy source fills them all at once".to_owned(),
-        });
-    }
-    Ok(())
-}
-
 /// Whether a transfer can fail.
 fn may_fail(settings: &ChannelSettings, carrier: Carrier<'_>) -> bool {
     let errors = |settings: &ChannelSettings| {
@@ -370,10 +342,7 @@ fn check_bulk(
     carrier: Carrier<'_>,
     site: Site<'_>,
 ) -> Result<(), Error> {
-    let refuse = |key: &str, value: String, accepted: &str| {
-        let key = format!("channel.{}.{key}", site.name);
-        Err(Error::Assembly { key, value, accepted: accepted.to_owned() })
-    };
+    let refuse = |key: &str, value: &str, accepted: &str| refuse(site.name, key, value, accepted);
     let adapter = &settings.adapter;
     let unread = [
         ("control", settings.control.is_some()),
@@ -383,13 +352,13 @@ fn check_bulk(
     if let Some((key, _)) = unread.iter().find(|(_, given)| *given) {
         let accepted = "it only with ideal signalling, no speculation, no recovery and cables of one \
                         length: otherwise the schedule tells hosts of their packets";
-        return refuse(key, "given".to_owned(), accepted);
+        return refuse(key, "given", accepted);
     }
     let released = settings.adapter.release == Some(Release::Transmission);
     if released && may_fail(settings, carrier) {
         let accepted =
             "acknowledgment, since a packet that may be sent again keeps its send buffer";
-        return refuse("adapter.release", "transmission".to_owned(), accepted);
+        return refuse("adapter.release", "transmission", accepted);
     }
     check_errors(settings, true, site)?;
     check_disabled(settings, site)
@@ -402,11 +371,10 @@ pub(crate) fn check_disabled(settings: &ChannelSettings, site: Site<'_>) -> Resu
         std::iter::once(("host", disabled.host)).chain(by)
     });
     match named.into_iter().find(|(_, host)| u32::from(*host) >= site.hosts) {
-        Some((key, host)) => Err(Error::Assembly {
-            key: format!("channel.{}.disabled.{key}", site.name),
-            value: host.to_string(),
-            accepted: format!("a host, below {}", site.hosts),
-        }),
+        Some((key, host)) => {
+            let accepted = format!("a host, below {}", site.hosts);
+            refuse(site.name, &format!("disabled.{key}"), &host.to_string(), &accepted)
+        }
         None => Ok(()),
     }
 }

@@ -291,16 +291,27 @@ pub(super) fn check_greedy(
     sources: &[Source],
     name: &str,
 ) -> Result<(), Error> {
-    if !sources.iter().any(|source| source.feedback() == Feedback::Ready) {
-        return Ok(());
-    }
-    if settings.adapter.send_buffers == Limit::Unlimited {
-        let accepted = "a number, since a greedy source fills them all at once";
-        refuse(name, "adapter.send_buffers", "unlimited", accepted)?;
-    }
-    if settings.interface.is_some() {
+    refuse_endless(settings, sources, name)?;
+    if settings.interface.is_some() && are_greedy(sources) {
         let accepted = "another source, since an interface takes whatever it is given";
         refuse(name, "interface", "given with a greedy source", accepted)?;
     }
     Ok(())
+}
+
+/// A greedy source would fill unlimited buffers without end.
+pub(crate) fn refuse_endless(
+    settings: &ChannelSettings,
+    sources: &[Source],
+    name: &str,
+) -> Result<(), Error> {
+    if are_greedy(sources) && settings.adapter.send_buffers == Limit::Unlimited {
+        let accepted = "a number, since a greedy source fills them all at once";
+        return refuse(name, "adapter.send_buffers", "unlimited", accepted);
+    }
+    Ok(())
+}
+
+fn are_greedy(sources: &[Source]) -> bool {
+    sources.iter().any(|source| source.feedback() == Feedback::Ready)
 }

@@ -20,9 +20,7 @@ pub(super) fn build(
     refuse_what_a_hub_does_not_read(settings, site.name)?;
     errors::check(settings, false, site)?;
     let Some(window) = settings.window.clone() else {
-        let key = format!("channel.{}.window", site.name);
-        let accepted = "a window, which a hub needs".to_owned();
-        return Err(Error::Assembly { key, value: ABSENT.to_owned(), accepted });
+        return refuse(site.name, "window", ABSENT, "a window, which a hub needs");
     };
     if site.hosts > u32::from(hub.ports) {
         let key = "system.hosts".to_owned();

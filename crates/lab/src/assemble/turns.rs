@@ -6,13 +6,13 @@ use weft_fabric::graph::SwitchParts;
 use weft_fabric::interface::TransferSettings;
 use weft_fabric::link::{ErrorSettings, PhaseSettings, TurnSettings, TurnTiming};
 use weft_fabric::switch::{BoxRules, Contention};
-use weft_fabric::workload::{Feedback, Source};
+use weft_fabric::workload::Source;
 use weft_protocol::retransmit::ControlSettings;
 use weft_protocol::turns::{LONGEST_MESSAGE, PACKET};
 use weft_units::{Bytes, Limit, Time};
 
 use super::network::named;
-use super::{Driver, Site, errors, network, refuse};
+use super::{Driver, Site, adapter, errors, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{Engine, EngineParts, TurnParts};
 use crate::drive::faults::Faults;
@@ -32,23 +32,23 @@ pub(super) fn build(
     refuse_what_turns_do_not_read(settings, site)?;
     let Some(transfer) = settings.transfer.clone() else {
         let accepted = "the path between memory and FIFOs, required if links have turns";
-        return refuse_as(site.name, "transfer", ABSENT, accepted);
+        return refuse(site.name, "transfer", ABSENT, accepted);
     };
     if transfer.manager.is_some_and(|manager| manager.page == Bytes(0)) {
-        return refuse_as(site.name, "transfer.manager.page", "0 B", "at least 1 B");
+        return refuse(site.name, "transfer.manager.page", "0 B", "at least 1 B");
     }
     if let Some(reserved) = transfer.reserved.filter(|reserved| *reserved < settings.payload) {
         let accepted = format!("at least {}, the payload of a message", settings.payload);
-        return refuse_as(site.name, "transfer.reserved", &reserved.to_string(), &accepted);
+        return refuse(site.name, "transfer.reserved", &reserved.to_string(), &accepted);
     }
     if settings.packet != Bytes(PACKET as u64) {
         let accepted = "16 B where links have turns";
-        return refuse_as(site.name, "packet", &settings.packet.to_string(), accepted);
+        return refuse(site.name, "packet", &settings.packet.to_string(), accepted);
     }
     if settings.payload > Bytes(LONGEST_MESSAGE as u64) {
         let accepted =
             format!("at most {LONGEST_MESSAGE} B: 65535 packets, which is what is counted");
-        return refuse_as(site.name, "payload", &settings.payload.to_string(), &accepted);
+        return refuse(site.name, "payload", &settings.payload.to_string(), &accepted);
     }
     check_sources(settings, &transfer, &sources, site.name)?;
     let wiring = settings.fabric.wiring(site.hosts, settings.link.rate);
@@ -66,19 +66,14 @@ pub(super) fn build(
 /// Refuses settings that only links with turns read on other channels.
 pub(super) fn refuse_without_turns(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     match settings.transfer {
-        Some(_) => refuse_as(name, "transfer", "given", NEEDED),
+        Some(_) => refuse(name, "transfer", "given", NEEDED),
         None => Ok(()),
     }
 }
 
 /// A bus of FIFOs has none without links that fill them by turns.
 pub(super) fn refuse_bus(name: &str) -> Result<Driver, Error> {
-    refuse_as(name, "switch", "fifo_bus", NEEDED)
-}
-
-fn refuse_as<T>(channel: &str, key: &str, value: &str, accepted: &str) -> Result<T, Error> {
-    let key = format!("channel.{channel}.{key}");
-    Err(Error::Assembly { key, value: value.to_owned(), accepted: accepted.to_owned() })
+    refuse(name, "switch", "fifo_bus", NEEDED)
 }
 
 /// The properties of its links, and the transfer and throttle of its hosts.
@@ -108,7 +103,7 @@ fn parts(
         && given.len() > cables
     {
         let accepted = format!("at most {cables} times, one for each link");
-        return refuse_as(site.name, "turns.phase.at", &given.len().to_string(), &accepted);
+        return refuse(site.name, "turns.phase.at", &given.len().to_string(), &accepted);
     }
     let errors = settings.errors.as_ref().filter(|errors| !errors.is_free_of_errors());
     let of_port = |errors: &ErrorSettings| {
@@ -135,7 +130,7 @@ fn parts(
 fn routes(settings: &ChannelSettings, wiring: &Wiring, site: Site<'_>) -> Result<Routes, Error> {
     if let Some(RoutesSettings::PerPacket(_)) = settings.routes {
         let accepted = "per_connection, since the messages of a pair stay in order";
-        return refuse_as(site.name, "routes", "per_packet", accepted);
+        return refuse(site.name, "routes", "per_packet", accepted);
     }
     let random = site.streams.stream(&format!("{}.routes", site.name), 0);
     let hashed = RoutesSettings::PerConnection(ConnectionRoutes::Hashed);
@@ -153,7 +148,7 @@ fn switches(
     let widest = (0..wiring.switches()).map(|switch| wiring.ports_of(switch)).max();
     if widest.is_some_and(|ports| ports > 63) {
         let value = format!("a switch with {} ports", widest.unwrap_or_default());
-        return refuse_as(name, "fabric", &value, "switches with at most 63 ports");
+        return refuse(name, "fabric", &value, "switches with at most 63 ports");
     }
     // The ports of a listed route are those to one target.
     let listed =
@@ -188,7 +183,7 @@ fn rules(
                 let accepted =
                     "unlimited where links have turns: a FIFO that is full stops its link";
                 let key = format!("{key}.output_queued.buffers");
-                return refuse_as(name, &key, &own.buffers.to_string(), accepted);
+                return refuse(name, &key, &own.buffers.to_string(), accepted);
             }
             Ok(BoxRules::of_crossbar(own.latency))
         }
@@ -196,7 +191,7 @@ fn rules(
             let accepted = "fifo_bus, output_queued, or a crossbar with contention = \
                             \"back_pressure\" where links have turns: what has come waits in the \
                             FIFO of its port, which stops its link, and in no other queue";
-            refuse_as(name, key, other.name(), accepted)
+            refuse(name, key, other.name(), accepted)
         }
     }
 }
@@ -208,16 +203,12 @@ fn check_sources(
     sources: &[Source],
     name: &str,
 ) -> Result<(), Error> {
-    let greedy = sources.iter().any(|source| source.feedback() == Feedback::Ready);
-    if greedy && settings.adapter.send_buffers == Limit::Unlimited {
-        let accepted = "a number, since a greedy source fills every one of them";
-        return refuse_as(name, "adapter.send_buffers", "unlimited", accepted);
-    }
+    adapter::refuse_endless(settings, sources, name)?;
     let by_answer = settings.adapter.release == Some(Release::Acknowledgment);
     if by_answer && transfer.acknowledgment.is_none() {
         let accepted = "transmission where messages are not answered (transfer.acknowledgment), since nothing \
                         tells of an arrival";
-        return refuse_as(name, "adapter.release", "acknowledgment", accepted);
+        return refuse(name, "adapter.release", "acknowledgment", accepted);
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use weft_fabric::adapter::Release;
 use weft_fabric::control::{GlobalScheduleSettings, Pipeline, Signalling};
 use weft_fabric::workload::Source;
 
-use super::{Carrier, check_bulk, distances, may_fail, refuse_endless, timing};
-use crate::assemble::{Site, refuse_named_switches};
+use super::{Carrier, check_bulk, distances, may_fail, timing};
+use crate::assemble::{Site, refuse_endless, refuse_named_switches};
 use crate::composition::{ChannelSettings, ScheduledSettings};
 use crate::drive::engine::PipelineParts;
 use crate::error::Error;
@@ -29,7 +29,7 @@ pub(crate) fn pipeline(
         .build(site.hosts as usize)
         .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
     let distances = distances(settings, switch, &timing, site)?;
-    refuse_endless(settings, sources, site)?;
+    refuse_endless(settings, sources, site.name)?;
     let random = site.streams.stream(&format!("{}.scheduler", site.name), 0);
     let signalling = carrier.zip(timing.carried).map(|((carried, _), of_carried)| {
         Signalling::new(carried.clone(), of_carried, site.hosts as usize)
