@@ -24,6 +24,7 @@
 mod adapter;
 mod beside;
 mod border;
+mod build;
 mod carrier;
 mod channel;
 mod classed;
@@ -52,13 +53,11 @@ mod wire;
 use std::sync::Arc;
 
 use weft_fabric::fabric::{Routes, Wiring};
-use weft_fabric::graph::{Departure, Graph, GraphParts, SwitchParts};
-use weft_fabric::link::{FlowControl, LinkSettings};
+use weft_fabric::graph::{Departure, Graph};
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::{BoxRules, Outbox, PortPair, SharedQueues};
-use weft_fabric::workload::Source;
+use weft_fabric::switch::{Outbox, PortPair};
 use weft_kernel::{Event, Halt, Stopped};
-use weft_units::{Bytes, Limit, Span, Time};
+use weft_units::{Bytes, Span, Time};
 
 use super::carrier::MessageId;
 use adapter::Adapters;
@@ -68,7 +67,7 @@ use clocks::Clocks;
 use flows::Flows;
 use forward::Forward;
 use limits::Overrun;
-use memory::{Memories, MemoryChannel};
+use memory::Memories;
 use packets::{Forwarding, Packet, Packets};
 use parts::Parts;
 use places::Places;
@@ -82,6 +81,7 @@ pub use adapter::{
     AdapterParts, ControlCounters, PipelineParts, ScheduleCounters, ScheduledTime, SlotParts,
 };
 pub use beside::Alone;
+pub use build::EngineParts;
 pub use classed::{CableParts, ClassedParts, PauseRow, Traffic};
 pub use coupled::{Coupled, Half, OfBoth};
 pub use delivery::Delivery;
@@ -91,52 +91,6 @@ pub use hub::{Course, HubParts, Operation, Windows};
 pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 pub use ring::{RingCounters, RingParts};
 pub use turns::TurnParts;
-
-/// The parts of a channel.
-#[derive(Debug)]
-pub struct EngineParts {
-    /// The switches and cables.
-    pub wiring: Wiring,
-    /// The routes that packets take.
-    pub routes: Routes,
-    /// The link of every cable that has none of its own.
-    pub link: LinkSettings,
-    /// The size of a packet on the wire. It takes a picosecond or more on every link.
-    pub packet: Bytes,
-    /// The payload of a packet.
-    pub payload: Bytes,
-    /// Each switch.
-    pub switches: Vec<SwitchParts>,
-    /// The flow control of buffers of limited size.
-    pub flow: FlowControl,
-    /// How many packets each adapter holds.
-    pub send_buffers: Limit,
-    /// The source of each host, or none if all packets are those of messages.
-    pub sources: Vec<Source>,
-    /// The observations, and the time that they cover.
-    pub observations: Observations,
-    /// The end of the run; links count as busy up to then.
-    pub until: Time,
-    /// What hosts need in addition if a switch has a shared memory.
-    pub connections: ConnectionParts,
-    /// The parts of switches whose packets have sizes and classes of their own. All switches then
-    /// have queues at their outputs.
-    pub classed: Option<ClassedParts>,
-    /// The adapters of the hosts. Without adapters, hosts send submitted packets as soon as the link
-    /// is free, and learn nothing about them. Adapters cannot be combined with a shared memory.
-    pub adapters: Option<AdapterParts>,
-    /// The transports of hosts that send flows; only if packets have sizes and classes of their
-    /// own.
-    pub flows: Option<FlowParts>,
-    /// The parts of hosts that form a ring. There are then no switches, and only the hosts of the
-    /// wiring count.
-    pub ring: Option<RingParts>,
-    /// The parts of links whose ends take turns; all switches then have FIFOs at their ports.
-    pub turns: Option<TurnParts>,
-    /// The hub of all hosts, with what they have before it, or the ends of the cable that stands in its
-    /// place; there is then no other switch.
-    pub hub: Option<Windows>,
-}
 
 /// A channel that runs.
 #[derive(Debug)]
@@ -191,129 +145,6 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A channel at time zero.
-    pub fn new(parts: EngineParts) -> Engine {
-        let EngineParts { wiring, link, packet, payload, switches, observations, .. } = parts;
-        let mut connections = parts.connections;
-        let kinds: Vec<Option<SharedQueues>> = switches.iter().map(SwitchParts::queues).collect();
-        let boxes: Vec<BoxRules> = switches.iter().filter_map(SwitchParts::fifos).collect();
-        let virtual_channels = parts.routes.virtual_channels();
-        let window = (observations.from, parts.until);
-        let hub = parts.hub.map(Box::new);
-        let on_ring = parts.ring.as_ref().map(|own| {
-            let links = own.settings.links(own.receivers.len(), &link);
-            Graph::ring(&links, (packet, own.settings.acknowledgment), window)
-        });
-        let in_fabric = || {
-            Graph::new(GraphParts {
-                wiring: &wiring,
-                link: &link,
-                packet,
-                switches,
-                flow: parts.flow.clone(),
-                virtual_channels,
-                receive: connections.endpoints.as_ref().map(|own| own.receive_buffer.get()),
-                window,
-                acknowledgment: parts.adapters.as_ref().map(AdapterParts::acknowledgment),
-            })
-        };
-        // Without a hub its two hosts are wired to each other.
-        let is_direct = hub.as_ref().is_some_and(|own| own.is_direct());
-        let on_cable =
-            is_direct.then(|| Graph::ring(&[link.clone(), link.clone()], (packet, packet), window));
-        let graph = on_ring.or(on_cable).unwrap_or_else(in_fabric);
-        let ring = parts.ring.map(|own| Box::new(Ring::new(own, packet)));
-        let turns = parts
-            .turns
-            .map(|own| Box::new(Turns::new(own, &wiring, &graph, &boxes, parts.send_buffers)));
-        let adapters = Adapters::new(parts.adapters, &graph, &parts.sources);
-        let places = Places::new(&graph, parts.classed.is_some(), adapters.is_on);
-        let channel = MemoryChannel {
-            wiring: &wiring,
-            graph: &graph,
-            link: &link,
-            control: parts.flow,
-            virtual_channels,
-            packet,
-            payload,
-            send_buffers: parts.send_buffers,
-        };
-        let memories = Memories::new(channel, kinds, &mut connections);
-        // A message that is cut into packets is submitted as a whole.
-        let is_whole = connections.segmentation.is_some() || turns.is_some();
-        let fed = if is_whole { Bytes(u64::MAX) } else { payload };
-        let supply = Supply::new(parts.sources, graph.hosts(), fed);
-        let from = observations.from;
-        let classed = parts.classed.map(|own| Classed::new(own, &wiring, &link, packet, from));
-        let classed = classed.map(Box::new);
-        let has_queues = graph.has_limits() || classed.is_some();
-        let spends_by_way = match &classed {
-            Some(own) => !own.are_alike(),
-            None => graph.is_mixed(),
-        };
-        let flows = parts.flows.map(|own| Box::new(Flows::new(own, parts.routes.clone())));
-        let mut engine = Engine {
-            packets: Packets::new(spends_by_way, has_queues),
-            parts: match (&turns, &hub) {
-                (Some(own), _) => Parts::whole(own.pace()),
-                (None, Some(own)) => Parts::whole(own.pace()),
-                (None, None) => Parts::one(&graph, adapters.is_on),
-            },
-            clocks: Clocks::new(&graph),
-            plane_turns: PlaneTurns::new(graph.hosts(), graph.planes()),
-            names: (has_queues || turns.is_some()).then(|| Arc::new(wiring)),
-            graph,
-            routes: parts.routes,
-            observations,
-            payload,
-            places,
-            ranges: match classed.is_some() || ring.is_some() || turns.is_some() || hub.is_some() {
-                true => Places::default(),
-                false => places,
-            },
-            now: Time::ZERO,
-            steps: 0,
-            next: Time::NEVER,
-            is_cut_off: false,
-            outbox: Outbox::default(),
-            overrun: None,
-            memories,
-            adapters,
-            supply,
-            classed,
-            flows,
-            forward: None,
-            beside: None,
-            ranks: None,
-            ring,
-            turns,
-            hub,
-        };
-        if engine.adapters.is_on {
-            engine.begin_adapters();
-            return engine;
-        }
-        if engine.ring.is_some() {
-            engine.begin_ring(parts.send_buffers);
-            return engine;
-        }
-        if engine.turns.is_some() {
-            engine.begin_turns(parts.send_buffers);
-            return engine;
-        }
-        if engine.hub.is_some() {
-            engine.begin_hub(parts.send_buffers);
-            return engine;
-        }
-        for (host, time) in engine.supply.begin(parts.send_buffers) {
-            engine.schedule(time, places.generates + host, 0);
-        }
-        engine.begin_memories(connections.streams, connections.random);
-        engine.begin_classed();
-        engine.schedule_wakes();
-        engine
-    }
-
     /// All observations so far, without busy times of links.
     pub fn observations(&self) -> &Observations {
         &self.observations
