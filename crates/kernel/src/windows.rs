@@ -5,7 +5,8 @@
 //! earliest event of all parts. What leaves a part for another one is written to a list that only these two
 //! share, in this window, and read in the next one: the lists of windows with even and with odd numbers take
 //! turns, so that no thread ever waits for a list. A list is locked all the same, since that costs nothing where
-//! nobody else wants it. `crates/kernel/tests/windows_model.rs` tries every interleaving.
+//! nobody else wants it. `crates/kernel/tests/windows_model.rs` tries every interleaving, with a barrier of its own,
+//! since loom has none.
 
 use std::sync::PoisonError;
 #[cfg(not(loom))]
@@ -121,6 +122,8 @@ impl<C: Default, O: Default> Windows<C, O> {
     ///   that it causes elsewhere; `None` ends the run with this window.
     /// * `hear` receives the observations of each window while other threads continue with the next one; it may
     ///   take and empty the lists in one thread alone. If it returns false, the run ends with the next window.
+    ///
+    /// None of them may panic: the other threads would wait forever at the end of the window.
     pub fn work(
         &self,
         member: usize,

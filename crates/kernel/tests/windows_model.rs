@@ -140,3 +140,42 @@ fn breaks_in_the_second_window(windows: &Windows<Crossing, Vec<u32>>, member: us
     windows.work(member, COURSE, || false, run, hear);
     heard
 }
+
+/// The thread that was refused would have run the second part.
+#[test]
+fn one_thread_of_two_runs_all_parts() {
+    loom::model(|| {
+        let run = Run::new(2);
+        run.windows.meet(1);
+        let mut heard = vec![];
+        run.work(0, |value| heard.push(value));
+        assert_eq!((run.log(0).len(), run.log(1).len(), heard.len()), (5, 4, 9));
+        assert!(!run.windows.is_ended());
+    });
+}
+
+/// Thread 0 hears of the first window while thread 1 may be in the second one, with which the run ends.
+#[test]
+fn a_thread_that_cannot_hear_ends_the_run_with_the_next_window() {
+    let model = loom::model::Builder::new();
+    model.check(|| {
+        let windows = Arc::new(Windows::new(PARTS, 2));
+        let work = |windows: &Windows<Crossing, Vec<u32>>, member: usize| {
+            let mut heard = Time::ZERO;
+            let run = |step: &Step<'_, Crossing, Vec<u32>>| Some(step.last + Span(1));
+            let hear = |observed: &Observed<'_, Vec<u32>>| {
+                heard = observed.last;
+                member == 1
+            };
+            windows.work(member, COURSE, || false, run, hear);
+            heard
+        };
+        let other = thread::spawn({
+            let windows = Arc::clone(&windows);
+            move || work(&windows, 1)
+        });
+        windows.meet(2);
+        let own = work(&windows, 0);
+        assert_eq!((own, other.join().expect("it ends")), (Time(19), Time(19)));
+    });
+}

@@ -84,8 +84,9 @@ pub struct SystemSettings {
     /// The document that `stated` origins refer to.
     #[serde(default)]
     pub document: String,
-    /// The number of hosts: 2 or more; at most 1024 on a single switch with a scheduler. More than
-    /// 65535 only over `output_queued` switches, and without messages or programs.
+    /// The number of hosts: 2 or more; at most 1024 on a single switch with a scheduler, 64 if its
+    /// schedule tells hosts of their packets or it is a hub. More than 65535 only over
+    /// `output_queued` switches, and without messages or programs.
     #[serde(deserialize_with = "several")]
     #[schemars(range(min = 2, max = 1_048_576))]
     pub hosts: u32,

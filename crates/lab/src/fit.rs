@@ -168,7 +168,14 @@ fn placed(tree: &Tree, error: Error) -> Error {
         Error::Assembly { key, value, accepted } => misfit(tree, &key, &value, &accepted).into(),
         Error::Workload(error) => misfit(tree, &error.key, &error.value, &error.accepted).into(),
         Error::Scheduler { error: SchedulerError::Ports { ports, most }, .. } => {
-            let accepted = format!("2 to {most} on a switch with a scheduler");
+            let accepted = match most {
+                64 => {
+                    "2 to 64 where a schedule tells hosts of their packets (as with speculation or \
+                       recovery), since the requests of a host are one word"
+                        .to_owned()
+                }
+                _ => format!("2 to {most} on a switch with a scheduler"),
+            };
             misfit(tree, "system.hosts", &ports.to_string(), &accepted).into()
         }
         other => other,

@@ -637,6 +637,36 @@ mod tests {
         assert_eq!(window.wanted(0, |_| 0), 0b1000, "e");
     }
 
+    /// Targets 0, 64 and 128 stand at one place of their words.
+    #[test]
+    fn targets_of_one_place_in_several_words_are_told_apart() {
+        let limit = Limit::at_most(8).expect("positive");
+        let control = ControlSettings::OutOfBand(OutOfBandSettings {
+            known_after: KnownAfter::Transmission,
+            delay: Span::ZERO,
+            outstanding: limit,
+            order: Order::PerPair,
+            retries: Retries::First,
+            back_off: Span::ZERO,
+        });
+        let mut window = Window::new(limit, &control, 130).by_target();
+        for (target, packet) in [(0, 'a'), (64, 'b'), (64, 'c'), (128, 'd'), (129, 'e')] {
+            window.admit(target, packet);
+        }
+        let wanted = |window: &Window<char>| [0, 1, 2, 3].map(|word| window.wanted(word, |_| 0));
+        assert_eq!(wanted(&window), [1, 1, 0b11, 0]);
+        let [first, other] = [0, 64].map(|target| {
+            let slot = window.next_to(target).expect("it is wanted");
+            (slot, window.start(slot).attempt)
+        });
+        assert_eq!(wanted(&window), [0, 0, 0b11, 0], "c waits for b");
+        window.fail(first.0, first.1);
+        assert_eq!(wanted(&window), [1, 0, 0b11, 0], "a failed, b has not");
+        window.release(other.0);
+        assert_eq!(wanted(&window), [1, 1, 0b11, 0], "c may follow b");
+        assert_eq!(window.wanted(1, |target| usize::from(target == 64)), 0, "c is promised");
+    }
+
     /// What may be sent at all may be sent to its target, and nothing else.
     #[test]
     fn choosing_the_target_of_the_next_packet_changes_nothing() {

@@ -226,6 +226,12 @@ fn a_scheduler_has_a_largest_number_of_ports() {
             accepted: 2 to 1024 on a switch with a scheduler"#]],
     );
     clint(
+        &["system.hosts=65", "channel.bulk.switch.scheduled.speculation=fixed_priority"],
+        expect![[r#"
+        --set system.hosts=65: system.hosts = 65 does not fit
+            accepted: 2 to 64 where a schedule tells hosts of their packets (as with speculation or recovery), since the requests of a host are one word"#]],
+    );
+    clint(
         &["system.hosts=1"],
         expect![[r#"
         --set system.hosts=1: system.hosts = 1 does not fit
