@@ -13,7 +13,7 @@ mod ranks;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weft_lab::Options;
-use weft_lab::statistics::Ratio;
+use weft_lab::statistics::RatioTerm;
 
 use asked::Asked;
 
@@ -48,8 +48,8 @@ fn schema() -> PyResult<String> {
 /// denominators sum up to zero.
 #[pyfunction]
 fn ratio(pairs: Vec<(f64, f64)>) -> Option<(f64, Option<f64>)> {
-    let of = |(numerator, denominator)| Ratio { numerator, denominator };
-    let terms: Vec<Ratio> = pairs.into_iter().map(of).collect();
+    let of = |(numerator, denominator)| RatioTerm { numerator, denominator };
+    let terms: Vec<RatioTerm> = pairs.into_iter().map(of).collect();
     let found = weft_lab::statistics::ratio(&terms)?;
     Some((found.mean, found.half_width_95))
 }
