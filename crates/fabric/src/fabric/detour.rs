@@ -352,6 +352,31 @@ mod tests {
         assert_eq!(way(&mut built, (8, 15), |_| 0).0, [1, 1]);
     }
 
+    /// Buffers are laid out for as many virtual channels as routes say that they need: another one would be
+    /// that of the next port.
+    #[test]
+    fn no_packet_uses_a_virtual_channel_beyond_those_that_its_routes_need() {
+        let fabrics = [
+            ("mesh.dimensions = [3, 4]", 12),
+            ("torus.dimensions = [3, 4]", 12),
+            ("torus.dimensions = [5]", 5),
+            ("hyperx.dimensions = [3, 3]", 9),
+            ("dragonfly.hosts_per_router = 1", 6),
+        ];
+        for (text, hosts) in fabrics {
+            for rule in ["random", "valiant", "ugal"] {
+                let mut built = fabric(&format!("{text}; per_packet = '{rule}'"), hosts);
+                let needed = built.1.virtual_channels();
+                for number in 0..20 * hosts * hosts {
+                    let pair = (number % hosts, number / hosts % hosts);
+                    // Some queues are long, so that UGAL takes detours, too.
+                    let (_, used) = passed(&mut built, pair, |port| u64::from(number * port % 7));
+                    assert!(used.iter().all(|own| *own < needed), "{text}, {rule}: {used:?}");
+                }
+            }
+        }
+    }
+
     /// Host 0 is at the router with the cables to groups 1 and 2. To host 8 of group 1 it is that cable
     /// and one within the group: 2 times what waits at port 5, against 2 to 5 times what waits at the
     /// port to the intermediate group.

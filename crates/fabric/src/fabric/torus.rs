@@ -185,10 +185,14 @@ impl Grid {
     }
 
     /// Whether a packet that leaves by a port no longer has the cable ahead of it that closes the
-    /// ring: it has passed that cable already, or its route does not use it.
+    /// ring: it has passed that cable already, or its route does not use it. A mesh has no such
+    /// cable, and its packets need no second virtual channel.
     #[inline]
     pub fn is_past_dateline(&self, switch: u32, port: u32, target: u32) -> bool {
         let Some(place) = port.checked_sub(self.hosts) else { return false };
+        if !self.wraps {
+            return false;
+        }
         let dimension = place as usize / 2;
         let own = self.places(switch)[dimension];
         let other = self.places(target / self.hosts)[dimension];
