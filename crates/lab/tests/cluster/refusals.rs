@@ -15,7 +15,7 @@ fn signalling_needs_a_channel_that_can_carry_it() {
     let detailed = Some("detailed");
     assert_eq!(
         refusal(detailed, &["channel.quick.link.reserved=0.049"]),
-        "channel.bulk.switch.scheduled.signalling.carried.by = quick, of which \
+        "channel.bulk.switch.scheduled.signalling.carried.by = quick, with \
          channel.quick.link.reserved = 0.049: accepted is a channel with reserved = 0, since what \
          was reserved is packets now"
     );
