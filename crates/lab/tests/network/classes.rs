@@ -313,8 +313,7 @@ fn class_of_one() -> impl Strategy<Value = (&'static str, &'static str, &'static
 fn compare_with_all_told(text: &str, hosts: u32, seed: u64) -> Result<(u64, u64), TestCaseError> {
     let until = Time(1_000_000_000);
     let (own, delivered, _, steps) = shown(channel(text, hosts, (seed, until), 0), until);
-    // Buffers that pause each other may have deadlocked: what was delivered until then is compared.
-    prop_assert!(delivered > 0);
+    prop_assert!(delivered > 50, "{} packets", delivered);
     let mut told = channel(text, hosts, (seed, until), 0);
     told.tell_every_departure();
     let (told, _, _, more) = shown(told, until);
@@ -334,7 +333,7 @@ proptest! {
     ) {
         let until = Time(1_000_000_000);
         let (whole, delivered, ..) = shown(channel(&text, hosts, (seed, until), 0), until);
-        prop_assert!(delivered > 0);
+        prop_assert!(delivered > 50, "{delivered} packets");
         let mut divided = channel(&text, hosts, (seed, until), 0);
         let threads = NonZeroUsize::new(threads).expect("one or more");
         let spread = divided.spread_over(&part[..switches], threads);
