@@ -179,8 +179,8 @@ impl Driver {
         if settings.carries_messages(workload) {
             return hosts::hosted(settings, workload, sources, site);
         }
-        if let SwitchSettings::Ring(own) = &settings.switch {
-            return ring::build(settings, own, (workload, sources), site);
+        if ring::has_any(settings) {
+            ring::refuse_what_a_ring_does_not_read(settings, workload, site.name)?;
         }
         engine::refuse_what_differs(settings, site.name)?;
         network::refuse_deadlock_without_buffers(settings, site.name)?;
@@ -197,8 +197,8 @@ impl Driver {
         network::refuse_a_fabric_of_others(settings, site.name)?;
         network::refuse_what_a_star_does_not_read(settings, site.name)?;
         match &settings.switch {
-            SwitchSettings::Ring(own) => ring::build(settings, own, (workload, sources), site),
             SwitchSettings::Scheduled(_)
+            | SwitchSettings::Ring(_)
             | SwitchSettings::InputQueued(_)
             | SwitchSettings::Crossbar(_)
             | SwitchSettings::OutputBuffered(_)

@@ -199,7 +199,7 @@ pub struct ChannelSettings {
     /// The one switch of a star, or each switch of another fabric.
     pub switch: SwitchSettings,
     /// Switches of the fabric, by name, that differ from `switch`. Output-queued and input-queued
-    /// switches may be mixed.
+    /// switches and rings may be mixed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub switches: BTreeMap<String, SwitchSettings>,
     /// How an initiator learns what became of its packets. Without it, no packet is ever lost.
@@ -255,7 +255,8 @@ pub enum SwitchSettings {
     SharedMemory(SharedMemorySettings),
     /// A packet switch with a memory in bytes that all ports share, and traffic classes.
     SharedBuffer(SharedBufferSettings),
-    /// No switch: adapters that forward packets for others.
+    /// No switch but adapters that forward packets for others: those of hosts, and bridges to switches and other
+    /// rings.
     Ring(RingSettings),
     /// A hub that keeps packets of any size in one order, between mapped windows.
     Hub(HubSettings),

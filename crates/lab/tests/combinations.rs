@@ -111,6 +111,16 @@ const SWITCHES: Axis = Axis {
         ),
         part("ring", &[("switch", "{ ring = { acknowledgment = '8 B', bypass = '100 ns' } }")]),
         part(
+            "ring, bridges",
+            &[
+                (
+                    "switch",
+                    "{ ring = { acknowledgment = '8 B', bypass = '100 ns', bridge = { buffer = 4, latency = '50 ns' } } }",
+                ),
+                ("fabric", "{ leaf_spine = { hosts_per_leaf = 4, leaves = 2, spines = 1 } }"),
+            ],
+        ),
+        part(
             "hub",
             &[
                 (
@@ -358,6 +368,8 @@ fn check(text: &str, run: &ChannelRun) -> Result<(), String> {
         "receiver",
         "turns",
         "transport",
+        // A request that a bridge has refused comes again behind others.
+        "bridge",
     ]
     .iter()
     .any(|own| text.contains(own));
@@ -491,7 +503,8 @@ fn page(found: &[Found]) -> String {
         page,
         "Of {} combinations of a switch with one part or two, {runs} run and {refused} are refused. A switch brings what it \
          cannot do without: \"drops\", `output_buffered` and a limited `output_queued` a control that reports a loss, \
-         `fifo_bus` links with turns, and `hub` a window; a part of the same kind replaces it.\n",
+         `fifo_bus` links with turns, \
+         `hub` a window, and bridges of rings leaves and a spine, which are rings; a part of the same kind replaces it.\n",
         runs + refused
     );
     let mut reasons: Vec<&str> = Vec::new();

@@ -252,6 +252,7 @@ impl Graph {
             owners: Default::default(),
             hosts: self.hosts,
             first_host: 0,
+            on_rings: 0,
             planes: self.planes,
             switches: Vec::new(),
             kinds: Vec::new(),

@@ -139,7 +139,8 @@ impl Graph {
             | Kind::Memory { .. }
             | Kind::Deciding(_)
             | Kind::Fifos
-            | Kind::Hub => None,
+            | Kind::Hub
+            | Kind::Ring { .. } => None,
         }
     }
 
@@ -152,7 +153,8 @@ impl Graph {
             | Kind::Memory { .. }
             | Kind::Deciding(_)
             | Kind::Fifos
-            | Kind::Hub => None,
+            | Kind::Hub
+            | Kind::Ring { .. } => None,
         }
     }
 
@@ -259,7 +261,11 @@ impl Graph {
 
     /// Which port receives a signal that an input sends over its cable now, and when.
     pub fn heard(&self, now: Time, switch: u32, input: u16) -> Heard {
-        let input = self.first_port(switch) + u32::from(input);
+        self.heard_from(now, self.first_port(switch) + u32::from(input))
+    }
+
+    /// What the sender before a port hears of it: a port among those of all switches.
+    pub fn heard_from(&self, now: Time, input: u32) -> Heard {
         let delay = self.link(input).propagation + self.flow.reaction();
         Heard { time: now + delay.max(Span(1)), port: self.ports[input as usize].peer() }
     }

@@ -83,6 +83,7 @@ impl Graph {
             hosts: self.hosts,
             planes: self.planes,
             first_host: self.first_host,
+            on_rings: self.on_rings,
             switches: self.switches.clone(),
             kinds: self.kinds.iter().map(elsewhere).collect(),
             clocked: Vec::new(),

@@ -33,7 +33,8 @@ impl Graph {
             | Kind::Clocked(_)
             | Kind::Deciding(_)
             | Kind::Fifos
-            | Kind::Hub => None,
+            | Kind::Hub
+            | Kind::Ring { .. } => None,
         }
     }
 
@@ -47,7 +48,8 @@ impl Graph {
             | Kind::Clocked(_)
             | Kind::Deciding(_)
             | Kind::Fifos
-            | Kind::Hub => (Limit::Unlimited, None),
+            | Kind::Hub
+            | Kind::Ring { .. } => (Limit::Unlimited, None),
         }
     }
 

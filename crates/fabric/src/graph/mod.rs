@@ -27,12 +27,12 @@ use std::sync::Arc;
 use weft_kernel::Stream;
 use weft_units::{Bytes, Limit, Rate, Span, Time};
 
-use crate::fabric::{Peer, Wiring};
+use crate::fabric::Wiring;
 use crate::link::{FlowControl, LinkSettings};
 use crate::measure::Spent;
 use crate::switch::{
     BoxRules, CrossbarSettings, InputQueued, OutputBufferedSettings, OutputQueuedSettings,
-    SharedMemorySettings, SharedQueues,
+    RingSettings, SharedMemorySettings, SharedQueues,
 };
 
 pub use apart::{Apart, Beyond, Numbers};
@@ -46,6 +46,7 @@ pub use gate::Passage;
 pub use port::Departure;
 use port::Port;
 pub use repeat::PortUse;
+use ring::Rings;
 pub use standing::{HeldAt, PortState};
 pub use stations::{CableEvent, Station, StationPacket, StationParts, StationPlace, TurnCable};
 
@@ -89,6 +90,8 @@ pub enum SwitchParts {
     Fifos(BoxRules),
     /// A hub, which gives all packets one order, and how long a byte takes through it.
     Hub(Span),
+    /// A ring, whose stations are its ports.
+    Ring(Box<RingSettings>),
 }
 
 impl SwitchParts {
@@ -101,7 +104,8 @@ impl SwitchParts {
             | SwitchParts::Crossbar(..)
             | SwitchParts::OutputBuffered(..)
             | SwitchParts::Fifos(_)
-            | SwitchParts::Hub(_) => None,
+            | SwitchParts::Hub(_)
+            | SwitchParts::Ring(_) => None,
         }
     }
 
@@ -114,6 +118,21 @@ impl SwitchParts {
             | SwitchParts::SharedMemory(_)
             | SwitchParts::Crossbar(..)
             | SwitchParts::OutputBuffered(..)
+            | SwitchParts::Hub(_)
+            | SwitchParts::Ring(_) => None,
+        }
+    }
+
+    /// The settings of a ring.
+    pub fn ring(&self) -> Option<&RingSettings> {
+        match self {
+            SwitchParts::Ring(own) => Some(own),
+            SwitchParts::OutputQueued(_)
+            | SwitchParts::InputQueued(_)
+            | SwitchParts::SharedMemory(_)
+            | SwitchParts::Crossbar(..)
+            | SwitchParts::OutputBuffered(..)
+            | SwitchParts::Fifos(_)
             | SwitchParts::Hub(_) => None,
         }
     }
@@ -131,6 +150,8 @@ pub struct Graph {
     planes: u32,
     /// The first host that has a port: not 0 in the part of a process that has others.
     first_host: u32,
+    /// How many links of rings there are, which are ports behind all others.
+    on_rings: u32,
     switches: Vec<Switch>,
     kinds: Vec<Kind>,
     clocked: Vec<InputQueued>,
@@ -180,6 +201,8 @@ enum Kind {
     Fifos,
     /// Nowhere, or in buffers of a [hub](crate::switch::Hub), which knows of room at all its hosts.
     Hub,
+    /// In the nodes of a ring, whose bridges hold this many packets in each direction.
+    Ring { buffer: u32 },
 }
 
 /// The times of a packet on a link.
@@ -216,29 +239,22 @@ impl Graph {
             let short = acknowledgment.map_or(span, |size| link.span(size));
             Link { span, short, arrival: propagation + whole, propagation }
         };
-        let links = kinds.iter().flat_map(|link| [to(link, false), to(link, true)]).collect();
-        let (ports, ends) = (wiring.ports(), wiring.ends());
-        let of_switch = |port| {
-            let kind = 2 * wiring.link_of(port) as u32;
-            match wiring.peer(port) {
-                Peer::Port(peer) => Port::new(peer, kind),
-                Peer::Host(host) => Port::new(ports + host, kind + 1),
-                Peer::Unused => Port::new(Port::UNUSED, kind),
-            }
-        };
-        let of_host = |end| {
-            let port = wiring.host_port(end);
-            Port::new(port, 2 * wiring.link_of(port) as u32)
-        };
+        let mut links: Vec<Link> =
+            kinds.iter().flat_map(|link| [to(link, false), to(link, true)]).collect();
+        let rings = Rings::among(&switches, wiring);
+        let first = wiring.ports() + wiring.ends();
+        let on_rings = rings.links((first, packet), link, &mut links);
+        let (is_alone, has_bridges) = (rings.are_alone(), rings.have_bridges());
         let owners = (0..wiring.switches())
             .flat_map(|switch| (0..wiring.ports_of(switch)).map(move |_| switch));
         let mut graph = Graph {
-            ports: (0..ports).map(of_switch).chain((0..ends).map(of_host)).collect(),
+            on_rings: on_rings.len() as u32,
+            ports: rings.ports(wiring).chain(on_rings).collect(),
             owners: owners.collect(),
             hosts: wiring.hosts(),
             planes: wiring.planes(),
             first_host: 0,
-            is_mixed: kinds.iter().any(|kind| *kind != kinds[0]),
+            is_mixed: !is_alone || kinds.iter().any(|kind| *kind != kinds[0]),
             switches: Vec::with_capacity(switches.len()),
             kinds: Vec::with_capacity(switches.len()),
             clocked: Vec::new(),
@@ -256,7 +272,7 @@ impl Graph {
         if acknowledgment.is_some() {
             (0..graph.switches()).for_each(|switch| graph.is_not_plain(switch));
         }
-        graph.has_limits = !graph.clocked.is_empty() || graph.has_memories();
+        graph.has_limits = !graph.clocked.is_empty() || graph.has_memories() || has_bridges;
         if graph.has_limits {
             graph.limit(&flow, virtual_channels, receive);
         }
@@ -288,6 +304,10 @@ impl Graph {
             }
             SwitchParts::Fifos(own) => (Kind::Fifos, own.analysis),
             SwitchParts::Hub(latency) => (Kind::Hub, latency),
+            SwitchParts::Ring(own) => {
+                let buffer = own.bridge.map_or(0, |bridge| bridge.buffer.get());
+                (Kind::Ring { buffer }, own.bridge.map_or(Span::ZERO, |bridge| bridge.latency))
+            }
         };
         let (first, is_plain) = (around.wiring.port(number, 0), matches!(kind, Kind::Plain));
         self.is_mixed |= self.switches.first().is_some_and(|other| other.latency != latency);
@@ -325,7 +345,7 @@ impl Graph {
         let Some(&switch) = self.owners.get(place as usize) else { return receive.map(share) };
         match self.kinds[switch as usize] {
             Kind::Clocked(index) => Some(self.clocked[index as usize].room()),
-            Kind::Memory { buffer, .. } => Some(share(buffer)),
+            Kind::Memory { buffer, .. } | Kind::Ring { buffer } => Some(share(buffer)),
             Kind::Plain | Kind::Queued { .. } | Kind::Deciding(_) => None,
             Kind::Fifos | Kind::Hub => None,
         }
@@ -350,7 +370,7 @@ impl Graph {
 
     /// How many ports all hosts have together.
     pub fn ends(&self) -> u32 {
-        (self.ports.len() - self.owners.len()) as u32
+        (self.ports.len() - self.owners.len()) as u32 - self.on_rings
     }
 
     /// The host of a port, by its number among those of hosts.
@@ -478,7 +498,7 @@ impl Graph {
     #[inline]
     fn most(&self, switch: u32) -> u32 {
         match self.kinds[switch as usize] {
-            Kind::Queued { most } => most,
+            Kind::Queued { most } | Kind::Ring { buffer: most } => most,
             Kind::Plain
             | Kind::Clocked(_)
             | Kind::Memory { .. }
@@ -530,8 +550,11 @@ impl Graph {
         if may_wait(port) || peer.is_some_and(may_wait) { wire } else { wire + switches }
     }
 
-    /// How long each directed port was busy within the window.
+    /// How long each directed port was busy within the window; the links of rings come last, and in a graph
+    /// that is one ring there are no others.
     pub fn busy(&self) -> Vec<Span> {
-        self.ports.iter().map(Port::busy).collect()
+        let is_one_ring = self.on_rings > 0 && self.switches.len() == 1;
+        let first = if is_one_ring { self.ring_link(0) } else { 0 };
+        self.ports[first as usize..].iter().map(Port::busy).collect()
     }
 }

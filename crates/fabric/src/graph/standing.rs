@@ -52,7 +52,8 @@ impl Graph {
             | Kind::Memory { .. }
             | Kind::Deciding(_)
             | Kind::Fifos
-            | Kind::Hub => None,
+            | Kind::Hub
+            | Kind::Ring { .. } => None,
         }
     }
 

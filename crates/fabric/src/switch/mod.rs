@@ -35,7 +35,9 @@ pub use input_queued::{
 };
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
 pub use output_queued::OutputQueuedSettings;
-pub use ring::{RingDemand, RingKind, RingLinkSettings, RingNode, RingSettings, RingTurn};
+pub use ring::{
+    BridgeSettings, RingDemand, RingKind, RingLinkSettings, RingNode, RingSettings, RingTurn,
+};
 pub use shared_buffer::SharedBufferSettings;
 pub use shared_memory::{SharedMemorySettings, SharedQueues};
 pub use simultaneous::Simultaneous;

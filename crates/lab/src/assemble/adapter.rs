@@ -7,7 +7,7 @@ use weft_fabric::workload::{Feedback, Source};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, Span};
 
-use super::{Site, errors, network, refuse, slots};
+use super::{Site, errors, network, refuse, ring, slots};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::engine::{AdapterParts, PipelineParts};
@@ -62,8 +62,9 @@ pub(super) fn build(
     switches: &[&SwitchSettings],
     site: Site<'_>,
 ) -> Result<Option<AdapterParts>, Error> {
-    // Connections have hosts of their own.
-    if !is_needed(settings) || network::hosts_without_adapters(settings).is_some() {
+    // Connections have hosts of their own, and stations of rings do by themselves what they can.
+    let has_others = network::hosts_without_adapters(settings).is_some() || ring::has_any(settings);
+    if !is_needed(settings) || has_others {
         return Ok(None);
     }
     let name = site.name;

@@ -7,7 +7,8 @@ use weft_fabric::message::{LastCell, SegmentationSettings};
 use weft_fabric::scheduler::MAX_PORTS;
 use weft_fabric::switch::{
     CrossbarSettings, InputQueuedSettings, InputQueues, OutputBufferedSettings,
-    OutputQueuedSettings, Overflow, SharedBufferSettings, SharedMemorySettings, Simultaneous,
+    OutputQueuedSettings, Overflow, RingSettings, SharedBufferSettings, SharedMemorySettings,
+    Simultaneous,
 };
 use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
@@ -15,7 +16,7 @@ use weft_units::{Bytes, Limit, Span};
 
 use super::network::SharedCells;
 use super::slots::{self, Slotting};
-use super::{Driver, Site, adapter, classed, flows, network};
+use super::{Driver, Site, adapter, classed, flows, network, ring};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::couple::pipeline;
 use crate::drive::engine::{ConnectionParts, Engine, EngineParts, PipelineParts};
@@ -32,6 +33,7 @@ pub(super) enum Kind<'a> {
     Crossbar(&'a CrossbarSettings),
     Buffered(&'a OutputBufferedSettings),
     Slots(Slotting<'a>),
+    Ring(&'a RingSettings),
 }
 
 /// A place in the file: the channel and the key below it.
@@ -126,6 +128,7 @@ pub(crate) fn engine(
         super::refuse(site.name, "routes.per_packet", "ugal_global", accepted)?;
     }
     let named: Vec<_> = kinds.iter().copied().zip(keys).collect();
+    let ring = ring::parts(settings, (&wiring, &sources), &named, site)?;
     let classed = classed::parts(settings, workload, (&wiring, &routes), &named, site)?;
     let ahead = (&wiring, &sources[..], schedule);
     let mut adapters = adapter::build(settings, ahead, &given, site)?;
@@ -139,7 +142,15 @@ pub(crate) fn engine(
         Some(_) => classed::no_flow_control(),
         None => flow(settings, &kinds, site.name)?,
     };
-    let holds = |switch: u32| matches!(kinds[switch as usize], Kind::Input(..) | Kind::Memory(_));
+    let holds = |switch: u32| match kinds[switch as usize] {
+        Kind::Input(..) | Kind::Memory(_) => true,
+        Kind::Ring(own) => own.bridge.is_some(),
+        Kind::Output(_)
+        | Kind::Buffer(_)
+        | Kind::Crossbar(_)
+        | Kind::Buffered(_)
+        | Kind::Slots(_) => false,
+    };
     network::refuse_a_cycle(settings, (&wiring, &routes), &flow, holds, site.name)?;
     let has_two_sizes = adapter::has_two_sizes(settings);
     let switches = (0..).zip(&kinds);
@@ -167,7 +178,7 @@ pub(crate) fn engine(
         classed,
         flows,
         adapters,
-        ring: None,
+        ring,
         turns: None,
         hub: None,
     }))
@@ -207,6 +218,7 @@ fn kind<'a>(
         }
         SwitchSettings::SharedBuffer(own) => Ok(Kind::Buffer(own)),
         SwitchSettings::Crossbar(own) => Ok(Kind::Crossbar(own)),
+        SwitchSettings::Ring(own) => Ok(Kind::Ring(own)),
         SwitchSettings::OutputBuffered(own) => Ok(Kind::Buffered(own)),
         other => slots::of(settings, switch).map(Kind::Slots).ok_or_else(|| Error::Assembly {
             key: format!("channel.{}.{}", place.channel, place.key),
@@ -275,6 +287,7 @@ fn switch(
         Kind::Buffered(own) => return Ok(SwitchParts::OutputBuffered(own.clone(), random())),
         Kind::Output(own) => return Ok(SwitchParts::OutputQueued(own.clone())),
         Kind::Memory(own) => return Ok(SwitchParts::SharedMemory(own.clone())),
+        Kind::Ring(own) => return Ok(SwitchParts::Ring(Box::new(own.clone()))),
         Kind::Buffer(own) => {
             // Its queues are those of the ports with classes; the graph knows only its cables.
             let (latency, buffers) = (own.latency, Limit::Unlimited);
@@ -352,6 +365,7 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
     let buffers = kinds.iter().filter_map(|kind| match kind {
         Kind::Input(_, _, buffer) => Some(*buffer),
         Kind::Memory(own) => Some(own.buffer.get()),
+        Kind::Ring(own) => own.bridge.map(|bridge| bridge.buffer.get()),
         Kind::Output(_)
         | Kind::Buffer(_)
         | Kind::Crossbar(_)
@@ -378,7 +392,7 @@ pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Res
         _ => None,
     };
     let accepted = "cables and switches that are all alike, since only output_queued, \
-                    output_buffered, input_queued and shared_memory switches, and those between \
+                    output_buffered, input_queued and shared_memory switches, rings, and those between \
                     links with turns, may differ";
     given.map_or(Ok(()), |(key, value)| super::refuse(name, key, value, accepted))
 }
@@ -413,9 +427,10 @@ pub(super) fn runs(settings: &ChannelSettings) -> bool {
         | SwitchSettings::SharedMemory(_)
         | SwitchSettings::SharedBuffer(_)
         | SwitchSettings::Crossbar(_)
+        | SwitchSettings::Ring(_)
         | SwitchSettings::OutputBuffered(_) => true,
         SwitchSettings::Scheduled(_) => settings.fabric.has_one_switch(),
-        SwitchSettings::Hub(_) | SwitchSettings::FifoBus(_) | SwitchSettings::Ring(_) => false,
+        SwitchSettings::Hub(_) | SwitchSettings::FifoBus(_) => false,
     };
     is_known && settings.turns.is_none()
 }

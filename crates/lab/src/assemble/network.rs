@@ -12,7 +12,7 @@ use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount};
 
-use super::{Site, adapter, classed, errors, refuse};
+use super::{Site, adapter, classed, errors, refuse, ring};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ConnectionParts, EngineParts};
 use crate::error::Error;
@@ -241,7 +241,10 @@ pub(super) fn refuse_a_cycle(
     if !settings.deadlock.is_refused() {
         return Ok(());
     }
-    let virtual_channels = flow.virtual_channels(routes.virtual_channels());
+    // A bridge has one queue before its cable, in which packets of one virtual channel wait behind others.
+    let has_rings = ring::has_any(settings);
+    let virtual_channels =
+        if has_rings { 1 } else { flow.virtual_channels(routes.virtual_channels()) };
     let Some(cycle) = routes.cycle(wiring, virtual_channels, &holds) else { return Ok(()) };
     let value = format!(
         "refused (a cycle of buffers, each of which can be full of packets that wait for space in \
@@ -249,6 +252,9 @@ pub(super) fn refuse_a_cycle(
         name_cycle(wiring, virtual_channels, &cycle)
     );
     let channels = match routes.virtual_channels() {
+        _ if has_rings => {
+            "a fabric in which that is not so (bridges of rings have one queue for all virtual channels), ".to_owned()
+        }
         needed if needed > virtual_channels => format!(
             "a multiple of {needed} virtual channels \
              (flow_control.virtual_channel_credits.channels), "
@@ -285,7 +291,7 @@ pub(super) fn refuse_deadlock_without_buffers(
         return Ok(());
     }
     let accepted = "it only where switches hold packets back for buffers of limited size: \
-                    input_queued with a `buffer`, shared_memory, or shared_buffer with a class \
+                    input_queued with a `buffer`, shared_memory, a ring with a `bridge`, or shared_buffer with a class \
                     that has `pfc` or `credits`";
     refuse(name, "deadlock", "allowed", accepted)
 }
@@ -295,6 +301,7 @@ fn holds_back(settings: &ChannelSettings) -> bool {
     let is_buffered = |own: &SwitchSettings| match own {
         SwitchSettings::InputQueued(own) => own.buffer.is_some(),
         SwitchSettings::SharedMemory(_) => true,
+        SwitchSettings::Ring(own) => own.bridge.is_some(),
         SwitchSettings::SharedBuffer(own) => own.classes.values().any(ClassSettings::loses_nothing),
         _ => false,
     };
@@ -322,13 +329,14 @@ pub(super) fn refuse_what_switches_do_not_read(
             own.buffer.is_some() || !settings.fabric.has_one_switch()
         }
         SwitchSettings::SharedBuffer(_) | SwitchSettings::SharedMemory(_) => true,
+        SwitchSettings::Ring(own) => own.bridge.is_some(),
         _ => false,
     };
     let mut all = settings.switches.values().chain([&settings.switch]);
     if settings.flow_control.is_some() && !all.any(is_buffered) {
         let accepted = format!(
             "no flow control with {}, whose packets wait for no buffer of limited size: those of \
-             input_queued with a `buffer` and shared_memory do",
+             input_queued with a `buffer`, shared_memory and a ring with a `bridge` do",
             settings.switch.name()
         );
         return refuse(name, "flow_control", "given", &accepted);

@@ -4,7 +4,7 @@ use weft_fabric::fabric::{FabricError, Wiring};
 use weft_fabric::link::LinkSettings;
 use weft_units::{Bytes, PositiveCount, Span};
 
-use super::{adapter, engine, network, refuse};
+use super::{adapter, engine, network, refuse, ring};
 use crate::composition::ChannelSettings;
 use crate::error::Error;
 
@@ -40,6 +40,7 @@ pub(crate) fn refuse_elsewhere(settings: &ChannelSettings, name: &str) -> Result
             "1 but for output_queued, shared_buffer, and input_queued switches with a `buffer`: others \
              serve the one port of each host in turns or an order that is common to all"
         }
+        _ if ring::has_any(settings) => "1 with a ring, of which a host is one station",
         _ if network::has_a_memory(settings) => {
             "1 where a switch is shared_memory: a connection is laid along one way, and the buffers of its \
              host belong to one port"

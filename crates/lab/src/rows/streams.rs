@@ -1,6 +1,6 @@
 //! Rows of a fabric: throughput of streams, load of cables, and both over time.
 
-use weft_fabric::fabric::Peer;
+use weft_fabric::fabric::{Peer, Wiring};
 use weft_units::Time;
 
 use super::PointRuns;
@@ -72,15 +72,25 @@ impl PointRuns<'_> {
         let Ok(wiring) = settings.wiring(run.hosts) else { return };
         let leads_on = match &settings.switch {
             SwitchSettings::Hub(hub) => hub.is_direct(),
-            switch => matches!(switch, SwitchSettings::Ring(_)),
+            SwitchSettings::Ring(_) => wiring.switches() == 1,
+            _ => false,
         };
         let (ports, tiers) = (wiring.ports() as usize, wiring.tiers());
         let tier = |switch: u32| tiers.get(switch as usize).copied().unwrap_or(0);
         let measured = run.measured().as_secs();
         let links = busy.len();
+        let ends = ports + wiring.ends() as usize;
+        let rings = ring_links(&wiring, settings);
+        let is_on_ring = |port: u32| rings.iter().any(|own| own.port == port);
         for (link, busy) in busy.iter().enumerate() {
+            let on_ring = link.checked_sub(ends).and_then(|place| rings.get(place));
             let host = link.checked_sub(ports).map(|host| host as u32);
-            let port = host.map_or(link as u32, |host| wiring.host_port(host));
+            let host = host.filter(|_| link < ends);
+            let port = match (on_ring, host) {
+                (Some(own), _) => own.port,
+                (None, Some(host)) => wiring.host_port(host),
+                (None, None) => (link % ports) as u32,
+            };
             let own = wiring.switch_of(port);
             let (at, switch) = (tier(own), wiring.switch_name(own));
             let (name, from, to, tiers) = match (host, wiring.peer(port)) {
@@ -89,6 +99,13 @@ impl PointRuns<'_> {
                     let [own, next] = ends.map(|host| wiring.host_name(host as u32));
                     (own.clone(), own, next, (0, 0))
                 }
+                _ if on_ring.is_some() => {
+                    let next = on_ring.map_or(port, |own| own.next);
+                    let [own, next] = [port, next].map(|port| station_name(&wiring, port));
+                    (own.clone(), own, next, (at, at))
+                }
+                // Between a host and its station of a ring there is no cable.
+                (_, Peer::Host(_)) if is_on_ring(port) => continue,
                 (_, Peer::Unused) => continue,
                 (Some(host), _) => (wiring.end_name(host), wiring.end_name(host), switch, (0, at)),
                 (None, Peer::Host(host)) => {
@@ -204,4 +221,33 @@ pub(super) fn columns(run: &ChannelRun) -> Vec<(String, f64)> {
     columns.push(("most_completions".to_owned(), network.most_completions as f64));
     columns.push(("most_held_cells".to_owned(), f64::from(most)));
     columns
+}
+
+/// The link from a station of a ring to the next, by the ports of both.
+struct RingLink {
+    port: u32,
+    next: u32,
+}
+
+/// The links of all rings of a channel, in their order.
+fn ring_links(wiring: &Wiring, settings: &ChannelSettings) -> Vec<RingLink> {
+    let kind = |switch| settings.switches.get(wiring.bare_name(switch)).unwrap_or(&settings.switch);
+    let rings =
+        (0..wiring.switches()).filter(|switch| matches!(kind(*switch), SwitchSettings::Ring(_)));
+    let links = |ring| {
+        let stations = wiring.ports_of(ring);
+        (0..stations).map(move |own| RingLink {
+            port: wiring.port(ring, own),
+            next: wiring.port(ring, (own + 1) % stations),
+        })
+    };
+    rings.flat_map(links).collect()
+}
+
+/// A station in words: its host, or the port of its bridge.
+fn station_name(wiring: &Wiring, port: u32) -> String {
+    match wiring.peer(port) {
+        Peer::Host(host) => wiring.host_name(host),
+        Peer::Port(_) | Peer::Unused => wiring.port_name(port),
+    }
 }

@@ -188,7 +188,7 @@ fn a_cycle_is_named_with_what_would_open_it() {
     let text = refusal(&file(5, &format!("{ring}\ndeadlock = 'allowed'"), "load = 0.1", "1 ms"));
     assert!(text.contains("channel.c.deadlock = allowed"), "{text}");
     assert!(
-        text.contains("input_queued with a `buffer`, shared_memory, or shared_buffer"),
+        text.contains("input_queued with a `buffer`, shared_memory, a ring with a `bridge`, or"),
         "{text}"
     );
     // Under stop and go, too, and whatever the queues of a shared memory are.

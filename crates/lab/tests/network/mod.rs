@@ -21,6 +21,7 @@ mod planes;
 mod rank_parts;
 mod ranks;
 mod refusals;
+mod rings;
 mod shared_buffer;
 mod shared_memory;
 mod slingshot;

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
+use weft_fabric::graph::SwitchParts;
 use weft_fabric::link::{
     DamagedPacket, ErrorSettings, Errors, FlowControl, LinkErrorSettings, LinkSettings,
 };
@@ -17,9 +18,17 @@ use weft_units::{Bytes, Fraction, Length, Limit, PositiveCount, Rate, Span, Span
 
 const END: Time = Time(10_000_000);
 
+/// What a ring is made of.
+struct Parts {
+    settings: RingSettings,
+    receivers: Vec<Receiver>,
+    errors: Vec<Errors>,
+    link_errors: Vec<Option<Errors>>,
+}
+
 /// 80 B at 200 MB/s take 400 ns, an acknowledgment of 8 B takes 40, a cable 10, a bypass 100.
-fn ring(hosts: u16, change: impl FnOnce(&mut RingParts)) -> Engine {
-    let mut parts = RingParts {
+fn ring(hosts: u16, change: impl FnOnce(&mut Parts)) -> Engine {
+    let mut parts = Parts {
         settings: RingSettings {
             bypass: Span::from_ns(100),
             acknowledgment: Bytes(8),
@@ -27,12 +36,14 @@ fn ring(hosts: u16, change: impl FnOnce(&mut RingParts)) -> Engine {
             retry_after: Span::ZERO,
             retries: Limit::Unlimited,
             links: Vec::new(),
+            bridge: None,
         },
         receivers: vec![Receiver::new(None); usize::from(hosts)],
         errors: Vec::new(),
         link_errors: Vec::new(),
     };
     change(&mut parts);
+    let Parts { settings, receivers, errors, link_errors } = parts;
     let link = LinkSettings {
         rate: Rate::from_bits_per_second(1_600_000_000),
         length: Length(2_000_000),
@@ -47,7 +58,7 @@ fn ring(hosts: u16, change: impl FnOnce(&mut RingParts)) -> Engine {
         link,
         packet: Bytes(80),
         payload: Bytes(64),
-        switches: Vec::new(),
+        switches: vec![SwitchParts::Ring(Box::new(settings))],
         flow: FlowControl::new(&FlowControlSettings::default(), 1).unwrap(),
         send_buffers: Limit::Unlimited,
         sources: Vec::new(),
@@ -57,7 +68,7 @@ fn ring(hosts: u16, change: impl FnOnce(&mut RingParts)) -> Engine {
         classed: None,
         flows: None,
         adapters: None,
-        ring: Some(parts),
+        ring: Some(RingParts { receivers, errors, link_errors }),
         turns: None,
         hub: None,
     })

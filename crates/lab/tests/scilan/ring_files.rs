@@ -83,7 +83,7 @@ fn a_greedy_source_fills_its_buffers() {
 #[test]
 fn a_ring_says_what_it_has_no_place_for() {
     for (channel, reason) in [
-        ("fabric.torus.dimensions = [4]", "wired to each other without a switch"),
+        ("fabric.torus.dimensions = [4]", "the link of each port to the next"),
         ("switches.a.output_queued.latency = '1 ns'", "`switch.ring.links`"),
         ("routes.per_packet = 'random'", "one way round"),
         ("flow_control = 'credits'", "`switch.ring.outstanding` limits requests"),

@@ -40,7 +40,7 @@ pub struct RingDemand {
 pub enum RingTurn {
     /// A packet that passes, or an acknowledgment of this node.
     Pass(u32),
-    /// A request that did not arrive whole before.
+    /// A request that did not arrive whole before, or one that a bridge has taken from its cable.
     Repeat(u32),
     /// The next request of a demand.
     Fresh(RingDemand),
@@ -53,7 +53,7 @@ pub enum RingTurn {
 pub struct RingNode {
     /// Packets that have come through the bypass, and acknowledgments of this node.
     passing: VecDeque<u32>,
-    /// Requests that must be repeated.
+    /// Requests that must be repeated, and those that a bridge has taken from its cable.
     again: VecDeque<u32>,
     own: VecDeque<RingDemand>,
     /// Own requests on the ring whose acknowledgment is not back.
@@ -66,7 +66,7 @@ impl RingNode {
         self.passing.push_back(packet);
     }
 
-    /// A request may be repeated.
+    /// A request may be repeated, or a bridge has one from its cable.
     pub fn repeat(&mut self, packet: u32) {
         self.again.push_back(packet);
     }
@@ -134,6 +134,7 @@ mod tests {
             retry_after: Span::ZERO,
             retries: Limit::Unlimited,
             links: Vec::new(),
+            bridge: None,
         }
     }
 

@@ -21,7 +21,7 @@ use super::packets::Packets;
 use super::parts::Parts;
 use super::places::Places;
 use super::planes::PlaneTurns;
-use super::ring::{Ring, RingParts};
+use super::ring::{RingParts, RingSwitch, Rings};
 use super::supply::Supply;
 use super::turns::{TurnParts, Turns};
 
@@ -61,8 +61,7 @@ pub struct EngineParts {
     /// The transports of hosts that send flows; only if packets have sizes and classes of their
     /// own.
     pub flows: Option<FlowParts>,
-    /// The parts of hosts that form a ring. There are then no switches, and only the hosts of the
-    /// wiring count.
+    /// What the stations of switches that are rings have in addition to the settings of these.
     pub ring: Option<RingParts>,
     /// The parts of links whose ends take turns; all switches then have FIFOs at their ports.
     pub turns: Option<TurnParts>,
@@ -76,13 +75,9 @@ impl EngineParts {
     fn graph(&mut self) -> Graph {
         let (link, packet) = (&self.link, self.packet);
         let window = (self.observations.from, self.until);
-        if let Some(own) = &self.ring {
-            let links = own.settings.links(own.receivers.len(), link);
-            return Graph::ring(&links, (packet, own.settings.acknowledgment), window);
-        }
         // Without a hub its two hosts are wired to each other.
         if self.hub.as_ref().is_some_and(Windows::is_direct) {
-            return Graph::ring(&[link.clone(), link.clone()], (packet, packet), window);
+            return Graph::pair(link, packet, window);
         }
         Graph::new(GraphParts {
             wiring: &self.wiring,
@@ -127,6 +122,12 @@ impl EngineParts {
         Some(Box::new(Classed::new(own, &self.wiring, &self.link, self.packet, from)))
     }
 
+    /// The stations of the switches of a graph that are rings.
+    fn rings(&mut self, rings: Vec<RingSwitch>, graph: &Graph) -> Option<Box<Rings>> {
+        let own = self.ring.take()?;
+        Some(Box::new(Rings::new(own, rings, (&self.wiring, graph), self.packet)))
+    }
+
     /// The links with turns of a graph, between switches with these rules.
     fn turns(&mut self, graph: &Graph, boxes: &[BoxRules]) -> Option<Box<Turns>> {
         let own = self.turns.take()?;
@@ -139,17 +140,18 @@ impl Engine {
     pub fn new(mut parts: EngineParts) -> Engine {
         let queues = parts.switches.iter().map(SwitchParts::queues).collect();
         let boxes: Vec<BoxRules> = parts.switches.iter().filter_map(SwitchParts::fifos).collect();
+        let rings = Rings::among(&parts.switches, &parts.wiring);
         let graph = parts.graph();
         let memories = parts.memories(&graph, queues);
         let fed = parts.fed();
         let classed = parts.classed();
         let turns = parts.turns(&graph, &boxes);
-        let EngineParts { wiring, routes, packet, payload, sources, connections, .. } = parts;
+        let ring = parts.rings(rings, &graph);
+        let EngineParts { wiring, routes, payload, sources, connections, .. } = parts;
         let adapters = Adapters::new(parts.adapters, &graph, &sources);
         let places = Places::new(&graph, classed.is_some(), adapters.is_on);
-        let ring = parts.ring.map(|own| Box::new(Ring::new(own, packet)));
         let hub = parts.hub.map(Box::new);
-        let is_elsewhere = classed.is_some() || ring.is_some() || turns.is_some() || hub.is_some();
+        let is_elsewhere = classed.is_some() || turns.is_some() || hub.is_some();
         let has_queues = graph.has_limits() || classed.is_some();
         let spends_by_way = classed.as_ref().map_or(graph.is_mixed(), |own| !own.are_alike());
         let mut engine = Engine {
@@ -196,7 +198,7 @@ impl Engine {
             return self.begin_adapters();
         }
         if self.ring.is_some() {
-            return self.begin_ring(send_buffers);
+            return self.begin_rings(send_buffers);
         }
         if self.turns.is_some() {
             return self.begin_turns(send_buffers);

@@ -19,8 +19,7 @@ impl Carrier for Engine {
             }
             self.offer_to_adapter(now, message);
             self.next = self.next_with_adapters();
-        } else if self.ring.is_some() {
-            self.offer_to_node(now, message);
+        } else if self.offer_to_station(now, message) {
             self.next = self.next_with_adapters();
         } else if self.turns.is_some() {
             self.offer_to_turns(now, message);

@@ -20,9 +20,6 @@ impl Channel for Engine {
         if self.adapters.is_on {
             return self.unsent();
         }
-        if let Some(ring) = &self.ring {
-            return ring.unsent();
-        }
         if let Some(turns) = &self.turns {
             return turns.unsent();
         }
@@ -36,7 +33,8 @@ impl Channel for Engine {
             true => self.memories.held().unsent,
             false => self.waiting_in_hosts(),
         };
-        waiting + self.supply.unfed()
+        let on_rings = self.ring.as_ref().map_or(0, |rings| rings.unsent());
+        waiting + on_rings + self.supply.unfed()
     }
 
     fn in_flight(&self) -> u64 {
@@ -45,9 +43,6 @@ impl Channel for Engine {
         }
         if self.adapters.is_on {
             return self.undelivered();
-        }
-        if let Some(ring) = &self.ring {
-            return ring.under_way();
         }
         if let Some(turns) = &self.turns {
             return turns.under_way();
@@ -128,10 +123,7 @@ impl Channel for Engine {
 impl Engine {
     /// The observations; afterwards only counters remain.
     pub(in crate::drive) fn take_observations(&mut self) -> Observations {
-        let starts_as_counted = self.adapters.is_on
-            || self.ring.is_some()
-            || self.turns.is_some()
-            || self.hub.is_some();
+        let starts_as_counted = self.adapters.is_on || self.turns.is_some() || self.hub.is_some();
         let waiting = if starts_as_counted { 0 } else { self.started_later() };
         let mut observations = std::mem::take(&mut self.observations);
         if let Some(hub) = &self.hub {

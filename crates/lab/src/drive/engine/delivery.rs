@@ -61,11 +61,14 @@ impl Engine {
             return self.arrive(now, end, id, watch);
         }
         let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
-        let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         let spent = match self.packets.spent(id) {
             Some(spent) => *spent,
             None => self.graph.spent_alike(hops),
         };
+        if self.ring.is_some() {
+            return self.deliver_over_rings(now, host, (id, spent), watch);
+        }
+        let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         self.packets.remove(id);
         if let Some(time) = self.supply.arrived(now, (from, host), message) {
             self.schedule(time, self.places.generates + host, 0);

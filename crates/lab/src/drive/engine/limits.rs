@@ -28,6 +28,8 @@ impl Engine {
         let PortPair { input, output } = ports;
         if self.adapters.is_on {
             self.come(now, switch, ports, id);
+        } else if self.ring.is_some() && self.graph.is_ring(switch) {
+            self.come_to_bridge(now, ports, id);
         } else if self.graph.is_memory(switch) {
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if self.graph.is_gated(output) {

@@ -73,7 +73,7 @@ use parts::Parts;
 use places::Places;
 use planes::PlaneTurns;
 use ranks::Ranks;
-use ring::Ring;
+use ring::Rings;
 use supply::{Handed, Supply};
 use turns::Turns;
 
@@ -103,7 +103,7 @@ pub struct Engine {
     payload: Bytes,
     places: Places,
     plane_turns: PlaneTurns,
-    /// The places for [`Engine::happen`]. If packets have classes, hosts form a ring or have a hub, or links
+    /// The places for [`Engine::happen`]. If packets have classes, hosts have a hub, or links
     /// have turns, all are zero, so that it leaves every event to those.
     ranges: Places,
     clocks: Clocks,
@@ -136,8 +136,8 @@ pub struct Engine {
     beside: Option<Box<Beside>>,
     /// The part of this rank, if the graph is divided among ranks.
     ranks: Option<Box<Ranks>>,
-    /// The nodes of a ring, if hosts form one.
-    ring: Option<Box<Ring>>,
+    /// The stations of rings, if any switch is one.
+    ring: Option<Box<Rings>>,
     /// The ends of cables whose two ends take turns, if there are such cables.
     turns: Option<Box<Turns>>,
     /// The hub with the windows around it, if hosts have one.
@@ -319,15 +319,24 @@ impl Engine {
     fn insert(&mut self, host: u32, start: Time, handed: &Handed) -> u32 {
         let Handed { to, generated, message, .. } = *handed;
         let route_state = self.routes.depart(host, to);
-        let (channels, virtual_channels) = (self.graph.channels(), self.graph.virtual_channels());
-        let channel = Routes::class(host, to, channels / virtual_channels) * virtual_channels;
+        let channel = self.channel_of(host, to);
         let forwarding = Forwarding { to, route_state, output: 0, hops: 0, channel };
         let packet = Packet { generated, start, from: host, message };
         let id = self.packets.insert(forwarding, packet);
+        if let Some(rings) = &mut self.ring {
+            rings.begin_journey(id, start);
+        }
         if let Some(spent) = self.packets.spent(id) {
             *spent = self.graph.spent(self.graph.host_port(host), Span::ZERO);
         }
         id
+    }
+
+    /// The virtual channel on which a packet leaves its host.
+    #[inline]
+    fn channel_of(&self, host: u32, to: u32) -> u8 {
+        let (channels, virtual_channels) = (self.graph.channels(), self.graph.virtual_channels());
+        Routes::class(host, to, channels / virtual_channels) * virtual_channels
     }
 
     /// A packet of a message starts: if it is the last one, the message will have left.
@@ -387,7 +396,7 @@ impl Engine {
         if graph.is_mixed() {
             let is_short = self.adapters.is_acknowledgment(id);
             let lag = graph.lag_of(input, output, is_short);
-            if lag > Span::ZERO {
+            if lag > Span::ZERO && !self.graph.is_ring(switch) {
                 forwarding.output = output;
                 return self.schedule(now + lag, self.places.joins + input, id);
             }

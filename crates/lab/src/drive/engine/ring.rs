@@ -1,81 +1,64 @@
-//! Hosts that are nodes of a ring, each with a link to the next: packets for other nodes pass a node
-//! through its bypass, and it acknowledges or refuses packets for itself over the rest of the ring, so
-//! that a request that was damaged is sent again (SCILAN 2.2 and 4.2).
+//! Rings: hosts, and bridges to switches and to other rings, are stations, each with a link to the next. Packets
+//! for other stations pass a station through its bypass, and it acknowledges or refuses packets for itself over the
+//! rest of the ring, so that a request that was damaged is sent again (SCILAN 2.2 and 4.2).
 //!
-//! A packet costs three events at each node that it passes: its first byte arrives, it has come through
+//! A packet costs three events at each station that it passes: its first byte arrives, it has come through
 //! the bypass, and its last byte has left. If the link becomes free at the instant at which a packet
-//! comes through the bypass, the node sends what has waited before, so that packets that follow each
+//! comes through the bypass, the station sends what has waited before, so that packets that follow each
 //! other on the ring without a gap do not keep it from sending its own.
+//!
+//! What is on a ring is a *flight*: a request, then its acknowledgment. It names a packet until a station has
+//! accepted that; the packet then is delivered, or leaves the ring by a bridge while the acknowledgment goes round.
 
-use weft_fabric::fabric::RouteState;
+mod bridge;
+mod stations;
+
 use weft_fabric::link::Errors;
-use weft_fabric::measure::Spent;
-use weft_fabric::measure::{Drop, Instants, Latency, Stage};
-use weft_fabric::switch::{RingDemand, RingKind, RingNode, RingSettings, RingTurn};
+use weft_fabric::measure::{Drop, Instants, Latency, Spent, Stage};
+use weft_fabric::switch::{RingDemand, RingKind, RingTurn};
 use weft_kernel::Event;
-use weft_units::{Bytes, Limit, Span, Time};
+use weft_units::{Limit, Span, Time};
 
 use super::packets::{Forwarding, Packet};
 use super::{Delivery, Engine, Handed};
 use crate::drive::carrier::{Message, MessageId};
 use crate::drive::receiver::Receiver;
 
-/// The parts of hosts that form a ring.
+use stations::{End, Flight};
+pub(super) use stations::{RingSwitch, Rings};
+
+/// What the stations of rings have apart from the settings of their rings. Stations are numbered ring by ring.
 #[derive(Debug)]
 pub struct RingParts {
-    /// The settings of its adapters, and how its links differ from that of the channel.
-    pub settings: RingSettings,
-    /// The receive buffers of each adapter.
+    /// The receive buffers of each host.
     pub receivers: Vec<Receiver>,
-    /// The errors of the requests that each adapter sends; empty on links without errors. An
+    /// The errors of the requests that each station sends; empty on links without errors. An
     /// acknowledgment is short, and taken to arrive undamaged.
     pub errors: Vec<Errors>,
-    /// Additional errors of requests on the link of each adapter; empty if no link has errors of its own.
+    /// Additional errors of requests on the link of each station; empty if no link has errors of its own.
     pub link_errors: Vec<Option<Errors>>,
 }
 
-/// What the nodes of a ring did, in a whole run.
+/// What the stations of all rings did, in a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCounters {
     /// Requests on their first link, repetitions included.
     pub requests: u64,
     /// Requests that arrived damaged.
     pub damaged: u64,
-    /// Requests for which the target had no buffer.
+    /// Requests for which the target, or a bridge, had no buffer.
     pub refused: u64,
     /// Requests that were given up.
     pub given_up: u64,
+    /// Requests that left a ring by a bridge.
+    pub bridged: u64,
+    /// Those among the refused ones for which a bridge had no room.
+    pub bridge_refused: u64,
+    /// Those among the given up ones that a bridge had put on the ring.
+    pub bridge_given_up: u64,
 }
 
-/// All nodes, and the packets between them.
-#[derive(Debug)]
-pub(super) struct Ring {
-    settings: RingSettings,
-    nodes: Vec<RingNode>,
-    receivers: Vec<Receiver>,
-    errors: Vec<Errors>,
-    link_errors: Vec<Option<Errors>>,
-    /// By packet number.
-    flights: Vec<Flight>,
-    counters: RingCounters,
-    packet: Bytes,
-    /// Requests that were sent and have neither arrived nor been given up.
-    under_way: u64,
-}
-
-/// A request, or its acknowledgment.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    kind: RingKind,
-    /// How often it was repeated.
-    repeats: u32,
-    /// When its first byte was sent for the first time.
-    first: Time,
-    /// The accumulated times of its last transmission.
-    spent: Spent,
-}
-
-/// The events of a node, in the order in which those of one instant happen.
+/// The events of a station, in the order in which those of one instant happen.
 mod happens {
     /// The last byte of a message has left its initiator.
     pub const SENT: u32 = 0;
@@ -87,207 +70,208 @@ mod happens {
     pub const TAIL: u32 = 3;
     /// A packet has come through the bypass.
     pub const PASS: u32 = 4;
-    /// A request may be repeated.
+    /// A request may be repeated, or a bridge may send it for the first time.
     pub const REPEAT: u32 = 5;
     /// The source hands a packet over.
     pub const GENERATE: u32 = 6;
-}
-
-impl Ring {
-    /// Idle nodes, as many as there are receivers, for requests of a size.
-    pub fn new(parts: RingParts, packet: Bytes) -> Ring {
-        Ring {
-            nodes: vec![RingNode::default(); parts.receivers.len()],
-            settings: parts.settings,
-            receivers: parts.receivers,
-            errors: parts.errors,
-            link_errors: parts.link_errors,
-            flights: Vec::new(),
-            counters: RingCounters::default(),
-            packet,
-            under_way: 0,
-        }
-    }
-
-    /// Requests that have not been sent.
-    pub fn unsent(&self) -> u64 {
-        self.nodes.iter().map(RingNode::unsent).sum()
-    }
-
-    /// Requests that were sent and have neither arrived nor been given up.
-    pub fn under_way(&self) -> u64 {
-        self.under_way
-    }
-
-    /// The counts, with the names of their columns.
-    pub fn columns(&self) -> Vec<(&'static str, f64)> {
-        vec![
-            ("ring_requests", self.counters.requests as f64),
-            ("ring_damaged", self.counters.damaged as f64),
-            ("ring_refused", self.counters.refused as f64),
-            ("ring_given_up", self.counters.given_up as f64),
-        ]
-    }
-
-    /// What waits for what, one sentence per line.
-    pub fn who_waits(&self) -> Vec<String> {
-        let waits = |(_, node): &(usize, &RingNode)| node.has_waiting();
-        let sentence = |(host, _): (usize, &RingNode)| {
-            format!("host {host} waits for acknowledgments or for what passes")
-        };
-        self.nodes.iter().enumerate().filter(waits).map(sentence).collect()
-    }
-
-    /// The place at which something happens at a node.
-    fn place(&self, what: u32, node: u32) -> u32 {
-        what * self.nodes.len() as u32 + node
-    }
+    /// A packet has come through a bridge and joins the queue before its cable.
+    pub const CROSS: u32 = 7;
 }
 
 impl Engine {
-    /// What the nodes of a ring did so far; empty without a ring.
+    /// What the stations of rings did so far; nothing without a ring.
     pub fn ring_counters(&self) -> RingCounters {
         self.ring.as_ref().map_or_else(RingCounters::default, |own| own.counters)
     }
 
-    /// The first packets of the sources of nodes.
-    pub(super) fn begin_ring(&mut self, send_buffers: Limit) {
+    /// The first packets of the sources of all hosts.
+    pub(super) fn begin_rings(&mut self, send_buffers: Limit) {
         for (host, time) in self.supply.begin(send_buffers) {
-            self.at_node(time, host, happens::GENERATE, 0);
+            self.ask_on_rings(time, host);
         }
     }
 
-    fn at_node(&mut self, time: Time, node: u32, what: u32, item: u32) {
+    /// The source of a host will be asked for a packet.
+    fn ask_on_rings(&mut self, time: Time, host: u32) {
+        match self.ring.as_ref().and_then(|own| own.of_host(host)) {
+            Some(station) => self.at_station(time, station, happens::GENERATE, 0),
+            None => self.schedule(time, self.places.generates + host, 0),
+        }
+    }
+
+    fn at_station(&mut self, time: Time, station: u32, what: u32, item: u32) {
         let Some(own) = &self.ring else { return };
-        let place = own.place(what, node);
+        let place = self.places.samples + what * own.stations.len() as u32 + station;
         self.schedule(time, place, item);
     }
 
     /// Processes an event of a ring.
     pub(super) fn happen_on_ring(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Event { time: now, place, item } = event;
-        let nodes = self.graph.hosts();
-        let (what, node) = (place / nodes, place % nodes);
+        let Some(own) = &mut self.ring else { return };
+        let (place, stations) = (place - self.places.samples, own.stations.len() as u32);
+        let (what, station) = (place / stations, place % stations);
+        let node = &mut own.stations[station as usize].node;
         match what {
             happens::SENT => {
                 if let Some(feed) = self.supply.messages() {
                     feed.messages.sent(now, MessageId::of(item));
                 }
             }
-            happens::HEAD => self.come_to_node(now, node, item),
-            happens::TAIL => self.end_at_node(now, node, item, watch),
+            happens::HEAD => self.come_to_station(now, station, item),
+            happens::TAIL => self.end_at_station(now, station, item, watch),
             happens::PASS => {
-                if let Some(own) = &mut self.ring {
-                    own.nodes[node as usize].pass(item);
-                }
-                self.serve_node(now, node);
+                node.pass(item);
+                self.serve_station(now, station);
             }
             happens::REPEAT => {
-                if let Some(own) = &mut self.ring {
-                    own.nodes[node as usize].repeat(item);
-                }
-                self.serve_node(now, node);
+                node.repeat(item);
+                self.serve_station(now, station);
             }
-            happens::FREE => self.serve_node(now, node),
-            _ => self.generate_at_node(now, node),
+            happens::FREE => self.serve_station(now, station),
+            happens::CROSS => self.leave_bridge(now, station, item),
+            _ => self.generate_at_station(now, station),
         }
     }
 
-    /// Takes a message over at a node.
-    pub(super) fn offer_to_node(&mut self, now: Time, message: Message) {
-        let from = message.from;
-        if let (Some(own), Some(feed)) = (&mut self.ring, self.supply.messages()) {
-            let (node, seen) = (&mut own.nodes[usize::from(from)], &mut self.observations);
-            feed.messages.post(message, |id, to, packets| {
-                (0..packets).for_each(|_| seen.generate_from(from.into(), now));
-                let (to, name, generated) = (to.into(), id.number(), now);
-                node.submit(RingDemand { to, packets, name, generated });
-            });
-        }
-        self.serve_node(now, from.into());
+    /// Takes a message over at the station of its host. Returns whether that is on a ring.
+    pub(super) fn offer_to_station(&mut self, now: Time, message: Message) -> bool {
+        let from = message.from.into();
+        let Some(own) = &mut self.ring else { return false };
+        let (Some(station), Some(feed)) = (own.of_host(from), self.supply.messages()) else {
+            return false;
+        };
+        let (node, seen) = (&mut own.stations[station as usize].node, &mut self.observations);
+        feed.messages.post(message, |id, to, packets| {
+            (0..packets).for_each(|_| seen.generate_from(from as usize, now));
+            let (to, name, generated) = (to.into(), id.number(), now);
+            node.submit(RingDemand { to, packets, name, generated });
+        });
+        self.serve_station(now, station);
+        true
     }
 
-    fn generate_at_node(&mut self, now: Time, node: u32) {
+    fn generate_at_station(&mut self, now: Time, station: u32) {
+        let Some(End::Host(host)) = self.ring.as_ref().map(|own| own.end(station)) else { return };
         let Handed { to, generated, message, next, .. } =
-            self.supply.hand_over(now, node, self.payload);
-        self.observations.generate_from(node as usize, now);
+            self.supply.hand_over(now, host, self.payload);
+        self.observations.generate_from(host as usize, now);
         if next < Time::NEVER {
-            self.at_node(next, node, happens::GENERATE, 0);
+            self.at_station(next, station, happens::GENERATE, 0);
         }
         if let Some(own) = &mut self.ring {
             let name = message.number();
-            own.nodes[node as usize].submit(RingDemand { to, packets: 1, name, generated });
+            let node = &mut own.stations[station as usize].node;
+            node.submit(RingDemand { to, packets: 1, name, generated });
         }
-        self.serve_node(now, node);
+        self.serve_station(now, station);
     }
 
-    /// The first byte of a packet is at a node.
-    fn come_to_node(&mut self, now: Time, node: u32, id: u32) {
+    /// The first byte of a packet is at a station.
+    fn come_to_station(&mut self, now: Time, station: u32, id: u32) {
         let Some(own) = &mut self.ring else { return };
-        let flight = &mut own.flights[id as usize];
-        let (way, packet) =
-            (&mut self.packets.forwarding[id as usize], &self.packets.packets[id as usize]);
-        let is_short = matches!(flight.kind, RingKind::Acknowledgment { .. });
-        let destination = if is_short { packet.from } else { way.to };
-        if node == destination {
-            let before = if node == 0 { self.graph.hosts() - 1 } else { node - 1 };
-            let span = self.graph.span_of(before, is_short);
+        let (flight, at) = (&mut own.flights[id as usize], &own.stations[station as usize]);
+        let is_short = flight.is_short();
+        if station == flight.goal() {
+            let span = self.graph.span_of(at.link_before, is_short);
             flight.spent.transmission += span;
-            return self.at_node(now + span, node, happens::TAIL, id);
+            return self.at_station(now + span, station, happens::TAIL, id);
         }
-        let (bypass, lag) = (own.settings.bypass, self.graph.lag_on_ring(node, is_short));
+        let bypass = own.rings[at.ring as usize].settings.bypass;
+        let lag = self.graph.lag_of(at.link_before, at.link, is_short);
         flight.spent.switches += bypass;
         flight.spent.transmission += lag;
-        if !is_short {
-            way.hops += 1;
-        }
-        self.at_node(now + bypass + lag, node, happens::PASS, id);
+        flight.passed += u16::from(!is_short);
+        self.at_station(now + bypass + lag, station, happens::PASS, id);
     }
 
-    /// A packet is whole at its destination.
-    fn end_at_node(&mut self, now: Time, node: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
+    /// A packet is whole at its destination on this ring.
+    fn end_at_station(
+        &mut self,
+        now: Time,
+        station: u32,
+        id: u32,
+        watch: &mut impl FnMut(Delivery),
+    ) {
         let Some(own) = &mut self.ring else { return };
         match own.flights[id as usize].kind {
-            RingKind::Request { damaged } => {
-                let accepted = !damaged && own.receivers[node as usize].take(now);
-                own.flights[id as usize].kind = RingKind::Acknowledgment { accepted };
-                own.nodes[node as usize].pass(id);
-                if damaged {
-                    own.counters.damaged += 1;
-                    self.observations.drop(Drop::Corrupted, now);
-                } else if !accepted {
-                    own.counters.refused += 1;
-                    self.observations.drop(Drop::NoReceiveBuffer, now);
-                } else {
-                    own.under_way -= 1;
-                    self.deliver_at_node(now, node, id, watch);
-                }
-            }
+            RingKind::Request { damaged } => self.take_request(now, station, (id, damaged), watch),
             RingKind::Acknowledgment { accepted } => {
-                own.nodes[node as usize].answered();
+                own.stations[station as usize].node.answered();
                 match accepted {
-                    true => self.packets.remove(id),
-                    false => self.repeat_on_ring(now, node, id),
+                    true => self.end_flight(now, station, id),
+                    false => self.repeat_on_ring(now, station, id),
                 }
             }
         }
-        self.serve_node(now, node);
+        self.serve_station(now, station);
     }
 
-    /// A request is taken by its target.
-    fn deliver_at_node(&mut self, now: Time, node: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
+    /// A request is whole at its target or at the bridge by which it leaves the ring, which accepts or refuses it.
+    fn take_request(
+        &mut self,
+        now: Time,
+        station: u32,
+        (id, damaged): (u32, bool),
+        watch: &mut impl FnMut(Delivery),
+    ) {
+        let Some(own) = &mut self.ring else { return };
+        let (flight, end) = (own.flights[id as usize], own.end(station));
+        let accepted = !damaged
+            && match end {
+                End::Host(host) => own.receivers[host as usize].take(now),
+                End::Bridge => self.take_at_bridge(now, station, flight),
+                End::Nobody => false,
+            };
+        let Some(own) = &mut self.ring else { return };
+        own.answer(station, id, accepted);
+        if damaged {
+            own.counters.damaged += 1;
+            self.observations.drop(Drop::Corrupted, now);
+        } else if !accepted {
+            own.counters.refused += 1;
+            own.counters.bridge_refused += u64::from(end == End::Bridge);
+            self.observations.drop(Drop::NoReceiveBuffer, now);
+        } else if let End::Host(host) = end {
+            let spent = self.count_ring(flight);
+            self.deliver_over_rings(now, host, (flight.packet, spent), watch);
+        }
+    }
+
+    /// A packet has come over a ring. Returns the times of its whole way so far.
+    fn count_ring(&mut self, flight: Flight) -> Spent {
+        let Flight { packet, spent, passed, .. } = flight;
+        if let Some(own) = &mut self.ring {
+            own.journeys[packet as usize].count_ring(passed);
+        }
+        let Some(all) = self.packets.spent(packet) else { return spent };
+        *all = all.and(spent);
+        *all
+    }
+
+    /// A packet is whole at its target, on a ring or behind a switch.
+    pub(super) fn deliver_over_rings(
+        &mut self,
+        now: Time,
+        host: u32,
+        (id, spent): (u32, Spent),
+        watch: &mut impl FnMut(Delivery),
+    ) {
         let Some(own) = &self.ring else { return };
-        let (Flight { first, spent, .. }, Forwarding { hops, .. }) =
-            (own.flights[id as usize], self.packets.forwarding[id as usize]);
+        let Forwarding { hops, .. } = self.packets.forwarding[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
+        let journey = own.journeys[id as usize];
+        // A host behind a switch has one attempt.
+        let first = if own.of_host(from).is_some() { journey.first } else { start };
+        self.packets.remove(id);
         let moving = spent.transmission + spent.wire + spent.switches;
         let one = Instants {
             from,
-            to: node,
+            to: host,
             generated,
             started: start,
             delivered: now,
-            hops,
+            hops: journey.hops(hops),
             class: 0,
             payload: self.payload,
             transmission: spent.transmission,
@@ -306,102 +290,114 @@ impl Engine {
         ];
         self.observations.complete_in_stages(&one, |budget| budget.add_all(&stages));
         watch(Delivery::of(&one));
-        if let Some(time) = self.supply.arrived(now, (from, node), message) {
-            self.at_node(time, node, happens::GENERATE, 0);
+        if let Some(time) = self.supply.arrived(now, (from, host), message) {
+            self.ask_on_rings(time, host);
         }
     }
 
-    /// The target did not accept a request, which was damaged or found no receive buffer: the node
-    /// sends it again, unless it has done so often enough.
-    fn repeat_on_ring(&mut self, now: Time, node: u32, id: u32) {
+    /// A request was not accepted, because it was damaged or found no buffer: the station sends it again, unless it
+    /// has done so often enough.
+    fn repeat_on_ring(&mut self, now: Time, station: u32, id: u32) {
         let Some(own) = &mut self.ring else { return };
-        let flight = &mut own.flights[id as usize];
-        if own.settings.retries.admits(flight.repeats as usize) {
+        let at = &own.stations[station as usize];
+        let (settings, flight) =
+            (&own.rings[at.ring as usize].settings, &mut own.flights[id as usize]);
+        if settings.retries.admits(flight.repeats as usize) {
             flight.repeats += 1;
-            let at = now + own.settings.retry_after;
-            return self.at_node(at, node, happens::REPEAT, id);
+            let at = now + settings.retry_after;
+            return self.at_station(at, station, happens::REPEAT, id);
         }
         own.counters.given_up += 1;
-        own.under_way -= 1;
-        self.observations.abandon_from(node as usize, now);
-        let message = self.packets.packets[id as usize].message;
-        self.packets.remove(id);
+        own.counters.bridge_given_up += u64::from(at.end == End::Bridge);
+        let packet = flight.packet;
+        let Packet { from, message, .. } = self.packets.packets[packet as usize];
+        self.observations.abandon_from(from as usize, now);
+        self.packets.remove(packet);
+        self.end_flight(now, station, id);
         if let Some(feed) = self.supply.messages() {
             feed.messages.give_up(now, message);
         }
     }
 
-    /// The link of a node takes the next packet, if it is free.
-    fn serve_node(&mut self, now: Time, node: u32) {
-        if self.graph.free(node) > now {
+    /// The link of a station takes the next packet, if it is free.
+    fn serve_station(&mut self, now: Time, station: u32) {
+        let Some(own) = &mut self.ring else { return };
+        let at = &mut own.stations[station as usize];
+        let (link, next) = (at.link, at.next);
+        if self.graph.free(link) > now {
             return;
         }
-        let Some(own) = &mut self.ring else { return };
-        let Some(turn) = own.nodes[node as usize].next(&own.settings) else { return };
+        let Some(turn) = at.node.next(&own.rings[at.ring as usize].settings) else { return };
         let id = match turn {
             RingTurn::Pass(id) => id,
-            RingTurn::Repeat(id) => self.start_at_node(now, node, id),
-            RingTurn::Fresh(demand) => self.start_fresh(now, node, demand),
+            RingTurn::Repeat(id) => self.start_at_station(now, station, id),
+            RingTurn::Fresh(demand) => match self.start_fresh(now, station, demand) {
+                Some(id) => id,
+                None => return,
+            },
         };
         let Some(own) = &mut self.ring else { return };
         let flight = &mut own.flights[id as usize];
-        let is_short = matches!(flight.kind, RingKind::Acknowledgment { .. });
+        let is_short = flight.is_short();
         if !is_short
-            && let Some(Some(errors)) = own.link_errors.get_mut(node as usize)
+            && let Some(Some(errors)) = own.link_errors.get_mut(station as usize)
             && errors.damages_next(None, own.packet)
         {
             flight.kind = RingKind::Request { damaged: true };
         }
-        let (span, wire) = (self.graph.span_of(node, is_short), self.graph.propagation(node));
+        let (span, wire) = (self.graph.span_of(link, is_short), self.graph.propagation(link));
         flight.spent.wire += wire;
-        self.graph.occupy(now, node, span);
-        let next = self.graph.peer(node).unwrap_or(node);
-        self.at_node(now + wire, next, happens::HEAD, id);
-        self.at_node(now + span, node, happens::FREE, 0);
+        self.graph.occupy(now, link, span);
+        self.at_station(now + wire, next, happens::HEAD, id);
+        self.at_station(now + span, station, happens::FREE, 0);
     }
 
-    /// A request starts for the first time.
-    fn start_fresh(&mut self, now: Time, node: u32, demand: RingDemand) -> u32 {
+    /// A request of a host starts for the first time.
+    fn start_fresh(&mut self, now: Time, station: u32, demand: RingDemand) -> Option<u32> {
         let RingDemand { to, name, generated, .. } = demand;
         let message = MessageId::of(name);
-        let route_state = RouteState::DIRECT;
-        let way = Forwarding { to, route_state, output: 0, hops: 0, channel: 0 };
-        let id = self.packets.insert(way, Packet { generated, start: now, from: node, message });
-        let kind = RingKind::Request { damaged: false };
-        let flight = Flight { kind, repeats: 0, first: now, spent: Spent::default() };
-        if let Some(own) = &mut self.ring {
-            own.under_way += 1;
-            match own.flights.get_mut(id as usize) {
-                Some(place) => *place = flight,
-                None => own.flights.push(flight),
-            }
+        // Only stations of hosts have demands.
+        let End::Host(host) = self.ring.as_ref()?.end(station) else { return None };
+        let route_state = self.routes.depart(host, to);
+        let channel = self.channel_of(host, to);
+        let way = Forwarding { to, route_state, output: 0, hops: 0, channel };
+        let packet =
+            self.packets.insert(way, Packet { generated, start: now, from: host, message });
+        if let Some(spent) = self.packets.spent(packet) {
+            *spent = Spent::default();
         }
+        let exit = self.choose_exit(now, station, packet);
+        let own = self.ring.as_mut()?;
+        own.begin_journey(packet, now);
+        let link = own.stations[station as usize].link;
+        let id = own.begin_flight(Flight::new(packet, (station, exit)));
         self.observations.latency(Latency::FirstAttempt, now, now.since(generated));
         if message != MessageId::NONE
             && self.supply.messages().is_some_and(|feed| feed.messages.start(message))
         {
-            self.at_node(now + self.graph.span(node), node, happens::SENT, name);
+            self.at_station(now + self.graph.span(link), station, happens::SENT, name);
         }
         // The buffer of a greedy source is free when the transmission starts.
-        if self.supply.has_another(node) {
-            self.at_node(now, node, happens::GENERATE, 0);
+        if self.supply.has_another(host) {
+            self.at_station(now, station, happens::GENERATE, 0);
         }
-        self.start_at_node(now, node, id)
+        Some(self.start_at_station(now, station, id))
     }
 
     /// A request starts, for the first time or again.
-    fn start_at_node(&mut self, now: Time, node: u32, id: u32) -> u32 {
-        self.observations.attempt(now);
-        self.packets.packets[id as usize].start = now;
-        self.packets.forwarding[id as usize].hops = 0;
+    fn start_at_station(&mut self, now: Time, station: u32, id: u32) -> u32 {
         let Some(own) = &mut self.ring else { return id };
         own.counters.requests += 1;
         let packet = own.packet;
-        let errors = own.errors.get_mut(node as usize);
+        let errors = own.errors.get_mut(station as usize);
         let damaged = errors.is_some_and(|errors| errors.damages_next(None, packet));
         let flight = &mut own.flights[id as usize];
-        flight.kind = RingKind::Request { damaged };
-        flight.spent = Spent::default();
+        flight.start(damaged);
+        let packet = flight.packet;
+        if matches!(own.end(station), End::Host(_)) {
+            self.observations.attempt(now);
+            self.packets.packets[packet as usize].start = now;
+        }
         id
     }
 }

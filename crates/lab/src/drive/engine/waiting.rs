@@ -15,7 +15,8 @@ impl Engine {
     pub(super) fn who_waits(&self) -> Vec<String> {
         let mut lines = self.flows_without_a_way().0;
         lines.extend(self.who_waits_at_adapters());
-        lines.extend(self.ring.iter().flat_map(|own| own.who_waits()));
+        let wiring = self.names.as_deref();
+        lines.extend(self.ring.iter().flat_map(|own| own.who_waits(wiring)));
         lines.extend(self.hub.iter().flat_map(|own| own.who_waits()));
         let Some(wiring) = &self.names else { return lines };
         if let Some(own) = &self.turns {
@@ -96,7 +97,11 @@ impl Engine {
     /// Like the above, for a port of this part.
     pub(super) fn own_port_state(&self, port: u32) -> PortState {
         let channel_of = |packet: u32| self.packets.forwarding[packet as usize].channel;
-        self.graph.port_state(port, channel_of)
+        let mut state = self.graph.port_state(port, channel_of);
+        if let Some(rings) = &self.ring {
+            rings.add_to(&mut state, port, &self.graph);
+        }
+        state
     }
 
     /// The outputs for which packets in the buffer behind a port wait.

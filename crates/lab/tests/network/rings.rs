@@ -1,0 +1,420 @@
+//! Rings among switches, in exact picoseconds worked by hand and by laws.
+//!
+//! A packet of 80 B takes 400 ns on a link of a ring and on a cable, an acknowledgment of 8 B takes 40, every link and
+//! cable delays by 10 ns, a bypass by 100, a bridge by 50 and a switch by 90.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use weft_fabric::measure::{Latency, Stage};
+use weft_lab::{Cell, ChannelRun, Options, Request};
+
+use super::{refusal, run};
+
+const RING: &str = "acknowledgment = '8 B', bypass = '100 ns'";
+
+/// A channel of some switches and cables; `channel` has further keys.
+fn file(hosts: u32, table: &str, channel: &str, workload: &str, length: &str) -> String {
+    format!(
+        "[system]\ntitle = 'rings'\nhosts = {hosts}\n\
+         [channel.c]\npacket = '80 B'\npayload = '64 B'\nadapter.send_buffers = 'unlimited'\n\
+         link = {{ rate = '200 MB/s', length = '2 m', delay_per_metre = '5 ns' }}\n\
+         switch.output_queued.latency = '90 ns'\n{table}\n{channel}\n\
+         [workload.c]\n{workload}\n[run]\nlength = '{length}'\nregime = 'from_empty'\n"
+    )
+}
+
+/// Switches by name with their numbers of ports, and cables by their ends.
+fn table(switches: &[(&str, u32)], cables: &[(&str, &str)], more: &str) -> String {
+    let switches =
+        switches.iter().map(|(name, ports)| format!("{{ name = '{name}', ports = {ports} }}"));
+    let cables = cables.iter().map(|(from, to)| {
+        let own = if from.contains('.') { more } else { "" };
+        format!("{{ from = '{from}', to = '{to}'{own} }}")
+    });
+    let list = |all: Vec<String>| all.join(", ");
+    format!(
+        "fabric.table = {{ switches = [{}], cables = [{}] }}",
+        list(switches.collect()),
+        list(cables.collect())
+    )
+}
+
+/// Hosts 0 to 2 on the ring r, 3 to 5 on q, 6 at the switch s between them.
+fn two_rings(cable: &str) -> String {
+    let hosts = [
+        ("host 0", "r.0"),
+        ("host 1", "r.1"),
+        ("host 2", "r.2"),
+        ("host 3", "q.0"),
+        ("host 4", "q.1"),
+        ("host 5", "q.2"),
+        ("host 6", "s.2"),
+    ];
+    let cables = [&hosts[..], &[("r.3", "s.0"), ("q.3", "s.1")]].concat();
+    table(&[("r", 4), ("q", 4), ("s", 3)], &cables, cable)
+}
+
+/// The rings r and q, whose bridges hold so many requests.
+fn bridges(r: u32, q: u32) -> String {
+    let ring = |name: &str, buffer: u32| {
+        format!(
+            "switches.{name}.ring = {{ {RING}, bridge = {{ buffer = {buffer}, latency = '50 ns' }} }}\n"
+        )
+    };
+    ring("r", r) + &ring("q", q)
+}
+
+/// Packets, each a time in nanoseconds, an initiator and a target.
+fn listed(packets: &[(u64, u32, u32)]) -> String {
+    let one = |(ns, from, to): &(u64, u32, u32)| {
+        format!("{{ time = '{ns} ns', from = {from}, to = {to} }}")
+    };
+    let packets: Vec<String> = packets.iter().map(one).collect();
+    format!("source.list = [{}]", packets.join(", "))
+}
+
+/// One-way latencies of all packets together, in nanoseconds, and how many stations and switches they passed.
+fn one_way(run: &ChannelRun) -> (u64, u64, f64) {
+    let seen = run.observations.recorder(Latency::OneWay);
+    let ns = |ps: u128| {
+        assert_eq!(ps % 1_000, 0);
+        (ps / 1_000) as u64
+    };
+    let most = seen.max().expect("a packet").0;
+    (ns(seen.sum_ps()), ns(most.into()), run.observations.hops.mean().expect("a packet"))
+}
+
+fn spent(run: &ChannelRun) -> [u128; 6] {
+    let stages = [
+        Stage::SlotWait,
+        Stage::Retry,
+        Stage::Transmission,
+        Stage::Wire,
+        Stage::Switch,
+        Stage::SwitchWait,
+    ];
+    stages.map(|stage| run.observations.budget.sum_ps(stage) / 1_000)
+}
+
+fn count(run: &ChannelRun, name: &str) -> u64 {
+    run.counters.iter().find(|own| own.0 == name).expect(name).1 as u64
+}
+
+/// What a run shows but for the names of places.
+fn shown(run: &ChannelRun) -> String {
+    let seen = &run.observations;
+    let sums = Latency::ALL.map(|kind| (seen.recorder(kind).sum_ps(), seen.recorder(kind).max()));
+    format!("{sums:?} {:?} {:?} {:?} {:?}", seen.budget, seen.hops, seen.attempts, run.counters)
+}
+
+#[test]
+fn a_table_of_one_ring_is_a_ring() {
+    let ring = "switch.ring = { acknowledgment = '8 B', bypass = '100 ns', retries = 3, \
+                links = [{}, { rate = '100 MB/s', errors.packet_error_rate = 0.1 }, {}, { length = '9 m' }] }";
+    let channel = "receiver = { buffers = 2, service = '500 ns' }\nerrors.packet_error_rate = 0.05";
+    let cables: Vec<String> = (0..4).map(|host| format!("host {host}")).collect();
+    let ports: Vec<String> = (0..4).map(|host| format!("r.{host}")).collect();
+    let cables: Vec<(&str, &str)> =
+        cables.iter().zip(&ports).map(|(from, to)| (from.as_str(), to.as_str())).collect();
+    for workload in ["load = 0.2", "load = 0.2\nmessage = '200 B'"] {
+        let run_in = |fabric: &str| {
+            let text = file(4, fabric, channel, workload, "400 us");
+            run(&text.replace("switch.output_queued.latency = '90 ns'", ring), 3)
+        };
+        let (star, listed) = (run_in(""), run_in(&table(&[("r", 4)], &cables, "")));
+        assert_eq!(shown(&star), shown(&listed));
+        assert_eq!(star.observations.busy(), listed.observations.busy());
+        assert_eq!(star.steps, listed.steps);
+        assert!(star.observations.delivered > 100 && count(&star, "ring_damaged") > 20);
+    }
+}
+
+#[test]
+fn one_packet_over_two_rings_by_hand() {
+    let over = |from, to| {
+        let text = file(7, &two_rings(""), &bridges(8, 8), &listed(&[(0, from, to)]), "100 us");
+        run(&text, 1)
+    };
+    // It passes 1 and 2 and is whole in the bridge of r at 630 ns. That begins at 680, s at 780; it is whole in the
+    // bridge of q at 1190, which begins at 1240.
+    let all = over(0, 3);
+    assert_eq!(one_way(&all), (1_650, 1_650, 3.0));
+    assert_eq!(spent(&all), [0, 0, 1_200, 60, 390, 0]);
+    let counters = ["ring_requests", "bridge_accepted", "bridge_refused"];
+    assert_eq!(counters.map(|name| count(&all, name)), [2, 1, 0]);
+    // The links of r carry the request up to the bridge, then its acknowledgment; those of q the other way round.
+    let busy = all.observations.busy();
+    let ns: Vec<u64> = busy.iter().map(|span| span.0 / 1_000).collect();
+    // Ports of r, of q, of s, of hosts, then links of r and of q.
+    assert_eq!(ns[..4 + 4 + 3], [0, 0, 0, 400, 0, 0, 0, 0, 0, 400, 0]);
+    assert_eq!(ns[11..18], [0; 7]);
+    assert_eq!(ns[18..], [400, 400, 400, 40, 40, 40, 40, 400]);
+    // From s at 100 ns it is whole in the bridge at 510.
+    let inward = over(6, 3);
+    assert_eq!(one_way(&inward), (970, 970, 1.0));
+    assert_eq!(spent(&inward), [0, 0, 800, 30, 140, 0]);
+    // It leaves s at 780, and its last byte is at host 6 at 1190.
+    let outward = over(0, 6);
+    assert_eq!(one_way(&outward), (1_190, 1_190, 3.0));
+    assert_eq!(spent(&outward), [0, 0, 800, 50, 340, 0]);
+}
+
+/// Whole in the bridge of r at 410 ns, in that of q at 870.
+#[test]
+fn two_rings_may_share_a_bridge_by_a_cable() {
+    let cables = [("host 0", "r.0"), ("host 1", "q.0"), ("r.1", "q.1")];
+    let rings = table(&[("r", 2), ("q", 2)], &cables, "");
+    let seen = run(&file(2, &rings, &bridges(1, 1), &listed(&[(0, 0, 1)]), "100 us"), 1);
+    assert_eq!(one_way(&seen), (1_330, 1_330, 0.0));
+    assert_eq!(spent(&seen), [0, 0, 1_200, 30, 100, 0]);
+}
+
+/// The cable from r to s takes 800 ns, from 460 on, so that the second request finds the one place taken at 810 and is
+/// back with its host at 1080. It comes again at 1490, and from the slow cable it leaves s at 2040.
+#[test]
+fn a_busy_bridge_refuses_and_is_asked_again() {
+    let table = two_rings(", link = { rate = '100 MB/s' }");
+    let packets = listed(&[(0, 2, 6), (0, 2, 6)]);
+    let one = run(&file(7, &table, &bridges(1, 8), &packets, "100 us"), 1);
+    assert_eq!(one_way(&one), (1_370 + 2_450, 2_450, 1.0));
+    let counters = ["ring_requests", "ring_refused", "bridge_refused", "bridge_accepted"];
+    assert_eq!(counters.map(|name| count(&one, name)), [3, 1, 1, 2]);
+    assert_eq!(spent(&one)[..2], [400, 680]);
+    // With a second place it waits in the bridge for the cable, from 860 to 1260.
+    let two = run(&file(7, &table, &bridges(2, 8), &packets, "100 us"), 1);
+    assert_eq!(one_way(&two), (1_370 + 2_170, 2_170, 1.0));
+    assert_eq!((count(&two, "bridge_refused"), spent(&two)[5]), (0, 400));
+}
+
+/// The bridge of q sends the first request from 1020 to 1430 and has its acknowledgment at 1700 ns. Until 1710 the
+/// second one waits in s, where it came through at 960.
+#[test]
+fn a_bridge_keeps_a_request_until_its_ring_has_accepted_it() {
+    let packets = listed(&[(0, 2, 3), (0, 2, 3)]);
+    let one = run(&file(7, &two_rings(""), &bridges(8, 1), &packets, "100 us"), 1);
+    assert_eq!(one_way(&one), (1_430 + 2_580, 2_580, 1.0));
+    assert_eq!((spent(&one)[0], spent(&one)[5]), (400, 750));
+    let two = run(&file(7, &two_rings(""), &bridges(8, 2), &packets, "100 us"), 1);
+    assert_eq!(one_way(&two), (1_430 + 1_830, 1_830, 1.0));
+}
+
+/// Three rings in a row, whose middle one has no host, with or without a switch with a clock after it.
+fn row(clocked: bool) -> String {
+    let more = match clocked {
+        true => "switches.s.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 2 }",
+        false => "switches.s.output_queued = { latency = '90 ns', buffers = 'unlimited' }",
+    };
+    let hosts = [("host 0", "a.0"), ("host 1", "a.1"), ("host 2", "a.2")];
+    let others = [("host 3", "c.0"), ("host 4", "c.1"), ("host 5", "c.2")];
+    let cables = [("a.3", "b.1"), ("b.0", "s.0"), ("s.1", "c.3")];
+    let switches = [("a", 4), ("b", 2), ("c", 4), ("s", 2)];
+    table(&switches, &[&hosts[..], &others, &cables].concat(), "") + "\n" + more
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Whatever is handed to rings with errors, small receivers and small bridges comes through, once, or is given up;
+    /// and every request but the accepted ones was repeated or given up.
+    #[test]
+    fn rings_lose_nothing(
+        packets in prop::collection::vec((0u64..40_000, 0u32..6, 1u32..6), 1..60),
+        buffers in [1u32..4, 1..4, 1..4],
+        error_rate in 0.0f64..0.2,
+        retries in 0u32..5,
+        outstanding in 1u32..4,
+        clocked in any::<bool>(),
+        seed in 1u64..1_000,
+    ) {
+        let limit = if retries == 0 { "'unlimited'".to_owned() } else { retries.to_string() };
+        let mut channel = "receiver = { buffers = 1, service = '700 ns' }\n".to_owned();
+        writeln!(channel, "errors.packet_error_rate = {error_rate}").expect("a string");
+        for (name, buffer) in ["a", "b", "c"].iter().zip(buffers) {
+            writeln!(
+                channel,
+                "switches.{name}.ring = {{ {RING}, bridge.buffer = {buffer}, retries = {limit}, outstanding = \
+                 {outstanding}, retry_after = '300 ns' }}"
+            ).expect("a string");
+        }
+        let packets: Vec<_> =
+            packets.iter().map(|(ns, from, step)| (*ns, *from, (from + step) % 6)).collect();
+        let own = run(&file(6, &row(clocked), &channel, &listed(&packets), "2 ms"), seed);
+        let seen = &own.observations;
+        prop_assert_eq!(seen.generated as usize, packets.len());
+        prop_assert_eq!((own.backlog, own.in_flight), (0, 0));
+        prop_assert_eq!(seen.delivered + seen.abandoned, seen.generated);
+        prop_assert_eq!(seen.abandoned, count(&own, "ring_given_up"));
+        prop_assert!(retries > 0 || seen.abandoned == 0);
+        let accepted = seen.delivered + count(&own, "bridge_accepted");
+        let again = count(&own, "ring_damaged") + count(&own, "ring_refused");
+        prop_assert_eq!(count(&own, "ring_requests"), accepted + again);
+        // Each packet between a and c leaves two rings by bridges, all others none; one that is given up on its way less.
+        let is_far = |&&(_, from, to): &&(u64, u32, u32)| (from < 3) != (to < 3);
+        let far = packets.iter().filter(is_far).count() as u64;
+        let crossed = count(&own, "bridge_accepted");
+        prop_assert!(crossed <= 2 * far && (seen.abandoned > 0 || crossed == 2 * far));
+        let one_way = seen.recorder(Latency::OneWay);
+        prop_assert_eq!(one_way.sum_ps(), seen.budget.total_ps());
+    }
+}
+
+/// Sources under load, with hosts at rings and at a switch, alike with a trace and without.
+#[test]
+fn sources_share_rings_and_a_switch() {
+    for (switch, flow_control) in [
+        ("", ""),
+        ("switches.s.output_queued = { latency = '90 ns', buffers = 2 }", ""),
+        (
+            "switches.s.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 4 }",
+            "flow_control.virtual_channel_credits.channels = 2",
+        ),
+    ] {
+        let channel = format!("{}\n{switch}\n{flow_control}", bridges(2, 4));
+        let text = file(7, &two_rings(""), &channel, "load = 0.1", "400 us");
+        let (plain, traced) = (run(&text, 5), run(&(text + "trace = true\n"), 5));
+        let seen = &plain.observations;
+        assert!(seen.delivered > 400, "{switch}: {}", seen.delivered);
+        let held = plain.backlog + plain.in_flight;
+        assert_eq!(seen.generated, seen.delivered + seen.abandoned + held);
+        assert_eq!(shown(&plain), shown(&traced));
+        assert_eq!(traced.trace.len() as u64, seen.delivered);
+    }
+}
+
+/// Messages of several packets, over bridges and without, each at its target once.
+#[test]
+fn messages_cross_bridges() {
+    let text = file(7, &two_rings(""), &bridges(2, 1), "load = 0.05\nmessage = '300 B'", "800 us");
+    let seen = run(&text, 2);
+    assert!(seen.observations.delivered > 50, "{} messages", seen.observations.delivered);
+    assert!(count(&seen, "bridge_accepted") > 100);
+}
+
+/// Five rings in a circle, each with a host and two bridges.
+fn circle() -> String {
+    let names = ["a", "b", "c", "d", "e"];
+    let switches: Vec<(&str, u32)> = names.iter().map(|name| (*name, 3)).collect();
+    let ends: Vec<(String, String)> = (0..5)
+        .flat_map(|own: usize| {
+            let (name, next) = (names[own], names[(own + 1) % 5]);
+            [
+                (format!("host {own}"), format!("{name}.0")),
+                (format!("{name}.1"), format!("{next}.2")),
+            ]
+        })
+        .collect();
+    let cables: Vec<(&str, &str)> =
+        ends.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
+    table(&switches, &cables, "")
+}
+
+/// Over a circle of rings bridges can wait for each other: busy ones refuse, but what they hold waits for the next.
+#[test]
+fn a_circle_of_bridges_is_found() {
+    let ring = format!("switch.ring = {{ {RING}, bridge.buffer = 1 }}");
+    let text = file(5, &circle(), "", "pattern.shift = 2\nload = 0.9", "200 us")
+        .replace("switch.output_queued.latency = '90 ns'", &ring);
+    let said = refusal(&text);
+    assert!(said.contains("a circle of buffers") && said.contains("of switch a"), "{said}");
+    // All send two rings further, and each bridge holds a packet that the next one refuses.
+    let text = text.replace("[workload.c]", "deadlock = 'allowed'\n[workload.c]");
+    let seen = run(&text, 1);
+    assert!(count(&seen, "bridge_refused") > 10 && seen.backlog > 0);
+    // One ring further no bridge holds what another one has to take.
+    let near =
+        text.replace("pattern.shift = 2", "pattern.shift = 1").replace("load = 0.9", "load = 0.1");
+    assert!(run(&near, 1).observations.delivered > 100);
+}
+
+/// What does not go together has its reason in what stations and bridges are.
+#[test]
+fn a_ring_among_switches_says_what_it_needs() {
+    let (rings, bridges) = (two_rings(""), bridges(2, 2));
+    let file = |table: &str, channel: &str| file(7, table, channel, "load = 0.1", "10 us");
+    let no_bridge =
+        bridges.replacen("bridge = { buffer = 2, latency = '50 ns' }", "retries = 2", 1);
+    let on_a_host = rings.replace("to = 'r.0'", "to = 'r.0', link = { length = '9 m' }");
+    for (text, said) in [
+        (file(&rings, &no_bridge), "the bridge at port 3 of switch r, which stores"),
+        (file(&on_a_host, &bridges), "the adapter of a host is the station itself"),
+        (
+            file(
+                &rings,
+                &format!(
+                    "{bridges}flow_control.stop_go = {{ stop = 4, go = 2, reaction = '70 ns' }}"
+                ),
+            ),
+            "until it is acknowledged and then give a credit",
+        ),
+        (
+            file(&rings, &format!("{bridges}receiver = {{ buffers = 2, service = '1 us' }}")),
+            "it where all hosts are on rings",
+        ),
+        (
+            file(&rings, &format!("{bridges}errors.packet_error_rate = 0.1")),
+            "it where all hosts are",
+        ),
+        (
+            file(&rings, &bridges.replacen("bridge =", "links = [{}], bridge =", 1)),
+            "4, the link of each port to the next",
+        ),
+        (
+            file(
+                &rings,
+                &format!("{bridges}switches.s.shared_memory = {{ latency = '1 ns', buffer = 8 }}"),
+            ),
+            "ring, output_queued or input_queued beside a ring",
+        ),
+        (file(&rings, &format!("{bridges}planes = 2")), "a host is one station"),
+        (
+            file(&rings, &format!("{bridges}flow_control.virtual_channel_credits.channels = 4")),
+            "channel.c.switches.r.ring.bridge.buffer",
+        ),
+    ] {
+        let own = refusal(&text);
+        assert!(own.contains(said), "{said}: {own}");
+    }
+    let messages = bridges.replacen("bridge =", "retries = 3, bridge =", 1);
+    let text = file(&rings, &messages).replace("load = 0.1", "load = 0.1\nmessage = '99 B'");
+    assert!(refusal(&text).contains("its initiator is not told of a loss"));
+    let alone = "switch.ring = { acknowledgment = '8 B', bridge.buffer = 2 }";
+    let text = file("", "").replace("switch.output_queued.latency = '90 ns'", alone);
+    assert!(refusal(&text).contains("it only where a cable leads from a port of the ring"));
+}
+
+/// Each station has a link to the next, and each bridge a cable; a host has none beside its station.
+#[test]
+fn links_of_rings_have_the_names_of_their_stations() {
+    let text = file(7, &two_rings(""), &bridges(2, 2), "load = 0.05", "50 us");
+    let request = Request::of_text("rings.toml", &text);
+    let outcome = weft_lab::run(&request, &Options::default(), &mut |_, _| true).expect("a run");
+    let links = outcome.table("links");
+    let shown = |row: usize| {
+        let text = |column: &str| match links.get(row, column) {
+            Some(Cell::Text(text)) => Some(text),
+            _ => None,
+        };
+        (text("from").expect("a name"), text("to").expect("a name"))
+    };
+    let all: Vec<(String, String)> = (0..links.rows()).map(shown).collect();
+    let expected = [
+        ("switch r", "switch s"),
+        ("switch q", "switch s"),
+        ("switch s", "switch r"),
+        ("switch s", "switch q"),
+        ("switch s", "host 6"),
+        ("host 6", "switch s"),
+        ("host 0", "host 1"),
+        ("host 1", "host 2"),
+        ("host 2", "port 3 of switch r"),
+        ("port 3 of switch r", "host 0"),
+        ("host 3", "host 4"),
+        ("host 4", "host 5"),
+        ("host 5", "port 3 of switch q"),
+        ("port 3 of switch q", "host 3"),
+    ];
+    let expected: Vec<_> =
+        expected.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
+    assert_eq!(all, expected);
+}
