@@ -249,7 +249,7 @@ proptest! {
         let accepted = seen.delivered + count(&own, "bridge_accepted");
         let again = count(&own, "ring_damaged") + count(&own, "ring_refused");
         prop_assert_eq!(count(&own, "ring_requests"), accepted + again);
-        // Each packet between a and c leaves two rings by bridges, all others none; one that is given up on its way less.
+        // A packet between a and c leaves two rings by bridges, unless it is given up on its way, and any other none.
         let is_far = |&&(_, from, to): &&(u64, u32, u32)| (from < 3) != (to < 3);
         let far = packets.iter().filter(is_far).count() as u64;
         let crossed = count(&own, "bridge_accepted");
