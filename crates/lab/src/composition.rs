@@ -255,8 +255,8 @@ pub enum SwitchSettings {
     SharedMemory(SharedMemorySettings),
     /// A packet switch with a memory in bytes that all ports share, and traffic classes.
     SharedBuffer(SharedBufferSettings),
-    /// No switch but adapters that forward packets for others: those of hosts, and bridges to switches and other
-    /// rings.
+    /// No switch but adapters that forward packets for others: those of hosts, and bridges to
+    /// switches and other rings.
     Ring(RingSettings),
     /// A hub that keeps packets of any size in one order, between mapped windows.
     Hub(HubSettings),

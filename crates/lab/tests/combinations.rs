@@ -115,7 +115,8 @@ const SWITCHES: Axis = Axis {
             &[
                 (
                     "switch",
-                    "{ ring = { acknowledgment = '8 B', bypass = '100 ns', bridge = { buffer = 4, latency = '50 ns' } } }",
+                    "{ ring = { acknowledgment = '8 B', bypass = '100 ns', \
+                     bridge = { buffer = 4, latency = '50 ns' } } }",
                 ),
                 ("fabric", "{ leaf_spine = { hosts_per_leaf = 4, leaves = 2, spines = 1 } }"),
             ],
@@ -504,7 +505,8 @@ fn page(found: &[Found]) -> String {
         "Of {} combinations of a switch with one part or two, {runs} run and {refused} are refused. A switch brings what it \
          cannot do without: \"drops\", `output_buffered` and a limited `output_queued` a control that reports a loss, \
          `fifo_bus` links with turns, \
-         `hub` a window, and bridges of rings leaves and a spine, which are rings; a part of the same kind replaces it.\n",
+         `hub` a window, and bridges of rings leaves and a spine, which are rings; \
+         a part of the same kind replaces it.\n",
         runs + refused
     );
     let mut reasons: Vec<&str> = Vec::new();

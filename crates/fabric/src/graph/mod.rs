@@ -550,8 +550,8 @@ impl Graph {
         if may_wait(port) || peer.is_some_and(may_wait) { wire } else { wire + switches }
     }
 
-    /// How long each directed port was busy within the window; the links of rings come last, and in a graph
-    /// that is one ring there are no others.
+    /// How long each directed port was busy within the window; the links of rings come last, and in
+    /// a graph that is one ring there are no others.
     pub fn busy(&self) -> Vec<Span> {
         let is_one_ring = self.on_rings > 0 && self.switches.len() == 1;
         let first = if is_one_ring { self.ring_link(0) } else { 0 };

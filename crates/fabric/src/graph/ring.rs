@@ -10,8 +10,9 @@ use crate::fabric::{Peer, Wiring};
 use crate::link::LinkSettings;
 use crate::switch::RingSettings;
 
-/// The switches of a graph that are rings. A station of a ring has the port of its number: the adapter of a host,
-/// between which and the ring there is no cable, or a bridge to the far end of the cable there.
+/// The switches of a graph that are rings. A station of a ring has the port of its number: the
+/// adapter of a host, between which and the ring there is no cable, or a bridge to the far end of
+/// the cable there.
 pub(super) struct Rings<'a> {
     /// The first port of each ring, how many it has, and its settings.
     rings: Vec<Own<'a>>,
@@ -37,7 +38,8 @@ impl<'a> Rings<'a> {
         Rings { rings: (0..).zip(switches).filter_map(own).collect(), switches: switches.len() }
     }
 
-    /// The ports of all switches, then those of the hosts. A port and a host that are a station have no cable.
+    /// The ports of all switches, then those of the hosts. A port and a host that are a station
+    /// have no cable.
     pub fn ports(&self, wiring: &'a Wiring) -> impl Iterator<Item = Port> {
         let ports = wiring.ports();
         let of_switch = move |port| {
@@ -74,8 +76,8 @@ impl<'a> Rings<'a> {
         self.rings.iter().any(|own| own.has_bridges)
     }
 
-    /// The links from each station to the next, as ports numbered from `first` on, for packets of a size. Their
-    /// times follow those of other links.
+    /// The links from each station to the next, as ports numbered from `first` on, for packets of a
+    /// size. Their times follow those of other links.
     pub fn links(
         &self,
         (first, packet): (u32, Bytes),

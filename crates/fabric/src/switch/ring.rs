@@ -1,5 +1,5 @@
-//! A ring: each station forwards packets for others (IEEE 1596; SCILAN 4.4). A station is the adapter of a
-//! host, or a bridge to a switch or to another ring.
+//! A ring: each station forwards packets for others (IEEE 1596; SCILAN 4.4). A station is the
+//! adapter of a host, or a bridge to a switch or to another ring.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,11 @@ pub use node::{RingDemand, RingKind, RingNode, RingTurn};
 /// every request thus loads the whole ring. Passing packets go before those that an adapter inserts
 /// itself.
 ///
-/// In a fabric other than `star` a ring stands in the place of a switch, and its ports are its stations, in their
-/// order: a cable from a host to a port makes the host's adapter that station, and a cable from a switch or
-/// another ring leads to a bridge. An acknowledgment covers one ring: a bridge takes the place of the target for
-/// requests that leave the ring, and of the initiator for those that enter it.
+/// In a fabric other than `star` a ring stands in the place of a switch, and its ports are its
+/// stations, in their order: a cable from a host to a port makes the host's adapter that station,
+/// and a cable from a switch or another ring leads to a bridge. An acknowledgment covers one ring:
+/// a bridge takes the place of the target for requests that leave the ring, and of the initiator
+/// for those that enter it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RingSettings {
@@ -49,8 +50,8 @@ pub struct RingSettings {
     pub bridge: Option<BridgeSettings>,
 }
 
-/// The bridges of a ring. A bridge stores each request whole and checks it before it sends it on. It keeps what it
-/// puts on the ring until a station there has accepted it.
+/// The bridges of a ring. A bridge stores each request whole and checks it before it sends it on.
+/// It keeps what it puts on the ring until a station there has accepted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BridgeSettings {

@@ -299,7 +299,8 @@ fn refuse_what_does_not_fit(
             }
             Kind::Ring(_) => (
                 "ring",
-                "its bridges keep packets of one size and class until the ring has acknowledged them",
+                "its bridges keep packets of one size and class until the ring has acknowledged \
+                 them",
             ),
             Kind::Output(_) | Kind::Buffer(_) => continue,
         };

@@ -392,8 +392,8 @@ pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Res
         _ => None,
     };
     let accepted = "cables and switches that are all alike, since only output_queued, \
-                    output_buffered, input_queued and shared_memory switches, rings, and those between \
-                    links with turns, may differ";
+                    output_buffered, input_queued and shared_memory switches, rings, and those \
+                    between links with turns, may differ";
     given.map_or(Ok(()), |(key, value)| super::refuse(name, key, value, accepted))
 }
 

@@ -291,8 +291,8 @@ pub(super) fn refuse_deadlock_without_buffers(
         return Ok(());
     }
     let accepted = "it only where switches hold packets back for buffers of limited size: \
-                    input_queued with a `buffer`, shared_memory, a ring with a `bridge`, or shared_buffer with a class \
-                    that has `pfc` or `credits`";
+                    input_queued with a `buffer`, shared_memory, a ring with a `bridge`, or \
+                    shared_buffer with a class that has `pfc` or `credits`";
     refuse(name, "deadlock", "allowed", accepted)
 }
 

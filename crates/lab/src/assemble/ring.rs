@@ -1,4 +1,5 @@
-//! Rings among the switches of a channel: what their stations have, and the settings that do not go with them.
+//! Rings among the switches of a channel: what their stations have, and the settings that do not go
+//! with them.
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{Peer, Wiring};
@@ -203,13 +204,14 @@ fn check_bridges(
     let (port, bridge) = match (ring.bridge(), &own.bridge) {
         (None, None) => return Ok(()),
         (None, Some(_)) => {
-            let accepted = "it only where a cable leads from a port of the ring to a switch or to another \
-                            ring, since hosts are stations without a bridge";
+            let accepted = "it only where a cable leads from a port of the ring to a switch or to \
+                            another ring, since hosts are stations without a bridge";
             return place.refuse("ring.bridge", "given", accepted);
         }
         (Some(port), None) => {
             let accepted = format!(
-                "the bridge at {}, which stores what goes from the ring to the cable there and back",
+                "the bridge at {}, which stores what goes from the ring to the cable there and \
+                 back",
                 wiring.port_name(port)
             );
             return place.refuse("ring.bridge", ABSENT, &accepted);
@@ -218,8 +220,8 @@ fn check_bridges(
     };
     if carries_messages && own.retries != Limit::Unlimited {
         let accepted = format!(
-            "unlimited on a ring with a bridge, such as that at {}, where packets are those of messages: once \
-             a bridge has accepted a request, its initiator is not told of a loss",
+            "unlimited on a ring with a bridge, such as that at {}, where packets are those of \
+             messages: once a bridge has accepted a request, its initiator is not told of a loss",
             wiring.port_name(port)
         );
         return place.refuse("ring.retries", &own.retries.to_string(), &accepted);
@@ -247,8 +249,9 @@ fn refuse_hosts_elsewhere(
     if on_rings == site.hosts as usize {
         return Ok(());
     }
-    let accepted = "it where all hosts are on rings, whose stations check, refuse and repeat requests: what is \
-                    damaged or refused on the cable of another host would be lost";
+    let accepted = "it where all hosts are on rings, whose stations check, refuse and repeat \
+                    requests: what is damaged or refused on the cable of another host would be \
+                    lost";
     refuse(site.name, given, "given", accepted)
 }
 
@@ -267,8 +270,9 @@ fn refuse_switches_beside(settings: &ChannelSettings, name: &str) -> Result<(), 
         | SwitchSettings::Hub(_) => true,
     };
     let Some((key, value)) = adapter::switch_that(settings, is_other) else { return Ok(()) };
-    let accepted = "ring, output_queued or input_queued beside a ring, whose stations have neither the \
-                    connections, classes or windows of other switches nor hear what a crossbar does to a packet";
+    let accepted = "ring, output_queued or input_queued beside a ring, whose stations have neither \
+                    the connections, classes or windows of other switches nor hear what a crossbar \
+                    does to a packet";
     refuse(name, &key, value, accepted)
 }
 
@@ -311,8 +315,9 @@ pub(super) fn refuse_what_a_ring_does_not_read(
         (
             "flow_control",
             settings.flow_control.as_ref().is_some_and(stops),
-            "credits or virtual_channel_credits beside a ring, whose bridges keep each request until it is \
-             acknowledged and then give a credit: how many come between a stop and its effect they do not know",
+            "credits or virtual_channel_credits beside a ring, whose bridges keep each request \
+             until it is acknowledged and then give a credit: how many come between a stop and its \
+             effect they do not know",
         ),
         ("control", settings.control.is_some(), by_themselves),
         ("recovery", settings.recovery.is_some(), by_themselves),

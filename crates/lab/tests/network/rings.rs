@@ -1,7 +1,7 @@
 //! Rings among switches, in exact picoseconds worked by hand and by laws.
 //!
-//! A packet of 80 B takes 400 ns on a link of a ring and on a cable, an acknowledgment of 8 B takes 40, every link and
-//! cable delays by 10 ns, a bypass by 100, a bridge by 50 and a switch by 90.
+//! A packet of 80 B takes 400 ns on a link of a ring and on a cable, an acknowledgment of 8 B takes
+//! 40, every link and cable delays by 10 ns, a bypass by 100, a bridge by 50 and a switch by 90.
 
 use std::fmt::Write as _;
 
@@ -59,7 +59,8 @@ fn two_rings(cable: &str) -> String {
 fn bridges(r: u32, q: u32) -> String {
     let ring = |name: &str, buffer: u32| {
         format!(
-            "switches.{name}.ring = {{ {RING}, bridge = {{ buffer = {buffer}, latency = '50 ns' }} }}\n"
+            "switches.{name}.ring = {{ {RING}, \
+             bridge = {{ buffer = {buffer}, latency = '50 ns' }} }}\n"
         )
     };
     ring("r", r) + &ring("q", q)
@@ -74,7 +75,8 @@ fn listed(packets: &[(u64, u32, u32)]) -> String {
     format!("source.list = [{}]", packets.join(", "))
 }
 
-/// One-way latencies of all packets together, in nanoseconds, and how many stations and switches they passed.
+/// One-way latencies of all packets together, in nanoseconds, and how many stations and switches
+/// they passed.
 fn one_way(run: &ChannelRun) -> (u64, u64, f64) {
     let seen = run.observations.recorder(Latency::OneWay);
     let ns = |ps: u128| {
@@ -136,14 +138,15 @@ fn one_packet_over_two_rings_by_hand() {
         let text = file(7, &two_rings(""), &bridges(8, 8), &listed(&[(0, from, to)]), "100 us");
         run(&text, 1)
     };
-    // It passes 1 and 2 and is whole in the bridge of r at 630 ns. That begins at 680, s at 780; it is whole in the
-    // bridge of q at 1190, which begins at 1240.
+    // It passes 1 and 2 and is whole in the bridge of r at 630 ns. That begins at 680, s at 780; it
+    // is whole in the bridge of q at 1190, which begins at 1240.
     let all = over(0, 3);
     assert_eq!(one_way(&all), (1_650, 1_650, 3.0));
     assert_eq!(spent(&all), [0, 0, 1_200, 60, 390, 0]);
     let counters = ["ring_requests", "bridge_accepted", "bridge_refused"];
     assert_eq!(counters.map(|name| count(&all, name)), [2, 1, 0]);
-    // The links of r carry the request up to the bridge, then its acknowledgment; those of q the other way round.
+    // The links of r carry the request up to the bridge, then its acknowledgment; those of q the
+    // other way round.
     let busy = all.observations.busy();
     let ns: Vec<u64> = busy.iter().map(|span| span.0 / 1_000).collect();
     // Ports of r, of q, of s, of hosts, then links of r and of q.
@@ -170,8 +173,9 @@ fn two_rings_may_share_a_bridge_by_a_cable() {
     assert_eq!(spent(&seen), [0, 0, 1_200, 30, 100, 0]);
 }
 
-/// The cable from r to s takes 800 ns, from 460 on, so that the second request finds the one place taken at 810 and is
-/// back with its host at 1080. It comes again at 1490, and from the slow cable it leaves s at 2040.
+/// The cable from r to s takes 800 ns, from 460 on, so that the second request finds the one place
+/// taken at 810 and is back with its host at 1080. It comes again at 1490, and from the slow cable
+/// it leaves s at 2040.
 #[test]
 fn a_busy_bridge_refuses_and_is_asked_again() {
     let table = two_rings(", link = { rate = '100 MB/s' }");
@@ -199,7 +203,8 @@ fn a_bridge_keeps_a_request_until_its_ring_has_accepted_it() {
     assert_eq!(one_way(&two), (1_430 + 1_830, 1_830, 1.0));
 }
 
-/// Three rings in a row, whose middle one has no host, with or without a switch with a clock after it.
+/// Three rings in a row, whose middle one has no host, with or without a switch with a clock after
+/// it.
 fn row(clocked: bool) -> String {
     let more = match clocked {
         true => "switches.s.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 2 }",
@@ -215,8 +220,8 @@ fn row(clocked: bool) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Whatever is handed to rings with errors, small receivers and small bridges comes through, once, or is given up;
-    /// and every request but the accepted ones was repeated or given up.
+    /// Whatever is handed to rings with errors, small receivers and small bridges comes through,
+    /// once, or is given up; and every request but the accepted ones was repeated or given up.
     #[test]
     fn rings_lose_nothing(
         packets in prop::collection::vec((0u64..40_000, 0u32..6, 1u32..6), 1..60),
@@ -233,8 +238,8 @@ proptest! {
         for (name, buffer) in ["a", "b", "c"].iter().zip(buffers) {
             writeln!(
                 channel,
-                "switches.{name}.ring = {{ {RING}, bridge.buffer = {buffer}, retries = {limit}, outstanding = \
-                 {outstanding}, retry_after = '300 ns' }}"
+                "switches.{name}.ring = {{ {RING}, bridge.buffer = {buffer}, retries = {limit}, \
+                 outstanding = {outstanding}, retry_after = '300 ns' }}"
             ).expect("a string");
         }
         let packets: Vec<_> =
@@ -249,7 +254,8 @@ proptest! {
         let accepted = seen.delivered + count(&own, "bridge_accepted");
         let again = count(&own, "ring_damaged") + count(&own, "ring_refused");
         prop_assert_eq!(count(&own, "ring_requests"), accepted + again);
-        // A packet between a and c leaves two rings by bridges, unless it is given up on its way, and any other none.
+        // A packet between a and c leaves two rings by bridges, unless it is given up on its way,
+        // and any other none.
         let is_far = |&&(_, from, to): &&(u64, u32, u32)| (from < 3) != (to < 3);
         let far = packets.iter().filter(is_far).count() as u64;
         let crossed = count(&own, "bridge_accepted");

@@ -1,14 +1,16 @@
-//! Rings: hosts, and bridges to switches and to other rings, are stations, each with a link to the next. Packets
-//! for other stations pass a station through its bypass, and it acknowledges or refuses packets for itself over the
-//! rest of the ring, so that a request that was damaged is sent again (SCILAN 2.2 and 4.2).
+//! Rings: hosts, and bridges to switches and to other rings, are stations, each with a link to the
+//! next. Packets for other stations pass a station through its bypass, and it acknowledges or
+//! refuses packets for itself over the rest of the ring, so that a request that was damaged is sent
+//! again (SCILAN 2.2 and 4.2).
 //!
-//! A packet costs three events at each station that it passes: its first byte arrives, it has come through
-//! the bypass, and its last byte has left. If the link becomes free at the instant at which a packet
-//! comes through the bypass, the station sends what has waited before, so that packets that follow each
-//! other on the ring without a gap do not keep it from sending its own.
+//! A packet costs three events at each station that it passes: its first byte arrives, it has come
+//! through the bypass, and its last byte has left. If the link becomes free at the instant at which
+//! a packet comes through the bypass, the station sends what has waited before, so that packets
+//! that follow each other on the ring without a gap do not keep it from sending its own.
 //!
-//! What is on a ring is a *flight*: a request, then its acknowledgment. It names a packet until a station has
-//! accepted that; the packet then is delivered, or leaves the ring by a bridge while the acknowledgment goes round.
+//! What is on a ring is a *flight*: a request, then its acknowledgment. It names a packet until a
+//! station has accepted that; the packet then is delivered, or leaves the ring by a bridge while
+//! the acknowledgment goes round.
 
 mod bridge;
 mod stations;
@@ -27,7 +29,8 @@ use crate::drive::receiver::Receiver;
 use stations::{End, Flight};
 pub(super) use stations::{RingSwitch, Rings};
 
-/// What the stations of rings have apart from the settings of their rings. Stations are numbered ring by ring.
+/// What the stations of rings have apart from the settings of their rings. Stations are numbered
+/// ring by ring.
 #[derive(Debug)]
 pub struct RingParts {
     /// The receive buffers of each host.
@@ -35,7 +38,8 @@ pub struct RingParts {
     /// The errors of the requests that each station sends; empty on links without errors. An
     /// acknowledgment is short, and taken to arrive undamaged.
     pub errors: Vec<Errors>,
-    /// Additional errors of requests on the link of each station; empty if no link has errors of its own.
+    /// Additional errors of requests on the link of each station; empty if no link has errors of
+    /// its own.
     pub link_errors: Vec<Option<Errors>>,
 }
 
@@ -207,7 +211,8 @@ impl Engine {
         self.serve_station(now, station);
     }
 
-    /// A request is whole at its target or at the bridge by which it leaves the ring, which accepts or refuses it.
+    /// A request is whole at its target or at the bridge by which it leaves the ring, which accepts
+    /// or refuses it.
     fn take_request(
         &mut self,
         now: Time,
@@ -295,8 +300,8 @@ impl Engine {
         }
     }
 
-    /// A request was not accepted, because it was damaged or found no buffer: the station sends it again, unless it
-    /// has done so often enough.
+    /// A request was not accepted, because it was damaged or found no buffer: the station sends it
+    /// again, unless it has done so often enough.
     fn repeat_on_ring(&mut self, now: Time, station: u32, id: u32) {
         let Some(own) = &mut self.ring else { return };
         let at = &own.stations[station as usize];

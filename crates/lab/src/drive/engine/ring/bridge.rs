@@ -1,5 +1,5 @@
-//! Bridges: stations between a ring and the cable in its port. A bridge has the room of a switch with a buffer before
-//! its cable, and gives credits for the room before its ring.
+//! Bridges: stations between a ring and the cable in its port. A bridge has the room of a switch
+//! with a buffer before its cable, and gives credits for the room before its ring.
 
 use weft_fabric::graph::{Departure, Graph, Heard, PortState};
 use weft_fabric::measure::Spent;
@@ -51,7 +51,8 @@ impl Engine {
         true
     }
 
-    /// A packet has come through a bridge and joins the queue before its cable, where room is kept for it.
+    /// A packet has come through a bridge and joins the queue before its cable, where room is kept
+    /// for it.
     pub(super) fn leave_bridge(&mut self, now: Time, station: u32, packet: u32) {
         let Some(own) = &mut self.ring else { return };
         let at = &mut own.stations[station as usize];
@@ -60,8 +61,8 @@ impl Engine {
         self.enter(now, port, packet);
     }
 
-    /// The first byte of a packet is at a bridge, which stores it whole before it sends it on to `output`, a station of
-    /// the ring.
+    /// The first byte of a packet is at a bridge, which stores it whole before it sends it on to
+    /// `output`, a station of the ring.
     pub(in crate::drive::engine) fn come_to_bridge(
         &mut self,
         now: Time,
@@ -81,7 +82,8 @@ impl Engine {
         self.at_station(now + transmission + latency, station, happens::REPEAT, id);
     }
 
-    /// A request is accepted or given up: its station need not keep it, and a bridge has room for another one.
+    /// A request is accepted or given up: its station need not keep it, and a bridge has room for
+    /// another one.
     pub(super) fn end_flight(&mut self, now: Time, station: u32, id: u32) {
         let Some(own) = &mut self.ring else { return };
         let channel = own.end_flight(id).channel;
@@ -94,8 +96,8 @@ impl Engine {
 }
 
 impl Rings {
-    /// Adds to the state of a port of a ring what waits in the bridge there before the ring: the channels
-    /// without room, and the ports by which its packets leave the ring.
+    /// Adds to the state of a port of a ring what waits in the bridge there before the ring: the
+    /// channels without room, and the ports by which its packets leave the ring.
     pub fn add_to(&self, state: &mut PortState, port: u32, graph: &Graph) {
         let Some(station) = self.at_port(port).filter(|own| self.end(*own) == End::Bridge) else {
             return;

@@ -132,7 +132,8 @@ impl Journey {
         self.more = self.more.wrapping_add(passed).wrapping_sub(1);
     }
 
-    /// How many switches and stations it has passed, if that many switches and rings have forwarded it.
+    /// How many switches and stations it has passed, if that many switches and rings have forwarded
+    /// it.
     pub fn hops(self, nodes: u16) -> u16 {
         nodes.wrapping_add(self.more)
     }
