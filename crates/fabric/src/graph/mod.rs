@@ -217,6 +217,21 @@ struct Link {
     propagation: Span,
 }
 
+impl Link {
+    /// For packets of a size, with acknowledgments of another one if there are any, to a switch or
+    /// to a host.
+    fn new(
+        own: &LinkSettings,
+        (packet, acknowledgment): (Bytes, Option<Bytes>),
+        to_host: bool,
+    ) -> Link {
+        let (span, propagation) = (own.span(packet), own.propagation());
+        let whole = if to_host { span } else { Span::ZERO };
+        let short = acknowledgment.map_or(span, |size| own.span(size));
+        Link { span, short, arrival: propagation + whole, propagation }
+    }
+}
+
 impl Graph {
     /// The graph at time zero.
     pub fn new(parts: GraphParts<'_>) -> Graph {
@@ -233,14 +248,10 @@ impl Graph {
         } = parts;
         let acknowledgment = parts.acknowledgment;
         let kinds = wiring.links(link);
-        let to = |link: &LinkSettings, is_host: bool| {
-            let (span, propagation) = (link.span(packet), link.propagation());
-            let whole = if is_host { span } else { Span::ZERO };
-            let short = acknowledgment.map_or(span, |size| link.span(size));
-            Link { span, short, arrival: propagation + whole, propagation }
-        };
-        let mut links: Vec<Link> =
-            kinds.iter().flat_map(|link| [to(link, false), to(link, true)]).collect();
+        let sizes = (packet, acknowledgment);
+        let both =
+            |link: &LinkSettings| [false, true].map(|to_host| Link::new(link, sizes, to_host));
+        let mut links: Vec<Link> = kinds.iter().flat_map(both).collect();
         let rings = Rings::among(&switches, wiring);
         let first = wiring.ports() + wiring.ends();
         let on_rings = rings.links((first, packet), link, &mut links);
