@@ -181,7 +181,7 @@ impl Engine {
             flight.spent.transmission += span;
             return self.at_station(now + span, station, happens::TAIL, id);
         }
-        let bypass = own.rings[at.ring as usize].settings.bypass;
+        let bypass = at.bypass;
         let lag = self.graph.lag_of(at.link_before, at.link, is_short);
         flight.spent.switches += bypass;
         flight.spent.transmission += lag;

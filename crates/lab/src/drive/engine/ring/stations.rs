@@ -5,7 +5,7 @@ use weft_fabric::graph::{Graph, SwitchParts};
 use weft_fabric::link::Errors;
 use weft_fabric::measure::Spent;
 use weft_fabric::switch::{RingKind, RingNode, RingSettings};
-use weft_units::{Bytes, Time};
+use weft_units::{Bytes, Span, Time};
 
 use super::{RingCounters, RingParts};
 use crate::drive::receiver::Receiver;
@@ -56,7 +56,10 @@ pub(super) struct Station {
     pub link_before: u32,
     /// The station at the far end of its link.
     pub next: u32,
-    /// Packets that a bridge has taken from the ring, and that have not joined the queue before its cable.
+    /// From a byte at its input to the same byte at its free output.
+    pub bypass: Span,
+    /// Packets that a bridge has taken from the ring, and that have not joined the queue before its
+    /// cable.
     pub crossing: u32,
 }
 
@@ -182,6 +185,7 @@ impl Rings {
                     link: graph.ring_link(station),
                     link_before: graph.ring_link(before),
                     next: own.first + (number + 1) % ports,
+                    bypass: own.settings.bypass,
                     crossing: 0,
                 });
             }
