@@ -125,14 +125,14 @@ impl Graph {
 
     /// Whether a gated port of a switch that limits its queues has no room for another packet.
     pub fn is_gate_full(&self, now: Time, port: u32) -> bool {
-        self.is_gate_full_of(now, port, 0)
+        let most = self.most(self.switch_of(port));
+        most < u32::MAX && self.held_at_gate(now, port) >= most
     }
 
-    /// The same where so many others that were admitted are on their way to it.
-    pub fn is_gate_full_of(&self, now: Time, port: u32, others: u32) -> bool {
-        let most = self.most(self.switch_of(port));
-        let leaving = u32::from(self.free(port) > now);
-        most < u32::MAX && self.gates[port as usize].waiting() + leaving + others >= most
+    /// How many packets a gated port holds: those that wait, and the one that is being sent.
+    #[inline]
+    pub(super) fn held_at_gate(&self, now: Time, port: u32) -> u32 {
+        self.gates[port as usize].waiting() + u32::from(self.free(port) > now)
     }
 
     /// Lets the oldest packet of a gated port leave if it may. `channel_of` returns its virtual

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_units::{Bytes, Time};
 
 use super::flow::Flow;
-use super::{Graph, Kind, Link, Port, SwitchParts};
+use super::{Departure, Graph, Kind, Link, Port, SwitchParts};
 use crate::fabric::{Peer, Wiring};
 use crate::link::LinkSettings;
 use crate::switch::RingSettings;
@@ -109,6 +109,21 @@ impl Graph {
         self.ports.len() as u32 - self.on_rings + station
     }
 
+    /// Whether a bridge has no room for another request before the cable in its port. `crossing`
+    /// others have their places although they are not at the cable yet.
+    pub fn is_bridge_full(&self, now: Time, port: u32, crossing: u32) -> bool {
+        let held = match self.is_gated(port) {
+            true => self.held_at_gate(now, port),
+            false => self.ports[port as usize].held(now, self.span(port)),
+        };
+        held + crossing >= self.most(self.switch_of(port))
+    }
+
+    /// A packet that has come through a bridge joins the queue before a cable that never waits.
+    pub fn leave_bridge(&mut self, now: Time, port: u32) -> Departure {
+        self.depart(now, port)
+    }
+
     /// Whether a switch is a ring.
     #[inline]
     pub fn is_ring(&self, switch: u32) -> bool {
@@ -204,6 +219,9 @@ mod tests {
         assert_eq!([0, 2, 3, 4].map(|port| graph.is_gated(port)), [false, true, true, false]);
         assert_eq!((graph.ring_link(3), graph.peer(graph.ring_link(4))), (11, Some(11)));
         assert_eq!(graph.latency(0), Span::from_ns(50));
+        // A bridge of four places, all of which others cross.
+        let is_full = |crossing| graph.is_bridge_full(Time::ZERO, 2, crossing);
+        assert_eq!([3, 4].map(is_full), [false, true]);
         assert_eq!(graph.busy().len(), 5 + 3 + 5);
     }
 }

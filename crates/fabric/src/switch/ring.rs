@@ -55,8 +55,10 @@ pub struct RingSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BridgeSettings {
-    /// How many requests a bridge holds in each direction. One that comes round the ring and finds no room is refused
-    /// and repeated. To the far end of its cable a bridge gives a credit for each free place.
+    /// How many requests a bridge holds in each direction, from the last byte of each in it:
+    /// towards its cable until it is sent, towards its ring until a station there has accepted it.
+    /// One that comes round the ring and finds no room is refused and repeated. To the far end of
+    /// its cable a bridge gives a credit for each free place.
     pub buffer: PositiveCount,
     /// From the last byte of a request in a bridge to its first byte at a free output.
     #[serde(default)]

@@ -191,8 +191,44 @@ fn a_busy_bridge_refuses_and_is_asked_again() {
     assert_eq!((count(&two, "bridge_refused"), spent(&two)[5]), (0, 400));
 }
 
-/// The bridge of q sends the first request from 1020 to 1430 and has its acknowledgment at 1700 ns. Until 1710 the
-/// second one waits in s, where it came through at 960.
+/// What crosses a bridge has its place there, whether its cable has to wait (for a bridge) or not
+/// (for s). The first request is whole in the bridge at 410 ns and is sent from 1410 to 1810. With
+/// one place the second is refused at 810 and at 1490, and accepted at 2170.
+#[test]
+fn what_crosses_a_bridge_has_a_place_in_it() {
+    let channel = |buffer: u32| {
+        format!(
+            "switches.r.ring = {{ {RING}, bridge = {{ buffer = {buffer}, latency = '1 us' }} }}\n\
+             switches.q.ring = {{ {RING}, bridge = {{ buffer = 8, latency = '50 ns' }} }}"
+        )
+    };
+    let counters = ["ring_requests", "ring_refused", "bridge_refused", "bridge_accepted"];
+    let counts = |run: &ChannelRun| counters.map(|name| count(run, name));
+    // From the bridge to host 6 it takes 510 ns.
+    let to_s = |buffer| {
+        let packets = listed(&[(0, 2, 6), (0, 2, 6)]);
+        run(&file(7, &two_rings(""), &channel(buffer), &packets, "100 us"), 1)
+    };
+    let (one, two) = (to_s(1), to_s(2));
+    assert_eq!(one_way(&one), (1_920 + 3_680, 3_680, 1.0));
+    assert_eq!(one_way(&two), (1_920 + 2_320, 2_320, 1.0));
+    assert_eq!([counts(&one), counts(&two)], [[4, 2, 2, 2], [2, 0, 0, 2]]);
+    // From the bridge to host 3, over that of q, it takes 870.
+    let hosts = [("host 0", "r.0"), ("host 1", "r.1"), ("host 2", "r.2"), ("host 3", "q.0")];
+    let cables = [&hosts[..], &[("r.3", "q.1")]].concat();
+    let rings = table(&[("r", 4), ("q", 2)], &cables, "");
+    let to_q = |buffer| {
+        let packets = listed(&[(0, 2, 3), (0, 2, 3)]);
+        run(&file(4, &rings, &channel(buffer), &packets, "100 us"), 1)
+    };
+    let (one, two) = (to_q(1), to_q(2));
+    assert_eq!(one_way(&one), (2_280 + 4_040, 4_040, 0.0));
+    assert_eq!(one_way(&two), (2_280 + 2_680, 2_680, 0.0));
+    assert_eq!([counts(&one), counts(&two)], [[6, 2, 2, 2], [4, 0, 0, 2]]);
+}
+
+/// The bridge of q sends the first request from 1020 to 1430 and has its acknowledgment at 1700 ns.
+/// Until 1710 the second one waits in s, where it came through at 960.
 #[test]
 fn a_bridge_keeps_a_request_until_its_ring_has_accepted_it() {
     let packets = listed(&[(0, 2, 3), (0, 2, 3)]);

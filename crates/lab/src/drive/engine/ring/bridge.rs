@@ -29,25 +29,16 @@ impl Engine {
     pub(super) fn take_at_bridge(&mut self, now: Time, station: u32, flight: Flight) -> bool {
         let Some(own) = &mut self.ring else { return false };
         let at = &mut own.stations[station as usize];
-        let (port, packet) = (at.port, flight.packet);
-        let switch = self.graph.switch_of(port);
-        if self.graph.is_gated(port) {
-            if self.graph.is_gate_full_of(now, port, at.crossing) {
-                return false;
-            }
-            at.crossing += 1;
-            self.packets.forwarding[packet as usize].output = port;
-            self.at_station(now + self.graph.latency(switch), station, happens::CROSS, packet);
-        } else {
-            let Some(departure) = self.graph.pass_limited(now, switch, port) else { return false };
-            self.spend(PortPair { input: port, output: port }, packet);
-            let Departure { arrival: time, place, .. } = departure;
-            self.forward(Event { time, place, item: packet });
+        let port = at.port;
+        if self.graph.is_bridge_full(now, port, at.crossing) {
+            return false;
         }
+        at.crossing += 1;
+        own.counters.bridged += 1;
+        self.packets.forwarding[flight.packet as usize].output = port;
+        let latency = self.graph.latency(self.graph.switch_of(port));
+        self.at_station(now + latency, station, happens::CROSS, flight.packet);
         self.count_ring(flight);
-        if let Some(own) = &mut self.ring {
-            own.counters.bridged += 1;
-        }
         true
     }
 
@@ -58,7 +49,12 @@ impl Engine {
         let at = &mut own.stations[station as usize];
         at.crossing -= 1;
         let port = at.port;
-        self.enter(now, port, packet);
+        if self.graph.is_gated(port) {
+            return self.enter(now, port, packet);
+        }
+        self.spend(PortPair { input: port, output: port }, packet);
+        let Departure { arrival: time, place, .. } = self.graph.leave_bridge(now, port);
+        self.forward(Event { time, place, item: packet });
     }
 
     /// The first byte of a packet is at a bridge, which stores it whole before it sends it on to
