@@ -117,20 +117,28 @@ fn errors_of_links(rings: &[Ring<'_>], site: Site<'_>) -> Vec<Option<Errors>> {
     all.zip(0..).map(of_link).collect()
 }
 
-/// Hosts and stations are counted with sixteen bits.
+/// Hosts, and the stations without one, are counted with sixteen bits together.
 fn check_numbers(stations: &[Peer], site: Site<'_>) -> Result<(), Error> {
-    let others = stations.iter().filter(|peer| !matches!(peer, Peer::Host(_))).count();
-    let most = usize::from(u16::MAX).saturating_sub(others);
+    let most = usize::from(u16::MAX);
     let hosts = site.hosts as usize;
-    if (2..=most).contains(&hosts) && stations.len() <= usize::from(u16::MAX) {
+    if !(2..=most).contains(&hosts) {
+        let (key, value) = ("system.hosts".to_owned(), hosts.to_string());
+        let accepted = format!(
+            "2 to {most} with rings, which number hosts with sixteen bits: a packet on a ring is \
+             for another host"
+        );
+        return Err(Error::Assembly { key, value, accepted });
+    }
+    let others = stations.iter().filter(|peer| !matches!(peer, Peer::Host(_))).count();
+    if hosts + others <= most {
         return Ok(());
     }
-    let (key, value) = ("system.hosts".to_owned(), hosts.to_string());
+    let value = format!("{others} stations of rings without a host");
     let accepted = format!(
-        "2 to {most} with rings, whose stations are numbered with sixteen bits: a packet on a ring is for \
-         another host"
+        "at most {}: {hosts} hosts and such stations are numbered together, with sixteen bits",
+        most - hosts
     );
-    Err(Error::Assembly { key, value, accepted })
+    refuse(site.name, "fabric", &value, &accepted)
 }
 
 /// Every station has a link to the next one, on which a packet and an acknowledgment take time.
