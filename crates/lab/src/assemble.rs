@@ -173,13 +173,13 @@ impl Driver {
     ) -> Result<Driver, Error> {
         engine::refuse_more_hosts_than_others_count(settings, workload, site)?;
         failures::refuse_elsewhere(settings, site.name)?;
-        planes::refuse_elsewhere(settings, site.name)?;
+        planes::refuse_elsewhere(settings, site.hosts, site.name)?;
         flows::refuse_halves(settings, workload, site.name)?;
         let sources = sources()?;
         if settings.carries_messages(workload) {
             return hosts::hosted(settings, workload, sources, site);
         }
-        if ring::has_any(settings) {
+        if ring::has_any(settings, site.hosts) {
             ring::refuse_what_a_ring_does_not_read(settings, workload, site.name)?;
         }
         engine::refuse_what_differs(settings, site.name)?;

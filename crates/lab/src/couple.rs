@@ -136,13 +136,13 @@ pub(crate) fn coupled(
 ) -> Result<Coupled, Error> {
     refuse_what_differs(settings, site.name)?;
     refuse_failures_elsewhere(settings, site.name)?;
-    refuse_planes_elsewhere(settings, site.name)?;
+    refuse_planes_elsewhere(settings, site.hosts, site.name)?;
     refuse_what_is_not_read(settings, spec.workload.get(site.name), site.name)?;
     let quick = carrier(spec, carried, site.name)?;
     refuse_messages(spec, site.name, settings)?;
     refuse_messages(spec, &carried.by, quick)?;
     refuse_failures_elsewhere(quick, &carried.by)?;
-    refuse_planes_elsewhere(quick, &carried.by)?;
+    refuse_planes_elsewhere(quick, site.hosts, &carried.by)?;
     refuse_what_is_not_read(quick, spec.workload.get(&carried.by), &carried.by)?;
     let traffic = |name: &str, settings| {
         let workload = spec.workload.get(name);

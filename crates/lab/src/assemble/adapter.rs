@@ -63,7 +63,8 @@ pub(super) fn build(
     site: Site<'_>,
 ) -> Result<Option<AdapterParts>, Error> {
     // Connections have hosts of their own, and stations of rings do by themselves what they can.
-    let has_others = network::hosts_without_adapters(settings).is_some() || ring::has_any(settings);
+    let has_others = network::hosts_without_adapters(settings).is_some()
+        || switches.iter().any(|own| ring::is_ring(own));
     if !is_needed(settings) || has_others {
         return Ok(None);
     }

@@ -2,7 +2,7 @@
 
 use weft_fabric::fabric::Wiring;
 use weft_fabric::graph::{ClockedParts, SwitchParts};
-use weft_fabric::link::FlowControl;
+use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::message::{LastCell, SegmentationSettings};
 use weft_fabric::scheduler::MAX_PORTS;
 use weft_fabric::switch::{
@@ -14,7 +14,7 @@ use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, Span};
 
-use super::network::SharedCells;
+use super::network::{Buffers, SharedCells};
 use super::slots::{self, Slotting};
 use super::{Driver, Site, adapter, classed, flows, network, ring};
 use crate::composition::{ChannelSettings, SwitchSettings};
@@ -77,12 +77,14 @@ pub(crate) fn engine(
     if let (Some(_), SwitchSettings::Scheduled(own)) = (&schedule, &settings.switch) {
         wiring.lengthen_to_hosts(&own.lengths);
     }
-    if wiring.links(&settings.link).iter().any(|link| link.span(settings.packet) == Span::ZERO) {
+    let takes_none = |link: &LinkSettings| link.span(settings.packet) == Span::ZERO;
+    let has_cables = !ring::is_alone(settings, &wiring);
+    if has_cables && wiring.links(&settings.link).iter().any(takes_none) {
         let accepted = "a size that takes a picosecond or more on every link";
         super::refuse(site.name, "packet", &settings.packet.to_string(), accepted)?;
     }
     let reserved = settings.link.reserved.get();
-    if reserved >= 1.0 {
+    if has_cables && reserved >= 1.0 {
         super::refuse(site.name, "link.reserved", &reserved.to_string(), "a fraction less than 1")?;
     }
     let has_a_memory = network::has_a_memory(settings);
@@ -151,7 +153,9 @@ pub(crate) fn engine(
         | Kind::Buffered(_)
         | Kind::Slots(_) => false,
     };
-    network::refuse_a_cycle(settings, (&wiring, &routes), &flow, holds, site.name)?;
+    let has_bridges = kinds.iter().any(|kind| matches!(kind, Kind::Ring(_)));
+    let buffers = Buffers { flow: &flow, holds, has_bridges };
+    network::refuse_a_cycle(settings, (&wiring, &routes), &buffers, site.name)?;
     let has_two_sizes = adapter::has_two_sizes(settings);
     let switches = (0..).zip(&kinds);
     let switches =

@@ -12,7 +12,7 @@ use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount};
 
-use super::{Site, adapter, classed, errors, refuse, ring};
+use super::{Site, adapter, classed, errors, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ConnectionParts, EngineParts};
 use crate::error::Error;
@@ -229,31 +229,42 @@ pub(super) fn channels_fit(
 /// How many buffers of a cycle a message names.
 const MOST_NAMED: usize = 12;
 
-/// No buffers of the switches that `holds` names can wait for each other in a cycle, unless the
-/// file accepts that.
-pub(super) fn refuse_a_cycle(
+/// The buffers of limited size for which packets of a channel wait.
+pub(super) struct Buffers<'a, F> {
+    pub flow: &'a FlowControl,
+    /// Whether a switch has such buffers.
+    pub holds: F,
+    /// Whether some belong to bridges of rings. A bridge has one queue before its cable, in which
+    /// packets of one virtual channel wait behind others.
+    pub has_bridges: bool,
+}
+
+/// No buffers of switches can wait for each other in a cycle, unless the file accepts that.
+pub(super) fn refuse_a_cycle<F: Fn(u32) -> bool>(
     settings: &ChannelSettings,
     (wiring, routes): (&Wiring, &Routes),
-    flow: &FlowControl,
-    holds: impl Fn(u32) -> bool,
+    buffers: &Buffers<'_, F>,
     name: &str,
 ) -> Result<(), Error> {
     if !settings.deadlock.is_refused() {
         return Ok(());
     }
-    // A bridge has one queue before its cable, in which packets of one virtual channel wait behind others.
-    let has_rings = ring::has_any(settings);
-    let virtual_channels =
-        if has_rings { 1 } else { flow.virtual_channels(routes.virtual_channels()) };
-    let Some(cycle) = routes.cycle(wiring, virtual_channels, &holds) else { return Ok(()) };
+    let Buffers { flow, holds, has_bridges } = buffers;
+    let virtual_channels = match *has_bridges {
+        true => 1,
+        false => flow.virtual_channels(routes.virtual_channels()),
+    };
+    let Some(cycle) = routes.cycle(wiring, virtual_channels, holds) else { return Ok(()) };
     let value = format!(
         "refused (a cycle of buffers, each of which can be full of packets that wait for space in \
          the next: those behind {})",
         name_cycle(wiring, virtual_channels, &cycle)
     );
     let channels = match routes.virtual_channels() {
-        _ if has_rings => {
-            "a fabric in which that is not so (bridges of rings have one queue for all virtual channels), ".to_owned()
+        _ if *has_bridges => {
+            "a fabric in which that is not so (bridges of rings have one queue for all \
+             virtual channels), "
+                .to_owned()
         }
         needed if needed > virtual_channels => format!(
             "a multiple of {needed} virtual channels \

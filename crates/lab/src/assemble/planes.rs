@@ -33,14 +33,18 @@ impl ChannelSettings {
 }
 
 /// Refuses several planes where something belongs to the one port that a host has.
-pub(crate) fn refuse_elsewhere(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+pub(crate) fn refuse_elsewhere(
+    settings: &ChannelSettings,
+    hosts: u32,
+    name: &str,
+) -> Result<(), Error> {
     let accepted = match settings {
         _ if !settings.has_planes() => return Ok(()),
         _ if !engine::runs(settings) => {
             "1 but for output_queued, shared_buffer, and input_queued switches with a `buffer`: others \
              serve the one port of each host in turns or an order that is common to all"
         }
-        _ if ring::has_any(settings) => "1 with a ring, of which a host is one station",
+        _ if ring::has_any(settings, hosts) => "1 with a ring, of which a host is one station",
         _ if network::has_a_memory(settings) => {
             "1 where a switch is shared_memory: a connection is laid along one way, and the buffers of its \
              host belong to one port"

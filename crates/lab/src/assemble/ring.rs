@@ -17,9 +17,42 @@ use crate::drive::engine::RingParts;
 use crate::drive::receiver::Receiver;
 use crate::error::{ABSENT, Error};
 
-/// Whether any switch is a ring.
-pub(super) fn has_any(settings: &ChannelSettings) -> bool {
-    adapter::switch_that(settings, |own| matches!(own, SwitchSettings::Ring(_))).is_some()
+impl ChannelSettings {
+    /// Whether a switch of the channel is a ring.
+    pub(crate) fn is_ring(&self, wiring: &Wiring, switch: u32) -> bool {
+        is_ring(self.switches.get(wiring.bare_name(switch)).unwrap_or(&self.switch))
+    }
+}
+
+/// Whether a switch is a ring.
+pub(super) fn is_ring(switch: &SwitchSettings) -> bool {
+    matches!(switch, SwitchSettings::Ring(_))
+}
+
+/// Whether any switch is a ring. There may be none although `switch` is one: the file may name all
+/// switches of the fabric, and make each something else.
+pub(super) fn has_any(settings: &ChannelSettings, hosts: u32) -> bool {
+    if settings.switches.values().any(is_ring) {
+        return true;
+    }
+    if settings.switches.is_empty() || !is_ring(&settings.switch) {
+        return is_ring(&settings.switch);
+    }
+    match settings.wiring(hosts) {
+        Ok(wiring) => is_any_of(settings, &wiring),
+        // The fabric is refused where it is put together.
+        Err(_) => true,
+    }
+}
+
+fn is_any_of(settings: &ChannelSettings, wiring: &Wiring) -> bool {
+    (0..wiring.switches()).any(|switch| settings.is_ring(wiring, switch))
+}
+
+/// Whether the only switch is a ring: then no cable has the link of the channel, which the links of
+/// the ring may replace one by one.
+pub(super) fn is_alone(settings: &ChannelSettings, wiring: &Wiring) -> bool {
+    wiring.switches() == 1 && settings.is_ring(wiring, 0)
 }
 
 /// A switch that is a ring.
