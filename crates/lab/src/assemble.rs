@@ -25,6 +25,7 @@ pub(crate) use failures::refuse_elsewhere as refuse_failures_elsewhere;
 pub use hosts::HostedChannel;
 pub(crate) use hosts::in_front_of;
 pub(crate) use planes::refuse_elsewhere as refuse_planes_elsewhere;
+pub(crate) use ring::refuse_programs_that_never_end;
 pub(crate) use scheduled::{refuse_named_switches, refuse_what_is_not_read};
 use weft_fabric::measure::Observations;
 use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};

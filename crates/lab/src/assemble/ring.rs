@@ -317,6 +317,9 @@ fn refuse_switches_beside(settings: &ChannelSettings, name: &str) -> Result<(), 
     refuse(name, &key, value, accepted)
 }
 
+/// A key below the channel, whether the file gives it, and what is accepted.
+type Unread = (&'static str, bool, &'static str);
+
 /// What a channel with a ring does not support, and why.
 pub(super) fn refuse_what_a_ring_does_not_read(
     settings: &ChannelSettings,
@@ -324,16 +327,27 @@ pub(super) fn refuse_what_a_ring_does_not_read(
     name: &str,
 ) -> Result<(), Error> {
     hub::refuse_a_window_without(settings, name)?;
-    turns::refuse_without_turns(settings, name)?;
+    // With `turns` these are what does not fit, and not what belongs to them.
+    if settings.turns.is_none() {
+        turns::refuse_without_turns(settings, name)?;
+    }
     network::refuse_deadlock_without_buffers(settings, name)?;
     network::refuse_what_needs_a_shared_memory(settings, workload, name)?;
     refuse_switches_beside(settings, name)?;
-    let (adapter, is_star) = (&settings.adapter, settings.fabric.is_star());
-    let by_themselves = "not on a ring, whose adapters acknowledge and repeat by themselves";
-    let unread = [
+    let mut all = unread_by_links(settings).into_iter().chain(unread_by_stations(settings));
+    match all.find(|(_, is_given, _)| *is_given) {
+        Some((key, _, accepted)) => refuse(name, key, "given", accepted),
+        None => Ok(()),
+    }
+}
+
+/// Switches, and settings of cables and of the ways over them.
+fn unread_by_links(settings: &ChannelSettings) -> [Unread; 5] {
+    let is_alone = settings.fabric.has_one_switch();
+    [
         (
             "switches",
-            is_star && !settings.switches.is_empty(),
+            settings.fabric.is_star() && !settings.switches.is_empty(),
             "no switches on a ring, whose adapters are wired to each other; what its links have \
              otherwise stands in `switch.ring.links`",
         ),
@@ -344,12 +358,12 @@ pub(super) fn refuse_what_a_ring_does_not_read(
         ),
         (
             "routes",
-            is_star && settings.routes.is_some(),
+            is_alone && settings.routes.is_some(),
             "no routes on a ring, which has one way round",
         ),
         (
             "flow_control",
-            is_star && settings.flow_control.is_some(),
+            is_alone && settings.flow_control.is_some(),
             "no flow control on a ring: what passes an adapter goes before what it sends itself, \
              `switch.ring.outstanding` limits requests, and a full target refuses them",
         ),
@@ -360,6 +374,14 @@ pub(super) fn refuse_what_a_ring_does_not_read(
              until it is acknowledged and then give a credit: how many come between a stop and its \
              effect they do not know",
         ),
+    ]
+}
+
+/// Settings of the adapters of hosts.
+fn unread_by_stations(settings: &ChannelSettings) -> [Unread; 8] {
+    let adapter = &settings.adapter;
+    let by_themselves = "not on a ring, whose adapters acknowledge and repeat by themselves";
+    [
         ("control", settings.control.is_some(), by_themselves),
         ("recovery", settings.recovery.is_some(), by_themselves),
         (
@@ -392,11 +414,22 @@ pub(super) fn refuse_what_a_ring_does_not_read(
             adapter.release == Some(Release::Acknowledgment),
             "transmission on a ring, whose adapters keep what they may have to repeat",
         ),
-    ];
-    match unread.iter().find(|(_, is_given, _)| *is_given) {
-        Some((key, _, accepted)) => refuse(name, key, "given", accepted),
-        None => Ok(()),
+    ]
+}
+
+/// Refuses a deadlock that no one would see. A run ends when its time is over, and a program when
+/// nothing is left to happen.
+pub(crate) fn refuse_programs_that_never_end(
+    settings: &ChannelSettings,
+    site: Site<'_>,
+) -> Result<(), Error> {
+    if settings.deadlock.is_refused() || !has_any(settings, site.hosts) {
+        return Ok(());
     }
+    let accepted = "refused where a program sends over a ring: if packets wait for each other in a \
+                    cycle, stations ask for ever again, so that the program would not be seen to \
+                    be stuck";
+    refuse(site.name, "deadlock", "allowed", accepted)
 }
 
 /// Whether a flow control stops cables.

@@ -1,7 +1,7 @@
 //! Channels that act together, for a program that sends over one of them or over both.
 
 use super::coupled;
-use crate::assemble::{Driver, Site, in_front_of};
+use crate::assemble::{Driver, Site, in_front_of, refuse_programs_that_never_end};
 use crate::composition::Spec;
 use crate::drive::engine::Half;
 use crate::error::Error;
@@ -98,7 +98,11 @@ pub(crate) fn alone(spec: &Spec, site: Site<'_>) -> Result<Driver, Error> {
     let settings = &bare.channel[site.name];
     let driver = match settings.coupled_schedule() {
         Some(own) => Driver::Coupled(Box::new(coupled(&bare, settings, own, site)?)),
-        None => return Driver::new(&spec.channel[site.name], None, site),
+        None => {
+            let settings = &spec.channel[site.name];
+            refuse_programs_that_never_end(settings, site)?;
+            return Driver::new(settings, None, site);
+        }
     };
     behind_hosts(spec, driver, site)
 }

@@ -110,25 +110,50 @@ fn shown(run: &ChannelRun) -> String {
     format!("{sums:?} {:?} {:?} {:?} {:?}", seen.budget, seen.hops, seen.attempts, run.counters)
 }
 
+/// A table of one ring, each host of which is in the port with a number.
+fn one_ring(ports: [u32; 4]) -> String {
+    let ends = (0..4).zip(ports).map(|(host, port)| (format!("host {host}"), format!("r.{port}")));
+    let ends: Vec<(String, String)> = ends.collect();
+    let cables: Vec<(&str, &str)> =
+        ends.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
+    table(&[("r", 4)], &cables, "")
+}
+
+/// Sources and errors belong to hosts, links and their errors to stations, of which a star has one
+/// for each host in their order.
 #[test]
 fn a_table_of_one_ring_is_a_ring() {
     let ring = "switch.ring = { acknowledgment = '8 B', bypass = '100 ns', retries = 3, \
-                links = [{}, { rate = '100 MB/s', errors.packet_error_rate = 0.1 }, {}, { length = '9 m' }] }";
-    let channel = "receiver = { buffers = 2, service = '500 ns' }\nerrors.packet_error_rate = 0.05";
-    let cables: Vec<String> = (0..4).map(|host| format!("host {host}")).collect();
-    let ports: Vec<String> = (0..4).map(|host| format!("r.{host}")).collect();
-    let cables: Vec<(&str, &str)> =
-        cables.iter().zip(&ports).map(|(from, to)| (from.as_str(), to.as_str())).collect();
-    for workload in ["load = 0.2", "load = 0.2\nmessage = '200 B'"] {
-        let run_in = |fabric: &str| {
-            let text = file(4, fabric, channel, workload, "400 us");
-            run(&text.replace("switch.output_queued.latency = '90 ns'", ring), 3)
-        };
-        let (star, listed) = (run_in(""), run_in(&table(&[("r", 4)], &cables, "")));
-        assert_eq!(shown(&star), shown(&listed));
-        assert_eq!(star.observations.busy(), listed.observations.busy());
-        assert_eq!(star.steps, listed.steps);
-        assert!(star.observations.delivered > 100 && count(&star, "ring_damaged") > 20);
+                links = [{}, { rate = '100 MB/s', errors.packet_error_rate = 0.3 }, {}, \
+                { length = '9 m' }] }";
+    let receiver = "receiver = { buffers = 2, service = '500 ns' }";
+    let errors = format!("{receiver}\nerrors.packet_error_rate = 0.05");
+    // Where hosts are in other ports, the star has the packets of the hosts in the same places.
+    let ports = [2, 0, 3, 1];
+    let packets: Vec<(u64, u32, u32)> = (0_u32..80)
+        .map(|number| (450 * u64::from(number), number % 4, (number + 1 + number / 4 % 3) % 4))
+        .collect();
+    let of_star: Vec<(u64, u32, u32)> = packets
+        .iter()
+        .map(|(ns, from, to)| (*ns, ports[*from as usize], ports[*to as usize]))
+        .collect();
+    let load = "load = 0.2".to_owned();
+    for (ports, channel, of_star, workload) in [
+        ([0, 1, 2, 3], errors.as_str(), load.clone(), load),
+        (ports, receiver, listed(&of_star), listed(&packets)),
+    ] {
+        for message in ["", "\nmessage = '200 B'"] {
+            let run_in = |fabric: &str, workload: &str| {
+                let text = file(4, fabric, channel, &format!("{workload}{message}"), "400 us");
+                run(&text.replace("switch.output_queued.latency = '90 ns'", ring), 3)
+            };
+            let (star, laid) = (run_in("", &of_star), run_in(&one_ring(ports), &workload));
+            assert_eq!(shown(&star), shown(&laid));
+            assert_eq!(star.observations.busy(), laid.observations.busy());
+            assert_eq!(star.steps, laid.steps);
+            let delivered = star.observations.delivered;
+            assert!(delivered > 40 && count(&star, "ring_damaged") > 0, "{delivered}");
+        }
     }
 }
 
@@ -423,6 +448,10 @@ fn a_ring_among_switches_says_what_it_needs() {
     let alone = "switch.ring = { acknowledgment = '8 B', bridge.buffer = 2 }";
     let text = file("", "").replace("switch.output_queued.latency = '90 ns'", alone);
     assert!(refusal(&text).contains("it only where a cable leads from a port of the ring"));
+    // A table of one ring has as little choice as a star.
+    let routes = format!("switches.r.ring = {{ {RING} }}\nroutes.per_packet = 'random'");
+    let text = self::file(4, &one_ring([0, 1, 2, 3]), &routes, "load = 0.1", "10 us");
+    assert!(refusal(&text).contains("no routes on a ring, which has one way round"));
 }
 
 /// Each station has a link to the next, and each bridge a cable; a host has none beside its station.

@@ -86,6 +86,11 @@ fn a_ring_says_what_it_has_no_place_for() {
         ("fabric.torus.dimensions = [4]", "the link of each port to the next"),
         ("switches.a.output_queued.latency = '1 ns'", "`switch.ring.links`"),
         ("routes.per_packet = 'random'", "one way round"),
+        (
+            "turns = { turn_around = '100 ns', fifo = '2048 B', phase = 'aligned' }\n\
+             transfer.dma = { set_up = '100 ns', rate = '2 Gbit/s' }",
+            "whose links lead one way",
+        ),
         ("flow_control = 'credits'", "`switch.ring.outstanding` limits requests"),
         ("control = 'unacknowledged'", "acknowledge and repeat by themselves"),
         ("adapter.feed.per_target.limit = 1", "all targets lie behind one link"),
