@@ -70,60 +70,17 @@ impl PointRuns<'_> {
             return;
         }
         let Ok(wiring) = settings.wiring(run.hosts) else { return };
-        let leads_on = match &settings.switch {
-            SwitchSettings::Hub(hub) => hub.is_direct(),
-            SwitchSettings::Ring(_) => wiring.switches() == 1,
-            _ => false,
-        };
-        let (ports, tiers) = (wiring.ports() as usize, wiring.tiers());
-        let tier = |switch: u32| tiers.get(switch as usize).copied().unwrap_or(0);
+        let links = BusyLinks::new(&wiring, settings, busy.len());
         let measured = run.measured().as_secs();
-        let links = busy.len();
-        let ends = ports + wiring.ends() as usize;
-        let rings = ring_links(&wiring, settings);
-        let is_on_ring = |port: u32| rings.iter().any(|own| own.port == port);
         for (link, busy) in busy.iter().enumerate() {
-            let on_ring = link.checked_sub(ends).and_then(|place| rings.get(place));
-            let host = link.checked_sub(ports).map(|host| host as u32);
-            let host = host.filter(|_| link < ends);
-            let port = match (on_ring, host) {
-                (Some(own), _) => own.port,
-                (None, Some(host)) => wiring.host_port(host),
-                (None, None) => (link % ports) as u32,
-            };
-            let own = wiring.switch_of(port);
-            let (at, switch) = (tier(own), wiring.switch_name(own));
-            let (name, from, to, tiers) = match (host, wiring.peer(port)) {
-                _ if leads_on => {
-                    let ends = [link, (link + 1) % links];
-                    let [own, next] = ends.map(|host| wiring.host_name(host as u32));
-                    (own.clone(), own, next, (0, 0))
-                }
-                _ if on_ring.is_some() => {
-                    let next = on_ring.map_or(port, |own| own.next);
-                    let [own, next] = [port, next].map(|port| station_name(&wiring, port));
-                    (own.clone(), own, next, (at, at))
-                }
-                // Between a host and its station of a ring there is no cable.
-                (_, Peer::Host(_)) if is_on_ring(port) => continue,
-                (_, Peer::Unused) => continue,
-                (Some(host), _) => (wiring.end_name(host), wiring.end_name(host), switch, (0, at)),
-                (None, Peer::Host(host)) => {
-                    (wiring.port_name(port), switch, wiring.end_name(host), (at, 0))
-                }
-                (None, Peer::Port(peer)) => {
-                    let other = wiring.switch_of(peer);
-                    let to = wiring.switch_name(other);
-                    (wiring.port_name(port), switch, to, (at, tier(other)))
-                }
-            };
+            let Some(BusyLink { name, from, to }) = links.get(link) else { continue };
             let mut row = self.head(&run.channel);
             row.push(("link".into(), (link as u64).into()));
-            row.push(("name".into(), format!("{name} to {to}").as_str().into()));
-            row.push(("from".into(), from.as_str().into()));
-            row.push(("to".into(), to.as_str().into()));
-            row.push(("from_tier".into(), u64::from(tiers.0).into()));
-            row.push(("to_tier".into(), u64::from(tiers.1).into()));
+            row.push(("name".into(), format!("{name} to {}", to.name).as_str().into()));
+            row.push(("from".into(), from.name.as_str().into()));
+            row.push(("to".into(), to.name.as_str().into()));
+            row.push(("from_tier".into(), u64::from(from.tier).into()));
+            row.push(("to_tier".into(), u64::from(to.tier).into()));
             row.push(("link_load".into(), (busy.as_secs() / measured).into()));
             table.push(row);
         }
@@ -223,31 +180,127 @@ pub(super) fn columns(run: &ChannelRun) -> Vec<(String, f64)> {
     columns
 }
 
+/// The directions of cables of a channel that recorded only busy times: from the ports of all
+/// switches, from those of hosts, and from each station of a ring to the next. Where the one switch
+/// is a ring, there are only the last ones.
+struct BusyLinks<'a> {
+    wiring: &'a Wiring,
+    tiers: Vec<u32>,
+    /// How many cables there are between hosts that lead on from each host to the next; zero
+    /// elsewhere.
+    between_hosts: usize,
+    /// The first one of a ring.
+    first_on_ring: usize,
+    on_rings: Vec<RingLink>,
+    /// By port, whether it is a station of a ring.
+    is_station: Vec<bool>,
+}
+
+/// A direction of a cable in words.
+struct BusyLink {
+    /// The port that sends.
+    name: String,
+    from: LinkEnd,
+    to: LinkEnd,
+}
+
+/// An end of a cable: its host, switch or station, and how many cables that is away from a host.
+struct LinkEnd {
+    name: String,
+    tier: u32,
+}
+
 /// The link from a station of a ring to the next, by the ports of both.
 struct RingLink {
     port: u32,
     next: u32,
 }
 
-/// The links of all rings of a channel, in their order.
-fn ring_links(wiring: &Wiring, settings: &ChannelSettings) -> Vec<RingLink> {
-    let kind = |switch| settings.switches.get(wiring.bare_name(switch)).unwrap_or(&settings.switch);
-    let rings =
-        (0..wiring.switches()).filter(|switch| matches!(kind(*switch), SwitchSettings::Ring(_)));
-    let links = |ring| {
-        let stations = wiring.ports_of(ring);
-        (0..stations).map(move |own| RingLink {
-            port: wiring.port(ring, own),
-            next: wiring.port(ring, (own + 1) % stations),
-        })
-    };
-    rings.flat_map(links).collect()
+impl<'a> BusyLinks<'a> {
+    fn new(wiring: &'a Wiring, settings: &ChannelSettings, links: usize) -> BusyLinks<'a> {
+        let is_direct = matches!(&settings.switch, SwitchSettings::Hub(hub) if hub.is_direct());
+        let is_ring = |switch: &u32| settings.is_ring(wiring, *switch);
+        let on_ring = |ring| {
+            let stations = wiring.ports_of(ring);
+            (0..stations).map(move |own| RingLink {
+                port: wiring.port(ring, own),
+                next: wiring.port(ring, (own + 1) % stations),
+            })
+        };
+        let on_rings: Vec<RingLink> =
+            (0..wiring.switches()).filter(is_ring).flat_map(on_ring).collect();
+        let mut is_station = vec![false; wiring.ports() as usize];
+        on_rings.iter().for_each(|own| is_station[own.port as usize] = true);
+        let is_one_ring = wiring.switches() == 1 && !on_rings.is_empty();
+        let others = wiring.ports() as usize + wiring.ends() as usize;
+        BusyLinks {
+            wiring,
+            tiers: wiring.tiers(),
+            between_hosts: if is_direct { links } else { 0 },
+            first_on_ring: if is_one_ring { 0 } else { others },
+            on_rings,
+            is_station,
+        }
+    }
+
+    /// The direction with a number; `None` without a cable.
+    fn get(&self, link: usize) -> Option<BusyLink> {
+        let (wiring, ports) = (self.wiring, self.wiring.ports() as usize);
+        if self.between_hosts > 0 {
+            let [own, next] = [link, (link + 1) % self.between_hosts];
+            return Some(BusyLink::between(self.host(own as u32), self.host(next as u32)));
+        }
+        if let Some(place) = link.checked_sub(self.first_on_ring) {
+            let RingLink { port, next } = self.on_rings.get(place)?;
+            return Some(BusyLink::between(self.station(*port), self.station(*next)));
+        }
+        if let Some(end) = link.checked_sub(ports) {
+            let end = end as u32;
+            let port = wiring.host_port(end);
+            let from = LinkEnd { name: wiring.end_name(end), tier: 0 };
+            // Between a host and its station of a ring there is no cable.
+            let has_cable = !self.is_station[port as usize];
+            return has_cable.then(|| BusyLink::between(from, self.switch(port)));
+        }
+        let port = link as u32;
+        let to = match wiring.peer(port) {
+            Peer::Host(_) if self.is_station[port as usize] => return None,
+            Peer::Host(end) => LinkEnd { name: wiring.end_name(end), tier: 0 },
+            Peer::Port(peer) => self.switch(peer),
+            Peer::Unused => return None,
+        };
+        Some(BusyLink { name: wiring.port_name(port), from: self.switch(port), to })
+    }
+
+    fn host(&self, host: u32) -> LinkEnd {
+        LinkEnd { name: self.wiring.host_name(host), tier: 0 }
+    }
+
+    /// The switch that has a port.
+    fn switch(&self, port: u32) -> LinkEnd {
+        let own = self.wiring.switch_of(port);
+        LinkEnd { name: self.wiring.switch_name(own), tier: self.tier(own) }
+    }
+
+    /// The station of a ring at a port: its host, or the port of its bridge.
+    fn station(&self, port: u32) -> LinkEnd {
+        match self.wiring.peer(port) {
+            Peer::Host(host) => self.host(host),
+            Peer::Port(_) | Peer::Unused => LinkEnd {
+                name: self.wiring.port_name(port),
+                tier: self.tier(self.wiring.switch_of(port)),
+            },
+        }
+    }
+
+    fn tier(&self, switch: u32) -> u32 {
+        self.tiers.get(switch as usize).copied().unwrap_or(0)
+    }
 }
 
-/// A station in words: its host, or the port of its bridge.
-fn station_name(wiring: &Wiring, port: u32) -> String {
-    match wiring.peer(port) {
-        Peer::Host(host) => wiring.host_name(host),
-        Peer::Port(_) | Peer::Unused => wiring.port_name(port),
+impl BusyLink {
+    /// From one end to another, by the names of both.
+    fn between(from: LinkEnd, to: LinkEnd) -> BusyLink {
+        BusyLink { name: from.name.clone(), from, to }
     }
 }

@@ -454,11 +454,9 @@ fn a_ring_among_switches_says_what_it_needs() {
     assert!(refusal(&text).contains("no routes on a ring, which has one way round"));
 }
 
-/// Each station has a link to the next, and each bridge a cable; a host has none beside its station.
-#[test]
-fn links_of_rings_have_the_names_of_their_stations() {
-    let text = file(7, &two_rings(""), &bridges(2, 2), "load = 0.05", "50 us");
-    let request = Request::of_text("rings.toml", &text);
+/// The ends of the links that a run shows.
+fn links_of(text: &str) -> Vec<(String, String)> {
+    let request = Request::of_text("rings.toml", text);
     let outcome = weft_lab::run(&request, &Options::default(), &mut |_, _| true).expect("a run");
     let links = outcome.table("links");
     let shown = |row: usize| {
@@ -468,7 +466,18 @@ fn links_of_rings_have_the_names_of_their_stations() {
         };
         (text("from").expect("a name"), text("to").expect("a name"))
     };
-    let all: Vec<(String, String)> = (0..links.rows()).map(shown).collect();
+    (0..links.rows()).map(shown).collect()
+}
+
+fn owned(ends: &[(&str, &str)]) -> Vec<(String, String)> {
+    ends.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect()
+}
+
+/// Each station has a link to the next, and each bridge a cable; a host has none beside its
+/// station.
+#[test]
+fn links_of_rings_have_the_names_of_their_stations() {
+    let text = file(7, &two_rings(""), &bridges(2, 2), "load = 0.05", "50 us");
     let expected = [
         ("switch r", "switch s"),
         ("switch q", "switch s"),
@@ -485,7 +494,38 @@ fn links_of_rings_have_the_names_of_their_stations() {
         ("host 5", "port 3 of switch q"),
         ("port 3 of switch q", "host 3"),
     ];
-    let expected: Vec<_> =
-        expected.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
-    assert_eq!(all, expected);
+    assert_eq!(links_of(&text), owned(&expected));
+}
+
+/// The one switch of a table is what is given for it by its name, and not what is given for all.
+#[test]
+fn one_switch_may_be_a_ring_or_none() {
+    let fabric = "fabric.table = { switches = [{ name = 'r', ports = 4, unused = [1] }], \
+                  cables = [{ from = 'host 0', to = 'r.2' }, { from = 'host 1', to = 'r.0' }, \
+                  { from = 'host 2', to = 'r.3' }] }";
+    let (ring, queued) = (format!("ring = {{ {RING} }}"), "output_queued.latency = '90 ns'");
+    let of = |all: &str, own: &str, more: &str| {
+        let channel = format!("switches.r.{own}\n{more}");
+        let text = file(3, fabric, &channel, "load = 0.05", "50 us");
+        text.replace("switch.output_queued.latency = '90 ns'", &format!("switch.{all}"))
+    };
+    let stations = [
+        ("host 1", "port 1 of switch r"),
+        ("port 1 of switch r", "host 0"),
+        ("host 0", "host 2"),
+        ("host 2", "host 1"),
+    ];
+    assert_eq!(links_of(&of(queued, &ring, "")), owned(&stations));
+    let ports = [
+        ("switch r", "host 1"),
+        ("switch r", "host 0"),
+        ("switch r", "host 2"),
+        ("host 0", "switch r"),
+        ("host 1", "switch r"),
+        ("host 2", "switch r"),
+    ];
+    assert_eq!(links_of(&of(&ring, queued, "")), owned(&ports));
+    // Without a ring no station refuses and repeats.
+    let said = refusal(&of(&ring, queued, "receiver = { buffers = 2, service = '1 us' }"));
+    assert!(said.contains("it only with control.request_acknowledge"), "{said}");
 }
