@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use weft_fabric::measure::{Latency, Stage};
-use weft_lab::{Cell, ChannelRun, Options, Request};
+use weft_kernel::Halt;
+use weft_lab::statistics::Verdict;
+use weft_lab::{Cell, ChannelRun, Options, Plan, Request, simulate};
 
 use super::{refusal, run};
 
@@ -358,8 +360,8 @@ fn messages_cross_bridges() {
     assert!(count(&seen, "bridge_accepted") > 100);
 }
 
-/// Five rings in a circle, each with a host and two bridges.
-fn circle() -> String {
+/// Five rings in a cycle, each with a host and two bridges.
+fn cycle() -> String {
     let names = ["a", "b", "c", "d", "e"];
     let switches: Vec<(&str, u32)> = names.iter().map(|name| (*name, 3)).collect();
     let ends: Vec<(String, String)> = (0..5)
@@ -376,22 +378,75 @@ fn circle() -> String {
     table(&switches, &cables, "")
 }
 
-/// Over a circle of rings bridges can wait for each other: busy ones refuse, but what they hold waits for the next.
-#[test]
-fn a_circle_of_bridges_is_found() {
+/// A file of these rings, whose bridges have one place in each direction.
+fn in_a_cycle(channel: &str, workload: &str, length: &str) -> String {
     let ring = format!("switch.ring = {{ {RING}, bridge.buffer = 1 }}");
-    let text = file(5, &circle(), "", "pattern.shift = 2\nload = 0.9", "200 us")
-        .replace("switch.output_queued.latency = '90 ns'", &ring);
-    let said = refusal(&text);
-    assert!(said.contains("a circle of buffers") && said.contains("of switch a"), "{said}");
+    let text = file(5, &cycle(), channel, workload, length);
+    text.replace("switch.output_queued.latency = '90 ns'", &ring)
+}
+
+/// Over a cycle of rings bridges can wait for each other: busy ones refuse, but what they hold
+/// waits for the next.
+#[test]
+fn a_cycle_of_bridges_is_found() {
+    let two_further = "pattern.shift = 2\nload = 0.9";
+    let said = refusal(&in_a_cycle("", two_further, "200 us"));
+    assert!(said.contains("a cycle of buffers") && said.contains("of switch a"), "{said}");
+    assert!(said.contains("one queue for all virtual channels"), "{said}");
     // All send two rings further, and each bridge holds a packet that the next one refuses.
-    let text = text.replace("[workload.c]", "deadlock = 'allowed'\n[workload.c]");
-    let seen = run(&text, 1);
+    let seen = run(&in_a_cycle("deadlock = 'allowed'", two_further, "200 us"), 1);
     assert!(count(&seen, "bridge_refused") > 10 && seen.backlog > 0);
     // One ring further no bridge holds what another one has to take.
-    let near =
-        text.replace("pattern.shift = 2", "pattern.shift = 1").replace("load = 0.9", "load = 0.1");
-    assert!(run(&near, 1).observations.delivered > 100);
+    let one_further = "pattern.shift = 1\nload = 0.1";
+    let near = run(&in_a_cycle("deadlock = 'allowed'", one_further, "200 us"), 1);
+    assert!(near.observations.delivered > 100);
+}
+
+/// Each host sends two packets two rings further. The first is in the bridge of the next ring at
+/// 820 ns, where the place before the next cable has been taken since 810 by the second packet of
+/// the host there. That one waits for the place of such a first packet. All go round and are
+/// refused from then on, and a run names the cycle at whatever instant of that it ends.
+#[test]
+fn a_run_names_the_cycle_of_bridges_whenever_it_ends() {
+    let packets: Vec<(u64, u32, u32)> =
+        (0..5).flat_map(|from| [(0, from, (from + 2) % 5); 2]).collect();
+    for length in (300_000..302_000).step_by(100) {
+        let length = format!("{length} ns");
+        let seen = run(&in_a_cycle("deadlock = 'allowed'", &listed(&packets), &length), 1);
+        assert_eq!((seen.observations.delivered, seen.backlog, seen.in_flight), (0, 0, 10));
+        assert_eq!(seen.judgement.verdict, Verdict::Stuck, "{length}");
+        let named = seen.waiting.iter().find(|line| line.contains("a cycle of switches"));
+        let named = named.unwrap_or_else(|| panic!("{length}: {:?}", seen.waiting));
+        for ring in ["a", "b", "c", "d", "e"] {
+            assert!(named.contains(&format!("switch {ring}")), "{named}");
+            let bridge =
+                format!("1 packets wait in the bridge at port 2 of switch {ring} until a station");
+            let is_said = seen.waiting.iter().any(|line| line.starts_with(&bridge));
+            assert!(is_said, "{length}: {:?}", seen.waiting);
+        }
+    }
+}
+
+/// The runs of a file, or why it is refused, before it runs or when it is put together.
+fn tried(text: &str) -> Result<Vec<ChannelRun>, weft_lab::Error> {
+    let plan = Plan::new(&Request::of_text("rings.toml", text))?;
+    simulate(&plan.points[0].spec, 1, &Halt::new())
+}
+
+/// A program ends when nothing is left to happen, but bridges that wait for each other ask again
+/// for ever.
+#[test]
+fn a_program_may_not_stand_still_unseen() {
+    let text = in_a_cycle("deadlock = 'allowed'", "load = 0.1", "10 us");
+    let (channel, _) = text.split_once("[workload.c]").expect("a workload");
+    let program = "[program]\nrun.ping_pong = { size = '64 B', rounds = 3, pair = [0, 3] }\n";
+    let said = tried(&format!("{channel}{program}")).map(drop).expect_err("a refusal").to_string();
+    assert!(said.contains("channel.c.deadlock = allowed"), "{said}");
+    assert!(said.contains("stations ask for ever again"), "{said}");
+    // Two rings have no cycle.
+    let text = file(7, &two_rings(""), &bridges(1, 1), "load = 0.1", "10 us");
+    let (channel, _) = text.split_once("[workload.c]").expect("a workload");
+    tried(&format!("{channel}{program}")).expect("a run");
 }
 
 /// What does not go together has its reason in what stations and bridges are.

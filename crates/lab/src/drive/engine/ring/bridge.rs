@@ -3,7 +3,7 @@
 
 use weft_fabric::graph::{Departure, Graph, Heard, PortState};
 use weft_fabric::measure::Spent;
-use weft_fabric::switch::{PortPair, RingKind};
+use weft_fabric::switch::PortPair;
 use weft_kernel::Event;
 use weft_units::{Span, Time};
 
@@ -105,8 +105,8 @@ impl Rings {
         let is_full =
             |channel: &u8| held().filter(|own| own.channel == *channel).count() >= room as usize;
         state.full = (0..channels).filter(is_full).collect();
-        let waiting = held().filter(|own| matches!(own.kind, RingKind::Request { .. }));
-        let exits = waiting.map(|own| self.stations[own.exit as usize].port);
+        let exits =
+            held().filter(|own| own.waits()).map(|own| self.stations[own.exit as usize].port);
         state.wanted_behind = exits.collect();
         state.wanted_behind.sort_unstable();
         state.wanted_behind.dedup();

@@ -106,6 +106,12 @@ impl Flight {
         matches!(self.kind, RingKind::Acknowledgment { .. })
     }
 
+    /// Whether its packet waits at its sender, since no station has accepted it.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        !matches!(self.kind, RingKind::Acknowledgment { accepted: true })
+    }
+
     /// The station to which it goes.
     #[inline]
     pub fn goal(&self) -> u32 {
@@ -290,15 +296,19 @@ impl Rings {
 
     /// What waits for what, one sentence per line. Bridges have the names of their ports.
     pub fn who_waits(&self, wiring: Option<&Wiring>) -> Vec<String> {
-        let sentence = |own: &Station| {
-            let who = match (own.end, wiring) {
-                (End::Host(host), _) => format!("host {host}"),
-                (_, Some(wiring)) => format!("the bridge at {}", wiring.port_name(own.port)),
-                (_, None) => return None,
-            };
-            let waits = own.node.has_waiting();
-            waits.then(|| format!("{who} waits for acknowledgments or for what passes"))
+        let mut held = vec![0_u64; self.stations.len()];
+        self.under_way().filter(|own| own.waits()).for_each(|own| held[own.sender as usize] += 1);
+        let sentence = |(own, held): (&Station, u64)| match (own.end, wiring) {
+            (End::Host(host), _) => own
+                .node
+                .has_waiting()
+                .then(|| format!("host {host} waits for acknowledgments or for what passes")),
+            (End::Bridge, Some(wiring)) if held > 0 => Some(format!(
+                "{held} packets wait in the bridge at {} until a station of the ring accepts them",
+                wiring.port_name(own.port)
+            )),
+            (End::Bridge | End::Nobody, _) => None,
         };
-        self.stations.iter().filter_map(sentence).collect()
+        self.stations.iter().zip(held).filter_map(sentence).collect()
     }
 }
