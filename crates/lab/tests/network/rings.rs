@@ -351,13 +351,19 @@ fn sources_share_rings_and_a_switch() {
     }
 }
 
-/// Messages of several packets, over bridges and without, each at its target once.
+/// Messages of five packets, one from each host to each other, over bridges and without.
 #[test]
 fn messages_cross_bridges() {
-    let text = file(7, &two_rings(""), &bridges(2, 1), "load = 0.05\nmessage = '300 B'", "800 us");
-    let seen = run(&text, 2);
-    assert!(seen.observations.delivered > 50, "{} messages", seen.observations.delivered);
-    assert!(count(&seen, "bridge_accepted") > 100);
+    let ways: Vec<(u64, u32, u32)> = (0_u32..42)
+        .map(|way| (3_000 * u64::from(way), way % 7, (way % 7 + 1 + way / 7) % 7))
+        .collect();
+    let workload = format!("message = '300 B'\n{}", listed(&ways));
+    let seen = run(&file(7, &two_rings(""), &bridges(2, 1), &workload, "1 ms"), 2);
+    let all = &seen.observations;
+    assert_eq!((all.generated, all.delivered, all.abandoned), (42, 42, 0));
+    assert_eq!((seen.backlog, seen.in_flight), (0, 0));
+    // Each of six hosts on rings has four targets that are not on its ring.
+    assert_eq!(count(&seen, "bridge_accepted"), 6 * 4 * 5);
 }
 
 /// Five rings in a cycle, each with a host and two bridges.
