@@ -158,7 +158,8 @@ impl Engine {
         let after = |host| {
             let port = self.graph.host_port(host);
             let rest = self.graph.free(port).since(self.now).0.saturating_sub(1);
-            rest / self.graph.span(port).0
+            // A host on a ring has no cable, so that a packet may take no time on its link.
+            if rest > 0 { rest / self.graph.span(port).0 } else { 0 }
         };
         (0..self.graph.ends()).map(after).sum()
     }
