@@ -153,7 +153,8 @@ pub(crate) fn engine(
         | Kind::Buffered(_)
         | Kind::Slots(_) => false,
     };
-    let has_bridges = kinds.iter().any(|kind| matches!(kind, Kind::Ring(_)));
+    let has_bridges =
+        kinds.iter().any(|kind| matches!(kind, Kind::Ring(own) if own.bridge.is_some()));
     let buffers = Buffers { flow: &flow, holds, has_bridges };
     network::refuse_a_cycle(settings, (&wiring, &routes), &buffers, site.name)?;
     let has_two_sizes = adapter::has_two_sizes(settings);
