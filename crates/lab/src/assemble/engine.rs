@@ -1,6 +1,6 @@
 //! A channel that the engine runs: switches, each with its settings, and cables, each with its link.
 
-use weft_fabric::fabric::Wiring;
+use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::graph::{ClockedParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::message::{LastCell, SegmentationSettings};
@@ -77,16 +77,7 @@ pub(crate) fn engine(
     if let (Some(_), SwitchSettings::Scheduled(own)) = (&schedule, &settings.switch) {
         wiring.lengthen_to_hosts(&own.lengths);
     }
-    let takes_none = |link: &LinkSettings| link.span(settings.packet) == Span::ZERO;
-    let has_cables = !ring::is_alone(settings, &wiring);
-    if has_cables && wiring.links(&settings.link).iter().any(takes_none) {
-        let accepted = "a size that takes a picosecond or more on every link";
-        super::refuse(site.name, "packet", &settings.packet.to_string(), accepted)?;
-    }
-    let reserved = settings.link.reserved.get();
-    if has_cables && reserved >= 1.0 {
-        super::refuse(site.name, "link.reserved", &reserved.to_string(), "a fraction less than 1")?;
-    }
+    refuse_cables_without_time(settings, &wiring, site.name)?;
     let has_a_memory = network::has_a_memory(settings);
     let connections = if has_a_memory {
         network::connections(settings, workload, &routes, site)?
@@ -94,41 +85,9 @@ pub(crate) fn engine(
         network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
         ConnectionParts::default()
     };
-    let loses_nothing = if has_a_memory {
-        Some("beside shared_memory: connections lose no packet on the way")
-    } else if sources.is_empty() && !adapter::is_told(settings) {
-        Some("where packets are those of messages and no control tells of a loss")
-    } else {
-        None
-    };
-    let kind = |key: &str, switch| {
-        let place = Place { channel: site.name, key };
-        kind(settings, switch, &wiring, loses_nothing, place)
-    };
-    let all_alike = kind("switch", &settings.switch)?;
-    let mut kinds = vec![all_alike; wiring.switches() as usize];
-    let mut keys = vec!["switch".to_owned(); kinds.len()];
-    let mut given = vec![&settings.switch; wiring.switches() as usize];
-    for (name, own) in &settings.switches {
-        let key = format!("switches.{name}");
-        let Some(number) = wiring.switch_named(name) else {
-            let accepted = format!("a switch of the fabric, such as {}", wiring.bare_name(0));
-            return Err(Error::Assembly {
-                key: format!("channel.{}.{key}", site.name),
-                value: "given".to_owned(),
-                accepted,
-            });
-        };
-        kinds[number as usize] = kind(&key, own)?;
-        keys[number as usize] = key;
-        given[number as usize] = own;
-    }
-    let is_weighed = |kind: &Kind| matches!(kind, Kind::Output(_) | Kind::Buffer(_));
-    if routes.weigh_other_switches() && !kinds.iter().all(is_weighed) {
-        let accepted = "ugal, or output_queued or shared_buffer in all switches, whose queues tell when an \
-                        output will be free";
-        super::refuse(site.name, "routes.per_packet", "ugal_global", accepted)?;
-    }
+    let Switches { kinds, keys, given } =
+        switches_of(settings, &wiring, sources.is_empty(), site.name)?;
+    refuse_other_queues_to_weigh(&routes, &kinds, site.name)?;
     let named: Vec<_> = kinds.iter().copied().zip(keys).collect();
     let ring = ring::parts(settings, (&wiring, &sources), &named, site)?;
     let classed = classed::parts(settings, workload, (&wiring, &routes), &named, site)?;
@@ -144,49 +103,136 @@ pub(crate) fn engine(
         Some(_) => classed::no_flow_control(),
         None => flow(settings, &kinds, site.name)?,
     };
-    let holds = |switch: u32| match kinds[switch as usize] {
+    refuse_a_cycle(settings, (&wiring, &routes), &kinds, &flow, site.name)?;
+    let own = (&kinds[..], classed.as_ref());
+    let flows = flows::parts(settings, workload, (&wiring, &routes), own, site)?;
+    let switches = switches(&kinds, adapter::has_two_sizes(settings), &wiring, site)?;
+    let mut parts = network::bare(settings, (wiring, routes), sources, site);
+    if let Some(own) = &classed {
+        parts.observations = parts.observations.of_classes(own.classes);
+    }
+    Ok(Engine::new(EngineParts {
+        switches,
+        flow,
+        connections,
+        classed,
+        flows,
+        adapters,
+        ring,
+        ..parts
+    }))
+}
+
+/// On every cable a packet takes time.
+fn refuse_cables_without_time(
+    settings: &ChannelSettings,
+    wiring: &Wiring,
+    name: &str,
+) -> Result<(), Error> {
+    if ring::is_alone(settings, wiring) {
+        return Ok(());
+    }
+    let takes_none = |link: &LinkSettings| link.span(settings.packet) == Span::ZERO;
+    if wiring.links(&settings.link).iter().any(takes_none) {
+        let accepted = "a size that takes a picosecond or more on every link";
+        super::refuse(name, "packet", &settings.packet.to_string(), accepted)?;
+    }
+    let reserved = settings.link.reserved.get();
+    if reserved >= 1.0 {
+        super::refuse(name, "link.reserved", &reserved.to_string(), "a fraction less than 1")?;
+    }
+    Ok(())
+}
+
+/// The switches of a fabric, each by its number.
+struct Switches<'a> {
+    kinds: Vec<Kind<'a>>,
+    /// Where the file has the settings of each, below the channel.
+    keys: Vec<String>,
+    given: Vec<&'a SwitchSettings>,
+}
+
+/// What each switch of a fabric is: that of the channel, or what its name says.
+fn switches_of<'a>(
+    settings: &'a ChannelSettings,
+    wiring: &Wiring,
+    carries_messages: bool,
+    name: &str,
+) -> Result<Switches<'a>, Error> {
+    let loses_nothing = if network::has_a_memory(settings) {
+        Some("beside shared_memory: connections lose no packet on the way")
+    } else if carries_messages && !adapter::is_told(settings) {
+        Some("where packets are those of messages and no control tells of a loss")
+    } else {
+        None
+    };
+    let kind = |key: &str, switch| {
+        kind(settings, switch, wiring, loses_nothing, Place { channel: name, key })
+    };
+    let all_alike = kind("switch", &settings.switch)?;
+    let count = wiring.switches() as usize;
+    let mut all = Switches {
+        kinds: vec![all_alike; count],
+        keys: vec!["switch".to_owned(); count],
+        given: vec![&settings.switch; count],
+    };
+    for (own_name, own) in &settings.switches {
+        let key = format!("switches.{own_name}");
+        let number = network::switch_named(wiring, own_name, name)?;
+        all.kinds[number as usize] = kind(&key, own)?;
+        all.keys[number as usize] = key;
+        all.given[number as usize] = own;
+    }
+    Ok(all)
+}
+
+/// Routes weigh only queues that tell when an output will be free.
+fn refuse_other_queues_to_weigh(
+    routes: &Routes,
+    kinds: &[Kind<'_>],
+    name: &str,
+) -> Result<(), Error> {
+    let is_weighed = |kind: &Kind<'_>| matches!(kind, Kind::Output(_) | Kind::Buffer(_));
+    if !routes.weigh_other_switches() || kinds.iter().all(is_weighed) {
+        return Ok(());
+    }
+    let accepted = "ugal, or output_queued or shared_buffer in all switches, whose queues tell when an \
+                    output will be free";
+    super::refuse(name, "routes.per_packet", "ugal_global", accepted)
+}
+
+/// No buffers of switches of these kinds can wait for each other in a cycle.
+fn refuse_a_cycle(
+    settings: &ChannelSettings,
+    ways: (&Wiring, &Routes),
+    kinds: &[Kind<'_>],
+    flow: &FlowControl,
+    name: &str,
+) -> Result<(), Error> {
+    let is_bridged = |kind: &Kind<'_>| matches!(kind, Kind::Ring(own) if own.bridge.is_some());
+    let holds = |switch: u32| match &kinds[switch as usize] {
         Kind::Input(..) | Kind::Memory(_) => true,
-        Kind::Ring(own) => own.bridge.is_some(),
+        ring @ Kind::Ring(_) => is_bridged(ring),
         Kind::Output(_)
         | Kind::Buffer(_)
         | Kind::Crossbar(_)
         | Kind::Buffered(_)
         | Kind::Slots(_) => false,
     };
-    let has_bridges =
-        kinds.iter().any(|kind| matches!(kind, Kind::Ring(own) if own.bridge.is_some()));
-    let buffers = Buffers { flow: &flow, holds, has_bridges };
-    network::refuse_a_cycle(settings, (&wiring, &routes), &buffers, site.name)?;
-    let has_two_sizes = adapter::has_two_sizes(settings);
-    let switches = (0..).zip(&kinds);
-    let switches =
-        switches.map(|(number, kind)| switch(number, *kind, has_two_sizes, (&wiring, site)));
-    let observations = match &classed {
-        Some(own) => site.observations().of_classes(own.classes),
-        None => site.observations(),
-    };
-    let own = (&kinds[..], classed.as_ref());
-    let flows = flows::parts(settings, workload, (&wiring, &routes), own, site)?;
-    Ok(Engine::new(EngineParts {
-        switches: switches.collect::<Result<_, _>>()?,
-        flow,
-        wiring,
-        routes,
-        link: settings.link.clone(),
-        packet: settings.packet,
-        payload: settings.payload,
-        send_buffers: settings.adapter.send_buffers,
-        sources,
-        observations,
-        until: site.until,
-        connections,
-        classed,
-        flows,
-        adapters,
-        ring,
-        turns: None,
-        hub: None,
-    }))
+    let buffers = Buffers { flow, holds, has_bridges: kinds.iter().any(is_bridged) };
+    network::refuse_a_cycle(settings, ways, &buffers, name)
+}
+
+/// The parts of all switches.
+fn switches(
+    kinds: &[Kind<'_>],
+    has_two_sizes: bool,
+    wiring: &Wiring,
+    site: Site<'_>,
+) -> Result<Vec<SwitchParts>, Error> {
+    let own =
+        |(number, kind): (u32, &Kind<'_>)| switch(number, *kind, has_two_sizes, (wiring, site));
+    (0..).zip(kinds).map(own).collect()
 }
 
 /// The kind of a switch, if the engine runs it.
