@@ -222,7 +222,8 @@ impl Link {
     /// to a host.
     fn new(
         own: &LinkSettings,
-        (packet, acknowledgment): (Bytes, Option<Bytes>),
+        packet: Bytes,
+        acknowledgment: Option<Bytes>,
         to_host: bool,
     ) -> Link {
         let (span, propagation) = (own.span(packet), own.propagation());
@@ -248,13 +249,13 @@ impl Graph {
         } = parts;
         let acknowledgment = parts.acknowledgment;
         let kinds = wiring.links(link);
-        let sizes = (packet, acknowledgment);
-        let both =
-            |link: &LinkSettings| [false, true].map(|to_host| Link::new(link, sizes, to_host));
+        let both = |link: &LinkSettings| {
+            [false, true].map(|to_host| Link::new(link, packet, acknowledgment, to_host))
+        };
         let mut links: Vec<Link> = kinds.iter().flat_map(both).collect();
         let rings = Rings::among(&switches, wiring);
         let first = wiring.ports() + wiring.ends();
-        let on_rings = rings.links((first, packet), link, &mut links);
+        let on_rings = rings.links(first, packet, link, &mut links);
         let (is_alone, has_bridges) = (rings.are_alone(), rings.have_bridges());
         let owners = (0..wiring.switches())
             .flat_map(|switch| (0..wiring.ports_of(switch)).map(move |_| switch));

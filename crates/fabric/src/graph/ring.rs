@@ -80,7 +80,8 @@ impl<'a> Rings<'a> {
     /// size. Their times follow those of other links.
     pub fn links(
         &self,
-        (first, packet): (u32, Bytes),
+        first: u32,
+        packet: Bytes,
         link: &LinkSettings,
         links: &mut Vec<Link>,
     ) -> Vec<Port> {

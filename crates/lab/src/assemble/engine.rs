@@ -89,7 +89,7 @@ pub(crate) fn engine(
         switches_of(settings, &wiring, sources.is_empty(), site.name)?;
     refuse_other_queues_to_weigh(&routes, &kinds, site.name)?;
     let named: Vec<_> = kinds.iter().copied().zip(keys).collect();
-    let ring = ring::parts(settings, (&wiring, &sources), &named, site)?;
+    let ring = ring::parts(settings, &wiring, &sources, &named, site)?;
     let classed = classed::parts(settings, workload, (&wiring, &routes), &named, site)?;
     let ahead = (&wiring, &sources[..], schedule);
     let mut adapters = adapter::build(settings, ahead, &given, site)?;

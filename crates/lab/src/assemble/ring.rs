@@ -82,7 +82,8 @@ impl Ring<'_> {
 /// What the stations of all rings have; nothing without a ring.
 pub(super) fn parts(
     settings: &ChannelSettings,
-    (wiring, sources): (&Wiring, &[Source]),
+    wiring: &Wiring,
+    sources: &[Source],
     kinds: &[(Kind<'_>, String)],
     site: Site<'_>,
 ) -> Result<Option<RingParts>, Error> {

@@ -125,7 +125,7 @@ impl EngineParts {
     /// The stations of the switches of a graph that are rings.
     fn rings(&mut self, rings: Vec<RingSwitch>, graph: &Graph) -> Option<Box<Rings>> {
         let own = self.ring.take()?;
-        Some(Box::new(Rings::new(own, rings, (&self.wiring, graph), self.packet)))
+        Some(Box::new(Rings::new(own, rings, &self.wiring, graph, self.packet)))
     }
 
     /// The links with turns of a graph, between switches with these rules.

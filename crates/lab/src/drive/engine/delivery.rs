@@ -66,7 +66,7 @@ impl Engine {
             None => self.graph.spent_alike(hops),
         };
         if self.ring.is_some() {
-            return self.deliver_over_rings(now, host, (id, spent), watch);
+            return self.deliver_over_rings(now, host, id, spent, watch);
         }
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         self.packets.remove(id);

@@ -199,7 +199,7 @@ impl Engine {
     ) {
         let Some(own) = &mut self.ring else { return };
         match own.flights[id as usize].kind {
-            RingKind::Request { damaged } => self.take_request(now, station, (id, damaged), watch),
+            RingKind::Request { damaged } => self.take_request(now, station, id, damaged, watch),
             RingKind::Acknowledgment { accepted } => {
                 own.stations[station as usize].node.answered();
                 match accepted {
@@ -217,7 +217,8 @@ impl Engine {
         &mut self,
         now: Time,
         station: u32,
-        (id, damaged): (u32, bool),
+        id: u32,
+        damaged: bool,
         watch: &mut impl FnMut(Delivery),
     ) {
         let Some(own) = &mut self.ring else { return };
@@ -239,7 +240,7 @@ impl Engine {
             self.observations.drop(Drop::NoReceiveBuffer, now);
         } else if let End::Host(host) = end {
             let spent = self.count_ring(flight);
-            self.deliver_over_rings(now, host, (flight.packet, spent), watch);
+            self.deliver_over_rings(now, host, flight.packet, spent, watch);
         }
     }
 
@@ -259,7 +260,8 @@ impl Engine {
         &mut self,
         now: Time,
         host: u32,
-        (id, spent): (u32, Spent),
+        id: u32,
+        spent: Spent,
         watch: &mut impl FnMut(Delivery),
     ) {
         let Some(own) = &self.ring else { return };
@@ -375,7 +377,7 @@ impl Engine {
         let own = self.ring.as_mut()?;
         own.begin_journey(packet, now);
         let link = own.stations[station as usize].link;
-        let id = own.begin_flight(Flight::new(packet, (station, exit)));
+        let id = own.begin_flight(Flight::new(packet, station, exit));
         self.observations.latency(Latency::FirstAttempt, now, now.since(generated));
         if message != MessageId::NONE
             && self.supply.messages().is_some_and(|feed| feed.messages.start(message))

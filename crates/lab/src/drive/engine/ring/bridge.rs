@@ -68,7 +68,7 @@ impl Engine {
         let Some(own) = &mut self.ring else { return };
         let (Some(station), Some(exit)) = (own.at_port(input), own.at_port(output)) else { return };
         let channel = self.packets.forwarding[packet as usize].channel;
-        let flight = Flight { channel, ..Flight::new(packet, (station, exit)) };
+        let flight = Flight { channel, ..Flight::new(packet, station, exit) };
         let id = own.begin_flight(flight);
         let latency = self.graph.latency(self.graph.switch_of(input));
         let transmission = self.graph.span(input);

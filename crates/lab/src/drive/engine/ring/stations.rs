@@ -95,7 +95,7 @@ pub(super) struct Flight {
 
 impl Flight {
     /// A request that has not been sent from one station to another.
-    pub fn new(packet: u32, (sender, exit): (u32, u32)) -> Flight {
+    pub fn new(packet: u32, sender: u32, exit: u32) -> Flight {
         let (kind, spent) = (RingKind::Request { damaged: false }, Spent::default());
         Flight { packet, kind, sender, exit, repeats: 0, passed: 0, channel: 0, spent }
     }
@@ -165,7 +165,8 @@ impl Rings {
     pub fn new(
         parts: RingParts,
         rings: Vec<RingSwitch>,
-        (wiring, graph): (&Wiring, &Graph),
+        wiring: &Wiring,
+        graph: &Graph,
         packet: Bytes,
     ) -> Rings {
         let mut of_hosts = vec![ELSEWHERE; wiring.hosts() as usize];
