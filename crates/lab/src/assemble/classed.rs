@@ -297,11 +297,7 @@ fn refuse_what_does_not_fit(
             Kind::Slots(_) => {
                 ("a switch whose hosts send in slots", "a slot has room for packets of one size")
             }
-            Kind::Ring(_) => (
-                "ring",
-                "its bridges keep packets of one size and class until the ring has acknowledged \
-                 them",
-            ),
+            Kind::Ring(_) => ("ring", "its bridges keep packets of one size and class"),
             Kind::Output(_) | Kind::Buffer(_) => continue,
         };
         let accepted = format!("output_queued or shared_buffer beside shared_buffer: {reason}");

@@ -196,8 +196,8 @@ fn refuse_other_queues_to_weigh(
     if !routes.weigh_other_switches() || kinds.iter().all(is_weighed) {
         return Ok(());
     }
-    let accepted = "ugal, or output_queued or shared_buffer in all switches, whose queues tell when an \
-                    output will be free";
+    let accepted = "ugal, or output_queued or shared_buffer in all switches, whose queues tell \
+                    when an output will be free";
     super::refuse(name, "routes.per_packet", "ugal_global", accepted)
 }
 
