@@ -185,10 +185,11 @@ impl TableSettings {
     /// Every port has a cable or is unused on purpose, and every host has one.
     fn check_ports(&self, hosts: u32, wiring: &Wiring) -> Result<(), FabricError> {
         for (index, switch) in self.switches.iter().enumerate() {
+            let all_unused: HashSet<u32> = switch.unused.iter().copied().collect();
             for number in 0..switch.ports.get() {
                 let port = wiring.port(index as u32, number);
                 let plugged = wiring.peer(port) != Peer::Unused;
-                let unused = switch.unused.contains(&number);
+                let unused = all_unused.contains(&number);
                 if !plugged && !unused {
                     let value = format!("dangling {}", wiring.port_name(port));
                     let accepted = "a cable in it, or its number among the `unused` of its switch";
