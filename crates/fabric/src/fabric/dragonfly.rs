@@ -188,25 +188,28 @@ impl Groups {
         let like_all = CableSettings::default();
         let tier = |tier: usize| links.get(tier).unwrap_or(&like_all);
         for host in 0..hosts {
-            wiring.attach(host, (host / each, host % each));
+            wiring.attach(host, SwitchPort { switch: host / each, port: host % each });
             wiring.lay(wiring.host_port(host), tier(0));
         }
-        let mut join = |one: (u32, u32), other: (u32, u32), own: usize| {
+        let mut join = |one: SwitchPort, other: SwitchPort, own: usize| {
             wiring.connect(one, other);
-            wiring.lay(wiring.port(one.0, one.1), tier(own));
+            wiring.lay(wiring.port_at(one), tier(own));
         };
         for group in 0..groups {
             let first = group * routers;
             for (one, other) in pairs(routers) {
-                let (near, far) = (self.local(one, other), self.local(other, one));
-                join((first + one, near), (first + other, far), 1);
+                let near = SwitchPort { switch: first + one, port: self.local(one, other) };
+                let far = SwitchPort { switch: first + other, port: self.local(other, one) };
+                join(near, far, 1);
             }
             for behind in 1..groups - group {
                 // Seen from there, this group is at the complementary distance.
                 let ends = self.between(behind).zip(self.between(groups - behind));
                 for (near, far) in ends {
-                    let at =
-                        |group: u32, cable| (group * routers + cable / globals, self.global(cable));
+                    let at = |group: u32, cable| SwitchPort {
+                        switch: group * routers + cable / globals,
+                        port: self.global(cable),
+                    };
                     join(at(group, near), at(group + behind, far), 2);
                 }
             }

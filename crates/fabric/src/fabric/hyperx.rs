@@ -15,6 +15,7 @@ use weft_units::PositiveCount;
 use super::cable::CableSettings;
 use super::error::FabricError;
 use super::next_hops::{Choice, NextHops};
+use super::pairs::SwitchPort;
 use super::torus::{Extent, MOST_SWITCHES};
 use super::tree::check_tiers;
 use super::wiring::Wiring;
@@ -207,7 +208,7 @@ impl Lattice {
         let like_all = CableSettings::default();
         let tier = |tier: usize| links.get(tier).unwrap_or(&like_all);
         for host in 0..hosts {
-            wiring.attach(host, (host / each, host % each));
+            wiring.attach(host, SwitchPort { switch: host / each, port: host % each });
             wiring.lay(wiring.host_port(host), tier(0));
         }
         let (mut stride, mut port) = (1, each);
@@ -218,11 +219,13 @@ impl Lattice {
                 for far in near + 1..size {
                     for cable in 0..cables {
                         // From the far end the near one is among those in front of it.
-                        let near_port = port + (far - 1) * cables + cable;
-                        let far_port = port + near * cables + cable;
-                        let other = switch + (far - near) * stride;
-                        wiring.connect((switch, near_port), (other, far_port));
-                        wiring.lay(wiring.port(switch, near_port), tier(dimension + 1));
+                        let own = SwitchPort { switch, port: port + (far - 1) * cables + cable };
+                        let other = SwitchPort {
+                            switch: switch + (far - near) * stride,
+                            port: port + near * cables + cable,
+                        };
+                        wiring.connect(own, other);
+                        wiring.lay(wiring.port_at(own), tier(dimension + 1));
                     }
                 }
             }

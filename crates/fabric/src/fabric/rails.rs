@@ -5,6 +5,7 @@
 use super::cable::CableSettings;
 use super::error::FabricError;
 use super::next_hops::{Choice, NextHops};
+use super::pairs::SwitchPort;
 use super::tree::{LeafSpineSettings, grow};
 use super::wiring::Wiring;
 
@@ -21,15 +22,15 @@ pub(super) struct Rails {
 }
 
 impl Rails {
-    /// The leaf that a host is at, and its port there.
-    fn place(&self, host: u32) -> (u32, u32) {
+    /// The port of a leaf that a host is at.
+    fn place(&self, host: u32) -> SwitchPort {
         let (server, rail) = (host / self.rails, host % self.rails);
-        (server / self.each * self.rails + rail, server % self.each)
+        SwitchPort { switch: server / self.each * self.rails + rail, port: server % self.each }
     }
 
     /// The ports towards the target of a packet; their numbers equal their positions.
     pub fn choice(&self, switch: u32, target: u32) -> Choice {
-        let (leaf, port) = self.place(target);
+        let SwitchPort { switch: leaf, port } = self.place(target);
         match switch < self.leaves {
             true if switch == leaf => Choice::one(port),
             true => Choice { first: self.each, count: self.spines },
@@ -64,8 +65,9 @@ impl LeafSpineSettings {
             wiring.lay(wiring.host_port(host), tier(0));
         }
         for (leaf, spine) in (0..leaves).flat_map(|leaf| (0..spines).map(move |own| (leaf, own))) {
-            wiring.connect((leaf, each + spine), (leaves + spine, leaf));
-            wiring.lay(wiring.port(leaf, each + spine), tier(1));
+            let below = SwitchPort { switch: leaf, port: each + spine };
+            wiring.connect(below, SwitchPort { switch: leaves + spine, port: leaf });
+            wiring.lay(wiring.port_at(below), tier(1));
         }
         Ok(wiring)
     }

@@ -12,6 +12,7 @@ use super::MOST_PORTS_OF_A_SWITCH;
 use super::cable::CableSettings;
 use super::error::FabricError;
 use super::next_hops::{NextHops, ShortestPaths};
+use super::pairs::SwitchPort;
 use super::wiring::{Peer, Wiring};
 
 /// Settings of a fabric that is listed. Packets take the shortest paths.
@@ -70,7 +71,7 @@ const SWITCHES: &str = "fabric.table.switches";
 /// What an end of a cable is: a host, or a port of a switch.
 enum Place {
     Host(u32),
-    Port(u32, u32),
+    Port(SwitchPort),
 }
 
 impl TableSettings {
@@ -138,14 +139,13 @@ impl TableSettings {
     ) -> Result<(), FabricError> {
         let place = |end| self.place(end, hosts, numbers);
         match (place(&cable.from)?, place(&cable.to)?) {
-            (Place::Port(switch, port), Place::Port(to, at)) => {
-                wiring.connect((switch, port), (to, at));
-                lay(cable, (switch, port), wiring);
+            (Place::Port(from), Place::Port(to)) => {
+                wiring.connect(from, to);
+                lay(cable, from, wiring);
             }
-            (Place::Host(host), Place::Port(switch, port))
-            | (Place::Port(switch, port), Place::Host(host)) => {
-                wiring.attach(host, (switch, port));
-                lay(cable, (switch, port), wiring);
+            (Place::Host(host), Place::Port(port)) | (Place::Port(port), Place::Host(host)) => {
+                wiring.attach(host, port);
+                lay(cable, port, wiring);
             }
             (Place::Host(_), Place::Host(_)) => {
                 let value = format!("a cable from {} to {}", cable.from, cable.to);
@@ -177,7 +177,7 @@ impl TableSettings {
                     let accepted = format!("a port below {ports}");
                     return Err(FabricError::new(CABLES, end, accepted));
                 }
-                Ok(Place::Port(index, *port))
+                Ok(Place::Port(SwitchPort { switch: index, port: *port }))
             }
         }
     }
@@ -216,9 +216,9 @@ impl TableSettings {
 }
 
 /// Sets how the cable in a port differs from the `link` of its channel.
-fn lay(cable: &Cable, port: (u32, u32), wiring: &mut Wiring) {
+fn lay(cable: &Cable, port: SwitchPort, wiring: &mut Wiring) {
     if let Some(own) = &cable.link {
-        wiring.lay(wiring.port(port.0, port.1), own);
+        wiring.lay(wiring.port_at(port), own);
     }
 }
 

@@ -15,6 +15,7 @@ use weft_units::PositiveCount;
 use super::MOST_PORTS_OF_A_SWITCH;
 use super::error::FabricError;
 use super::next_hops::{Choice, NextHops};
+use super::pairs::SwitchPort;
 use super::wiring::Wiring;
 
 /// More switches in all than this are taken for a mistake in the file.
@@ -138,7 +139,7 @@ impl Grid {
         let all = (0..switches).map(name).collect();
         let mut wiring = Wiring::new(all, hosts, NextHops::Grid(self.clone()));
         for host in 0..switches * each {
-            wiring.attach(host, (host / each, host % each));
+            wiring.attach(host, SwitchPort { switch: host / each, port: host % each });
         }
         let mut stride = 1;
         for (dimension, &size) in (0..).zip(&self.sizes) {
@@ -149,7 +150,8 @@ impl Grid {
                 }
                 let next = switch + stride - if is_last { stride * u32::from(size) } else { 0 };
                 let up = each + 2 * dimension;
-                wiring.connect((switch, up), (next, up + 1));
+                let far = SwitchPort { switch: next, port: up + 1 };
+                wiring.connect(SwitchPort { switch, port: up }, far);
             }
             stride *= u32::from(size);
         }

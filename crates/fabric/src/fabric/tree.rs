@@ -8,6 +8,7 @@ use super::cable::CableSettings;
 use super::error::FabricError;
 use super::next_hops::{Below, Choice, NextHops};
 use super::oversubscription::{Oversubscription, Uplinks};
+use super::pairs::SwitchPort;
 use super::wiring::Wiring;
 use super::{MOST_PORTS, MOST_PORTS_OF_A_SWITCH};
 
@@ -297,7 +298,7 @@ pub(super) fn grow(
     let like_all = CableSettings::default();
     let tier = |tier: usize| links.get(tier).unwrap_or(&like_all);
     for host in 0..hosts {
-        wiring.attach(host, (host / down[0], host % down[0]));
+        wiring.attach(host, SwitchPort { switch: host / down[0], port: host % down[0] });
         wiring.lay(wiring.host_port(host), tier(0));
     }
     let mut copies = 1;
@@ -307,9 +308,10 @@ pub(super) fn grow(
             for port in 0..up {
                 let above = subtree / down[stage + 1] * (copies * up) + copy * up + port;
                 let child = subtree % down[stage + 1];
-                let own = (bases[stage] + index, down[stage] + port);
-                wiring.connect(own, (bases[stage + 1] + above, child));
-                wiring.lay(wiring.port(own.0, own.1), tier(stage + 1));
+                let own = SwitchPort { switch: bases[stage] + index, port: down[stage] + port };
+                let parent = SwitchPort { switch: bases[stage + 1] + above, port: child };
+                wiring.connect(own, parent);
+                wiring.lay(wiring.port_at(own), tier(stage + 1));
             }
         }
         copies *= up;
@@ -333,14 +335,16 @@ pub(super) fn folded(hosts: u32) -> Result<Wiring, FabricError> {
     });
     let mut wiring = Wiring::new(switches, hosts, NextHops::Tree(below.collect())).counted_from(1);
     for host in 0..64 {
-        wiring.attach(host, (host / 4, host % 4));
+        wiring.attach(host, SwitchPort { switch: host / 4, port: host % 4 });
     }
     for switch in 0..16 {
         let (pod, place) = (switch / 4, switch % 4);
         for port in 0..4 {
-            wiring.connect((switch, 4 + port), (16 + 4 * pod + port, place));
+            let leaf = SwitchPort { switch, port: 4 + port };
+            wiring.connect(leaf, SwitchPort { switch: 16 + 4 * pod + port, port: place });
+            let middle = SwitchPort { switch: 16 + switch, port: 4 + port };
             let top = 32 + 4 * (place / 2) + port;
-            wiring.connect((16 + switch, 4 + port), (top, 2 * pod + place % 2));
+            wiring.connect(middle, SwitchPort { switch: top, port: 2 * pod + place % 2 });
         }
     }
     Ok(wiring)

@@ -6,6 +6,7 @@ use weft_units::Length;
 
 use super::cable::CableSettings;
 use super::next_hops::NextHops;
+use super::pairs::SwitchPort;
 use crate::link::LinkSettings;
 
 /// What is at the other end of the cable in a port.
@@ -79,16 +80,16 @@ impl Wiring {
         self.next_hops = next_hops;
     }
 
-    /// Connects two ports by a cable, each given as switch and number of the port.
-    pub(super) fn connect(&mut self, one: (u32, u32), other: (u32, u32)) {
-        let (one, other) = (self.port(one.0, one.1), self.port(other.0, other.1));
+    /// Connects two ports by a cable.
+    pub(super) fn connect(&mut self, one: SwitchPort, other: SwitchPort) {
+        let (one, other) = (self.port_at(one), self.port_at(other));
         self.peers[one as usize] = Peer::Port(other);
         self.peers[other as usize] = Peer::Port(one);
     }
 
     /// Connects a host to a port; hosts that do not exist leave it unused.
-    pub(super) fn attach(&mut self, host: u32, port: (u32, u32)) {
-        let port = self.port(port.0, port.1);
+    pub(super) fn attach(&mut self, host: u32, port: SwitchPort) {
+        let port = self.port_at(port);
         if let Some(place) = self.ends.get_mut(host as usize) {
             *place = port;
             self.peers[port as usize] = Peer::Host(host);
@@ -194,6 +195,11 @@ impl Wiring {
     /// The index of a port among those of all switches.
     pub fn port(&self, switch: u32, number: u32) -> u32 {
         self.first[switch as usize] + number
+    }
+
+    /// The index of a port among those of all switches.
+    pub(super) fn port_at(&self, port: SwitchPort) -> u32 {
+        self.port(port.switch, port.port)
     }
 
     /// The switch that has a port.
@@ -326,7 +332,8 @@ mod tests {
             ..CableSettings::default()
         };
         for number in 0..count {
-            wiring.connect((0, number), (1, number));
+            let at = |switch| SwitchPort { switch, port: number };
+            wiring.connect(at(0), at(1));
             wiring.lay(number, &of(number / 2));
         }
         let link: LinkSettings = toml::from_str("rate = '1 Gbit/s'").expect("a link");
