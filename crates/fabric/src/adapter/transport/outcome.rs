@@ -59,7 +59,7 @@ pub struct FlowCounts {
     pub payload: u64,
 }
 
-/// Packets of flows that have begun and have not arrived.
+/// Packets that were submitted, or belong to flows that have begun, and have not arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldPackets {
     /// Those that were never sent.

@@ -12,8 +12,8 @@ use crate::drive::trace::{TraceEntry, of_passages};
 impl Engine {
     /// Packets submitted to adapters whose first transmission has not started.
     pub(in crate::drive::engine) fn unsent(&self) -> u64 {
-        if let Some((waiting, _)) = self.left_by_slots() {
-            return waiting;
+        if let Some(left) = self.left_by_slots() {
+            return left.unsent;
         }
         if let Some(own) = &self.adapters.pipelined {
             return own.unsent();
@@ -31,8 +31,8 @@ impl Engine {
     /// initiators have assigned and targets have received, not by counting deliveries. With
     /// [`unsent`](Self::unsent) it accounts for every packet neither delivered nor abandoned.
     pub(in crate::drive::engine) fn undelivered(&self) -> u64 {
-        if let Some((_, under_way)) = self.left_by_slots() {
-            return under_way;
+        if let Some(left) = self.left_by_slots() {
+            return left.under_way;
         }
         if let Some(own) = &self.adapters.pipelined {
             return own.undelivered();

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use weft_fabric::adapter::AdapterSettings;
+use weft_fabric::adapter::{AdapterSettings, HeldPackets};
 use weft_fabric::scheduler::Arbiter;
 use weft_kernel::Stream;
 use weft_protocol::retransmit::ControlSettings;
@@ -42,8 +42,8 @@ pub(super) struct Slots {
     pub adapter: AdapterSettings,
     /// Every slot uses events, even if none is needed.
     pub by_events: bool,
-    /// What was waiting and what was in flight at the end of a run without events.
-    pub left: Option<(u64, u64)>,
+    /// The packets that had not arrived at the end of a run without events.
+    pub left: Option<HeldPackets>,
     /// Initiator and target of transmissions that are allowed and have not begun, in their order.
     granted: VecDeque<(u16, u16)>,
     /// How many of them there are of each pair.
@@ -237,8 +237,8 @@ impl Engine {
         self.adapters.slots.as_ref().and_then(|own| own.parts.traced_as).unwrap_or("qreq")
     }
 
-    /// What was waiting and what was in flight at the end of a run without events.
-    pub(super) fn left_by_slots(&self) -> Option<(u64, u64)> {
+    /// The packets that had not arrived at the end of a run without events.
+    pub(super) fn left_by_slots(&self) -> Option<HeldPackets> {
         self.adapters.slots.as_ref()?.left
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use weft_fabric::adapter::{AdapterSettings, SendBuffers};
+use weft_fabric::adapter::{AdapterSettings, HeldPackets, SendBuffers};
 use weft_fabric::graph::Graph;
 use weft_fabric::measure::{Latency, Observations, Passage, Stage};
 use weft_fabric::scheduler::{Arbiter, Matcher, Scheduler};
@@ -156,9 +156,9 @@ impl<'a, const W: usize> Loop<'a, W> {
         }
     }
 
-    /// Runs every slot from number `next` on. Returns why it stopped early, if it did, and how many packets wait
-    /// and are in flight then.
-    fn run(mut self, times: Times, next: &mut u64, halt: &Halt) -> (Option<Stopped>, (u64, u64)) {
+    /// Runs every slot from number `next` on. Returns why it stopped early, if it did, and the
+    /// packets that have not arrived then.
+    fn run(mut self, times: Times, next: &mut u64, halt: &Halt) -> (Option<Stopped>, HeldPackets) {
         let Times { slot, lead, until } = times;
         loop {
             let sampled = Time(*next * slot.0);
@@ -286,8 +286,8 @@ impl<'a, const W: usize> Loop<'a, W> {
         }
     }
 
-    /// Adds the times that every packet has in common. Returns how many packets wait and are in flight.
-    fn finish(self) -> (u64, u64) {
+    /// Adds the times that every packet has in common. Returns the packets that have not arrived.
+    fn finish(self) -> HeldPackets {
         let spent = self.graph.spent_alike(1);
         let delivered = self.seen.delivered_measured;
         for (stage, span) in [
@@ -301,7 +301,7 @@ impl<'a, const W: usize> Loop<'a, W> {
             self.graph.count_sent(self.graph.host_port(host), sent);
             self.graph.count_sent(self.outputs[host as usize], received);
         }
-        let waiting = self.hosts.iter().map(|host| host.buffers.backlog()).sum();
-        (waiting, self.flying.len() as u64)
+        let unsent = self.hosts.iter().map(|host| host.buffers.backlog()).sum();
+        HeldPackets { unsent, under_way: self.flying.len() as u64 }
     }
 }
