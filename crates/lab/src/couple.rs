@@ -26,6 +26,9 @@ use crate::error::Error;
 pub(crate) use pipeline::pipeline;
 use shared_link::Pair;
 
+/// The key, below a scheduled channel, of the name of the one that carries its signalling.
+const CARRIED_BY: &str = "switch.scheduled.signalling.carried.by";
+
 /// The largest number of hosts for which signalling packets have room (Clint 3.3).
 const MAX_HOSTS: u16 = 16;
 
@@ -170,9 +173,7 @@ fn carrier<'a>(
     name: &str,
 ) -> Result<&'a ChannelSettings, Error> {
     let by = &carried.by;
-    let refuse = |value: &str, accepted: &str| {
-        refuse(name, "switch.scheduled.signalling.carried.by", value, accepted)
-    };
+    let refuse = |value: &str, accepted: &str| refuse(name, CARRIED_BY, value, accepted);
     let Some(quick) = spec.channel.get(by).filter(|_| by != name) else {
         return refuse(by, "the name of another channel of this system");
     };

@@ -5,7 +5,7 @@ use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_kernel::{Halt, Stopped};
 use weft_units::{Bytes, Span, Time};
 
-use super::{Driver, Site};
+use super::{Driver, Site, refuse};
 use crate::composition::ChannelSettings;
 use crate::drive::Channel;
 use crate::drive::engine::{Course, NetworkReport};
@@ -69,11 +69,8 @@ pub(crate) fn in_front_of(
 ) -> Result<Driver, Error> {
     let host = settings.host.clone().unwrap_or_default();
     let path = HostPath::new(&host, site.hosts as u16, settings.payload, channel);
-    let mut path = path.map_err(|error| Error::Assembly {
-        key: format!("channel.{}.{}", site.name, error.key),
-        value: error.value,
-        accepted: error.accepted,
-    })?;
+    let mut path =
+        path.or_else(|error| refuse(site.name, &error.key, &error.value, &error.accepted))?;
     path.record_from(site.from);
     Ok(Driver::Hosted(Box::new(Traffic::new(path, sources, size, site.observations()))))
 }

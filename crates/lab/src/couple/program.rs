@@ -1,7 +1,7 @@
 //! Channels that act together, for a program that sends over one of them or over both.
 
-use super::coupled;
-use crate::assemble::{Driver, Site, in_front_of, refuse_programs_that_never_end};
+use super::{CARRIED_BY, coupled};
+use crate::assemble::{Driver, Site, in_front_of, refuse, refuse_programs_that_never_end};
 use crate::composition::Spec;
 use crate::drive::engine::Half;
 use crate::error::Error;
@@ -30,13 +30,10 @@ pub(crate) fn both_in_use<'a>(
             continue;
         }
         if let Some((first, _)) = found.iter().find(|(_, other)| *other == by) {
-            return Err(Error::Assembly {
-                key: format!("channel.{name}.switch.scheduled.signalling.carried.by"),
-                value: by.to_owned(),
-                accepted: format!(
-                    "another channel than channel.{first} has, where a program uses them together"
-                ),
-            });
+            let accepted = format!(
+                "another channel than channel.{first} has, where a program uses them together"
+            );
+            return refuse(name, CARRIED_BY, by, &accepted);
         }
         found.push((name, by));
     }
@@ -73,14 +70,10 @@ pub(crate) fn halves(
     (name, by): Together<'_>,
     site: Site<'_>,
 ) -> Result<[(String, Driver); 2], Error> {
-    let refuse = |accepted: &str| Error::Assembly {
-        key: format!("channel.{name}.switch.scheduled.signalling.carried.by"),
-        value: by.to_owned(),
-        accepted: accepted.to_owned(),
-    };
     let bare = bare(spec);
-    let switch = bare.channel[name].coupled_schedule();
-    let switch = switch.ok_or_else(|| refuse("a scheduled channel"))?;
+    let Some(switch) = bare.channel[name].coupled_schedule() else {
+        return refuse(name, CARRIED_BY, by, "a scheduled channel");
+    };
     let bulk_site = Site { name, ..site };
     let [bulk, quick] = Half::both(coupled(&bare, &bare.channel[name], switch, bulk_site)?);
     let behind = |name: &str, half| {

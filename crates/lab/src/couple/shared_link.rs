@@ -7,7 +7,8 @@ use weft_fabric::link::{SharedLinkSettings, SharedLinkTiming};
 use weft_fabric::switch::AcknowledgmentRule;
 use weft_units::Span;
 
-use crate::assemble::Site;
+use super::CARRIED_BY;
+use crate::assemble::{Site, refuse};
 use crate::composition::{ChannelSettings, ScheduledSettings, SwitchSettings};
 use crate::error::Error;
 
@@ -54,7 +55,7 @@ impl Pair<'_> {
         let one = |key: &str, value: String, other: String| {
             let accepted =
                 format!("that of channel.{by}.link, {other}: with shared_link it is one");
-            refuse(site, &format!("link.{key}"), value, accepted)
+            refuse(site.name, &format!("link.{key}"), &value, &accepted)
         };
         if bulk.reserved != quick.reserved {
             return one("reserved", bulk.reserved.to_string(), quick.reserved.to_string());
@@ -78,7 +79,8 @@ impl Pair<'_> {
             let accepted = format!(
                 "{latency}, that of channel.{by}.switch: with shared_link both leave by one output"
             );
-            return refuse(site, "switch.scheduled.latency", self.switch.latency, accepted);
+            let (key, own) = ("switch.scheduled.latency", self.switch.latency.to_string());
+            return refuse(site.name, key, &own, &accepted);
         }
         let interleaves = match &self.quick.switch {
             SwitchSettings::Crossbar(crossbar) => {
@@ -92,7 +94,7 @@ impl Pair<'_> {
                 "a channel with adapter.acknowledgments = wait and switch.crossbar.acknowledgments \
                  = collide with shared_link, not channel.{by} as it is"
             );
-            return refuse(site, "switch.scheduled.signalling.carried.by", value, accepted);
+            return refuse(site.name, CARRIED_BY, &value, &accepted);
         }
         Ok(())
     }
@@ -105,7 +107,7 @@ impl Pair<'_> {
     ) -> Result<(), Error> {
         let one = |accepted: String| {
             let key = "switch.scheduled.signalling.carried.shared_link.guard";
-            refuse(site, key, shared.guard, accepted)
+            refuse(site.name, key, &shared.guard.to_string(), &accepted)
         };
         let SharedLinkTiming { guard, reserve, .. } = *shared;
         let least = self.quick.packet_span() + reserve;
@@ -129,9 +131,4 @@ impl Pair<'_> {
         }
         Ok(())
     }
-}
-
-fn refuse(site: Site<'_>, key: &str, value: impl ToString, accepted: String) -> Result<(), Error> {
-    let key = format!("channel.{}.{key}", site.name);
-    Err(Error::Assembly { key, value: value.to_string(), accepted })
 }
