@@ -58,7 +58,9 @@ pub(super) fn has_two_sizes(settings: &ChannelSettings) -> bool {
 /// The adapters of a channel whose switches are each one of `switches`.
 pub(super) fn build(
     settings: &ChannelSettings,
-    (wiring, sources, schedule): (&Wiring, &[Source], Option<PipelineParts>),
+    wiring: &Wiring,
+    sources: &[Source],
+    schedule: Option<PipelineParts>,
     switches: &[&SwitchSettings],
     site: Site<'_>,
 ) -> Result<Option<AdapterParts>, Error> {

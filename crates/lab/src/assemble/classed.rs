@@ -13,6 +13,7 @@ use weft_protocol::misfit::Misfit;
 use weft_units::{Bytes, Span, Time};
 
 use super::engine::{Kind, Place};
+use super::network::RoutedFabric;
 use super::{Site, failures, flows, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ClassedParts, Traffic};
@@ -30,7 +31,7 @@ struct Listed<'a> {
 pub(super) fn parts(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
-    (wiring, routes): (&Wiring, &Routes),
+    fabric: &RoutedFabric,
     kinds: &[(Kind<'_>, String)],
     site: Site<'_>,
 ) -> Result<Option<ClassedParts>, Error> {
@@ -40,57 +41,85 @@ pub(super) fn parts(
     refuse_what_does_not_fit(settings, kinds, site.name)?;
     let class = workload.map_or(Ok(0), |own| class_of(own, "", site.name))?;
     let traffic = workload.map_or_else(|| Ok(Vec::new()), |own| traffic(settings, own, site))?;
-    let links = wiring.links(&settings.link);
+    let links = fabric.wiring.links(&settings.link);
     if links.iter().any(|link| link.span(PAUSE_FRAME) == Span::ZERO) {
         let accepted = "a rate at which 64 bytes take a picosecond or more";
         refuse(site.name, "link.rate", &settings.link.rate.to_string(), accepted)?;
     }
-    let mut listed = Vec::new();
-    for (kind, key) in kinds {
-        let place = Place { channel: site.name, key };
-        listed.push(match kind {
-            Kind::Buffer(own) => {
-                let classes = own.by_class();
-                let classes = classes.or_else(|Misfit { key, value, accepted }| {
-                    place.refuse(&format!("shared_buffer.{key}"), &value, &accepted)
-                })?;
-                Some(Listed { own, classes, place })
-            }
-            _ => None,
-        });
-    }
+    let mut listed = listed(kinds, site.name)?;
     let of_switches = listed.iter().flatten().map(|own| own.classes.len()).max().unwrap_or(1);
     let of_flows = flows::highest_class(settings, workload).unwrap_or(0);
     let of_traffic =
         traffic.iter().map(|own| own.class).chain([class, of_flows]).max().unwrap_or(0);
     let classes = of_switches.max(usize::from(of_traffic) + 1).min(MOST_CLASSES);
-    listed
-        .iter_mut()
-        .flatten()
-        .for_each(|own| own.classes.resize(classes, ClassSettings::default()));
+    for own in listed.iter_mut().flatten() {
+        own.classes.resize(classes, ClassSettings::default());
+    }
     let is_of_messages = settings.carries_messages(workload) || workload.is_none();
     let is_lossless = is_of_messages && !flows::carries_messages(settings, workload);
     if is_lossless {
         refuse_loss(&listed, class)?;
     }
+    let cables = failures::parts(settings, fabric, asks(&listed, is_lossless), site)?;
+    let all_routes = failures::all_routes(cables.as_ref(), fabric);
+    let routes = all_routes.as_ref().unwrap_or(&fabric.routes);
+    for class in 0..classes {
+        refuse_a_cycle(settings, &fabric.wiring, routes, &listed, class, site.name)?;
+    }
+    refuse_marks_behind_a_header(&fabric.wiring, &links, &listed)?;
+    let hosts = listed.iter().flatten().next();
+    Ok(Some(ClassedParts {
+        switches: rules(settings, &fabric.wiring, &listed, kinds, site)?,
+        classes,
+        hosts: hosts.map_or(Vec::new(), |own| own.classes.iter().map(|own| own.schedule).collect()),
+        class,
+        overhead: settings.overhead(),
+        traffic,
+        has_telemetry: flows::needs_telemetry(settings),
+        sample: site.sample,
+        cables,
+    }))
+}
+
+/// The switches that share their memory, among all.
+fn listed<'a>(
+    kinds: &'a [(Kind<'a>, String)],
+    name: &'a str,
+) -> Result<Vec<Option<Listed<'a>>>, Error> {
+    let one = |(kind, key): &'a (Kind<'a>, String)| -> Result<Option<Listed<'a>>, Error> {
+        let Kind::Buffer(own) = kind else { return Ok(None) };
+        let place = Place { channel: name, key };
+        let classes = own.by_class().or_else(|Misfit { key, value, accepted }| {
+            place.refuse(&format!("shared_buffer.{key}"), &value, &accepted)
+        })?;
+        Ok(Some(Listed { own, classes, place }))
+    };
+    kinds.iter().map(one).collect()
+}
+
+/// What packets, and the classes of switches, require of cables.
+fn asks(listed: &[Option<Listed<'_>>], loses_nothing: bool) -> failures::Asks {
     let any = |is: fn(&ClassSettings) -> bool| {
         listed.iter().flatten().any(|own| own.classes.iter().any(is))
     };
-    let asks = failures::Asks {
+    failures::Asks {
         has_pauses: any(|own| own.pfc.is_some()),
         has_credits: any(|own| own.credits.is_some()),
-        loses_nothing: is_lossless,
-    };
-    let ways = (wiring, routes);
-    let cables = failures::parts(settings, ways, asks, site)?;
-    let all_routes = failures::all_routes(cables.as_ref(), ways);
-    for class in 0..classes {
-        let ways = (wiring, all_routes.as_ref().unwrap_or(routes));
-        refuse_a_cycle(settings, ways, (&listed, class), site.name)?;
+        loses_nothing,
     }
-    refuse_marks_behind_a_header(wiring, &links, &listed)?;
+}
+
+/// What each switch does with packets.
+fn rules(
+    settings: &ChannelSettings,
+    wiring: &Wiring,
+    listed: &[Option<Listed<'_>>],
+    kinds: &[(Kind<'_>, String)],
+    site: Site<'_>,
+) -> Result<Vec<SwitchRule>, Error> {
+    let links = wiring.links(&settings.link);
     let mut switches = Vec::with_capacity(kinds.len());
-    for (number, ((kind, _), own)) in (0..).zip(kinds.iter().zip(&listed)) {
+    for (number, ((kind, _), own)) in (0..).zip(kinds.iter().zip(listed)) {
         let random = site.streams.stream(&format!("{}.marks", site.name), number as usize);
         switches.push(match (kind, own) {
             (_, Some(own)) => SwitchRule {
@@ -109,22 +138,11 @@ pub(super) fn parts(
                 memory: None,
                 random,
             },
-            // Refused above.
+            // Such switches have been refused.
             _ => continue,
         });
     }
-    let hosts = listed.iter().flatten().next();
-    Ok(Some(ClassedParts {
-        switches,
-        classes,
-        hosts: hosts.map_or(Vec::new(), |own| own.classes.iter().map(|own| own.schedule).collect()),
-        class,
-        overhead: settings.overhead(),
-        traffic,
-        has_telemetry: flows::needs_telemetry(settings),
-        sample: site.sample,
-        cables,
-    }))
+    Ok(switches)
 }
 
 /// The class of a workload, whose key below that of the channel is `below`.
@@ -249,20 +267,21 @@ fn refuse_what_does_not_fit(
 ) -> Result<(), Error> {
     if let Some(own) = &settings.flow_control {
         let accepted = format!(
-            "no flow control beside shared_buffer: its inputs give no credits for cells but pause a class of \
-             their cable, or give credits for its bytes (channel.{name}.switch.shared_buffer.classes.*.pfc, \
-             .credits)"
+            "no flow control beside shared_buffer: its inputs give no credits for cells but pause a \
+             class of their cable, or give credits for its bytes \
+             (channel.{name}.switch.shared_buffer.classes.*.pfc, .credits)"
         );
         refuse(name, "flow_control", own.name(), &accepted)?;
     }
     if settings.packet.0 > u64::from(u32::MAX / 8) {
-        refuse(
-            name,
-            "packet",
-            &settings.packet.to_string(),
-            "at most 512 MiB beside shared_buffer",
-        )?;
+        let accepted = "at most 512 MiB beside shared_buffer";
+        refuse(name, "packet", &settings.packet.to_string(), accepted)?;
     }
+    refuse_switches_beside(kinds, name)
+}
+
+/// Refuses switches that could not pass packets on to a shared buffer, or take them from it.
+fn refuse_switches_beside(kinds: &[(Kind<'_>, String)], name: &str) -> Result<(), Error> {
     let has_credits = kinds.iter().any(|(kind, _)| match kind {
         Kind::Buffer(own) => own.classes.values().any(|own| own.credits.is_some()),
         _ => false,
@@ -437,8 +456,10 @@ fn refuse_credit_for_no_packet(
 /// the file accepts that.
 fn refuse_a_cycle(
     settings: &ChannelSettings,
-    (wiring, routes): (&Wiring, &Routes),
-    (listed, class): (&[Option<Listed<'_>>], usize),
+    wiring: &Wiring,
+    routes: &Routes,
+    listed: &[Option<Listed<'_>>],
+    class: usize,
     name: &str,
 ) -> Result<(), Error> {
     let pauses = |own: &Listed<'_>| own.classes[class].loses_nothing();

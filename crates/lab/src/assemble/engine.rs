@@ -12,9 +12,10 @@ use weft_fabric::switch::{
 };
 use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
+use weft_protocol::misfit::Misfit;
 use weft_units::{Bytes, Limit, Span};
 
-use super::network::{Buffers, SharedCells};
+use super::network::{Buffers, RoutedFabric, SharedCells};
 use super::slots::{self, Slotting};
 use super::{Driver, Site, adapter, classed, flows, network, ring};
 use crate::composition::{ChannelSettings, SwitchSettings};
@@ -45,11 +46,7 @@ pub(super) struct Place<'a> {
 
 impl Place<'_> {
     pub fn refuse<T>(self, key: &str, value: &str, accepted: &str) -> Result<T, Error> {
-        Err(Error::Assembly {
-            key: format!("channel.{}.{}.{key}", self.channel, self.key),
-            value: value.to_owned(),
-            accepted: accepted.to_owned(),
-        })
+        super::refuse(self.channel, &format!("{}.{key}", self.key), value, accepted)
     }
 }
 
@@ -73,26 +70,26 @@ pub(crate) fn engine(
     site: Site<'_>,
 ) -> Result<Engine, Error> {
     network::refuse_what_switches_do_not_read(settings, site.name)?;
-    let (mut wiring, routes) = network::ways(settings, site)?;
+    let mut fabric = network::fabric(settings, site)?;
     if let (Some(_), SwitchSettings::Scheduled(own)) = (&schedule, &settings.switch) {
-        wiring.lengthen_to_hosts(&own.lengths);
+        fabric.wiring.lengthen_to_hosts(&own.lengths);
     }
-    refuse_cables_without_time(settings, &wiring, site.name)?;
+    let RoutedFabric { wiring, routes } = &fabric;
+    refuse_cables_without_time(settings, wiring, site.name)?;
     let has_a_memory = network::has_a_memory(settings);
     let connections = if has_a_memory {
-        network::connections(settings, workload, &routes, site)?
+        network::connections(settings, workload, routes, site)?
     } else {
         network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
         ConnectionParts::default()
     };
     let Switches { kinds, keys, given } =
-        switches_of(settings, &wiring, sources.is_empty(), site.name)?;
-    refuse_other_queues_to_weigh(&routes, &kinds, site.name)?;
+        switches_of(settings, wiring, sources.is_empty(), site.name)?;
+    refuse_other_queues_to_weigh(routes, &kinds, site.name)?;
     let named: Vec<_> = kinds.iter().copied().zip(keys).collect();
-    let ring = ring::parts(settings, &wiring, &sources, &named, site)?;
-    let classed = classed::parts(settings, workload, (&wiring, &routes), &named, site)?;
-    let ahead = (&wiring, &sources[..], schedule);
-    let mut adapters = adapter::build(settings, ahead, &given, site)?;
+    let ring = ring::parts(settings, wiring, &sources, &named, site)?;
+    let classed = classed::parts(settings, workload, &fabric, &named, site)?;
+    let mut adapters = adapter::build(settings, wiring, &sources, schedule, &given, site)?;
     if let Some(own) = &mut adapters {
         own.bodies = super::bodies(settings, workload, site)?;
     }
@@ -103,11 +100,10 @@ pub(crate) fn engine(
         Some(_) => classed::no_flow_control(),
         None => flow(settings, &kinds, site.name)?,
     };
-    refuse_a_cycle(settings, (&wiring, &routes), &kinds, &flow, site.name)?;
-    let own = (&kinds[..], classed.as_ref());
-    let flows = flows::parts(settings, workload, (&wiring, &routes), own, site)?;
-    let switches = switches(&kinds, adapter::has_two_sizes(settings), &wiring, site)?;
-    let mut parts = network::bare(settings, (wiring, routes), sources, site);
+    refuse_a_cycle(settings, &fabric, &kinds, &flow, site.name)?;
+    let flows = flows::parts(settings, workload, &fabric, &kinds, classed.as_ref(), site)?;
+    let switches = switches(&kinds, adapter::has_two_sizes(settings), wiring, site)?;
+    let mut parts = network::bare(settings, fabric, sources, site);
     if let Some(own) = &classed {
         parts.observations = parts.observations.of_classes(own.classes);
     }
@@ -204,7 +200,7 @@ fn refuse_other_queues_to_weigh(
 /// No buffers of switches of these kinds can wait for each other in a cycle.
 fn refuse_a_cycle(
     settings: &ChannelSettings,
-    ways: (&Wiring, &Routes),
+    fabric: &RoutedFabric,
     kinds: &[Kind<'_>],
     flow: &FlowControl,
     name: &str,
@@ -220,7 +216,7 @@ fn refuse_a_cycle(
         | Kind::Slots(_) => false,
     };
     let buffers = Buffers { flow, holds, has_bridges: kinds.iter().any(is_bridged) };
-    network::refuse_a_cycle(settings, ways, &buffers, name)
+    network::refuse_a_cycle(settings, fabric, &buffers, name)
 }
 
 /// The parts of all switches.
@@ -230,8 +226,7 @@ fn switches(
     wiring: &Wiring,
     site: Site<'_>,
 ) -> Result<Vec<SwitchParts>, Error> {
-    let own =
-        |(number, kind): (u32, &Kind<'_>)| switch(number, *kind, has_two_sizes, (wiring, site));
+    let own = |(number, kind): (u32, &Kind<'_>)| switch(number, *kind, has_two_sizes, wiring, site);
     (0..).zip(kinds).map(own).collect()
 }
 
@@ -271,13 +266,16 @@ fn kind<'a>(
         SwitchSettings::Crossbar(own) => Ok(Kind::Crossbar(own)),
         SwitchSettings::Ring(own) => Ok(Kind::Ring(own)),
         SwitchSettings::OutputBuffered(own) => Ok(Kind::Buffered(own)),
-        other => slots::of(settings, switch).map(Kind::Slots).ok_or_else(|| Error::Assembly {
-            key: format!("channel.{}.{}", place.channel, place.key),
-            value: other.name().to_owned(),
-            accepted: "output_queued, output_buffered, input_queued or shared_memory beside \
-                       switches that are so, since others serve the hosts themselves"
-                .to_owned(),
-        }),
+        other => match slots::of(settings, switch) {
+            Some(slots) => Ok(Kind::Slots(slots)),
+            None => super::refuse(
+                place.channel,
+                place.key,
+                other.name(),
+                "output_queued, output_buffered, input_queued or shared_memory beside switches \
+                 that are so, since others serve the hosts themselves",
+            ),
+        },
     }
 }
 
@@ -327,7 +325,8 @@ fn switch(
     number: u32,
     kind: Kind<'_>,
     has_two_sizes: bool,
-    (wiring, site): (&Wiring, Site<'_>),
+    wiring: &Wiring,
+    site: Site<'_>,
 ) -> Result<SwitchParts, Error> {
     let random = || site.streams.stream(&format!("{}.switch", site.name), number as usize);
     let (own, cell, buffer) = match kind {
@@ -353,11 +352,9 @@ fn switch(
     };
     let ports = wiring.ports_of(number) as usize;
     if ports > MAX_PORTS {
-        return Err(Error::Assembly {
-            key: format!("channel.{}.fabric", site.name),
-            value: format!("{} with {ports} ports", wiring.switch_name(number)),
-            accepted: format!("switches with at most {MAX_PORTS} ports under a scheduler"),
-        });
+        let value = format!("{} with {ports} ports", wiring.switch_name(number));
+        let accepted = format!("switches with at most {MAX_PORTS} ports under a scheduler");
+        return super::refuse(site.name, "fabric", &value, &accepted);
     }
     let arbiter = own.scheduler.arbiter(ports);
     let arbiter =
@@ -424,10 +421,8 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
         | Kind::Slots(_) => None,
     });
     let smallest = buffers.min().unwrap_or(u32::MAX);
-    FlowControl::new(&own, smallest).map_err(|misfit| Error::Assembly {
-        key: format!("channel.{name}.flow_control.{}", misfit.key),
-        value: misfit.value,
-        accepted: misfit.accepted,
+    FlowControl::new(&own, smallest).or_else(|Misfit { key, value, accepted }| {
+        super::refuse(name, &format!("flow_control.{key}"), &value, &accepted)
     })
 }
 

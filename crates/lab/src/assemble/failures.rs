@@ -1,9 +1,10 @@
 //! Cables that fail, recover or slow down: which channels support them, and which routes are left
 //! at which times.
 
-use weft_fabric::fabric::{ConnectionRoutes, LiveNextHops, Routes, RoutesSettings, Wiring};
+use weft_fabric::fabric::{ConnectionRoutes, LiveNextHops, Routes, RoutesSettings};
 use weft_units::Time;
 
+use super::network::RoutedFabric;
 use super::{Site, engine, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::CableParts;
@@ -40,7 +41,7 @@ pub(super) struct Asks {
 /// The failures of the cables of a channel; `None` if there are none.
 pub(super) fn parts(
     settings: &ChannelSettings,
-    (wiring, routes): (&Wiring, &Routes),
+    RoutedFabric { wiring, routes }: &RoutedFabric,
     asks: Asks,
     site: Site<'_>,
 ) -> Result<Option<CableParts>, Error> {
@@ -94,7 +95,7 @@ fn refuse_routes_without_a_choice(
 /// The routes that packets may take at any time, if some of them exist only after a failure.
 pub(super) fn all_routes(
     parts: Option<&CableParts>,
-    (wiring, routes): (&Wiring, &Routes),
+    RoutedFabric { wiring, routes }: &RoutedFabric,
 ) -> Option<Routes> {
     let next_hops: Vec<LiveNextHops> =
         parts?.next_hops.iter().map(|own: &(Time, LiveNextHops)| own.1.clone()).collect();

@@ -1,7 +1,7 @@
 //! Hosts that send flows: what their adapters need, and what flows require of switches.
 
 use weft_fabric::adapter::TransportParts;
-use weft_fabric::fabric::{ConnectionRoutes, Routes, RoutesSettings, Wiring};
+use weft_fabric::fabric::{ConnectionRoutes, RoutesSettings};
 use weft_fabric::switch::shared_buffer::MOST_CLASSES;
 use weft_fabric::workload::{FlowList, WorkloadSettings};
 use weft_protocol::congestion::CongestionControlSettings;
@@ -9,6 +9,7 @@ use weft_protocol::misfit::Misfit;
 use weft_protocol::transport::LossRecovery;
 
 use super::engine::Kind;
+use super::network::RoutedFabric;
 use super::{Site, engine, refuse};
 use crate::composition::ChannelSettings;
 use crate::drive::engine::{ClassedParts, FlowParts};
@@ -54,8 +55,9 @@ pub(super) fn highest_class(
 pub(super) fn parts(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
-    (wiring, routes): (&Wiring, &Routes),
-    (kinds, classed): (&[Kind<'_>], Option<&ClassedParts>),
+    RoutedFabric { wiring, routes }: &RoutedFabric,
+    kinds: &[Kind<'_>],
+    classed: Option<&ClassedParts>,
     site: Site<'_>,
 ) -> Result<Option<FlowParts>, Error> {
     let name = site.name;

@@ -41,16 +41,14 @@ pub(super) fn build(
         sample: site.sample,
         feedback: sources.iter().map(Source::feedback).collect(),
     };
-    let windows = parts.build(site.streams).map_err(|error| Error::Assembly {
-        key: format!("channel.{}.{}", site.name, error.key),
-        value: error.value,
-        accepted: error.accepted,
-    })?;
+    let windows = parts.build(site.streams);
+    let windows =
+        windows.or_else(|error| refuse(site.name, &error.key, &error.value, &error.accepted))?;
     let switch = (!hub.is_direct()).then(|| SwitchParts::Hub(hub.latency));
     Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
         switches: switch.into_iter().collect(),
         hub: Some(windows),
-        ..network::bare(settings, network::ways(settings, site)?, sources, site)
+        ..network::bare(settings, network::fabric(settings, site)?, sources, site)
     }))))
 }
 

@@ -30,8 +30,15 @@ pub(super) fn refuse_a_fabric_of_others(
     refuse(name, "switch", settings.switch.name(), accepted)
 }
 
-/// The switches and cables, and the routes that packets take.
-pub(super) fn ways(settings: &ChannelSettings, site: Site<'_>) -> Result<(Wiring, Routes), Error> {
+/// Switches and cables, and the routes that packets take.
+#[derive(Debug)]
+pub(super) struct RoutedFabric {
+    pub wiring: Wiring,
+    pub routes: Routes,
+}
+
+/// The fabric of a channel.
+pub(super) fn fabric(settings: &ChannelSettings, site: Site<'_>) -> Result<RoutedFabric, Error> {
     let wiring = settings.wiring(site.hosts).map_err(|error| named(site.name, error))?;
     let random = site.streams.stream(&format!("{}.routes", site.name), 0);
     let has_connections = has_a_memory(settings) || settings.adapter.transport.is_some();
@@ -40,23 +47,23 @@ pub(super) fn ways(settings: &ChannelSettings, site: Site<'_>) -> Result<(Wiring
         false => RoutesSettings::default(),
     });
     let routes = Routes::new(&routes, &wiring, random).map_err(|error| named(site.name, error))?;
-    Ok((wiring, routes))
+    Ok(RoutedFabric { wiring, routes })
 }
 
 /// The number of a switch that the file names.
 pub(super) fn switch_named(wiring: &Wiring, own: &str, name: &str) -> Result<u32, Error> {
-    wiring.switch_named(own).ok_or_else(|| Error::Assembly {
-        key: format!("channel.{name}.switches.{own}"),
-        value: "given".to_owned(),
-        accepted: format!("a switch of the fabric, such as {}", wiring.bare_name(0)),
-    })
+    let Some(number) = wiring.switch_named(own) else {
+        let accepted = format!("a switch of the fabric, such as {}", wiring.bare_name(0));
+        return refuse(name, &format!("switches.{own}"), "given", &accepted);
+    };
+    Ok(number)
 }
 
 /// The parts that every channel has: cables, routes, sources and observations. It has no switches yet, and
 /// nothing that only some channels have.
 pub(super) fn bare(
     settings: &ChannelSettings,
-    (wiring, routes): (Wiring, Routes),
+    RoutedFabric { wiring, routes }: RoutedFabric,
     sources: Vec<Source>,
     site: Site<'_>,
 ) -> EngineParts {
@@ -95,15 +102,10 @@ pub(super) fn connections(
     routes: &Routes,
     site: Site<'_>,
 ) -> Result<ConnectionParts, Error> {
-    let fault = |key: &str, value: String, accepted: String| Error::Assembly {
-        key: format!("channel.{}.{key}", site.name),
-        value,
-        accepted,
-    };
     if !routes.is_per_connection() {
         let accepted = "per_connection: a cell names the connection along which its switches pass it \
                         on, and the cells of a message have to arrive in order";
-        return Err(fault("routes", "per_packet".into(), accepted.into()));
+        return refuse(site.name, "routes", "per_packet", accepted);
     }
     let cut = |own: &SegmentationSettings| own.build(settings.packet, settings.payload);
     let segmentation = settings.segmentation.as_ref().map(cut);
@@ -112,7 +114,7 @@ pub(super) fn connections(
     let is_greedy = streams.streams.iter().any(|stream| stream.load.is_none());
     if is_greedy && settings.adapter.send_buffers == Limit::Unlimited {
         let accepted = "a number, since a greedy stream fills them all at once";
-        return Err(fault("adapter.send_buffers", "unlimited".into(), accepted.into()));
+        return refuse(site.name, "adapter.send_buffers", "unlimited", accepted);
     }
     if settings.endpoints.is_none() {
         refuse_what_needs_endpoints(workload, site.name)?;
@@ -123,13 +125,15 @@ pub(super) fn connections(
         && let Some(count) = own.receive_descriptors.count().filter(|count| count.get() > most)
     {
         let accepted = format!("at most {most}, or \"unlimited\"");
-        return Err(fault("endpoints.receive_descriptors", count.to_string(), accepted));
+        let key = "endpoints.receive_descriptors";
+        return refuse(site.name, key, &count.to_string(), &accepted);
     }
     if let Some(own) = &settings.endpoints
         && own.receive_go >= own.receive_stop.get()
     {
         let accepted = format!("less than receive_stop, {}", own.receive_stop);
-        return Err(fault("endpoints.receive_go", own.receive_go.to_string(), accepted));
+        let (key, value) = ("endpoints.receive_go", own.receive_go.to_string());
+        return refuse(site.name, key, &value, &accepted);
     }
     let random = |number| site.streams.stream(&format!("{}.streams", site.name), number);
     Ok(ConnectionParts {
@@ -242,7 +246,7 @@ pub(super) struct Buffers<'a, F> {
 /// No buffers of switches can wait for each other in a cycle, unless the file accepts that.
 pub(super) fn refuse_a_cycle<F: Fn(u32) -> bool>(
     settings: &ChannelSettings,
-    (wiring, routes): (&Wiring, &Routes),
+    RoutedFabric { wiring, routes }: &RoutedFabric,
     buffers: &Buffers<'_, F>,
     name: &str,
 ) -> Result<(), Error> {

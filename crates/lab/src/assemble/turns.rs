@@ -11,7 +11,7 @@ use weft_protocol::retransmit::ControlSettings;
 use weft_protocol::turns::{LONGEST_MESSAGE, PACKET};
 use weft_units::{Bytes, Limit, Time};
 
-use super::network::named;
+use super::network::{RoutedFabric, named};
 use super::{Driver, Site, adapter, errors, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{Engine, EngineParts, TurnParts};
@@ -59,7 +59,7 @@ pub(super) fn build(
     Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
         switches: switches.into_iter().map(SwitchParts::Fifos).collect(),
         turns: Some(turns),
-        ..network::bare(settings, (wiring, routes), sources, site)
+        ..network::bare(settings, RoutedFabric { wiring, routes }, sources, site)
     }))))
 }
 
