@@ -23,7 +23,7 @@ pub struct LeastChoiceFirstSettings {
     pub round_robin: bool,
     /// What counts as a choice of an initiator.
     pub counts: Counts,
-    /// Who wins among initiators with equally few choices.
+    /// Which initiator wins among those with equally few choices.
     pub ties: Ties,
 }
 
@@ -37,7 +37,7 @@ pub enum Counts {
     Static,
 }
 
-/// Who wins among ports with equally few choices.
+/// Which port wins among those with equally few choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ties {

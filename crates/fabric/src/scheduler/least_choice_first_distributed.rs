@@ -25,7 +25,7 @@ pub struct LeastChoiceFirstDistributedSettings {
     /// Whether one cell, moving through the request matrix, is served before the first round;
     /// bounds the wait of a standing request to ports² slots.
     pub round_robin: bool,
-    /// Who wins among initiators, and among targets, with equally few choices.
+    /// Which initiator, and which target, wins among those with equally few choices.
     pub ties: Ties,
 }
 

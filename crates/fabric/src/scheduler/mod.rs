@@ -41,7 +41,8 @@ pub use wavefront::{Wavefront, WavefrontSettings};
 /// The largest switch.
 pub const MAX_PORTS: usize = 1024;
 
-/// An algorithm that decides, slot by slot, who sends to whom, among up to 64 `W` ports.
+/// An algorithm that decides, slot by slot, which initiator sends to which target, among up to
+/// 64 `W` ports.
 pub trait Scheduler<const W: usize = 1> {
     /// Replaces `matching` by the connections of the next slot: a subset of `requests` in which no
     /// initiator and no target occurs twice. All three are of the size that the scheduler was
@@ -181,14 +182,15 @@ macro_rules! schedulers {
                 match self { $(SchedulerSettings::$name(own) => own.is_maximal(),)* }
             }
 
-            /// The number of slots within which a request that stands is served, whatever the
-            /// other requests do; `None` where they can keep it waiting for ever.
+            /// The number of slots within which a standing request is served, whatever the other
+            /// requests do; `None` if they can starve it.
             pub fn serves_within(&self, ports: usize) -> Option<u64> {
                 match self { $(SchedulerSettings::$name(own) => own.serves_within(ports),)* }
             }
 
-            /// The number of slots within which every request is served while none of them comes
-            /// or goes; `None` where one can wait for ever even so, or only chance serves it.
+            /// The number of slots within which every request is served while the requests do not
+            /// change; `None` if starvation is possible even then, or if only chance serves a
+            /// request.
             pub fn serves_unchanged_within(&self, ports: usize) -> Option<u64> {
                 match self {
                     $(SchedulerSettings::$name(own) => own.serves_unchanged_within(ports),)*
