@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use super::{Gate, Graph, Kind, Port, PortUse, Switch};
 
-/// The part of a graph that a process has.
+/// The part of a graph that a process holds.
 ///
-/// Its switches, ports and hosts have numbers of their own, in the order that they have in the whole. Behind its
-/// switches stands one for all of the others, with a port for every cable that leads to them.
+/// Its switches, ports and hosts have numbers of their own, in the order of the whole graph. Behind
+/// its switches one more switch stands for all others, with a port for every cable that leads to
+/// them.
 #[derive(Debug)]
 pub struct Apart {
     /// The part, at time zero.
@@ -278,7 +279,7 @@ impl Graph {
         self.ports.len()
     }
 
-    /// What became of a port in a process that has its part alone.
+    /// Takes over the use of a port from a process that holds only its part.
     pub fn put_use(&self, port: u32, own: PortUse) {
         self.ports[port as usize].put(own);
     }

@@ -71,7 +71,7 @@ impl Graph {
         }
     }
 
-    /// The same graph without the switches that have a clock.
+    /// Returns the graph without the switches that have a clock.
     fn share(&self) -> Graph {
         let elsewhere = |kind: &Kind| match *kind {
             Kind::Clocked(_) => Kind::Clocked(ELSEWHERE),

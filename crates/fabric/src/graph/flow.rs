@@ -45,7 +45,7 @@ impl Flow {
         }
     }
 
-    /// The same of those ports alone, numbered in that order, before anything was sent.
+    /// The flow control of those ports alone, numbered in that order, before anything was sent.
     pub fn of_ports(&self, ports: &[u32]) -> Flow {
         let channels = self.channels;
         let credits = |port: &u32| {

@@ -498,8 +498,8 @@ impl Graph {
         self.depart(now + self.latency(switch), output)
     }
 
-    /// Like the above at a switch whose outputs may be full, by a port that is no gate; `None` if
-    /// the output is full.
+    /// A packet passes a switch whose outputs may be full, by a port that is no gate; `None` if the
+    /// output is full.
     pub fn pass_limited(&mut self, now: Time, switch: u32, output: u32) -> Option<Departure> {
         let (ready, most) = (now + self.latency(switch), self.most(switch));
         let held = || self.ports[output as usize].held(ready, self.span(output));
