@@ -188,7 +188,7 @@ impl InputQueued {
         self.inputs.report_every_credit();
     }
 
-    /// Like the above for one input.
+    /// From now on no credit of this input counts before it is back.
     pub fn report_credits_of(&mut self, input: u32) {
         self.inputs.report_credits_of(input);
     }

@@ -54,7 +54,8 @@ impl Ports {
         }
     }
 
-    /// The cable in a port is back. Where anything pauses classes the far end is told what this one pauses.
+    /// The cable in a port is back. If any class can be paused, the far end is told which classes
+    /// this end pauses.
     pub fn come_back(&mut self, port: u32, tells: bool) {
         let own = &mut self.egress[port as usize];
         own.paused = 0;

@@ -15,10 +15,11 @@ pub struct ClassCounts {
     pub pauses: u64,
 }
 
-/// What a port heard of a class since records began.
+/// The stops of a class at a port since recording began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PauseCounts {
-    /// How often it had to stop: it heard a pause, or it was free for a packet and had no credit for it.
+    /// How often it had to stop: it received a pause, or it was free for a packet and had no credit
+    /// for it.
     pub stops: u64,
     /// For how long it had.
     pub stopped: Span,
@@ -35,7 +36,7 @@ impl PauseCounts {
         }
     }
 
-    /// It goes on, if it had to stop.
+    /// It resumes, if it had to stop.
     pub(super) fn go_on(&mut self, now: Time, from: Time) {
         if let Some(since) = self.since.take() {
             self.stopped += now.since(since.max(from));

@@ -1,10 +1,10 @@
-//! Credits of classes: how many bytes of each the far end of a cable still has room for.
+//! Credits of classes: for how many bytes of each class the far end of a cable still has room.
 //!
-//! A credit is worth a byte of the buffer that an input has for a class. It is spent when a packet starts and
-//! comes back when the last byte of the packet has left the switch, along the cable and beside the packets there, as
-//! those of virtual channels do.
+//! A credit stands for a byte of the buffer that an input has for a class. It is spent when a
+//! packet starts, and returns when the last byte of the packet has left the switch, along the cable
+//! and beside the packets there, as credits of virtual channels do.
 
-/// What an event that brings credits back is told from one of pauses by.
+/// The bit that distinguishes an event that returns credits from one of pauses.
 const CREDIT: u32 = 1 << 31;
 
 /// Where the class stands in it, above the bytes.
@@ -52,7 +52,7 @@ pub(super) struct Credits {
 }
 
 impl Credits {
-    /// Those that ports have to begin with; `None` where there is no limit.
+    /// The credits with which ports begin; `None` where there is no limit.
     pub fn new(all: impl Iterator<Item = Option<u64>>) -> Credits {
         let left: Vec<u64> = all.map(|own| own.unwrap_or(u64::MAX)).collect();
         match left.iter().all(|own| *own == u64::MAX) {

@@ -1,11 +1,11 @@
-//! When packets have left the ports of switches: what is in a memory until then, and what may be planned
-//! because of it.
+//! When packets have left the ports of switches: what a memory holds until then, and which
+//! departures can therefore be planned.
 //!
-//! An event for the end of each transmission would cost as much as the packet itself. Nothing but the
-//! admission of the next packets depends on it while nothing waits at the port or at its host, no input of its switch
-//! pauses its cable, and no packet is [marked](Ports::mark_departure) then: a port is
-//! [settled](Ports::settle) when it is looked at next. Other ports are told ([`Ports::sent`]), and those
-//! of hosts that have several, as any of them may send what is next.
+//! An event for the end of each transmission would cost as much as the packet itself. Only the
+//! admission of the next packets depends on it if nothing waits at the port or at its host, no
+//! input of its switch pauses its cable, and no packet is [marked](Ports::mark_departure) then:
+//! such a port is [settled](Ports::settle) when it is next used. Other ports get an event
+//! ([`Ports::sent`]), and so do all ports of hosts with several, since any of them may send next.
 
 use weft_kernel::prefetch;
 use weft_units::{Span, Time};
@@ -32,9 +32,9 @@ pub(super) struct Planned {
 }
 
 impl Ports {
-    /// Lets ports plan when packets leave, where nothing but a pause can change that: packets of one queue leave in
-    /// the order in which they come, and nothing is asked of them when they do. Whoever drives the ports then
-    /// [recalls](Self::recall) what is planned.
+    /// Lets ports plan departures, where only a pause can change them: packets of one queue leave
+    /// in the order in which they come, and nothing is decided about them when they do. The driver
+    /// of the ports then [recalls](Self::recall) what is planned.
     pub fn let_plan(&mut self) {
         let has_one = self.classes == 1;
         // Packets that are marked when they have left need an event at that instant.
@@ -107,8 +107,8 @@ impl Ports {
         true
     }
 
-    /// What a port sends next is sent until `until`. Returns whether it is to be told when that has left: if
-    /// something waits for that there or, as `is_awaited` tells, at its host.
+    /// The transmission of a port ends at `until`. Returns whether the port needs an event then: if
+    /// something waits for that there or, as `is_awaited` says, at its host.
     #[inline]
     pub fn note_end(&mut self, port: u32, until: Time, is_awaited: bool) -> bool {
         let own = &mut self.egress[port as usize];
@@ -119,8 +119,9 @@ impl Ports {
         own.is_noted
     }
 
-    /// An input has begun to pause its cable: `note` is told the ports of its switch that are to be told when what
-    /// they send has left, because that matters from now on, and when that is.
+    /// An input has begun to pause its cable: calls `note` with the ports of its switch that need
+    /// an event at the end of their transmission, because that matters from now on, and with the
+    /// time of that end.
     pub fn note_all(&mut self, now: Time, input: u32, mut note: impl FnMut(u32, Time)) {
         let rule = &self.rules[self.egress[input as usize].rule as usize];
         for port in rule.first..rule.first + rule.ports {
@@ -132,8 +133,8 @@ impl Ports {
         }
     }
 
-    /// A packet enters the memory of a switch from an input for an output. If it is cut, its header
-    /// says so from then on. The input may then have a pause to send.
+    /// Admits a packet from an input for an output to the memory of a switch. If the packet is
+    /// trimmed, its header says so from then on. The input may then have a pause to send.
     #[inline]
     pub fn admit(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
         self.settle(now, output);
@@ -158,7 +159,7 @@ impl Ports {
         }
     }
 
-    /// A packet is not simply held, at least as long as other ports have not been looked at.
+    /// Admits a packet that cannot simply be held, at least until the other ports are settled.
     #[inline(never)]
     fn admit_beyond(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
         let rule = &self.rules[self.egress[output as usize].rule as usize];
@@ -180,7 +181,7 @@ impl Ports {
         admission
     }
 
-    /// A packet found its queue full: it is cut to its header if it may be, and if that has room.
+    /// A packet found its queue full: it is trimmed if it may be, and if its header has room.
     #[cold]
     fn cut(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
         let counted = u64::from(now >= self.from);
@@ -212,7 +213,7 @@ impl Ports {
         }
     }
 
-    /// The last byte of what a port sends leaves at `now`, of which it was to be told.
+    /// The last byte of a transmission leaves at `now`, for which the port had an event.
     #[inline]
     pub fn sent(&mut self, now: Time, port: u32) -> Freed {
         debug_assert!(self.egress[port as usize].until == now, "port {port} at {now}");
@@ -313,8 +314,9 @@ impl Ports {
         own.has_planned && (own.has_to_tell || own.paused != 0)
     }
 
-    /// Nothing is planned at a port any more: packets wait there as elsewhere, and `note` is told each of them,
-    /// which will not come when it was to. Returns from when on the port has nothing to send now.
+    /// Revokes what is planned at a port: its packets wait in the queue, and `note` is called with
+    /// each of them, since it will not arrive as planned. Returns from when on the port has nothing
+    /// to send.
     pub fn recall(&mut self, port: u32, behind: &mut [u32], mut note: impl FnMut(u32)) -> Time {
         let egress = &mut self.egress[port as usize];
         let queue = &mut self.queues[port as usize * self.classes];

@@ -4,9 +4,9 @@ use super::Ports;
 use super::rule::Rule;
 
 impl Ports {
-    /// The ports of so many parts, by the part that each switch is in, before anything happens. All parts have
-    /// all ports, of which each is to be touched by one part alone. Memories, and what marks are drawn from, move
-    /// into their parts, so that these ports are of no use any more.
+    /// Divides the ports among `count` parts, by the part of each switch, before anything happens.
+    /// All parts have all ports, each of which only one part may touch. Memories, and the random
+    /// streams of marks, move into their parts, so that these ports cannot be used any more.
     pub fn divide(&mut self, part: &[u32], count: u32) -> Vec<Ports> {
         let mut parts: Vec<Ports> = (0..count).map(|_| self.without_switches()).collect();
         for (switch, (own, part)) in self.rules.iter_mut().zip(part).enumerate() {

@@ -7,7 +7,7 @@ pub struct Header {
     pub flow: u32,
     /// Its size on the wire, in bytes.
     pub size: u32,
-    /// What of that a program handed over, in bytes.
+    /// The payload in it, in bytes.
     pub payload: u32,
     /// The port by which it came to the switch that it is in.
     pub input: u32,
@@ -15,19 +15,19 @@ pub struct Header {
     pub class: u8,
     /// Bits of the constants below.
     pub bits: u8,
-    /// It was to come to its next place at an instant at which it will not, since it was held back after that had
-    /// been planned.
+    /// Its planned arrival at the next place is void, since it was held back after that had been
+    /// planned.
     pub is_early: bool,
 }
 
 impl Header {
-    /// Its transport hears marks, so that switches may mark it (RFC 3168: ECT).
+    /// Its transport reacts to marks, so that switches may mark it (RFC 3168: ECT).
     pub const ECN_CAPABLE: u8 = 1;
     /// A switch has marked it (RFC 3168: CE).
     pub const MARKED: u8 = 2;
-    /// A switch has cut its payload off.
+    /// A switch has trimmed it: its payload is gone.
     pub const TRIMMED: u8 = 4;
-    /// Switches that find its queue full may do so.
+    /// Switches may trim it if its queue is full.
     pub const TRIMMABLE: u8 = 8;
     /// Switches write down what they know when it leaves.
     pub const TELEMETRY: u8 = 16;

@@ -1,4 +1,4 @@
-//! What may still come to an input after it has decided to pause its cable.
+//! What may still arrive at an input after it has decided to pause its cable.
 
 use weft_units::{Bytes, Span};
 
@@ -18,10 +18,10 @@ pub struct HeadroomParts<'a> {
     pub latency: Span,
 }
 
-/// The bytes that an input has to keep for one class, so that nothing is lost however packets of up to
-/// the largest size come (after IEEE 802.1Q annex O, with the parts of this model).
+/// The bytes that an input must reserve for one class so that nothing is lost, however packets of
+/// up to the largest size arrive (after IEEE 802.1Q annex O, with the parts of this model).
 ///
-/// * A packet: the one that does not fit below the threshold and brings the pause about.
+/// * One packet: the one that exceeds the threshold and causes the pause.
 /// * What comes until the far end has stopped: while the largest packet is being sent that may be
 ///   before the pause, while the pause is being sent, twice along the cable, for the response, and what
 ///   had passed the input before it was counted.

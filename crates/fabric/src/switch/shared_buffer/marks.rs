@@ -6,7 +6,8 @@ use weft_units::Time;
 use super::settings::{ClassSettings, EcnLaw, EcnSettings, MarkAt};
 use super::{Header, Ports, SwitchRule};
 
-/// Marks a packet behind or before so many bytes, if the law says so and its transport hears it.
+/// Marks a packet behind or in front of `bytes` bytes, if the law says so and its transport reacts
+/// to marks.
 #[inline]
 pub(super) fn mark(
     ecn: &EcnSettings,

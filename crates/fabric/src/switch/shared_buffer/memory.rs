@@ -137,11 +137,11 @@ impl Memory {
         }
     }
 
-    /// Takes a packet of which nobody has to be told, if there is room; its ports are those of the switch. Returns
-    /// whether it did.
+    /// Admits a packet that causes no signal, if there is room; its ports are counted at this
+    /// switch. Returns whether it did.
     ///
-    /// What has left and was not [released](Self::release) makes it refuse what would be held, and
-    /// hold nothing that would not.
+    /// Packets that have left and were not [released](Self::release) can make it refuse a packet
+    /// that would be held, but never hold one that would not.
     #[inline]
     pub fn hold(&mut self, ports: PortPair, class: u8, size: u64) -> bool {
         let PortPair { input, output } = ports;

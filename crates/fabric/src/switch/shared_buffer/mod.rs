@@ -1,9 +1,9 @@
 //! A packet switch as data centres have them: one memory in bytes that all ports share, a queue for each
 //! port and traffic class, dynamic thresholds, priority flow control, marking and trimming.
 //!
-//! A packet is *in the memory* from when it was admitted to when its last byte has left. What is
-//! lossless is accounted for by where it came from, since a pause has to go there; all else by the
-//! queue that it joins.
+//! A packet is *in the memory* from its admission until its last byte has left. Lossless traffic is
+//! accounted for by input, since a pause must go to the sender at that input; all other traffic by
+//! output queue.
 
 mod build;
 mod cables;

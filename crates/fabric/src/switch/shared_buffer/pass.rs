@@ -25,9 +25,10 @@ impl Ports {
         self.are_alike() && !self.credits.are_given()
     }
 
-    /// A packet enters the memory of a switch from an input for an output. If it is simply held, starts at once or
-    /// may be [planned](Self::plan), and nobody is to be told when it has left, all of that happens in one step, as
-    /// it would in several. Otherwise nothing happens to it.
+    /// A packet enters the memory of a switch from an input for an output. If it is simply held,
+    /// starts at once or may be [planned](Self::plan), and its departure needs no event, all of
+    /// that happens in one step, with the same result as in several. Otherwise nothing happens to
+    /// it.
     #[inline]
     pub fn pass(
         &mut self,

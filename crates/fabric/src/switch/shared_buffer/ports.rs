@@ -1,9 +1,9 @@
 //! The directed ports of a channel whose packets have sizes and classes of their own: those of all
-//! switches, and behind them those of the hosts. Whoever drives them tells the time and what came, and
-//! is told what leaves.
+//! switches, and behind them those of the hosts. The driver passes the time and what arrives, and
+//! gets what leaves.
 //!
-//! A pause frame waits for the packet that is being sent and for nothing else. It says of every class
-//! whether it may be sent, as it is when its first byte leaves.
+//! A pause frame waits only for the packet that is being sent. For every class it says whether it
+//! may be sent, as of the time when its first byte leaves.
 
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ pub struct SwitchRule {
     pub forwarding: SwitchForwarding,
     /// How many packets a queue holds; the largest number if that is unlimited.
     pub most: u32,
-    /// Its classes, by number. None where all packets of an output stand in one queue.
+    /// Its classes, by number. None if all packets of an output share one queue.
     pub classes: Vec<ClassSettings>,
     /// Its memory, if that has a limit.
     pub memory: Option<Memory>,
@@ -198,7 +198,7 @@ impl Ports {
         self.counts[port as usize * self.classes + class]
     }
 
-    /// What a port heard of a class until `now`.
+    /// The stops of a class at a port until `now`.
     pub fn heard(&self, now: Time, port: u32, class: usize) -> PauseCounts {
         let own = self.heard[port as usize * self.classes + class];
         let still = own.since.map_or(Span::ZERO, |since| now.since(since.max(self.from)));
@@ -255,8 +255,8 @@ impl Ports {
         self.alike.is_some()
     }
 
-    /// What a packet spends from host to host through so many switches, where these and all cables are
-    /// [alike](Self::are_alike): on cables, in switches, for its length.
+    /// The time of a packet from host to host through `hops` switches, where these and all cables
+    /// are [alike](Self::are_alike): on cables, in switches, and in transmission.
     #[inline]
     pub fn spent_alike(&self, cable: Span, size: u32, hops: u16) -> Spent {
         let Some((latency, forwarding)) = self.alike else { return Default::default() };
@@ -333,8 +333,8 @@ impl Ports {
         Some(rule.sharing.next(&mut egress.turn, ready, deficits, |class| oldest(class).size))
     }
 
-    /// What a port sends next, from `now` on. At the port of a host something may be [awaited](Self::note_end) that
-    /// does not wait there.
+    /// The next transmission of a port, from `now` on. A host may have a packet
+    /// [awaited](Self::note_end) that does not wait at its port.
     #[inline]
     pub fn next(
         &mut self,
@@ -392,9 +392,9 @@ impl Ports {
         Next::Packet(packet, link.note_span(size))
     }
 
-    /// A packet comes to a port where nothing waits. If it may start it does, as it would from the queue, which it
-    /// does not join: one that is empty marks nothing, and a class that is alone keeps no share. Returns for how
-    /// long it is sent then.
+    /// A packet comes to a port where nothing waits. If it may start, it does so as from the queue,
+    /// which it does not join: an empty queue marks nothing, and a class that is alone keeps no
+    /// share. Returns how long its transmission takes.
     #[inline]
     pub fn start_at_once(
         &mut self,

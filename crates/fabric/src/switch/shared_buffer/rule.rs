@@ -23,7 +23,7 @@ pub(super) struct Rule {
     pub trim: [Option<TrimSettings>; MOST_CLASSES],
     pub memory: Option<Memory>,
     pub random: Option<Stream>,
-    /// How many ports there are, and whether they are told of all that has left.
+    /// How many ports there are, and whether they get an event for every departure.
     pub ports: u32,
     pub tells_all: bool,
     /// Inputs and classes of the memory that pause their cables: while there are any, it matters when exactly

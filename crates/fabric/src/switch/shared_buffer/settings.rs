@@ -1,4 +1,4 @@
-//! What a file says of a switch with a shared buffer.
+//! The settings of a switch with a shared buffer.
 
 use std::collections::BTreeMap;
 
@@ -32,11 +32,11 @@ pub struct SharedBufferSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SwitchForwarding {
-    /// As soon as its header is there, unless the link behind is faster than the one before. It then
-    /// waits so long that the link does not run dry.
+    /// As soon as its header has arrived, unless the outgoing link is faster than the incoming one.
+    /// Then the packet waits until that link will not run dry.
     #[default]
     CutThrough,
-    /// When its last byte is there.
+    /// When its last byte has arrived.
     StoreAndForward,
 }
 
@@ -78,7 +78,7 @@ pub struct ClassSettings {
 pub enum ScheduleSettings {
     /// Before all classes with a lower number, and all with a weight.
     Strict,
-    /// By deficit round robin, with so many times the largest packet in a round (Shreedhar and
+    /// By deficit round robin, with a quantum of this many times the largest packet (Shreedhar and
     /// Varghese, "Efficient fair queueing using deficit round robin", SIGCOMM 1995).
     Weight(PositiveCount),
 }
@@ -93,10 +93,10 @@ impl Default for ScheduleSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueLimit {
-    /// So many times what is free of it (Choudhury and Hahne, "Dynamic queue length thresholds for
-    /// shared-memory packet switches", IEEE/ACM Trans. Netw. 6(2) 1998).
+    /// This factor times the free part of the shared memory (Choudhury and Hahne, "Dynamic queue
+    /// length thresholds for shared-memory packet switches", IEEE/ACM Trans. Netw. 6(2) 1998).
     Alpha(Factor),
-    /// So many bytes.
+    /// A fixed number of bytes.
     Bytes(Bytes),
 }
 
@@ -106,8 +106,8 @@ pub enum QueueLimit {
 pub struct PfcSettings {
     /// When an input pauses its cable, and when it lets it go on.
     pub threshold: PauseThreshold,
-    /// What each input has for what still comes after a pause. What rate, length and the largest packet
-    /// need, if absent.
+    /// The space that each input reserves for packets that still arrive after a pause. If absent,
+    /// it is computed from rate, length and the largest packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom: Option<Bytes>,
     /// From the last byte of a pause at the far end to the instant from which on nothing more of the class
@@ -124,15 +124,15 @@ pub enum PauseThreshold {
     Static {
         /// What an input holds of the class without pausing it.
         xoff: Bytes,
-        /// At which it lets the class go on.
+        /// At which it lets the class resume.
         xon: Bytes,
     },
     /// At a share of what is free.
     Dynamic {
-        /// What an input holds of the class without pausing it, as a multiple of what is free of
-        /// the shared memory.
+        /// What an input may hold of the class without pausing it, as a multiple of the free part
+        /// of the shared memory.
         alpha: Factor,
-        /// How far below that it lets the class go on.
+        /// How far below that it lets the class resume.
         below: Bytes,
     },
 }
@@ -184,12 +184,13 @@ pub enum EcnLaw {
     },
 }
 
-/// What becomes of a packet that is cut to its header (Handley et al., "Re-architecting datacenter
-/// networks and stacks for low latency and high performance", SIGCOMM 2017; Ultra Ethernet 1.0).
+/// What becomes of a packet that is trimmed to its header (Handley et al., "Re-architecting
+/// datacenter networks and stacks for low latency and high performance", SIGCOMM 2017; Ultra
+/// Ethernet 1.0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrimSettings {
-    /// What is left of it, on the wire.
+    /// The size of the trimmed packet on the wire.
     pub header: Bytes,
     /// Its class from then on.
     pub class: u8,

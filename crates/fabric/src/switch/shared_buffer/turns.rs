@@ -50,7 +50,7 @@ impl Sharing {
         if strict != 0 {
             return strict.ilog2() as u8;
         }
-        // Who is alone has nothing to share.
+        // A class that is alone has nothing to share.
         if ready.is_power_of_two() {
             return ready.trailing_zeros() as u8;
         }
