@@ -1,11 +1,10 @@
-//! From a connection of the kernel to one in shared memory: what `weft_protocol::migration` says that an end
-//! is to do, done by system calls.
+//! Moves a connection from the kernel to shared memory: carries out, by system calls, the steps
+//! that `weft_protocol::migration` decides.
 //!
 //! After a few operations each end looks for the other, at its own pace and never waiting. Then
-//! both say in the segment that they look for what the other announces there, and only then does
-//! each direction switch on its own: the sender notes how many bytes it has ever put into the
-//! kernel's stream and writes to the ring from there on; the receiver reads the kernel's stream up
-//! to that count, then the ring.
+//! both announce in the segment that they read it, and only then does each direction switch, by
+//! itself: the sender notes how many bytes it has ever put into the kernel's stream and writes to
+//! the ring from there on; the receiver reads the kernel's stream up to that count, then the ring.
 
 use std::sync::atomic::Ordering;
 
@@ -86,7 +85,8 @@ fn attempt(guard: &Guard, operations: u32) {
     }
 }
 
-/// Lets this end's machine take its steps, as far as they go in this call. With the right to join held.
+/// Lets this end's state machine take its steps, as far as possible in this call. The caller holds
+/// the right to join.
 fn advance(guard: &Guard, operations: u32) -> Result<(), Reason> {
     let connection = guard.connection;
     let mut action = connection.on(Event::Called);
@@ -118,7 +118,7 @@ pub fn meet_server(guard: &Guard, port: u16) {
     }
     connection.kind.store(kind, Ordering::Relaxed);
     let after = table::learned(kind).after();
-    // Those that were to pass by no longer do.
+    // Calls that were to bypass the library no longer do.
     let _ = guard.is_alone();
     connection.operations.store(0, Ordering::Relaxed);
     connection.next_attempt.store(after, Ordering::Relaxed);
@@ -138,8 +138,8 @@ pub fn give_up(connection: &Connection, reason: Reason) {
     match connection.phase() {
         Phase::PLAIN => {}
         Phase::CANDIDATE => {
-            // Most connections that end are such, for which the kernel is entered no more than needed.
-            // Without the right, this thread has it already.
+            // Most connections that end are of this kind; for them the kernel is entered no more
+            // than needed. If the right cannot be taken, this thread holds it already.
             let _attaching = attaching::ATTACHING.lock();
             give_up_held(connection, reason);
         }
@@ -157,8 +157,8 @@ pub fn give_up_held(connection: &Connection, reason: Reason) {
         return;
     }
     rendezvous::leave(connection);
-    // As far as anybody knows, whoever was turned away was the client. That says why nobody else came, and nothing of
-    // what this end has done itself.
+    // The user that was turned away may have been the client. That explains why nobody else came,
+    // but nothing that this end has done itself.
     let had_stranger = connection.had_stranger.load(Ordering::Relaxed);
     let is_awaited = reason == Reason::PeerPlain;
     let reason = if had_stranger && is_awaited { Reason::OtherUser } else { reason };
@@ -195,13 +195,13 @@ fn is_tcp(connection: &Connection, fd: c_int) -> bool {
     if protocol != Ok(libc::IPPROTO_TCP) {
         return false;
     }
-    // Where the kernel gives no number, this one is nobody's.
+    // If the kernel gives no number, this value matches no connection.
     connection.cookie.store(sys::cookie(fd).unwrap_or(u64::MAX), Ordering::Relaxed);
     stats::count(|stats| &stats.candidates, 1);
     true
 }
 
-/// Goes to the meeting place, if it is time and the connection is one that may be accelerated.
+/// Goes to the meeting place, if it is time and the connection may be accelerated.
 fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
     let fd = guard.fd;
     let role = guard.connection.role();
@@ -237,8 +237,8 @@ fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
         }
         if offered? == Offered::Segment {
             guard.connection.on(Event::Shared);
-            // Only now: who finds no server need not look, and a server that is there waits for the segment. What
-            // was offered can be taken back.
+            // Only now: a client that finds no server need not check, and a server that is there
+            // waits for the segment. What was offered can be taken back.
             refused_for_calls()?;
         }
         return Ok(None);
@@ -250,7 +250,8 @@ fn begin(guard: &Guard, operations: u32) -> Result<Option<Event>, Reason> {
 /// Keeps other calls out, and counts what was taken out of the kernel's stream.
 fn prepare(guard: &Guard) -> Result<Event, Reason> {
     if !guard.is_alone() {
-        // Whoever came in meanwhile saw the phase, or is in the kernel: at the next operation.
+        // A call that has entered meanwhile has seen the phase, or is in the kernel: try again at
+        // the next operation.
         return Ok(Event::Busy);
     }
     let taken = sys::bytes_read(guard.fd).map_err(|why| match why {
@@ -272,7 +273,7 @@ fn learn_socket(guard: &Guard) -> Event {
     Event::Learned
 }
 
-/// Tells all who wait for the connection that this end looks into the segment.
+/// Tells all threads that wait for the connection that this end reads the segment.
 fn follow(guard: &Guard) -> Option<Event> {
     let connection = guard.connection;
     rendezvous::leave(connection);
@@ -285,9 +286,9 @@ fn follow(guard: &Guard) -> Option<Event> {
     None
 }
 
-/// Shuts the kernel's directions down by `kernel`, where this end's sending direction has not switched. If the
-/// other end has not heard that this one looks into the segment, that is taken back, and the connection is the
-/// kernel's from then on.
+/// Shuts down the kernel's directions by `kernel`, if this end's sending direction has not
+/// switched. If the other end has not yet learned that this one reads the segment, that is revoked,
+/// and the connection stays with the kernel from then on.
 pub fn shut_in_kernel<T>(guard: &Guard, kernel: impl FnOnce() -> T) -> T {
     let connection = guard.connection;
     let tells = connection.on(Event::Shut) == Action::TellKernel;
@@ -307,8 +308,8 @@ pub fn shut_in_kernel<T>(guard: &Guard, kernel: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Switches the sending direction, if both ends look into the segment. Called with the sending half
-/// held, without which nobody sends through the kernel once joined.
+/// Switches the sending direction, if both ends read the segment. The caller holds the sending
+/// half, without which no thread sends through the kernel once the connection has joined.
 pub fn switch(guard: &Guard, segment: &Segment, sending: &mut Sending) {
     let connection = guard.connection;
     let detour = &segment.way(connection.role()).detour;

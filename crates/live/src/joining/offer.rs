@@ -44,8 +44,8 @@ pub(super) fn refused_here(fd: c_int) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Whether the process makes calls past this library, which takes milliseconds to find out for the first
-/// connection, and more if there is much code.
+/// Refuses if the process makes calls that bypass this library, which takes milliseconds to find
+/// out for the first connection, and more if there is much code.
 pub(super) fn refused_for_calls() -> Result<(), Reason> {
     if bare_calls::are_there() {
         forbidden::begin(Reason::BareCalls);
@@ -54,18 +54,19 @@ pub(super) fn refused_for_calls() -> Result<(), Reason> {
     Ok(())
 }
 
-/// What a client has offered to whom.
+/// What a client has offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offered {
     /// A segment to its server.
     Segment,
-    /// Nothing, since nobody is there.
+    /// Nothing, since no server is there.
     ToNobody,
-    /// Nothing, since somebody else waits there to be turned away.
+    /// Nothing, since another process waits there to be turned away.
     Later,
 }
 
-/// The client's part: hand a segment over, if the server is there. One that is `late` will not come.
+/// The client's part: hands a segment over, if the server is there. A server that is `late` will
+/// not come.
 pub(super) fn offer(guard: &Guard, place: &Place, late: bool) -> Result<Offered, Reason> {
     let caller = match place.call() {
         Ok(caller) => caller,
@@ -89,7 +90,8 @@ fn offer_to(guard: &Guard, caller: c_int) -> Result<Offered, Reason> {
         meeting::refuse(caller);
         Err(Reason::OtherUser)
     };
-    // The server may leave before it has taken the segment, or refuse it, and says so there.
+    // The server may leave before it has received the segment, or refuse it, and says so on this
+    // socket.
     if handed.is_ok() {
         rendezvous::keep(guard.connection, caller);
     } else {
@@ -100,11 +102,11 @@ fn offer_to(guard: &Guard, caller: c_int) -> Result<Offered, Reason> {
     Ok(Offered::Segment)
 }
 
-/// Why the ends cannot meet, by what the kernel says of their socket.
+/// Why the ends cannot meet, by the kernel's error for their socket.
 pub(super) const fn no_meeting(why: sys::Errno) -> Reason {
     match why {
         libc::EMFILE | libc::ENFILE => Reason::Limit,
-        // Somebody else is there, or forbids it.
+        // Another socket is there, or access is denied.
         libc::EADDRINUSE | libc::EAGAIN | libc::EACCES | libc::EPERM => Reason::NoPlace,
         _ => Reason::NoSegment,
     }
@@ -122,7 +124,7 @@ fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
     registry::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
     let capacity = Capacity::new(config::ring_bytes()).map_err(|_| Reason::NoSegment)?;
     let (segment, file) = Segment::create(capacity).map_err(|_| Reason::NoSegment)?;
-    // Whoever sleeps in the kernel when the first byte passes it by must be woken there.
+    // A thread that sleeps in the kernel when the first byte bypasses it must be woken there.
     for role in [Role::Client, Role::Server] {
         segment.way(role).arrived.arm(Sleep::InKernel);
     }
@@ -131,9 +133,9 @@ fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
         [Ok(own), Ok(peer)] if leaves_others(own.max(peer)) => {
             let handed = meeting::hand_over(caller, [file, own, peer]);
             handed.map(|()| Handed { segment, own, peer }).map_err(|why| match why {
-                // The other end was faster to look whose this is than this one to hand over.
+                // The other end has checked this one's user before this one could hand over.
                 _ if meeting::is_refused(caller) => Reason::OtherUser,
-                // It waits there no longer.
+                // The server no longer waits there.
                 libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN => Reason::PeerPlain,
                 _ => Reason::NoSegment,
             })
@@ -159,9 +161,10 @@ fn within_limit() -> Result<(), Reason> {
     is_within.then_some(()).ok_or(Reason::Limit)
 }
 
-/// The server's part: take the segment, if the client has brought one. Whoever else calls there is turned away,
-/// and the client may come behind. Nobody can tell whether that was the client itself, so the server goes on to look
-/// as long as if nobody had come: any user may call at a place, and none is to keep the client out.
+/// The server's part: takes the segment, if the client has brought one. Other users that connect
+/// are turned away, and the client may come behind them. It is unknown whether such a user was the
+/// client itself, so the server keeps looking as long as if nobody had come: any user may connect
+/// to a place, and none may keep the client out.
 pub(super) fn look_for_offer(guard: &Guard) -> Result<Option<Event>, Reason> {
     let connection = guard.connection;
     let listener = connection.meeting.load(Ordering::Relaxed) as c_int;

@@ -10,8 +10,8 @@ use crate::table::Connection;
 /// After this many operations the other end will no longer come, unless the operations took no
 /// time: the other end of a stream may read rarely, and much at a time.
 pub(super) const LAST_ATTEMPT: u32 = 4096;
-/// How long a client looks for its server at least, in nanoseconds. A server need not be waited
-/// for: it makes its place before its client comes.
+/// How long a client looks for its server at least, in nanoseconds. It need not wait for the
+/// server, which binds its place before its client comes.
 const PATIENCE: u64 = 1_000_000_000;
 /// But no longer than until the server has sent this many times: it would have looked at its
 /// [`BreakEven::LATEST`] operation, and a few more times if others were in a call then.
