@@ -238,14 +238,15 @@ fn one_round_of_islip_serves_every_pair_of_a_large_switch_in_turn() {
 }
 
 /// Anderson et al. 1993: on average all but a quarter of what is left is resolved in each round of
-/// parallel iterative matching, so that log2 N + 4/3 rounds resolve all.
+/// parallel iterative matching, so that log2 N + 4/3 rounds resolve all. Two rounds more leave next
+/// to nothing, while half as many are not enough.
 #[test]
 fn rounds_of_pim_grow_as_the_logarithm_of_the_ports() {
     for ports in [16, 128, 256, 1024] {
         let mut random = Streams::new(4).stream("scheduler", 0);
         let mut sizes = Vec::new();
         let rounds = (ports as f64).log2() + 4.0 / 3.0;
-        for rounds in [rounds.ceil() as u32 + 2, 1024] {
+        for rounds in [(rounds / 2.0) as u32, rounds.ceil() as u32 + 2, 1024] {
             let iterations = Iterations::new(rounds).unwrap();
             let settings = SchedulerSettings::Pim(PimSettings { iterations });
             let mut arbiter = settings.arbiter(ports).unwrap();
@@ -259,8 +260,8 @@ fn rounds_of_pim_grow_as_the_logarithm_of_the_ports() {
             }
             sizes.push(connected as f64 / 20.0 / ports as f64);
         }
-        assert_eq!(sizes[1], 1.0, "{ports} ports: all ask for all, so that a maximal one is full");
-        assert!(sizes[0] > 0.999, "{ports} ports: {sizes:?}");
+        assert_eq!(sizes[2], 1.0, "{ports} ports: all ask for all, so that a maximal one is full");
+        assert!(sizes[0] < 0.999 && sizes[1] > 0.999, "{ports} ports: {sizes:?}");
     }
 }
 
