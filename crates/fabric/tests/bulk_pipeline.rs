@@ -13,7 +13,7 @@ use weft_fabric::control::{
     SlotTimingSettings, Speculation,
 };
 use weft_fabric::scheduler::{
-    Counts, LeastChoiceFirstSettings, Matching, Ports, SchedulerSettings, Ties,
+    Counts, LeastChoiceFirstSettings, Matching, PortSet, SchedulerSettings, Ties,
 };
 use weft_kernel::{Queue, Stream, Streams};
 use weft_protocol::adapter::{Prefetch, Release, SendSettings, SendSide};
@@ -65,7 +65,7 @@ fn figure_4_five_packets_through_the_pipeline() {
             let is_asked = !waiting[initiator * 2 + target].is_empty();
             schedule.set_request(initiator, target, is_asked);
         }
-        let bits = |set: Ports| set.into_iter().fold(0, |bits, port| bits | 1_u64 << port);
+        let bits = |set: PortSet| set.into_iter().fold(0, |bits, port| bits | 1_u64 << port);
         let rows = [0, 1].map(|initiator| bits(schedule.requests().row(initiator)));
         let paths: Vec<_> = schedule.acknowledgment_paths().iter().collect();
         writeln!(

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use weft_fabric::scheduler::{
-    AnyScheduler, IslipSettings, Iterations, LeastChoiceFirstSettings, Matching, Ports, Requests,
+    AnyScheduler, IslipSettings, Iterations, LeastChoiceFirstSettings, Matching, PortSet, Requests,
     Scheduler, SchedulerSettings,
 };
 use weft_kernel::{Stream, Streams};
@@ -115,7 +115,7 @@ fn connections_are_requested_free_of_conflict_and_maximal_where_promised() {
             let mut bench = Bench::new(&settings, ports);
             for requests in slots {
                 let matching = bench.schedule(requests);
-                let (mut initiators, mut targets) = (Ports::<W>::EMPTY, Ports::<W>::EMPTY);
+                let (mut initiators, mut targets) = (PortSet::<W>::EMPTY, PortSet::<W>::EMPTY);
                 for (initiator, target) in matching.iter() {
                     prop_assert!(requests.contains(initiator, target), "{settings:?}");
                     prop_assert_eq!(matching.target_of(initiator), Some(target));
@@ -125,8 +125,11 @@ fn connections_are_requested_free_of_conflict_and_maximal_where_promised() {
                 }
                 prop_assert_eq!(initiators.len(), matching.len());
                 prop_assert_eq!(targets.len(), matching.len());
-                prop_assert_eq!(Ports::below(ports) - initiators, matching.unmatched_initiators());
-                prop_assert_eq!(Ports::below(ports) - targets, matching.unmatched_targets());
+                prop_assert_eq!(
+                    PortSet::below(ports) - initiators,
+                    matching.unmatched_initiators()
+                );
+                prop_assert_eq!(PortSet::below(ports) - targets, matching.unmatched_targets());
                 let missed = matching.unmatched_initiators().into_iter();
                 let missed = missed.map(|initiator| requests.row(initiator) - targets);
                 let is_missed = missed.into_iter().any(|row| !row.is_empty());

@@ -20,11 +20,11 @@ use weft_protocol::packet::{
 
 use super::Speculation;
 use crate::scheduler::{
-    AnyScheduler, Matching, Ports, Requests, Scheduler, SchedulerError, SchedulerSettings,
+    AnyScheduler, Matching, PortSet, Requests, Scheduler, SchedulerError, SchedulerSettings,
 };
 
 /// The largest switch under a global schedule: what a node asks for and accepts are words.
-const MAX_PORTS: usize = Ports::<1>::MOST;
+const MAX_PORTS: usize = PortSet::<1>::MOST;
 
 /// Settings of a global schedule.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -98,10 +98,10 @@ pub struct GlobalSchedule {
     asked: Requests,
     /// The requests that targets accept: the scheduler's input.
     admitted: Requests,
-    bulk_enable: [Ports; MAX_PORTS],
+    bulk_enable: [PortSet; MAX_PORTS],
     slot: u64,
     granted: Matching,
-    speculative: Ports,
+    speculative: PortSet,
     transferring: Transfers,
     acknowledging: Transfers,
 }
@@ -111,7 +111,7 @@ pub struct GlobalSchedule {
 struct Transfers {
     matching: Matching,
     /// Initiators that have sent.
-    sent: Ports,
+    sent: PortSet,
     /// By target.
     receptions: [Option<Reception>; MAX_PORTS],
 }
@@ -128,10 +128,10 @@ impl GlobalScheduleSettings {
             ports,
             asked: Requests::new(ports),
             admitted: Requests::new(ports),
-            bulk_enable: [Ports::below(ports); MAX_PORTS],
+            bulk_enable: [PortSet::below(ports); MAX_PORTS],
             slot: 0,
             granted: Matching::new(ports),
-            speculative: Ports::EMPTY,
+            speculative: PortSet::EMPTY,
             transferring: Transfers::new(ports),
             acknowledging: Transfers::new(ports),
         })
@@ -182,7 +182,7 @@ impl GlobalSchedule {
     /// A target accepts bulk requests from these initiators only. Any other one is disabled, for
     /// example because it is suspected to malfunction (Clint 3.3).
     pub fn set_bulk_enable(&mut self, target: usize, initiators: u64) {
-        let initiators = Ports::from_words(&[initiators]) & Ports::below(self.ports);
+        let initiators = PortSet::from_words(&[initiators]) & PortSet::below(self.ports);
         let before = std::mem::replace(&mut self.bulk_enable[target], initiators);
         for initiator in (before - initiators) | (initiators - before) {
             self.admit(initiator, target);
@@ -344,7 +344,7 @@ impl Transfers {
     fn new(ports: usize) -> Transfers {
         Transfers {
             matching: Matching::new(ports),
-            sent: Ports::EMPTY,
+            sent: PortSet::EMPTY,
             receptions: [None; MAX_PORTS],
         }
     }
@@ -354,7 +354,7 @@ impl Transfers {
             self.receptions[target] = None;
         }
         self.matching.clear();
-        self.sent = Ports::EMPTY;
+        self.sent = PortSet::EMPTY;
     }
 }
 
@@ -369,7 +369,7 @@ fn inverted(matching: &Matching, ports: usize) -> Matching {
 
 /// Whether no initiator and no target occurs twice, and both directions agree.
 fn is_conflict_free(matching: &Matching) -> bool {
-    let mut targets: Ports = Ports::EMPTY;
+    let mut targets: PortSet = PortSet::EMPTY;
     matching.iter().all(|(initiator, target)| {
         let is_first = !targets.contains(target);
         targets.insert(target);
@@ -466,7 +466,7 @@ mod tests {
         for target in 0..3 {
             schedule.set_request(0, target, true);
         }
-        assert_eq!(schedule.requests().row(0), Ports::from_words(&[0b011]));
+        assert_eq!(schedule.requests().row(0), PortSet::from_words(&[0b011]));
         assert!(!schedule.is_bulk_enabled(0, 2) && schedule.is_bulk_enabled(0, 1));
         schedule.set_request(0, 0, false);
         schedule.set_request(0, 1, false);
@@ -485,12 +485,12 @@ mod tests {
         schedule.configure(0, configuration);
         assert_eq!(
             schedule.requests().row(0),
-            Ports::only(1),
+            PortSet::only(1),
             "target 0 does not accept initiator 0"
         );
         schedule
             .configure(0, NodeConfiguration { requests: 0b01, bulk_enable: 0b11, ..configuration });
-        assert_eq!(schedule.requests().row(0), Ports::only(0));
+        assert_eq!(schedule.requests().row(0), PortSet::only(0));
         schedule.begin_cycle();
         assert_eq!(schedule.requests(), &Requests::new(2));
         assert!(schedule.is_bulk_enabled(0, 0), "what a target accepts outlives the cycle");

@@ -10,7 +10,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::scheduler::{Matching, Ports, Requests};
+use crate::scheduler::{Matching, PortSet, Requests};
 
 /// Whether and how initiators and targets that the scheduler leaves unmatched are paired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -33,16 +33,16 @@ impl Speculation {
     pub(super) fn extend<const W: usize>(
         self,
         requests: &Requests<W>,
-        enabled: impl Fn(usize) -> Ports<W>,
+        enabled: impl Fn(usize) -> PortSet<W>,
         matching: &mut Matching<W>,
-    ) -> Ports<W> {
-        let mut speculative = Ports::EMPTY;
+    ) -> PortSet<W> {
+        let mut speculative = PortSet::EMPTY;
         if self == Speculation::Off {
             return speculative;
         }
         for target in matching.unmatched_targets() {
             let left = matching.unmatched_initiators() & enabled(target);
-            let mut left = (left - Ports::only(target)).into_iter();
+            let mut left = (left - PortSet::only(target)).into_iter();
             let chosen = match self {
                 Speculation::Off => None,
                 Speculation::FixedPriority => left.next(),
@@ -63,9 +63,9 @@ impl Speculation {
 mod tests {
     use super::*;
 
-    const EVERYBODY: Ports = Ports::below(4);
+    const EVERYBODY: PortSet = PortSet::below(4);
 
-    fn extend(rule: Speculation, enabled: Ports) -> (Ports, Vec<(usize, usize)>) {
+    fn extend(rule: Speculation, enabled: PortSet) -> (PortSet, Vec<(usize, usize)>) {
         let mut requests = Requests::new(4);
         for (initiator, target) in [(0, 1), (2, 0), (2, 1), (2, 2), (3, 1), (3, 2)] {
             requests.set(initiator, target);
@@ -79,22 +79,22 @@ mod tests {
     /// Left over: initiators 1, 2, 3 with 0, 3, 2 requests, and targets 0, 2, 3.
     #[test]
     fn what_is_left_over_is_paired_by_rule() {
-        assert_eq!(extend(Speculation::Off, EVERYBODY), (Ports::EMPTY, vec![(0, 1)]));
+        assert_eq!(extend(Speculation::Off, EVERYBODY), (PortSet::EMPTY, vec![(0, 1)]));
         assert_eq!(
             extend(Speculation::FixedPriority, EVERYBODY),
-            (EVERYBODY - Ports::only(0), vec![(0, 1), (1, 0), (2, 3), (3, 2)])
+            (EVERYBODY - PortSet::only(0), vec![(0, 1), (1, 0), (2, 3), (3, 2)])
         );
         assert_eq!(
             extend(Speculation::FewestRequests, EVERYBODY),
-            (EVERYBODY - Ports::only(0), vec![(0, 1), (1, 0), (2, 3), (3, 2)])
+            (EVERYBODY - PortSet::only(0), vec![(0, 1), (1, 0), (2, 3), (3, 2)])
         );
         assert_eq!(
-            extend(Speculation::FewestRequests, EVERYBODY - Ports::only(1)),
+            extend(Speculation::FewestRequests, EVERYBODY - PortSet::only(1)),
             ([2, 3].into_iter().collect(), vec![(0, 1), (2, 3), (3, 0)]),
             "a disabled initiator is not guessed either"
         );
         assert_eq!(
-            extend(Speculation::FixedPriority, EVERYBODY - Ports::only(1)).1,
+            extend(Speculation::FixedPriority, EVERYBODY - PortSet::only(1)).1,
             [(0, 1), (2, 0), (3, 2)]
         );
     }

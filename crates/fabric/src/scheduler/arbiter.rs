@@ -2,7 +2,7 @@
 
 use weft_kernel::Stream;
 
-use super::{AnyScheduler, MAX_PORTS, Matching, Ports, Requests, Scheduler};
+use super::{AnyScheduler, MAX_PORTS, Matching, PortSet, Requests, Scheduler};
 use super::{SchedulerError, SchedulerSettings};
 
 /// A scheduler, what it decides on, and what it has decided, all of one size.
@@ -57,7 +57,7 @@ impl<const W: usize> Matcher<W> {
     /// A scheduler in its first state, without requests.
     ///
     /// # Errors
-    /// [`SchedulerError::Ports`] unless the switch has 1 to [`Ports::MOST`] ports.
+    /// [`SchedulerError::Ports`] unless the switch has 1 to [`PortSet::MOST`] ports.
     pub fn new(settings: &SchedulerSettings, ports: usize) -> Result<Matcher<W>, SchedulerError> {
         let scheduler = settings.build(ports)?;
         Ok(Matcher { scheduler, requests: Requests::new(ports), matching: Matching::new(ports) })
@@ -66,7 +66,7 @@ impl<const W: usize> Matcher<W> {
     fn ask(&mut self, rows: &[u64]) {
         let words = if W == 1 { 1 } else { self.requests.ports().div_ceil(64) };
         for (initiator, row) in rows.chunks(words).enumerate() {
-            self.requests.set_row(initiator, Ports::from_words(row));
+            self.requests.set_row(initiator, PortSet::from_words(row));
         }
     }
 

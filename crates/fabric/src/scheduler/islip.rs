@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
-use super::ports::{PerPort, Ports, after};
+use super::ports::{PerPort, PortSet, after};
 use super::{Algorithm, Iterations, Matching, Requests, Scheduler};
 
 /// Settings of iSLIP.
@@ -27,7 +27,7 @@ impl Algorithm for IslipSettings {
             iterations: self.iterations.get(),
             grant_pointers: PerPort::new(0),
             accept_pointers: PerPort::new(0),
-            grants: PerPort::new(Ports::EMPTY),
+            grants: PerPort::new(PortSet::EMPTY),
         }
     }
 
@@ -56,7 +56,7 @@ pub struct Islip<const W: usize = 1> {
     /// Per initiator, the target that it prefers.
     accept_pointers: PerPort<u16, W>,
     /// Per initiator, the targets that granted it in this round; all empty between rounds.
-    grants: PerPort<Ports<W>, W>,
+    grants: PerPort<PortSet<W>, W>,
 }
 
 impl<const W: usize> Islip<W> {
@@ -66,10 +66,10 @@ impl<const W: usize> Islip<W> {
     fn grant(
         &mut self,
         requests: &Requests<W>,
-        unmatched: Ports<W>,
-        open: &mut Ports<W>,
-    ) -> Ports<W> {
-        let mut granted = Ports::EMPTY;
+        unmatched: PortSet<W>,
+        open: &mut PortSet<W>,
+    ) -> PortSet<W> {
+        let mut granted = PortSet::EMPTY;
         for target in *open {
             let candidates = requests.column(target) & unmatched;
             if candidates.is_empty() {
@@ -86,7 +86,7 @@ impl<const W: usize> Islip<W> {
     /// Every initiator with grants accepts the one at or next after its pointer. In the first
     /// round, and only for a grant that is accepted, both pointers move one beyond the partner.
     #[inline]
-    fn accept(&mut self, granted: Ports<W>, first_round: bool, matching: &mut Matching<W>) {
+    fn accept(&mut self, granted: PortSet<W>, first_round: bool, matching: &mut Matching<W>) {
         for initiator in granted {
             let grants = std::mem::take(&mut self.grants[initiator]);
             let target = grants.first_from(self.accept_pointers[initiator].into());

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
 use super::diagonal::Diagonal;
-use super::ports::{Ports, after};
+use super::ports::{PortSet, after};
 use super::tally::Tally;
 use super::{Algorithm, Matching, Requests, Scheduler};
 
@@ -54,7 +54,7 @@ impl Ties {
     #[inline]
     pub(super) fn choose<const W: usize>(
         self,
-        equals: Ports<W>,
+        equals: PortSet<W>,
         favoured: usize,
         random: &mut Stream,
     ) -> usize {
@@ -124,7 +124,7 @@ pub struct LeastChoiceFirst<const W: usize = 1> {
 
 impl<const W: usize> LeastChoiceFirst<W> {
     #[inline]
-    fn winner(&self, candidates: Ports<W>, favoured: usize, random: &mut Stream) -> usize {
+    fn winner(&self, candidates: PortSet<W>, favoured: usize, random: &mut Stream) -> usize {
         if self.settings.round_robin && candidates.contains(favoured) {
             return favoured;
         }

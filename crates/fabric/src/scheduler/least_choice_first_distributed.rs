@@ -12,7 +12,7 @@ use weft_kernel::Stream;
 
 use super::diagonal::Diagonal;
 use super::least_choice_first::Ties;
-use super::ports::{PerPort, Ports};
+use super::ports::{PerPort, PortSet};
 use super::tally::Tally;
 use super::{Algorithm, Iterations, Matching, Requests, Scheduler};
 
@@ -49,7 +49,7 @@ impl Algorithm for LeastChoiceFirstDistributedSettings {
             diagonal: Diagonal::new(ports),
             of_initiators: Tally::default(),
             of_targets: Tally::default(),
-            grants: PerPort::new(Ports::EMPTY),
+            grants: PerPort::new(PortSet::EMPTY),
         }
     }
 
@@ -89,7 +89,7 @@ pub struct LeastChoiceFirstDistributed<const W: usize = 1> {
     /// Per target, the requests that it received from unmatched initiators.
     of_targets: Tally<W>,
     /// Per initiator, the targets that granted it in this round; all empty between rounds.
-    grants: PerPort<Ports<W>, W>,
+    grants: PerPort<PortSet<W>, W>,
 }
 
 impl<const W: usize> LeastChoiceFirstDistributed<W> {
@@ -111,8 +111,8 @@ impl<const W: usize> LeastChoiceFirstDistributed<W> {
         requests: &Requests<W>,
         random: &mut Stream,
         matching: &Matching<W>,
-    ) -> Ports<W> {
-        let mut granted = Ports::EMPTY;
+    ) -> PortSet<W> {
+        let mut granted = PortSet::EMPTY;
         for target in matching.unmatched_targets() {
             let candidates = requests.column(target) & matching.unmatched_initiators();
             if !candidates.is_empty() {
@@ -127,7 +127,7 @@ impl<const W: usize> LeastChoiceFirstDistributed<W> {
     }
 
     /// Every initiator with grants accepts the target that received the fewest requests.
-    fn accept(&mut self, granted: Ports<W>, random: &mut Stream, matching: &mut Matching<W>) {
+    fn accept(&mut self, granted: PortSet<W>, random: &mut Stream, matching: &mut Matching<W>) {
         for initiator in granted {
             let grants = std::mem::take(&mut self.grants[initiator]);
             let fewest = self.of_targets.least(grants);

@@ -1,13 +1,13 @@
 //! Matchings of initiators and targets: the output of a scheduler.
 
-use super::ports::{PerPort, Ports};
+use super::ports::{PerPort, PortSet};
 
 /// A set of connections that share no initiator and no target.
 #[derive(Clone, Debug)]
 pub struct Matching<const W: usize = 1> {
     ports: usize,
-    unmatched_initiators: Ports<W>,
-    unmatched_targets: Ports<W>,
+    unmatched_initiators: PortSet<W>,
+    unmatched_targets: PortSet<W>,
     /// Meaningful for matched initiators only, so that clearing need not touch it.
     targets: PerPort<u16, W>,
     /// Meaningful for matched targets only.
@@ -16,13 +16,13 @@ pub struct Matching<const W: usize = 1> {
 
 impl<const W: usize> Matching<W> {
     /// No connections among `ports` initiators and as many targets; `ports` is 1 to
-    /// [`Ports::MOST`].
+    /// [`PortSet::MOST`].
     pub fn new(ports: usize) -> Matching<W> {
-        debug_assert!(ports >= 1 && ports <= Ports::<W>::MOST);
+        debug_assert!(ports >= 1 && ports <= PortSet::<W>::MOST);
         Matching {
             ports,
-            unmatched_initiators: Ports::below(ports),
-            unmatched_targets: Ports::below(ports),
+            unmatched_initiators: PortSet::below(ports),
+            unmatched_targets: PortSet::below(ports),
             targets: PerPort::new(0),
             initiators: PerPort::new(0),
         }
@@ -31,8 +31,8 @@ impl<const W: usize> Matching<W> {
     /// Removes every connection.
     #[inline]
     pub fn clear(&mut self) {
-        self.unmatched_initiators = Ports::below(self.ports);
-        self.unmatched_targets = Ports::below(self.ports);
+        self.unmatched_initiators = PortSet::below(self.ports);
+        self.unmatched_targets = PortSet::below(self.ports);
     }
 
     /// Connects an initiator and a target, both of which must be unmatched.
@@ -74,13 +74,13 @@ impl<const W: usize> Matching<W> {
 
     /// Initiators without a connection.
     #[inline]
-    pub const fn unmatched_initiators(&self) -> Ports<W> {
+    pub const fn unmatched_initiators(&self) -> PortSet<W> {
         self.unmatched_initiators
     }
 
     /// Targets without a connection.
     #[inline]
-    pub const fn unmatched_targets(&self) -> Ports<W> {
+    pub const fn unmatched_targets(&self) -> PortSet<W> {
         self.unmatched_targets
     }
 
@@ -99,14 +99,14 @@ impl<const W: usize> Matching<W> {
     /// The connections as (initiator, target), by ascending initiator.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (usize, usize)> + use<'_, W> {
-        let matched = Ports::below(self.ports) - self.unmatched_initiators;
+        let matched = PortSet::below(self.ports) - self.unmatched_initiators;
         matched.into_iter().map(|initiator| (initiator, self.targets[initiator].into()))
     }
 
     /// The same by ascending target.
     #[inline]
     pub fn by_target(&self) -> impl Iterator<Item = (usize, usize)> + use<'_, W> {
-        let matched = Ports::below(self.ports) - self.unmatched_targets;
+        let matched = PortSet::below(self.ports) - self.unmatched_targets;
         matched.into_iter().map(|target| (self.initiators[target].into(), target))
     }
 }
@@ -126,8 +126,8 @@ mod tests {
         assert_eq!(matching.target_of(3), None);
         assert_eq!(matching.iter().collect::<Vec<_>>(), [(0, 1), (2, 0)]);
         assert_eq!(matching.by_target().collect::<Vec<_>>(), [(2, 0), (0, 1)]);
-        assert_eq!(matching.unmatched_initiators(), Ports::only(1));
-        assert_eq!(matching.unmatched_targets(), Ports::only(2));
+        assert_eq!(matching.unmatched_initiators(), PortSet::only(1));
+        assert_eq!(matching.unmatched_targets(), PortSet::only(2));
         matching.clear();
         assert_eq!((matching.len(), matching.target_of(2)), (0, None));
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
 use super::diagonal::Diagonal;
-use super::ports::{PerPort, Ports, after};
+use super::ports::{PerPort, PortSet, after};
 use super::{Algorithm, Matching, Requests, Scheduler};
 
 /// Settings of maximum-size matching.
@@ -81,7 +81,7 @@ impl<const W: usize> MaximumMatching<W> {
         requests: &Requests<W>,
         random: &mut Stream,
         matching: &Matching<W>,
-        open: &mut Ports<W>,
+        open: &mut PortSet<W>,
     ) -> Option<usize> {
         self.queue[0] = root as u16;
         let (mut head, mut tail) = (0, 1);

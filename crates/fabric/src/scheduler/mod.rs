@@ -33,7 +33,7 @@ pub use least_choice_first_distributed::{
 pub use matching::Matching;
 pub use maximum_matching::{MaximumMatching, MaximumMatchingSettings, Order};
 pub use pim::{Pim, PimSettings};
-pub use ports::{Members, Ports};
+pub use ports::{Members, PortSet};
 pub use random_maximal::{RandomMaximal, RandomMaximalSettings};
 pub use requests::Requests;
 pub use wavefront::{Wavefront, WavefrontSettings};
@@ -81,7 +81,7 @@ trait Algorithm: Sized {
     /// The algorithm with its state.
     type Scheduler<const W: usize>: Scheduler<W>;
 
-    /// The scheduler in its first state; `ports` is 1 to [`Ports::MOST`].
+    /// The scheduler in its first state; `ports` is 1 to [`PortSet::MOST`].
     fn build<const W: usize>(&self, ports: usize) -> Self::Scheduler<W>;
 
     /// See [`SchedulerSettings::is_maximal`].
@@ -163,12 +163,12 @@ macro_rules! schedulers {
             /// The scheduler in its first state.
             ///
             /// # Errors
-            /// [`SchedulerError::Ports`] unless the switch has 1 to [`Ports::MOST`] ports.
+            /// [`SchedulerError::Ports`] unless the switch has 1 to [`PortSet::MOST`] ports.
             pub fn build<const W: usize>(
                 &self,
                 ports: usize,
             ) -> Result<AnyScheduler<W>, SchedulerError> {
-                let most = Ports::<W>::MOST;
+                let most = PortSet::<W>::MOST;
                 if !(1..=most).contains(&ports) {
                     return Err(SchedulerError::Ports { ports, most });
                 }

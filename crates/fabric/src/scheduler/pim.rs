@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
-use super::ports::{PerPort, Ports};
+use super::ports::{PerPort, PortSet};
 use super::{Algorithm, Iterations, Matching, Requests, Scheduler};
 
 /// Settings of parallel iterative matching.
@@ -22,7 +22,7 @@ impl Algorithm for PimSettings {
     type Scheduler<const W: usize> = Pim<W>;
 
     fn build<const W: usize>(&self, ports: usize) -> Pim<W> {
-        Pim { ports, iterations: self.iterations.get(), grants: PerPort::new(Ports::EMPTY) }
+        Pim { ports, iterations: self.iterations.get(), grants: PerPort::new(PortSet::EMPTY) }
     }
 
     fn is_maximal(&self) -> bool {
@@ -40,7 +40,7 @@ pub struct Pim<const W: usize = 1> {
     ports: usize,
     iterations: u32,
     /// Per initiator, the targets that granted it in this round; all empty between rounds.
-    grants: PerPort<Ports<W>, W>,
+    grants: PerPort<PortSet<W>, W>,
 }
 
 impl<const W: usize> Scheduler<W> for Pim<W> {
@@ -53,7 +53,7 @@ impl<const W: usize> Scheduler<W> for Pim<W> {
         debug_assert_eq!(requests.ports(), self.ports);
         matching.clear();
         for _ in 0..self.iterations {
-            let mut granted = Ports::<W>::EMPTY;
+            let mut granted = PortSet::<W>::EMPTY;
             for target in matching.unmatched_targets() {
                 let candidates = requests.column(target) & matching.unmatched_initiators();
                 if !candidates.is_empty() {

@@ -10,37 +10,39 @@ use weft_kernel::Stream;
 
 /// A set of ports with numbers below 64 `W`. `W` is a power of two.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Ports<const W: usize = 1>([u64; W]);
+pub struct PortSet<const W: usize = 1>([u64; W]);
 
-impl<const W: usize> Ports<W> {
+impl<const W: usize> PortSet<W> {
     /// How many ports there can be.
     pub const MOST: usize = 64 * W;
 
     /// No port.
-    pub const EMPTY: Ports<W> = Ports([0; W]);
+    pub const EMPTY: PortSet<W> = PortSet([0; W]);
 
     /// The word that a port is in.
     #[inline(always)]
     const fn word(port: usize) -> usize {
+        const { assert!(W.is_power_of_two()) }
         // Without the case of one word the compiler keeps a shift and a mask.
         if W == 1 { 0 } else { (port / 64) & (W - 1) }
     }
 
     /// The set `{port}`.
     #[inline(always)]
-    pub const fn only(port: usize) -> Ports<W> {
+    pub const fn only(port: usize) -> PortSet<W> {
+        debug_assert!(port < Self::MOST);
         let mut words = [0; W];
         words[Self::word(port)] = 1 << (port & 63);
-        Ports(words)
+        PortSet(words)
     }
 
     /// All ports of a switch with 1 to [`MOST`](Self::MOST) of them.
     #[inline(always)]
-    pub const fn below(ports: usize) -> Ports<W> {
+    pub const fn below(ports: usize) -> PortSet<W> {
         let mut words = [!0; W];
         if W == 1 {
             words[0] >>= 64 - ports;
-            return Ports(words);
+            return PortSet(words);
         }
         let mut place = 0;
         while place < W {
@@ -50,13 +52,13 @@ impl<const W: usize> Ports<W> {
             }
             place += 1;
         }
-        Ports(words)
+        PortSet(words)
     }
 
     /// The set with these words, the lowest ports first; those that are missing are empty.
     #[inline]
-    pub fn from_words(given: &[u64]) -> Ports<W> {
-        let mut set = Ports::EMPTY;
+    pub fn from_words(given: &[u64]) -> PortSet<W> {
+        let mut set = PortSet::EMPTY;
         for place in 0..W {
             set.0[place] = given.get(place).copied().unwrap_or(0);
         }
@@ -72,12 +74,14 @@ impl<const W: usize> Ports<W> {
     /// Makes a port a member.
     #[inline(always)]
     pub const fn insert(&mut self, port: usize) {
+        debug_assert!(port < Self::MOST);
         self.0[Self::word(port)] |= 1 << (port & 63);
     }
 
     /// Takes a port out.
     #[inline(always)]
     pub const fn remove(&mut self, port: usize) {
+        debug_assert!(port < Self::MOST);
         self.0[Self::word(port)] &= !(1 << (port & 63));
     }
 
@@ -154,21 +158,21 @@ impl<const W: usize> Ports<W> {
     }
 }
 
-impl<const W: usize> Default for Ports<W> {
-    fn default() -> Ports<W> {
-        Ports::EMPTY
+impl<const W: usize> Default for PortSet<W> {
+    fn default() -> PortSet<W> {
+        PortSet::EMPTY
     }
 }
 
-impl<const W: usize> fmt::Debug for Ports<W> {
+impl<const W: usize> fmt::Debug for PortSet<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(*self).finish()
     }
 }
 
-impl<const W: usize> FromIterator<usize> for Ports<W> {
-    fn from_iter<I: IntoIterator<Item = usize>>(ports: I) -> Ports<W> {
-        let mut set = Ports::EMPTY;
+impl<const W: usize> FromIterator<usize> for PortSet<W> {
+    fn from_iter<I: IntoIterator<Item = usize>>(ports: I) -> PortSet<W> {
+        let mut set = PortSet::EMPTY;
         ports.into_iter().for_each(|port| set.insert(port));
         set
     }
@@ -179,9 +183,9 @@ macro_rules! operation {
     ($($(#[$doc:meta])* $name:ident::$method:ident, $assign:ident::$assigning:ident:
         ($own:ident, $other:ident) => $of:expr;)*) => {
         $($(#[$doc])*
-        impl<const W: usize> $assign for Ports<W> {
+        impl<const W: usize> $assign for PortSet<W> {
             #[inline(always)]
-            fn $assigning(&mut self, other: Ports<W>) {
+            fn $assigning(&mut self, other: PortSet<W>) {
                 // By index: iterators over both leave calls behind where a crate is large.
                 for place in 0..W {
                     let ($own, $other) = (self.0[place], other.0[place]);
@@ -190,11 +194,11 @@ macro_rules! operation {
             }
         }
 
-        impl<const W: usize> $name for Ports<W> {
-            type Output = Ports<W>;
+        impl<const W: usize> $name for PortSet<W> {
+            type Output = PortSet<W>;
 
             #[inline(always)]
-            fn $method(mut self, other: Ports<W>) -> Ports<W> {
+            fn $method(mut self, other: PortSet<W>) -> PortSet<W> {
                 $assign::$assigning(&mut self, other);
                 self
             }
@@ -211,10 +215,10 @@ operation! {
     Sub::sub, SubAssign::sub_assign: (own, other) => own & !other;
 }
 
-impl<const W: usize> Ports<W> {
+impl<const W: usize> PortSet<W> {
     /// The members of one of two sets alone.
     #[inline(always)]
-    pub(super) fn differing(mut self, other: Ports<W>) -> Ports<W> {
+    pub(super) fn differing(mut self, other: PortSet<W>) -> PortSet<W> {
         for place in 0..W {
             self.0[place] ^= other.0[place];
         }
@@ -222,7 +226,7 @@ impl<const W: usize> Ports<W> {
     }
 }
 
-impl<const W: usize> IntoIterator for Ports<W> {
+impl<const W: usize> IntoIterator for PortSet<W> {
     type Item = usize;
     type IntoIter = Members<W>;
 
@@ -310,7 +314,7 @@ impl<T, const W: usize> Index<usize> for PerPort<T, W> {
 
     #[inline(always)]
     fn index(&self, port: usize) -> &T {
-        match Ports::<W>::word(port) {
+        match PortSet::<W>::word(port) {
             0 => &self.first[port & 63],
             place => &self.more[place - 1][port & 63],
         }
@@ -320,7 +324,7 @@ impl<T, const W: usize> Index<usize> for PerPort<T, W> {
 impl<T, const W: usize> IndexMut<usize> for PerPort<T, W> {
     #[inline(always)]
     fn index_mut(&mut self, port: usize) -> &mut T {
-        match Ports::<W>::word(port) {
+        match PortSet::<W>::word(port) {
             0 => &mut self.first[port & 63],
             place => &mut self.more[place - 1][port & 63],
         }
@@ -336,7 +340,7 @@ mod tests {
 
     use super::*;
 
-    fn set<const W: usize>(members: &[usize]) -> Ports<W> {
+    fn set<const W: usize>(members: &[usize]) -> PortSet<W> {
         members.iter().copied().collect()
     }
 
@@ -352,9 +356,9 @@ mod tests {
     #[test]
     fn members_come_in_order_and_all_has_as_many_as_ports() {
         assert_eq!(set::<1>(&[3, 1]).into_iter().collect::<Vec<_>>(), [1, 3]);
-        assert_eq!([1, 3, 64].map(|ports| Ports::<1>::below(ports).len()), [1, 3, 64]);
+        assert_eq!([1, 3, 64].map(|ports| PortSet::<1>::below(ports).len()), [1, 3, 64]);
         for ports in [1, 63, 64, 65, 128, 255, 256] {
-            let all: Vec<_> = Ports::<4>::below(ports).into_iter().collect();
+            let all: Vec<_> = PortSet::<4>::below(ports).into_iter().collect();
             assert_eq!(all, (0..ports).collect::<Vec<_>>());
         }
     }
@@ -380,8 +384,8 @@ mod tests {
     fn a_wider_set_draws_the_same_member() {
         let (mut one, mut other) = [0, 0].map(|_| Streams::new(5).stream("test", 0)).into();
         for word in (0..2_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1) {
-            let narrow = Ports::<1>::from_words(&[word]).any(&mut one);
-            assert_eq!(Ports::<16>::from_words(&[word]).any(&mut other), narrow);
+            let narrow = PortSet::<1>::from_words(&[word]).any(&mut one);
+            assert_eq!(PortSet::<16>::from_words(&[word]).any(&mut other), narrow);
         }
         assert_eq!(one.bits(), other.bits());
     }
@@ -393,7 +397,7 @@ mod tests {
             other in prop::collection::btree_set(0_usize..256, 0..40),
             start in 0_usize..256,
         ) {
-            let of = |members: &BTreeSet<usize>| members.iter().copied().collect::<Ports<4>>();
+            let of = |members: &BTreeSet<usize>| members.iter().copied().collect::<PortSet<4>>();
             let (a, b) = (of(&one), of(&other));
             prop_assert_eq!(a & b, of(&(&one & &other)));
             prop_assert_eq!(a | b, of(&(&one | &other)));

@@ -1,22 +1,22 @@
 //! Requests of initiators for targets: the input of a scheduler.
 
-use super::ports::{PerPort, Ports};
+use super::ports::{PerPort, PortSet};
 
 /// The request matrix of one slot. Both directions are kept, so that a scheduler reads a row or a
 /// column as one set. The owner keeps it up to date between slots; it need not be rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requests<const W: usize = 1> {
     ports: usize,
-    rows: PerPort<Ports<W>, W>,
-    columns: PerPort<Ports<W>, W>,
+    rows: PerPort<PortSet<W>, W>,
+    columns: PerPort<PortSet<W>, W>,
 }
 
 impl<const W: usize> Requests<W> {
     /// No requests among `ports` initiators and as many targets; `ports` is 1 to
-    /// [`Ports::MOST`].
+    /// [`PortSet::MOST`].
     pub fn new(ports: usize) -> Requests<W> {
-        debug_assert!(ports >= 1 && ports <= Ports::<W>::MOST);
-        let none = || PerPort::new(Ports::EMPTY);
+        debug_assert!(ports >= 1 && ports <= PortSet::<W>::MOST);
+        let none = || PerPort::new(PortSet::EMPTY);
         Requests { ports, rows: none(), columns: none() }
     }
 
@@ -44,7 +44,7 @@ impl<const W: usize> Requests<W> {
 
     /// The initiator, who asks for nothing, asks for all of these targets.
     #[inline]
-    pub fn set_row(&mut self, initiator: usize, targets: Ports<W>) {
+    pub fn set_row(&mut self, initiator: usize, targets: PortSet<W>) {
         debug_assert!(self.row(initiator).is_empty(), "a row is set once");
         self.rows[initiator] = targets;
         for target in targets {
@@ -62,8 +62,8 @@ impl<const W: usize> Requests<W> {
 
     /// Nobody asks for anything.
     pub fn clear_all(&mut self) {
-        self.rows.fill(self.ports, Ports::EMPTY);
-        self.columns.fill(self.ports, Ports::EMPTY);
+        self.rows.fill(self.ports, PortSet::EMPTY);
+        self.columns.fill(self.ports, PortSet::EMPTY);
     }
 
     /// Whether the initiator asks for the target.
@@ -74,19 +74,19 @@ impl<const W: usize> Requests<W> {
 
     /// The targets that the initiator asks for.
     #[inline]
-    pub fn row(&self, initiator: usize) -> Ports<W> {
+    pub fn row(&self, initiator: usize) -> PortSet<W> {
         self.rows[initiator]
     }
 
     /// The initiators that ask for the target.
     #[inline]
-    pub fn column(&self, target: usize) -> Ports<W> {
+    pub fn column(&self, target: usize) -> PortSet<W> {
         self.columns[target]
     }
 
     /// All columns in groups of four; the last group is filled up with empty sets.
     #[inline]
-    pub(super) fn columns_by_four(&self) -> impl Iterator<Item = &[Ports<W>; 4]> {
+    pub(super) fn columns_by_four(&self) -> impl Iterator<Item = &[PortSet<W>; 4]> {
         self.columns.by_four(self.ports)
     }
 }
@@ -97,13 +97,13 @@ mod tests {
 
     fn rows_and_columns_tell_the_same_of<const W: usize>() {
         let last = 64 * W - 1;
-        let set = |members: &[usize]| members.iter().copied().collect::<Ports<W>>();
+        let set = |members: &[usize]| members.iter().copied().collect::<PortSet<W>>();
         let mut requests = Requests::<W>::new(64 * W);
         requests.set(last, 0);
         requests.set(2, 0);
         requests.set(2, 5);
         requests.clear(last, 0);
-        assert_eq!((requests.row(2), requests.row(last)), (set(&[0, 5]), Ports::EMPTY));
+        assert_eq!((requests.row(2), requests.row(last)), (set(&[0, 5]), PortSet::EMPTY));
         assert_eq!((requests.column(0), requests.column(5)), (set(&[2]), set(&[2])));
         assert!(requests.contains(2, 5) && !requests.contains(last, 0));
         requests.clear_all();

@@ -1,14 +1,14 @@
 //! Small counters, one for each port, in bit slices.
 
-use super::ports::Ports;
+use super::ports::PortSet;
 
-/// One counter of 0 to 127 `W` per port, kept as bit slices: slice `k` holds bit `k` of every
+/// One counter of 0 to 128 `W` - 1 per port, kept as bit slices: slice `k` holds bit `k` of every
 /// counter, so that counting a set of ports and finding the smallest counters of a set take a few
 /// operations on sets per slice, whatever the number of ports. Loops have a constant length on
 /// purpose: unrolled, seven slices cost less than a loop over those that the size of the switch needs.
 #[derive(Clone, Debug)]
 pub(super) struct Tally<const W: usize> {
-    slices: [Ports<W>; MOST_SLICES],
+    slices: [PortSet<W>; MOST_SLICES],
 }
 
 /// Those of the widest sets.
@@ -16,7 +16,7 @@ const MOST_SLICES: usize = 11;
 
 impl<const W: usize> Default for Tally<W> {
     fn default() -> Tally<W> {
-        Tally { slices: [Ports::EMPTY; MOST_SLICES] }
+        Tally { slices: [PortSet::EMPTY; MOST_SLICES] }
     }
 }
 
@@ -26,18 +26,18 @@ impl<const W: usize> Tally<W> {
 
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.slices[..Self::SLICES].iter_mut().for_each(|slice| *slice = Ports::EMPTY);
+        self.slices[..Self::SLICES].iter_mut().for_each(|slice| *slice = PortSet::EMPTY);
     }
 
     /// Adds one to the counter of every member.
     #[inline]
-    pub(super) fn add(&mut self, set: Ports<W>) {
+    pub(super) fn add(&mut self, set: PortSet<W>) {
         ripple(&mut self.slices[..Self::SLICES], set);
     }
 
     /// Adds one to the counter of every member, for four sets at once.
     #[inline]
-    pub(super) fn add_four(&mut self, [a, b, c, d]: [Ports<W>; 4]) {
+    pub(super) fn add_four(&mut self, [a, b, c, d]: [PortSet<W>; 4]) {
         let [ones, twos, rest @ ..] = &mut self.slices;
         let carries = (full_add(ones, a, b), full_add(ones, c, d));
         ripple(&mut rest[..Self::SLICES - 2], full_add(twos, carries.0, carries.1));
@@ -45,7 +45,7 @@ impl<const W: usize> Tally<W> {
 
     /// Takes one from the counter of every member; none of them may be zero.
     #[inline]
-    pub(super) fn subtract(&mut self, set: Ports<W>) {
+    pub(super) fn subtract(&mut self, set: PortSet<W>) {
         let mut borrow = set;
         for slice in &mut self.slices[..Self::SLICES] {
             *slice = slice.differing(borrow);
@@ -56,7 +56,7 @@ impl<const W: usize> Tally<W> {
 
     /// Those members of `set` whose counter is the smallest among them.
     #[inline]
-    pub(super) fn least(&self, set: Ports<W>) -> Ports<W> {
+    pub(super) fn least(&self, set: PortSet<W>) -> PortSet<W> {
         self.slices[..Self::SLICES].iter().rev().fold(set, |left, slice| {
             let smaller = left - *slice;
             if smaller.is_empty() { left } else { smaller }
@@ -66,7 +66,7 @@ impl<const W: usize> Tally<W> {
 
 /// Adds two bits to every bit of the slice and returns the carries.
 #[inline]
-fn full_add<const W: usize>(slice: &mut Ports<W>, a: Ports<W>, b: Ports<W>) -> Ports<W> {
+fn full_add<const W: usize>(slice: &mut PortSet<W>, a: PortSet<W>, b: PortSet<W>) -> PortSet<W> {
     let either = a.differing(b);
     let carry = (a & b) | (*slice & either);
     *slice = slice.differing(either);
@@ -75,7 +75,7 @@ fn full_add<const W: usize>(slice: &mut Ports<W>, a: Ports<W>, b: Ports<W>) -> P
 
 /// Adds carries into the slices from the lowest up.
 #[inline]
-fn ripple<const W: usize>(slices: &mut [Ports<W>], mut carry: Ports<W>) {
+fn ripple<const W: usize>(slices: &mut [PortSet<W>], mut carry: PortSet<W>) {
     for slice in slices {
         let sum = slice.differing(carry);
         carry &= *slice;
@@ -91,8 +91,8 @@ mod tests {
 
     fn check<const W: usize>(added: &[Vec<u64>], asked: &[u64]) -> Result<(), TestCaseError> {
         let ports = 64 * W;
-        let added: Vec<Ports<W>> = added.iter().map(|words| Ports::from_words(words)).collect();
-        let asked = Ports::<W>::from_words(asked);
+        let added: Vec<PortSet<W>> = added.iter().map(|words| PortSet::from_words(words)).collect();
+        let asked = PortSet::<W>::from_words(asked);
         let mut tally = Tally::<W>::default();
         let mut counts = vec![0_usize; ports];
         let (fours, rest) = added.as_chunks::<4>();

@@ -12,7 +12,7 @@ use weft_units::{PositiveCount, Span, Time};
 
 use crate::link::Lane;
 use crate::scheduler::{
-    AnyScheduler, Matching, Ports, Requests, Scheduler, SchedulerError, SchedulerSettings,
+    AnyScheduler, Matching, PortSet, Requests, Scheduler, SchedulerError, SchedulerSettings,
 };
 
 mod request_sampling;
@@ -24,7 +24,7 @@ pub use synchronisation::Synchronisation;
 pub use times::{HubTimes, HubTimesParts, TimesOfSize};
 
 /// The largest hub: the targets of a packet are a word.
-pub const MAX_HUB_PORTS: usize = Ports::<1>::MOST;
+pub const MAX_HUB_PORTS: usize = PortSet::<1>::MOST;
 
 /// Settings of a hub.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -9,7 +9,7 @@ use weft_units::{Span, Time};
 
 use super::inputs::Levels;
 use super::{Grant, InputQueuedParts, Outbox};
-use crate::scheduler::{AnyScheduler, Matcher, Matching, Ports, Requests, Scheduler};
+use crate::scheduler::{AnyScheduler, Matcher, Matching, PortSet, Requests, Scheduler};
 use crate::switch::Chain;
 
 /// A switch with queues at its inputs, of up to 64 `W` ports. Functions without a comment are those of
@@ -23,12 +23,12 @@ pub(super) struct InputQueuedOf<const W: usize> {
     /// The edge at which the switch next takes part, as last announced.
     due: Time,
     /// The inputs that hold packets which can be decided on.
-    busy: Ports<W>,
+    busy: PortSet<W>,
     /// The inputs that a packet leaves, and the outputs that it leaves by. Where a packet is one
     /// cell, they never are at an edge.
-    held: (Ports<W>, Ports<W>),
+    held: (PortSet<W>, PortSet<W>),
     /// The outputs that the far end has stopped.
-    stopped: Ports<W>,
+    stopped: PortSet<W>,
     /// Packets that can be decided on.
     queued: u32,
     /// How many members the sets of `without_credit` have.
@@ -38,9 +38,9 @@ pub(super) struct InputQueuedOf<const W: usize> {
     matching: Matching<W>,
     /// The outputs for which packets of each virtual channel in each input wait. Not kept if there
     /// is one channel, since `wanted` says the same.
-    wanted_by: Box<[Ports<W>]>,
+    wanted_by: Box<[PortSet<W>]>,
     /// The outputs without credit, by virtual channel.
-    without_credit: Box<[Ports<W>]>,
+    without_credit: Box<[PortSet<W>]>,
     /// By input, output and virtual channel.
     queues: Box<[Chain]>,
     /// Packets that are travelling to each input or from it to the scheduler, and when each can be
@@ -48,7 +48,7 @@ pub(super) struct InputQueuedOf<const W: usize> {
     /// sent.
     coming: Box<[VecDeque<(Time, u32)>]>,
     /// The inputs that have any, and when the first of all can be decided on.
-    expecting: Ports<W>,
+    expecting: PortSet<W>,
     soonest: Time,
     /// Packets that have chosen their output and arrive more slowly than they leave, by edge.
     late: VecDeque<Late>,
@@ -84,18 +84,18 @@ impl<const W: usize> InputQueuedOf<W> {
             latency,
             slot,
             due: Time::NEVER,
-            busy: Ports::EMPTY,
-            held: (Ports::EMPTY, Ports::EMPTY),
-            stopped: Ports::EMPTY,
+            busy: PortSet::EMPTY,
+            held: (PortSet::EMPTY, PortSet::EMPTY),
+            stopped: PortSet::EMPTY,
             queued: 0,
             credits_missing: 0,
             wanted: matcher.requests,
             matching: matcher.matching,
-            wanted_by: vec![Ports::EMPTY; if channels == 1 { 0 } else { lots }].into(),
-            without_credit: vec![Ports::EMPTY; channels.into()].into(),
+            wanted_by: vec![PortSet::EMPTY; if channels == 1 { 0 } else { lots }].into(),
+            without_credit: vec![PortSet::EMPTY; channels.into()].into(),
             queues: vec![Chain::EMPTY; ports * lots].into(),
             coming: vec![VecDeque::new(); ports].into(),
-            expecting: Ports::EMPTY,
+            expecting: PortSet::EMPTY,
             soonest: Time::NEVER,
             late: VecDeque::new(),
             waiting: vec![0; ports].into(),
@@ -269,13 +269,13 @@ impl<const W: usize> InputQueuedOf<W> {
 
     /// The outputs for which an input has packets that may leave.
     #[inline]
-    fn row(&self, input: usize) -> Ports<W> {
+    fn row(&self, input: usize) -> PortSet<W> {
         let shut = self.held.1 | self.stopped;
         if self.channels == 1 {
             return self.wanted.row(input) - (shut | self.without_credit[0]);
         }
         let own = input * self.channels as usize;
-        let mut row = Ports::EMPTY;
+        let mut row = PortSet::EMPTY;
         // By index: an iterator over both leaves a call behind for each input that is looked at.
         for channel in 0..self.channels as usize {
             row |= self.wanted_by[own + channel] - self.without_credit[channel];
@@ -300,7 +300,7 @@ impl<const W: usize> InputQueuedOf<W> {
 
     /// The scheduler chooses among the packets that may leave.
     fn choose_open(&mut self, now: Time, behind: &mut [u32], outbox: &mut Outbox) {
-        let (mut requesting, mut has_several) = (Ports::<W>::EMPTY, false);
+        let (mut requesting, mut has_several) = (PortSet::<W>::EMPTY, false);
         for input in self.busy - self.held.0 {
             let row = self.row(input);
             if !row.is_empty() {
@@ -326,7 +326,7 @@ impl<const W: usize> InputQueuedOf<W> {
     /// Lets through what the scheduler has chosen.
     #[inline]
     fn pass_matching(&mut self, now: Time, behind: &mut [u32], outbox: &mut Outbox) {
-        let matched = Ports::below(self.ports as usize) - self.matching.unmatched_targets();
+        let matched = PortSet::below(self.ports as usize) - self.matching.unmatched_targets();
         for output in matched {
             if let Some(input) = self.matching.initiator_of(output) {
                 self.pass(now, (input, output), behind, outbox);
