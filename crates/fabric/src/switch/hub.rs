@@ -11,9 +11,7 @@ use weft_kernel::Stream;
 use weft_units::{PositiveCount, Span, Time};
 
 use crate::link::Lane;
-use crate::scheduler::{
-    AnyScheduler, Matching, PortSet, Requests, Scheduler, SchedulerError, SchedulerSettings,
-};
+use crate::scheduler::{Matcher, PortSet, Scheduler, SchedulerError, SchedulerSettings};
 
 mod request_sampling;
 mod synchronisation;
@@ -135,7 +133,7 @@ pub struct Hub<K> {
     synchronisation: Synchronisation,
     arbitration: Span,
     is_bus: bool,
-    scheduler: Option<Box<Matcher>>,
+    scheduler: Option<Box<CrossbarArbiter>>,
 }
 
 #[derive(Debug)]
@@ -150,12 +148,11 @@ struct Output {
     lane: Lane,
 }
 
+/// A scheduler, and what it draws from.
 #[derive(Debug)]
-struct Matcher {
-    scheduler: AnyScheduler,
+struct CrossbarArbiter {
+    matcher: Matcher<1>,
     random: Stream,
-    requests: Requests,
-    matching: Matching,
 }
 
 impl HubSettings {
@@ -205,12 +202,7 @@ impl<K: Copy> Hub<K> {
         }
         let scheduler = match &settings.transfer {
             TransferSettings::Crossbar { arbiter: ArbiterSettings::Scheduler(own), .. } => {
-                Some(Box::new(Matcher {
-                    scheduler: own.build(ports)?,
-                    random,
-                    requests: Requests::new(ports),
-                    matching: Matching::new(ports),
-                }))
+                Some(Box::new(CrossbarArbiter { matcher: Matcher::new(own, ports)?, random }))
             }
             _ => None,
         };
@@ -410,14 +402,15 @@ impl<K: Copy> Hub<K> {
         if ready == 0 {
             return;
         }
-        let Some(mut matcher) = self.scheduler.take() else { return };
+        let Some(mut arbiter) = self.scheduler.take() else { return };
+        let CrossbarArbiter { matcher, random } = &mut *arbiter;
         matcher.requests.clear_all();
         for (place, output) in self.outputs.iter().enumerate() {
             if ready >> place & 1 == 1 {
                 output.requests.inputs().for_each(|input| matcher.requests.set(input, place));
             }
         }
-        let Matcher { scheduler, random, requests, matching } = &mut *matcher;
+        let Matcher { scheduler, requests, matching } = matcher;
         scheduler.schedule(requests, random, matching);
         for (input, output) in matching.iter() {
             self.outputs[output].requests.remove(input);
@@ -426,7 +419,7 @@ impl<K: Copy> Hub<K> {
             }
             self.pass(now, input, 1 << output, side);
         }
-        self.scheduler = Some(matcher);
+        self.scheduler = Some(arbiter);
     }
 
     /// The first packet of an input passes, and occupies these outputs.
