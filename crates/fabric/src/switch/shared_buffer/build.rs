@@ -4,7 +4,7 @@ use weft_units::{Bytes, Span, Time};
 
 use super::counts::{ClassCounts, PauseCounts};
 use super::credits::Credits;
-use super::egress::{Egress, FarEnd, Queue};
+use super::egress::{CableEnd, Egress, Queue};
 use super::marks::any_at_departure;
 use super::ports::{Ports, SwitchRule};
 use super::rule::{Link, Rule, response};
@@ -40,10 +40,10 @@ impl PortsParts<'_> {
     }
 
     /// A port of a switch as the far end of a cable with this propagation.
-    fn at_switch(&self, port: u32, cable: Span) -> FarEnd {
+    fn at_switch(&self, port: u32, cable: Span) -> CableEnd {
         let own = self.switch_of(port);
         let is_whole = own.forwarding == SwitchForwarding::StoreAndForward;
-        FarEnd { peer: port, ahead: cable + own.latency, is_whole }
+        CableEnd { peer: port, ahead: cable + own.latency, is_whole }
     }
 
     /// The outputs of all ports: those of switches, and behind them those of hosts.
@@ -54,9 +54,9 @@ impl PortsParts<'_> {
             let far = match wiring.peer(port) {
                 Peer::Port(peer) => self.at_switch(peer, cable(port)),
                 Peer::Host(host) => {
-                    FarEnd { peer: wiring.ports() + host, ahead: cable(port), is_whole: true }
+                    CableEnd { peer: wiring.ports() + host, ahead: cable(port), is_whole: true }
                 }
-                Peer::Unused => FarEnd { peer: u32::MAX, ahead: Span::ZERO, is_whole: true },
+                Peer::Unused => CableEnd { peer: u32::MAX, ahead: Span::ZERO, is_whole: true },
             };
             Egress::new(wiring.switch_of(port), wiring.link_of(port) as u32, far)
         };

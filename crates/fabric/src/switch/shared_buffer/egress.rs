@@ -63,7 +63,7 @@ pub(super) struct Queue {
 
 /// The far end of a cable.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FarEnd {
+pub(super) struct CableEnd {
     /// As in [`Egress`], as all below.
     pub peer: u32,
     pub ahead: Span,
@@ -72,8 +72,8 @@ pub(super) struct FarEnd {
 
 impl Egress {
     /// An idle output, by the numbers of its rule and its link.
-    pub fn new(rule: u32, link: u32, far: FarEnd) -> Egress {
-        let FarEnd { peer, ahead, is_whole } = far;
+    pub fn new(rule: u32, link: u32, far: CableEnd) -> Egress {
+        let CableEnd { peer, ahead, is_whole } = far;
         Egress {
             waiting: 0,
             paused: 0,
