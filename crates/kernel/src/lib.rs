@@ -13,11 +13,11 @@
 //!   the seed. An owner that draws more, or is added, does not change the numbers of others.
 //! * [`Arena`]: what lives longer than one event. An event carries its four-byte [`Id`].
 //! * [`Halt`]: how a run is ended from outside; [`Stopped`] says why it did.
-//! * [`Windows`]: parts of a model that several threads take through windows of time together.
+//! * [`TimeWindows`]: parts of a model that several threads take through windows of time together.
 //! * [`prefetch`]: asks for what an event that comes soon will need.
 //!
-//! What is deliberately absent: processes, callbacks and a clock. An engine is a loop that takes
-//! the next event, matches on it and schedules what follows:
+//! What is deliberately absent: processes, callbacks of events and a clock. An engine is a loop
+//! that takes the next event, matches on it and schedules what follows:
 //!
 //! ```
 //! use weft_kernel::{Halt, Queue, Streams};
@@ -78,4 +78,4 @@ pub use prefetch::{prefetch, prefetch_whole};
 pub use queue::Queue;
 pub use stream::{Geometric, Position, Stream, Streams};
 pub use timers::Timers;
-pub use windows::{Course, Observed, Step, Windows};
+pub use windows::{Observed, Step, TimeWindows, WindowBounds};

@@ -25,7 +25,7 @@ use meeting::Meeting;
 /// The windows of a run, shared by its threads. `C` is a list of what crosses from one part to another, `O` of
 /// what a part observes.
 #[derive(Debug)]
-pub struct Windows<C, O> {
+pub struct TimeWindows<C, O> {
     /// While one is written the other one is read.
     pair: [Window<C, O>; 2],
     /// By part, the number of the last window for which a thread took it.
@@ -37,7 +37,7 @@ pub struct Windows<C, O> {
 
 /// The time that windows cover.
 #[derive(Clone, Copy, Debug)]
-pub struct Course {
+pub struct WindowBounds {
     /// The time of the first event.
     pub begin: Time,
     /// The time in which nothing gets from one part to another; at least 1 ps.
@@ -78,10 +78,10 @@ pub struct Observed<'a, O> {
     lists: &'a [Mutex<O>],
 }
 
-impl<C: Default, O: Default> Windows<C, O> {
+impl<C: Default, O: Default> TimeWindows<C, O> {
     /// Windows of so many parts for up to so many threads.
-    pub fn new(parts: usize, threads: usize) -> Windows<C, O> {
-        Windows {
+    pub fn new(parts: usize, threads: usize) -> TimeWindows<C, O> {
+        TimeWindows {
             pair: [Window::new(parts), Window::new(parts)],
             taken: (0..parts).map(|_| AtomicU64::new(0)).collect(),
             members: threads.clamp(1, parts.max(1)),
@@ -127,7 +127,7 @@ impl<C: Default, O: Default> Windows<C, O> {
     pub fn work(
         &self,
         member: usize,
-        course: Course,
+        bounds: WindowBounds,
         ends: impl Fn() -> bool,
         mut run: impl FnMut(&Step<'_, C, O>) -> Option<Time>,
         mut hear: impl FnMut(&Observed<'_, O>) -> bool,
@@ -135,10 +135,10 @@ impl<C: Default, O: Default> Windows<C, O> {
         let count = self.taken.len();
         // Each begins with parts of its own, and helps a thread that is held up.
         let first = member * count / self.members;
-        let (mut begin, mut number) = (course.begin, 0);
+        let (mut begin, mut number) = (bounds.begin, 0);
         let mut is_broken = false;
-        while begin <= course.until {
-            let last = Time(begin.0.saturating_add(course.apart.0 - 1)).min(course.until);
+        while begin <= bounds.until {
+            let last = Time(begin.0.saturating_add(bounds.apart.0 - 1)).min(bounds.until);
             let before = self.window(number);
             number += 1;
             let own = self.window(number);

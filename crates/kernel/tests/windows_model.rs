@@ -8,12 +8,12 @@
 
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
-use weft_kernel::{Course, Observed, Step, Windows};
+use weft_kernel::{Observed, Step, TimeWindows, WindowBounds};
 use weft_units::{Span, Time};
 
 const PARTS: usize = 2;
 const APART: Span = Span(10);
-const COURSE: Course = Course { begin: Time::ZERO, apart: APART, until: Time(1_000) };
+const BOUNDS: WindowBounds = WindowBounds { begin: Time::ZERO, apart: APART, until: Time(1_000) };
 /// How often a value crosses.
 const CROSSINGS: u32 = 2;
 
@@ -50,7 +50,7 @@ impl Part {
 }
 
 struct Run {
-    windows: Windows<Crossing, Vec<u32>>,
+    windows: TimeWindows<Crossing, Vec<u32>>,
     parts: Vec<Mutex<Part>>,
 }
 
@@ -59,13 +59,13 @@ impl Run {
     fn new(threads: usize) -> Run {
         let first = [vec![(Time(0), 0), (Time(3), 0)], vec![(Time(5), 0)]];
         let parts = first.into_iter().map(|waiting| Mutex::new(Part { waiting, log: vec![] }));
-        Run { windows: Windows::new(PARTS, threads), parts: parts.collect() }
+        Run { windows: TimeWindows::new(PARTS, threads), parts: parts.collect() }
     }
 
     fn work(&self, member: usize, mut hears: impl FnMut(u32)) {
         self.windows.work(
             member,
-            COURSE,
+            BOUNDS,
             || false,
             |step| Some(self.part(step.part).run(step)),
             |observed| {
@@ -114,7 +114,7 @@ fn a_thread_that_ends_the_run_ends_it_for_both_with_the_same_window() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = None;
     model.check(|| {
-        let windows = Arc::new(Windows::new(PARTS, 2));
+        let windows = Arc::new(TimeWindows::new(PARTS, 2));
         let other = thread::spawn({
             let windows = Arc::clone(&windows);
             move || breaks_in_the_second_window(&windows, 1)
@@ -127,7 +127,7 @@ fn a_thread_that_ends_the_run_ends_it_for_both_with_the_same_window() {
 }
 
 /// Part 1 breaks there, whoever runs it. Returns the last window that this thread heard of.
-fn breaks_in_the_second_window(windows: &Windows<Crossing, Vec<u32>>, member: usize) -> Time {
+fn breaks_in_the_second_window(windows: &TimeWindows<Crossing, Vec<u32>>, member: usize) -> Time {
     let mut heard = Time::ZERO;
     let run = |step: &Step<'_, Crossing, Vec<u32>>| {
         let is_broken = step.part == 1 && step.last == Time(19);
@@ -137,7 +137,7 @@ fn breaks_in_the_second_window(windows: &Windows<Crossing, Vec<u32>>, member: us
         heard = observed.last;
         true
     };
-    windows.work(member, COURSE, || false, run, hear);
+    windows.work(member, BOUNDS, || false, run, hear);
     heard
 }
 
@@ -159,15 +159,15 @@ fn one_thread_of_two_runs_all_parts() {
 fn a_thread_that_cannot_hear_ends_the_run_with_the_next_window() {
     let model = loom::model::Builder::new();
     model.check(|| {
-        let windows = Arc::new(Windows::new(PARTS, 2));
-        let work = |windows: &Windows<Crossing, Vec<u32>>, member: usize| {
+        let windows = Arc::new(TimeWindows::new(PARTS, 2));
+        let work = |windows: &TimeWindows<Crossing, Vec<u32>>, member: usize| {
             let mut heard = Time::ZERO;
             let run = |step: &Step<'_, Crossing, Vec<u32>>| Some(step.last + Span(1));
             let hear = |observed: &Observed<'_, Vec<u32>>| {
                 heard = observed.last;
                 member == 1
             };
-            windows.work(member, COURSE, || false, run, hear);
+            windows.work(member, BOUNDS, || false, run, hear);
             heard
         };
         let other = thread::spawn({

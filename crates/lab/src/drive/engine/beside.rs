@@ -17,7 +17,7 @@ use std::thread::Builder;
 
 use weft_fabric::graph::{Graph, Together};
 use weft_fabric::measure::{Observations, Told};
-use weft_kernel::{Course, Halt, Observed, Step, Stopped, Windows};
+use weft_kernel::{Halt, Observed, Step, Stopped, TimeWindows, WindowBounds};
 use weft_units::{Span, Time};
 
 use super::border::{Border, Leaving, delivery};
@@ -387,8 +387,8 @@ impl From<Together> for Alone {
 #[derive(Debug)]
 struct Crew {
     parts: Vec<Mutex<Engine>>,
-    windows: Windows<Leaving, Told>,
-    course: Course,
+    windows: TimeWindows<Leaving, Told>,
+    bounds: WindowBounds,
     /// By thread, the counters that it adds up over the parts that it runs.
     observations: Vec<Mutex<Observations>>,
     /// The panic of a thread.
@@ -414,12 +414,12 @@ impl Crew {
         nothing_seen: impl Fn() -> Observations,
     ) -> Crew {
         let begin = parts.iter().map(Engine::earliest).min().unwrap_or(Time::NEVER);
-        let windows = Windows::new(parts.len(), threads);
+        let windows = TimeWindows::new(parts.len(), threads);
         Crew {
             parts: parts.into_iter().map(Mutex::new).collect(),
             observations: (0..windows.members()).map(|_| Mutex::new(nothing_seen())).collect(),
             windows,
-            course: Course { begin, apart, until },
+            bounds: WindowBounds { begin, apart, until },
             defect: Mutex::default(),
         }
     }
@@ -435,7 +435,7 @@ impl Crew {
         let mut seen = lock(&self.observations[member]);
         self.windows.work(
             member,
-            self.course,
+            self.bounds,
             asks,
             |step| self.keep(|| self.run_through(step, &mut seen)),
             |observed| self.keep(|| hears(observed)).is_some(),
