@@ -5,8 +5,8 @@
 //!
 //! * [`Queue`]: events by value at integer picoseconds; events of equal times leave in the order in
 //!   which they were scheduled, so that a run has exactly one order.
-//! * [`Calendar`]: events of sixteen bytes whose order at equal times follows from a place that each
-//!   names, whoever scheduled them when.
+//! * [`Calendar`]: events of sixteen bytes whose order at equal times follows from a place that
+//!   each names, whoever scheduled them when.
 //! * [`Timers`] and [`DelayLine`]: cheaper places for what each of a few owners waits for once, and
 //!   for what comes a constant span after something else.
 //! * [`Streams`]: one [`Stream`] of random numbers for each purpose and owner, derived by name from

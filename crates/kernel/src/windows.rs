@@ -1,11 +1,12 @@
 //! Windows of simulated time through which several threads go together.
 //!
-//! A model is divided into parts that cannot affect each other for some time, a *window*. All parts run to the
-//! end of a window, whichever thread takes which; then the threads meet, and the next window begins with the
-//! earliest event of all parts. What leaves a part for another one is written to a list that only these two
-//! share, in this window, and read in the next one: the lists of windows with even and with odd numbers take
-//! turns, so that no thread ever waits for a list. A list is locked all the same, since that costs nothing where
-//! nobody else wants it. `crates/kernel/tests/windows_model.rs` tries every interleaving, with a barrier of its own,
+//! A model is divided into parts that cannot affect each other for some time, a *window*. All parts
+//! run to the end of a window, whichever thread takes which; then the threads meet, and the next
+//! window begins with the earliest event of all parts. What leaves a part for another one is
+//! written to a list that only these two share, in this window, and read in the next one: the lists
+//! of windows with even and with odd numbers take turns, so that no thread ever waits for a list. A
+//! list is locked all the same, since that costs nothing where nobody else wants it.
+//! `crates/kernel/tests/windows_model.rs` tries every interleaving, with a barrier of its own,
 //! since loom has none.
 
 use std::sync::PoisonError;
@@ -22,8 +23,8 @@ use weft_units::{Span, Time};
 
 use meeting::Meeting;
 
-/// The windows of a run, shared by its threads. `C` is a list of what crosses from one part to another, `O` of
-/// what a part observes.
+/// The windows of a run, shared by its threads. `C` is a list of what crosses from one part to
+/// another, `O` of what a part observes.
 #[derive(Debug)]
 pub struct TimeWindows<C, O> {
     /// While one is written the other one is read.
@@ -94,8 +95,8 @@ impl<C: Default, O: Default> TimeWindows<C, O> {
         self.members
     }
 
-    /// As many threads as there are, who wait for each other from now on; none comes to the end of a window
-    /// before this was called.
+    /// As many threads as there are, who wait for each other from now on; none comes to the end of
+    /// a window before this was called.
     pub fn meet(&self, members: usize) {
         self.meeting.set(members);
     }
@@ -118,10 +119,11 @@ impl<C: Default, O: Default> TimeWindows<C, O> {
     /// The loop of thread number `member`.
     ///
     /// * `ends` says, at the end of a window, whether the run should end.
-    /// * `run` runs a part to the end of a window and returns the time of its next event, or of the next event
-    ///   that it causes elsewhere; `None` ends the run with this window.
-    /// * `hear` receives the observations of each window while other threads continue with the next one; it may
-    ///   take and empty the lists in one thread alone. If it returns false, the run ends with the next window.
+    /// * `run` runs a part to the end of a window and returns the time of its next event, or of the
+    ///   next event that it causes elsewhere; `None` ends the run with this window.
+    /// * `hear` receives the observations of each window while other threads continue with the next
+    ///   one; it may take and empty the lists in one thread alone. If it returns false, the run
+    ///   ends with the next window.
     ///
     /// None of them may panic: the other threads would wait forever at the end of the window.
     pub fn work(

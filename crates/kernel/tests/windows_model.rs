@@ -1,8 +1,8 @@
 //! Every interleaving of two threads that take parts through windows, under loom:
 //! `RUSTFLAGS="--cfg loom" cargo test -p weft-kernel --test windows_model --release`.
 //!
-//! A list that two threads want at a time, a part that two threads run or none, and a thread that waits for ever
-//! fail; and in each interleaving every part sees the same at the same time.
+//! A list that two threads want at a time, a part that two threads run or none, and a thread that
+//! waits for ever fail; and in each interleaving every part sees the same at the same time.
 
 #![cfg(loom)]
 
@@ -55,7 +55,8 @@ struct Run {
 }
 
 impl Run {
-    /// Part 0 begins with two values, the second while the first one is on its way; part 1 with one.
+    /// Part 0 begins with two values, the second while the first one is on its way; part 1 with
+    /// one.
     fn new(threads: usize) -> Run {
         let first = [vec![(Time(0), 0), (Time(3), 0)], vec![(Time(5), 0)]];
         let parts = first.into_iter().map(|waiting| Mutex::new(Part { waiting, log: vec![] }));
@@ -154,7 +155,8 @@ fn one_thread_of_two_runs_all_parts() {
     });
 }
 
-/// Thread 0 hears of the first window while thread 1 may be in the second one, with which the run ends.
+/// Thread 0 hears of the first window while thread 1 may be in the second one, with which the run
+/// ends.
 #[test]
 fn a_thread_that_cannot_hear_ends_the_run_with_the_next_window() {
     let model = loom::model::Builder::new();

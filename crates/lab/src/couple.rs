@@ -1,5 +1,6 @@
-//! Builds one simulation from the settings of two channels that act together. The composition determines
-//! which channels do, and which scheduled channels report to hosts what became of their packets.
+//! Builds one simulation from the settings of two channels that act together. The composition
+//! determines which channels do, and which scheduled channels report to hosts what became of their
+//! packets.
 
 mod pipeline;
 pub(crate) mod program;
@@ -351,8 +352,8 @@ fn check_bulk(
         ("adapter.throttle", adapter.throttle.is_some()),
     ];
     if let Some((key, _)) = unread.iter().find(|(_, given)| *given) {
-        let accepted = "it only with ideal signalling, no speculation, no recovery and cables of one \
-                        length: otherwise the schedule tells hosts of their packets";
+        let accepted = "it only with ideal signalling, no speculation, no recovery and cables of \
+                        one length: otherwise the schedule tells hosts of their packets";
         return refuse(key, "given", accepted);
     }
     let released = settings.adapter.release == Some(Release::Transmission);

@@ -23,10 +23,11 @@ use super::{MOST_PORTS, MOST_PORTS_OF_A_SWITCH};
 /// group, each of which has `h` cables to other groups, of which there are up to `a h + 1`. Values
 /// that are left out make it balanced: `a = 2 p` and `h = p` (section 3.1).
 ///
-/// A router is named by its group and its number there: `8.3`. Its first ports are those of its hosts,
-/// then come those to the other routers of its group in their order, then those to other groups. The
-/// cables of a group, counted from its first router, lead to the following groups one after another,
-/// and start again with the first of them as long as enough cables are left for one to every group.
+/// A router is named by its group and its number there: `8.3`. Its first ports are those of its
+/// hosts, then come those to the other routers of its group in their order, then those to other
+/// groups. The cables of a group, counted from its first router, lead to the following groups one
+/// after another, and start again with the first of them as long as enough cables are left for one
+/// to every group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DragonflySettings {
@@ -96,8 +97,8 @@ impl DragonflySettings {
         let ports = each + routers - 1 + globals;
         if ports > MOST_PORTS_OF_A_SWITCH.into() {
             let accepted = format!(
-                "a number with which a router has at most {MOST_PORTS_OF_A_SWITCH} ports, one for each \
-                 host, other router of its group and cable to other groups"
+                "a number with which a router has at most {MOST_PORTS_OF_A_SWITCH} ports, one for \
+                 each host, other router of its group and cable to other groups"
             );
             return refuse("hosts_per_router", each, accepted);
         }
@@ -272,7 +273,8 @@ impl Groups {
         host / self.hosts / self.routers
     }
 
-    /// The minimal route from a router to another group, by the first of the cables that lead there.
+    /// The minimal route from a router to another group, by the first of the cables that lead
+    /// there.
     fn leg(&self, switch: u32, group: u32) -> Leg {
         let (own, router) = (switch / self.routers, switch % self.routers);
         let behind = self.behind(own, group);

@@ -4,9 +4,9 @@
 //! dimensions of two a hypercube, and two alike a flattened butterfly.
 //!
 //! A minimal route has one cable in each dimension in which the positions of its ends differ. If
-//! packets take the dimensions in order, buffers cannot form a cycle. In any order they need a virtual
-//! channel for each dimension: a packet uses the next one with each cable, and the last one on its last
-//! cable.
+//! packets take the dimensions in order, buffers cannot form a cycle. In any order they need a
+//! virtual channel for each dimension: a packet uses the next one with each cable, and the last one
+//! on its last cable.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,12 +21,12 @@ use super::tree::check_tiers;
 use super::wiring::Wiring;
 use super::{MOST_PORTS, MOST_PORTS_OF_A_SWITCH};
 
-/// Settings of a `HyperX`: in the letters of Ahn et al. `L` dimensions of `S` switches, `K` cables between
-/// each two of a row, and `T` hosts at every switch.
+/// Settings of a `HyperX`: in the letters of Ahn et al. `L` dimensions of `S` switches, `K` cables
+/// between each two of a row, and `T` hosts at every switch.
 ///
-/// A switch is named by its places in all dimensions: `3.0`. Its first ports are those of its hosts;
-/// then come, dimension by dimension, those to the other switches of its row in their order, parallel
-/// cables side by side.
+/// A switch is named by its places in all dimensions: `3.0`. Its first ports are those of its
+/// hosts; then come, dimension by dimension, those to the other switches of its row in their order,
+/// parallel cables side by side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HyperXSettings {
@@ -408,8 +408,8 @@ mod tests {
             ),
             (
                 "{ dimensions = [3, 3], links = [{}, {}, {}, {}] }",
-                "fabric.hyperx.links = 4 entries: accepted is at most 3, one for each tier from that \
-                 of the hosts on",
+                "fabric.hyperx.links = 4 entries: accepted is at most 3, one for each tier from \
+                 that of the hosts on",
             ),
         ];
         for (text, expected) in cases {

@@ -1,6 +1,7 @@
-//! Rails: the hosts of a server, such as GPUs with an adapter each, are at different leaves, and the hosts
-//! with the same position in all servers are at the same leaf (rail-optimised; Wang et al., "Rail-only: a
-//! low-cost high-performance network for training LLMs with trillion parameters", HOTI 2024, Section 2).
+//! Rails: the hosts of a server, such as GPUs with an adapter each, are at different leaves, and
+//! the hosts with the same position in all servers are at the same leaf (rail-optimised; Wang et
+//! al., "Rail-only: a low-cost high-performance network for training LLMs with trillion
+//! parameters", HOTI 2024, Section 2).
 
 use super::cable::CableSettings;
 use super::error::FabricError;
@@ -9,8 +10,8 @@ use super::pairs::SwitchPort;
 use super::tree::{LeafSpineSettings, grow};
 use super::wiring::Wiring;
 
-/// Leaves whose hosts have the same position in their servers. A group of leaves has one for each rail, and
-/// as many servers as a leaf has ports for hosts (`each`).
+/// Leaves whose hosts have the same position in their servers. A group of leaves has one for each
+/// rail, and as many servers as a leaf has ports for hosts (`each`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rails {
     /// Hosts of a server, which are numbered one after another.
@@ -72,8 +73,8 @@ impl LeafSpineSettings {
         Ok(wiring)
     }
 
-    /// A tree whose lowest switches are in servers, each with a cable to a leaf of every rail; the leaves
-    /// of each rail have their own spines. A single group of leaves needs no spines.
+    /// A tree whose lowest switches are in servers, each with a cable to a leaf of every rail; the
+    /// leaves of each rail have their own spines. A single group of leaves needs no spines.
     fn in_servers(
         &self,
         rails: u32,

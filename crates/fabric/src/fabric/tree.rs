@@ -30,7 +30,8 @@ pub struct KAryTreeSettings {
 }
 
 /// Settings of a fat tree of switches with equally many ports. With `k` ports there are `k * k / 2`
-/// ports for hosts in two tiers and `k * k * k / 4` in three. Switches are named as in a k-ary tree.
+/// ports for hosts in two tiers and `k * k * k / 4` in three. Switches are named as in a k-ary
+/// tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FatTreeSettings {

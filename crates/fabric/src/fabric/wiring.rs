@@ -23,9 +23,9 @@ pub enum Peer {
 /// Switches, hosts and cables. Ports are numbered through all switches; those of one switch follow
 /// each other. Memory: 12 bytes a port.
 ///
-/// There may be several planes, equal copies of a fabric in each of which every host has a port: an *end*.
-/// Ends are numbered plane by plane, so that in the first plane, and where there is but one, they have the numbers
-/// of their hosts.
+/// There may be several planes, equal copies of a fabric in each of which every host has a port: an
+/// *end*. Ends are numbered plane by plane, so that in the first plane, and where there is but one,
+/// they have the numbers of their hosts.
 #[derive(Clone, Debug)]
 pub struct Wiring {
     names: Vec<String>,

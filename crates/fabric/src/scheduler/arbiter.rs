@@ -83,8 +83,8 @@ impl Arbiter {
         of_any_size!(self, own => own.requests.ports())
     }
 
-    /// Initiators, none of whom asks for anything, ask for targets: a set after another, each in as many words
-    /// as there are for the ports, the lowest ports first.
+    /// Initiators, none of whom asks for anything, ask for targets: a set after another, each in as
+    /// many words as there are for the ports, the lowest ports first.
     pub fn ask(&mut self, rows: &[u64]) {
         of_any_size!(self, own => own.ask(rows));
     }
@@ -118,8 +118,8 @@ mod tests {
 
     use super::*;
 
-    /// The first and the last initiator each ask for the target of their number and are served as long as they
-    /// do.
+    /// The first and the last initiator each ask for the target of their number and are served as
+    /// long as they do.
     #[test]
     fn an_arbiter_of_any_size_serves_who_asks() {
         for ports in [2, 64, 65, 256, 257, MAX_PORTS] {

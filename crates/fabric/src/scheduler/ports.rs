@@ -279,8 +279,8 @@ pub(super) const fn after(port: usize, ports: usize) -> usize {
 
 /// An entry for each port with a number below 64 `W`; larger numbers wrap around.
 ///
-/// Those of the first 64 ports stand inline, so that a small switch finds them without a pointer; those of
-/// all others behind a box, so that no table of a large one is ever on the stack.
+/// Those of the first 64 ports stand inline, so that a small switch finds them without a pointer;
+/// those of all others behind a box, so that no table of a large one is ever on the stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PerPort<T, const W: usize> {
     first: [T; 64],
@@ -299,7 +299,8 @@ impl<T: Copy, const W: usize> PerPort<T, W> {
         self.more.as_flattened_mut()[..ports - inline].fill(value);
     }
 
-    /// The entries of the first ports in groups of four; the last group has those of up to three more.
+    /// The entries of the first ports in groups of four; the last group has those of up to three
+    /// more.
     #[inline(always)]
     pub fn by_four(&self, ports: usize) -> impl Iterator<Item = &[T; 4]> {
         let (first, more) = (self.first.as_chunks().0, self.more.as_flattened().as_chunks().0);

@@ -5,7 +5,8 @@ use super::ports::PortSet;
 /// One counter of 0 to 128 `W` - 1 per port, kept as bit slices: slice `k` holds bit `k` of every
 /// counter, so that counting a set of ports and finding the smallest counters of a set take a few
 /// operations on sets per slice, whatever the number of ports. Loops have a constant length on
-/// purpose: unrolled, seven slices cost less than a loop over those that the size of the switch needs.
+/// purpose: unrolled, seven slices cost less than a loop over those that the size of the switch
+/// needs.
 #[derive(Clone, Debug)]
 pub(super) struct Tally<const W: usize> {
     slices: [PortSet<W>; MOST_SLICES],

@@ -13,8 +13,8 @@ use crate::couple::check_disabled;
 use crate::drive::engine::{AdapterParts, PipelineParts};
 use crate::error::Error;
 
-/// Whether the hosts of a channel need adapters: to learn what became of packets, to hold packets back,
-/// or to send to a switch that distinguishes kinds of packets.
+/// Whether the hosts of a channel need adapters: to learn what became of packets, to hold packets
+/// back, or to send to a switch that distinguishes kinds of packets.
 pub(super) fn is_needed(settings: &ChannelSettings) -> bool {
     let adapter = &settings.adapter;
     switch_that(settings, decides).is_some()
@@ -76,8 +76,8 @@ pub(super) fn build(
         return Err(Error::Assembly { key, value, accepted: "2 to 65535".to_owned() });
     }
     if settings.recovery.is_some() && schedule.is_none() {
-        let accepted = "it only with a scheduled switch in a star, whose slots tell a sender what was lost; \
-                        others send again by `control`";
+        let accepted = "it only with a scheduled switch in a star, whose slots tell a sender what \
+                        was lost; others send again by `control`";
         refuse(name, "recovery", "given", accepted)?;
     }
     check_disabled(settings, site)?;
@@ -209,9 +209,9 @@ fn check_neighbours(
     if let (false, Some((key, value))) =
         (settings.fabric.is_star(), switch_that(settings, crossbars))
     {
-        let accepted = "output_queued, output_buffered or input_queued in a fabric other than star: a \
-                        crossbar without buffers cuts packets short, or holds them on their links, \
-                        and only a host can hear of that";
+        let accepted = "output_queued, output_buffered or input_queued in a fabric other than \
+                        star: a crossbar without buffers cuts packets short, or holds them on \
+                        their links, and only a host can hear of that";
         return refuse(name, &key, value, accepted);
     }
     if let Some(crossbar) = crossbar {

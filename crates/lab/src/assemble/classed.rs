@@ -1,5 +1,5 @@
-//! A channel in which any switch shares a memory among its ports: packets have sizes and traffic classes of
-//! their own there.
+//! A channel in which any switch shares a memory among its ports: packets have sizes and traffic
+//! classes of their own there.
 
 use weft_fabric::fabric::{Peer, Routes, Wiring};
 use weft_fabric::link::{FlowControl, LinkSettings};
@@ -26,8 +26,8 @@ struct Listed<'a> {
     place: Place<'a>,
 }
 
-/// The parts of a channel whose switches are of these kinds, each named by its key; `None` if none of
-/// them shares its memory. The largest packet is that of the channel.
+/// The parts of a channel whose switches are of these kinds, each named by its key; `None` if none
+/// of them shares its memory. The largest packet is that of the channel.
 pub(super) fn parts(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -267,8 +267,8 @@ fn refuse_what_does_not_fit(
 ) -> Result<(), Error> {
     if let Some(own) = &settings.flow_control {
         let accepted = format!(
-            "no flow control beside shared_buffer: its inputs give no credits for cells but pause a \
-             class of their cable, or give credits for its bytes \
+            "no flow control beside shared_buffer: its inputs give no credits for cells but pause \
+             a class of their cable, or give credits for its bytes \
              (channel.{name}.switch.shared_buffer.classes.*.pfc, .credits)"
         );
         refuse(name, "flow_control", own.name(), &accepted)?;
@@ -289,25 +289,25 @@ fn refuse_switches_beside(kinds: &[(Kind<'_>, String)], name: &str) -> Result<()
     for (kind, key) in kinds {
         let (kind, reason) = match kind {
             Kind::Output(_) if has_credits => {
-                let accepted = "shared_buffer alone where a class has credits: one queue for all classes would \
-                                count the credits of none";
+                let accepted = "shared_buffer alone where a class has credits: one queue for all \
+                                classes would count the credits of none";
                 refuse(name, key, "output_queued", accepted)?;
                 continue;
             }
             Kind::Input(..) => (
                 "input_queued",
-                "a switch with a clock has slots for packets of one size and gives credits for them, which \
-                 the far end of the cable would have to count",
+                "a switch with a clock has slots for packets of one size and gives credits for \
+                 them, which the far end of the cable would have to count",
             ),
             Kind::Memory(_) => (
                 "shared_memory",
-                "it passes on the cells of connections, which a switch that tells classes apart does not \
-                 know",
+                "it passes on the cells of connections, which a switch that tells classes apart \
+                 does not know",
             ),
             Kind::Crossbar(_) => (
                 "crossbar",
-                "it has no buffers, and drops or holds back what its hosts send by kinds of packets and \
-                 not by classes",
+                "it has no buffers, and drops or holds back what its hosts send by kinds of \
+                 packets and not by classes",
             ),
             Kind::Buffered(_) => (
                 "output_buffered",
@@ -333,8 +333,8 @@ fn refuse_loss(listed: &[Option<Listed<'_>>], class: u8) -> Result<(), Error> {
         "shared_buffer.classes",
         &format!("{class} without pfc or credits"),
         &format!(
-            "pfc or credits in class {class} where packets are those of messages, or a transport (adapter.transport): \
-             nothing else retransmits what a switch drops"
+            "pfc or credits in class {class} where packets are those of messages, or a transport \
+             (adapter.transport): nothing else retransmits what a switch drops"
         ),
     )
 }
@@ -359,13 +359,14 @@ fn refuse_marks_behind_a_header(
             let (far, accepted) = match wiring.peer(port) {
                 Peer::Port(far) if passes_on_at_once(wiring.switch_of(far)) => (
                     wiring.switch_name(wiring.switch_of(far)),
-                    "enqueue or dequeue before a switch that passes packets on as their header comes \
-                     (forwarding = 'cut_through', output_queued): the header is gone before the packet has left",
+                    "enqueue or dequeue before a switch that passes packets on as their header \
+                     comes (forwarding = 'cut_through', output_queued): the header is gone before \
+                     the packet has left",
                 ),
                 Peer::Host(host) if links[wiring.link_of(port)].propagation() == Span::ZERO => (
                     wiring.host_name(host),
-                    "enqueue or dequeue before a host at a cable without length: a packet is there in the \
-                     instant in which it leaves",
+                    "enqueue or dequeue before a host at a cable without length: a packet is there \
+                     in the instant in which it leaves",
                 ),
                 _ => continue,
             };
@@ -422,8 +423,8 @@ fn memory(
     let least = Bytes(headrooms + reserved + settings.packet.0);
     if own.memory < least {
         let accepted = format!(
-            "at least {least} in {}: {} of headroom and buffers for {} inputs and classes, {} that queues reserve, and \
-             a packet",
+            "at least {least} in {}: {} of headroom and buffers for {} inputs and classes, {} that \
+             queues reserve, and a packet",
             wiring.switch_name(switch),
             Bytes(headrooms),
             kept.iter().filter(|bytes| bytes.0 > 0).count(),

@@ -1,4 +1,5 @@
-//! A channel that the engine runs: switches, each with its settings, and cables, each with its link.
+//! A channel that the engine runs: switches, each with its settings, and cables, each with its
+//! link.
 
 use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::graph::{ClockedParts, SwitchParts};
@@ -61,8 +62,8 @@ pub(super) fn build(
     Ok(Driver::Engine(Box::new(engine(settings, traffic, schedule.transpose()?, site)?)))
 }
 
-/// Like [`build`], without the choice of a schedule: under `schedule`, if that tells hosts what became of
-/// their packets.
+/// Like [`build`], without the choice of a schedule: under `schedule`, if that tells hosts what
+/// became of their packets.
 pub(crate) fn engine(
     settings: &ChannelSettings,
     (workload, sources): (Option<&WorkloadSettings>, Vec<Source>),
@@ -290,8 +291,8 @@ fn input_queued<'a>(
     place: Place<'_>,
 ) -> Result<Kind<'a>, Error> {
     if switch.queues == InputQueues::Fifo {
-        let accepted = "voq in a fabric other than star and with `buffer` or `cell`, or switch.shared_memory \
-             with queues = fifo";
+        let accepted = "voq in a fabric other than star and with `buffer` or `cell`, or \
+             switch.shared_memory with queues = fifo";
         place.refuse("input_queued.queues", "fifo", accepted)?;
     }
     let cell = switch.cell.unwrap_or(settings.packet);
@@ -301,8 +302,8 @@ fn input_queued<'a>(
     }
     let cells = settings.packet.0.div_ceil(cell.0);
     let needed = format!(
-        "the cells that an input holds, at least {cells}, those of a packet, in each of its virtual \
-         channels, since cables announce how much room is left"
+        "the cells that an input holds, at least {cells}, those of a packet, in each of its \
+         virtual channels, since cables announce how much room is left"
     );
     let buffer = match switch.buffer {
         Some(buffer) => buffer.get(),
@@ -380,9 +381,9 @@ fn counted(own: &OutputQueuedSettings) -> OutputBufferedSettings {
     }
 }
 
-/// Only switches with a shared memory forward cells that are shorter than others: at output queues the
-/// departure of a packet follows from the number of packets before it, and a clock has slots for whole
-/// cells.
+/// Only switches with a shared memory forward cells that are shorter than others: at output queues
+/// the departure of a packet follows from the number of packets before it, and a clock has slots
+/// for whole cells.
 fn refuse_cells_cut_short(
     settings: &ChannelSettings,
     kinds: &[Kind<'_>],
@@ -405,8 +406,8 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
     if let (FlowControlSettings::SourceQuench(_), false) = (&own, has_a_memory) {
         let accepted = format!(
             "credits, virtual_channel_credits or stop_go where queues belong to outputs: a switch \
-             quenches the source of a connection by how many of its cells wait, which only one with \
-             queues per connection knows (channel.{name}.switch.shared_memory)"
+             quenches the source of a connection by how many of its cells wait, which only one \
+             with queues per connection knows (channel.{name}.switch.shared_memory)"
         );
         super::refuse(name, "flow_control", "source_quench", &accepted)?;
     }
@@ -460,7 +461,8 @@ pub(super) fn refuse_more_hosts_than_others_count(
         value: site.hosts.to_string(),
         accepted:
             "at most 65535, or on channels with output_queued, input_queued or shared_memory \
-             switches that carry packets of a workload, without messages and adapters, at most 1048576"
+             switches that carry packets of a workload, without messages and adapters, at most \
+             1048576"
                 .to_owned(),
     })
 }

@@ -12,8 +12,8 @@ use crate::error::Error;
 
 /// A cable may change only if packets wait at the ports that send them.
 const ACCEPTED: &str = "it where switches share a buffer (switch.shared_buffer), alone or beside \
-                        output_queued: elsewhere it is known when a packet leaves as soon as it comes, or \
-                        at a slot, and nothing tells of what is lost";
+                        output_queued: elsewhere it is known when a packet leaves as soon as it \
+                        comes, or at a slot, and nothing tells of what is lost";
 
 /// Refuses failing cables on channels without a part that reads the setting.
 pub(crate) fn refuse_elsewhere(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
@@ -54,13 +54,14 @@ pub(super) fn parts(
     }
     if asks.has_credits {
         let accepted = "cables that run at a fraction of their rate where inputs give credits \
-                        (shared_buffer.classes.*.credits): those on a cable that fails are lost with it, and \
-                        nothing gives them again";
+                        (shared_buffer.classes.*.credits): those on a cable that fails are lost \
+                        with it, and nothing gives them again";
         refuse(site.name, "failures.cables", "a cable that fails", accepted)?;
     }
     if asks.loses_nothing {
-        let accepted = "cables that run at a fraction of their rate where packets are those of messages, or \
-                        a transport (adapter.transport): nothing else retransmits what a cable loses";
+        let accepted = "cables that run at a fraction of their rate where packets are those of \
+                        messages, or a transport (adapter.transport): nothing else retransmits \
+                        what a cable loses";
         refuse(site.name, "failures.cables", "a cable that fails", accepted)?;
     }
     refuse_routes_without_a_choice(settings, routes, site.name)?;
@@ -86,9 +87,9 @@ fn refuse_routes_without_a_choice(
         Some(RoutesSettings::PerPacket(own)) => ("routes.per_packet", own.name()),
         _ => ("routes.per_packet", "valiant"),
     };
-    let accepted = "random or hashed per connection, random or adaptive per packet beside a cable that fails: \
-                    these choose among the ports that are left, while a route that is listed or takes a detour \
-                    has no other";
+    let accepted = "random or hashed per connection, random or adaptive per packet beside a cable \
+                    that fails: these choose among the ports that are left, while a route that is \
+                    listed or takes a detour has no other";
     refuse(name, key, value, accepted)
 }
 

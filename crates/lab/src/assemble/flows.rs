@@ -16,8 +16,8 @@ use crate::drive::engine::{ClassedParts, FlowParts};
 use crate::error::{ABSENT, Error};
 
 /// What flows require of switches.
-const NEEDED: &str = "shared_buffer, alone or beside output_queued, where the workload is flows: their \
-                      packets have sizes of their own";
+const NEEDED: &str = "shared_buffer, alone or beside output_queued, where the workload is flows: \
+                      their packets have sizes of their own";
 
 /// Whether hosts submit flows, or messages, each of which is a flow if there is a transport.
 fn sends(workload: Option<&WorkloadSettings>) -> bool {
@@ -51,7 +51,8 @@ pub(super) fn highest_class(
     }
 }
 
-/// The transports of a channel whose hosts send flows, or messages by a transport; `None` otherwise.
+/// The transports of a channel whose hosts send flows, or messages by a transport; `None`
+/// otherwise.
 pub(super) fn parts(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
@@ -150,8 +151,9 @@ fn refuse_two_sprays(settings: &ChannelSettings, name: &str) -> Result<(), Error
     match (&settings.routes, spraying) {
         (Some(RoutesSettings::PerPacket(_)), Some(own)) if own.values > 1 => {
             let accepted = format!(
-                "it only with channel.{name}.routes.per_connection, or without routes: where each packet has a \
-                 way of its own its value decides nothing, but for 1, by which nothing is sprayed"
+                "it only with channel.{name}.routes.per_connection, or without routes: where each \
+                 packet has a way of its own its value decides nothing, but for 1, by which \
+                 nothing is sprayed"
             );
             refuse(name, "adapter.transport.spraying.values", &own.values.to_string(), &accepted)
         }
@@ -170,7 +172,8 @@ fn refuse_trimming(kinds: &[Kind<'_>], name: &str) -> Result<(), Error> {
     };
     let key = format!("switch.shared_buffer.classes.{class}.trim");
     let accepted = "it only where a transport asks for the packet that was trimmed \
-                    (adapter.transport.reliability = 'selective_repeat'): go_back_n asks for all behind it";
+                    (adapter.transport.reliability = 'selective_repeat'): go_back_n asks for all \
+                    behind it";
     refuse(name, &key, "given", accepted)
 }
 
@@ -196,8 +199,8 @@ fn refuse_deafness(
     classes.dedup();
     let Some(class) = classes.into_iter().find(|class| !marks(*class)) else { return Ok(()) };
     let accepted = format!(
-        "it where switches mark (channel.{name}.switch.shared_buffer.classes.{class}.ecn): it slows down \
-         by marks alone"
+        "it where switches mark (channel.{name}.switch.shared_buffer.classes.{class}.ecn): it \
+         slows down by marks alone"
     );
     refuse(name, "adapter.transport.congestion_control", control.name(), &accepted)
 }

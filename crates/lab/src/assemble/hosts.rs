@@ -34,9 +34,9 @@ impl ChannelSettings {
         self.message(workload).0.div_ceil(self.payload.0.max(1)).max(1)
     }
 
-    /// How long the packets of one demand of a workload occupy the link of a host, or all of its links
-    /// together if there are several planes. On a hub without messages these are the packets of one
-    /// write.
+    /// How long the packets of one demand of a workload occupy the link of a host, or all of its
+    /// links together if there are several planes. On a hub without messages these are the packets
+    /// of one write.
     pub(crate) fn demand_span(&self, workload: Option<&WorkloadSettings>) -> Span {
         match &self.window {
             Some(window) if !self.carries_messages(workload) => {

@@ -1,4 +1,5 @@
-//! A channel of mapped windows around a hub: which of the settings it reads, and what it is made of.
+//! A channel of mapped windows around a hub: which of the settings it reads, and what it is made
+//! of.
 
 use weft_fabric::adapter::{Feed, Insertion};
 use weft_fabric::graph::SwitchParts;

@@ -59,8 +59,8 @@ pub(super) fn switch_named(wiring: &Wiring, own: &str, name: &str) -> Result<u32
     Ok(number)
 }
 
-/// The parts that every channel has: cables, routes, sources and observations. It has no switches yet, and
-/// nothing that only some channels have.
+/// The parts that every channel has: cables, routes, sources and observations. It has no switches
+/// yet, and nothing that only some channels have.
 pub(super) fn bare(
     settings: &ChannelSettings,
     RoutedFabric { wiring, routes }: RoutedFabric,
@@ -103,8 +103,8 @@ pub(super) fn connections(
     site: Site<'_>,
 ) -> Result<ConnectionParts, Error> {
     if !routes.is_per_connection() {
-        let accepted = "per_connection: a cell names the connection along which its switches pass it \
-                        on, and the cells of a message have to arrive in order";
+        let accepted = "per_connection: a cell names the connection along which its switches pass \
+                        it on, and the cells of a message have to arrive in order";
         return refuse(site.name, "routes", "per_packet", accepted);
     }
     let cut = |own: &SegmentationSettings| own.build(settings.packet, settings.payload);

@@ -1,5 +1,5 @@
-//! Slots: a star whose hosts send when a scheduler lets them, under a global schedule or into a cell
-//! switch with unlimited queues at its inputs.
+//! Slots: a star whose hosts send when a scheduler lets them, under a global schedule or into a
+//! cell switch with unlimited queues at its inputs.
 
 use weft_fabric::adapter::Release;
 use weft_fabric::control::{SignallingSettings, Speculation};
@@ -49,8 +49,8 @@ pub(super) fn of<'a>(
     }
 }
 
-/// The slots of a channel whose switch is `switch`, if it has any. A slot has room for a packet on the
-/// slowest cable.
+/// The slots of a channel whose switch is `switch`, if it has any. A slot has room for a packet on
+/// the slowest cable.
 pub(super) fn build(
     settings: &ChannelSettings,
     switch: &SwitchSettings,
@@ -87,8 +87,8 @@ pub(super) fn build(
     }))
 }
 
-/// Refuses settings with which a schedule itself tells hosts what became of their packets: that works only for the
-/// `switch` of a star.
+/// Refuses settings with which a schedule itself tells hosts what became of their packets: that
+/// works only for the `switch` of a star.
 fn refuse_what_slots_do_not_read(
     settings: &ChannelSettings,
     switch: &SwitchSettings,
@@ -103,14 +103,14 @@ fn refuse_what_slots_do_not_read(
     let Some((key, _)) = unread.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
     let named = settings.switches.iter().find(|(_, named)| std::ptr::eq(*named, switch));
     let place = named.map_or("switch".to_owned(), |(name, _)| format!("switches.{name}"));
-    let accepted = "it only in channel.NAME.switch with channel.NAME.fabric = star, where the schedule \
-                    tells hosts of their packets";
+    let accepted = "it only in channel.NAME.switch with channel.NAME.fabric = star, where the \
+                    schedule tells hosts of their packets";
     let accepted = accepted.replace("NAME", site.name);
     refuse(site.name, &format!("{place}.scheduled.{key}"), "given", &accepted)
 }
 
-/// How many send buffers a host has for a switch: with one queue a single one, for the head, which is
-/// requested from the scheduler, unless the host keeps what it has sent.
+/// How many send buffers a host has for a switch: with one queue a single one, for the head, which
+/// is requested from the scheduler, unless the host keeps what it has sent.
 pub(super) fn send_buffers(settings: &ChannelSettings, switch: &SwitchSettings) -> Limit {
     match of(settings, switch) {
         Some(own) if own.is_fifo && !adapter::is_told(settings) => {

@@ -19,8 +19,8 @@ use crate::drive::faults::Faults;
 use crate::error::{ABSENT, Error};
 
 /// What is accepted where something needs links with turns.
-const NEEDED: &str = "it only where links have turns (`turns`), since frames of other links pass no FIFOs \
-                      that could stop them";
+const NEEDED: &str = "it only where links have turns (`turns`), since frames of other links pass \
+                      no FIFOs that could stop them";
 
 /// The channel of links with turns.
 pub(super) fn build(
@@ -206,8 +206,8 @@ fn check_sources(
     adapter::refuse_endless(settings, sources, name)?;
     let by_answer = settings.adapter.release == Some(Release::Acknowledgment);
     if by_answer && transfer.acknowledgment.is_none() {
-        let accepted = "transmission where messages are not answered (transfer.acknowledgment), since nothing \
-                        tells of an arrival";
+        let accepted = "transmission where messages are not answered (transfer.acknowledgment), \
+                        since nothing tells of an arrival";
         return refuse(name, "adapter.release", "acknowledgment", accepted);
     }
     Ok(())
@@ -217,8 +217,8 @@ fn refuse_what_turns_do_not_read(settings: &ChannelSettings, site: Site<'_>) -> 
     let name = site.name;
     let adapter = &settings.adapter;
     if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {
-        let accepted = "no control where links have turns: they lose nothing, and no check code tells of a \
-                        wrong bit";
+        let accepted = "no control where links have turns: they lose nothing, and no check code \
+                        tells of a wrong bit";
         return refuse(name, "control", "given", accepted);
     }
     if settings.flow_control.is_some() {

@@ -11,7 +11,8 @@ use crate::composition::{ChannelSettings, ScheduledSettings};
 use crate::drive::engine::PipelineParts;
 use crate::error::Error;
 
-/// The schedule of a channel with these sources, whose signalling `carrier` carries unless it is ideal.
+/// The schedule of a channel with these sources, whose signalling `carrier` carries unless it is
+/// ideal.
 pub(crate) fn pipeline(
     settings: &ChannelSettings,
     switch: &ScheduledSettings,

@@ -40,7 +40,8 @@ pub(crate) fn both_in_use<'a>(
     Ok(found)
 }
 
-/// The names of a program's channels, followed by those with traffic that act together with one of them.
+/// The names of a program's channels, followed by those with traffic that act together with one of
+/// them.
 pub(crate) fn with_partners(names: &[String], together: &[Together<'_>]) -> Vec<String> {
     let mut all = names.to_vec();
     for name in together.iter().flat_map(|(name, by)| [*name, *by]) {
@@ -84,8 +85,8 @@ pub(crate) fn halves(
     Ok([behind(name, bulk)?, behind(by, quick)?])
 }
 
-/// One channel for messages, together with the channel that carries its signalling if it is scheduled;
-/// that one carries nothing else.
+/// One channel for messages, together with the channel that carries its signalling if it is
+/// scheduled; that one carries nothing else.
 pub(crate) fn alone(spec: &Spec, site: Site<'_>) -> Result<Driver, Error> {
     let bare = bare(spec);
     let settings = &bare.channel[site.name];

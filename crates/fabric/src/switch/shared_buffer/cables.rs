@@ -7,8 +7,8 @@ use super::rule::Link;
 use crate::link::LinkSettings;
 
 impl Ports {
-    /// Cables will change, so that what a packet spends no longer follows from its size and the number of
-    /// switches.
+    /// Cables will change, so that what a packet spends no longer follows from its size and the
+    /// number of switches.
     pub fn will_change(&mut self) {
         self.alike = None;
     }
@@ -42,8 +42,8 @@ impl Ports {
         self.egress[port as usize].is_whole
     }
 
-    /// The cable in a port fails: no pause of the far end is in force any more. If the port `holds` what it
-    /// has it sends no packet until the cable is [back](Self::come_back).
+    /// The cable in a port fails: no pause of the far end is in force any more. If the port `holds`
+    /// what it has it sends no packet until the cable is [back](Self::come_back).
     pub fn fail(&mut self, now: Time, port: u32, holds: bool) {
         self.egress[port as usize].paused = if holds { u8::MAX } else { 0 };
         let first = port as usize * self.classes;

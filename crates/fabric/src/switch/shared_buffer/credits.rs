@@ -73,8 +73,8 @@ impl Credits {
         self.left.get(place).is_none_or(|own| *own >= u64::from(size))
     }
 
-    /// Which of the classes that are ready, a bit each, have no credit for their oldest packet; classes
-    /// of a port stand behind each other from `first` on.
+    /// Which of the classes that are ready, a bit each, have no credit for their oldest packet;
+    /// classes of a port stand behind each other from `first` on.
     #[inline]
     pub fn short(&self, first: usize, ready: u8, size: impl Fn(u8) -> u32) -> u8 {
         if self.left.is_empty() {

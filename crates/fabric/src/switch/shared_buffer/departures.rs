@@ -220,8 +220,8 @@ impl Ports {
         self.free(now, port)
     }
 
-    /// Goes on with what is planned at a port that has sent what it sent, and returns until when that is sent if it
-    /// is to be told that.
+    /// Goes on with what is planned at a port that has sent what it sent, and returns until when
+    /// that is sent if it is to be told that.
     #[inline]
     pub fn go_on(&mut self, port: u32) -> Option<Time> {
         if !self.begin_planned(port) {
@@ -262,8 +262,8 @@ impl Ports {
         gives.then_some(InputCredit { input: own.input, credit })
     }
 
-    /// A packet comes to a port that sends another one. If it may be known by now when it leaves, it joins those
-    /// that are planned: returns when it starts and how long it is sent then.
+    /// A packet comes to a port that sends another one. If it may be known by now when it leaves,
+    /// it joins those that are planned: returns when it starts and how long it is sent then.
     #[inline]
     pub fn plan(
         &mut self,

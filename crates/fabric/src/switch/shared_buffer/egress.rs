@@ -7,8 +7,8 @@ use super::telemetry::HopTelemetry;
 use super::turns::Turn;
 use crate::switch::Chain;
 
-/// The output of a port, and what its input asks of the far end: what every event at it looks at, in one line
-/// of the cache.
+/// The output of a port, and what its input asks of the far end: what every event at it looks at,
+/// in one line of the cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Egress {
@@ -18,8 +18,9 @@ pub(super) struct Egress {
     /// The classes that its input pauses, and whether the far end is to be told.
     pub pauses: u8,
     pub has_to_tell: bool,
-    /// Whether it sends something, until when, and whether whoever drives it will tell that this has
-    /// [left](super::Ports::sent); otherwise it is [found out](super::Ports::settle) when that matters.
+    /// Whether it sends something, until when, and whether whoever drives it will tell that this
+    /// has [left](super::Ports::sent); otherwise it is [found out](super::Ports::settle) when that
+    /// matters.
     pub is_busy: bool,
     pub is_noted: bool,
     pub until: Time,

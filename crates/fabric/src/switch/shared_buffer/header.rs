@@ -34,8 +34,8 @@ impl Header {
     /// It carries something that hosts say to each other and no program: an acknowledgment, or a
     /// notification of congestion.
     pub const CONTROL: u8 = 32;
-    /// A cable failed while it was on it and its first byte had come to a switch that did not wait for the
-    /// last one: its check code is wrong.
+    /// A cable failed while it was on it and its first byte had come to a switch that did not wait
+    /// for the last one: its check code is wrong.
     pub const DAMAGED: u8 = 64;
 
     /// It belongs to no flow, on a channel that has some; switches do not read it.

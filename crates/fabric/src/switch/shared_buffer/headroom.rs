@@ -23,8 +23,8 @@ pub struct HeadroomParts<'a> {
 ///
 /// * One packet: the one that exceeds the threshold and causes the pause.
 /// * What comes until the far end has stopped: while the largest packet is being sent that may be
-///   before the pause, while the pause is being sent, twice along the cable, for the response, and what
-///   had passed the input before it was counted.
+///   before the pause, while the pause is being sent, twice along the cable, for the response, and
+///   what had passed the input before it was counted.
 /// * A packet more, whose first byte left at the last instant.
 pub fn headroom(parts: HeadroomParts<'_>) -> Bytes {
     let HeadroomParts { link, packet, response, latency } = parts;
@@ -36,8 +36,8 @@ pub fn headroom(parts: HeadroomParts<'_>) -> Bytes {
     packet * 2 + within(link, packet, delay)
 }
 
-/// The most bytes of packets that leave within a span; a packet is sent in a whole number of picoseconds,
-/// so that some are a little faster than the link.
+/// The most bytes of packets that leave within a span; a packet is sent in a whole number of
+/// picoseconds, so that some are a little faster than the link.
 fn within(link: &LinkSettings, packet: Bytes, span: Span) -> Bytes {
     let of_size = |size: Bytes| {
         let own = u128::from(link.span(size).0.max(1));
@@ -63,8 +63,8 @@ mod tests {
     }
 
     /// 100 Gbit/s are 12.5 bytes a nanosecond. 1,500 bytes before the pause, 64 for it, 2 x 500 ns
-    /// along 100 m, 400 ns of response and 300 ns of latency make 1,564 + 21,250 bytes; two packets more
-    /// are 25,814.
+    /// along 100 m, 400 ns of response and 300 ns of latency make 1,564 + 21,250 bytes; two packets
+    /// more are 25,814.
     #[test]
     fn headroom_is_the_sum_of_its_parts() {
         let (link, packet) = (link(100, 100), Bytes(1500));

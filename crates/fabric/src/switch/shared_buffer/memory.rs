@@ -14,13 +14,13 @@ pub struct MemoryParts<'a> {
     pub ports: usize,
     /// The traffic classes.
     pub classes: &'a [ClassSettings],
-    /// What each input keeps for each class, input by input: headroom of those with pauses, the buffer of those
-    /// with credits, and nothing for others.
+    /// What each input keeps for each class, input by input: headroom of those with pauses, the
+    /// buffer of those with credits, and nothing for others.
     pub headroom: Vec<Bytes>,
 }
 
-/// The memory of a switch. Bytes are counted once: those of a class that loses nothing by input, all
-/// others by queue.
+/// The memory of a switch. Bytes are counted once: those of a class that loses nothing by input,
+/// all others by queue.
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// What is shared: all but headroom and what is reserved for queues.
@@ -183,8 +183,8 @@ impl Memory {
         }
     }
 
-    /// What becomes of a packet that is not simply [held](Self::hold): the headroom of a class that loses nothing
-    /// takes it.
+    /// What becomes of a packet that is not simply [held](Self::hold): the headroom of a class that
+    /// loses nothing takes it.
     pub fn admit_beyond(&mut self, input: u32, class: u8, size: u64) -> Admission {
         if !matches!(self.rules[usize::from(class)], Rule::Lossless { .. }) {
             return Admission::Full;
@@ -200,8 +200,8 @@ impl Memory {
         }
     }
 
-    /// The last byte of a packet has left; its ports are those of the switch. Returns whether its input lets its
-    /// class go on because of that.
+    /// The last byte of a packet has left; its ports are those of the switch. Returns whether its
+    /// input lets its class go on because of that.
     #[inline]
     pub fn release(&mut self, ports: PortPair, class: u8, size: u64) -> bool {
         let place = ports.input as usize * self.classes + usize::from(class);
@@ -224,7 +224,8 @@ impl Memory {
         true
     }
 
-    /// Releases a packet from an input that does not pause its cable; its ports are those of the switch.
+    /// Releases a packet from an input that does not pause its cable; its ports are those of the
+    /// switch.
     #[inline]
     pub fn let_go(&mut self, ports: PortPair, class: u8, size: u64) {
         let PortPair { input, output } = ports;
@@ -359,8 +360,8 @@ mod tests {
         assert!(!memory.release(through(0, 1), 0, 100));
     }
 
-    /// Two inputs share 1200 bytes with alpha = 1: each pauses when it holds a third, which it never
-    /// exceeds but by its headroom.
+    /// Two inputs share 1200 bytes with alpha = 1: each pauses when it holds a third, which it
+    /// never exceeds but by its headroom.
     #[test]
     fn a_dynamic_threshold_falls_with_what_is_free() {
         let alpha = Factor::new(1.0).expect("a factor");

@@ -1,5 +1,5 @@
-//! A packet switch as data centres have them: one memory in bytes that all ports share, a queue for each
-//! port and traffic class, dynamic thresholds, priority flow control, marking and trimming.
+//! A packet switch as data centres have them: one memory in bytes that all ports share, a queue for
+//! each port and traffic class, dynamic thresholds, priority flow control, marking and trimming.
 //!
 //! A packet is *in the memory* from its admission until its last byte has left. Lossless traffic is
 //! accounted for by input, since a pause must go to the sender at that input; all other traffic by
@@ -42,6 +42,6 @@ use weft_units::Bytes;
 /// Traffic classes that there can be: the priority of IEEE 802.1Q has three bits.
 pub const MOST_CLASSES: usize = 8;
 
-/// The size of a pause frame on the wire: a MAC control frame has the least length of Ethernet (IEEE
-/// 802.1Qbb, IEEE 802.3 clause 31).
+/// The size of a pause frame on the wire: a MAC control frame has the least length of Ethernet
+/// (IEEE 802.1Qbb, IEEE 802.3 clause 31).
 pub const PAUSE_FRAME: Bytes = Bytes(64);

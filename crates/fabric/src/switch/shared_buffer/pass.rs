@@ -19,8 +19,8 @@ pub struct Passage {
 }
 
 impl Ports {
-    /// Whether packets may [pass](Self::pass) anywhere: no cable gives credits, and a packet joins its queue as soon as
-    /// it is in the memory.
+    /// Whether packets may [pass](Self::pass) anywhere: no cable gives credits, and a packet joins
+    /// its queue as soon as it is in the memory.
     pub fn let_pass(&self) -> bool {
         self.are_alike() && !self.credits.are_given()
     }

@@ -56,8 +56,8 @@ pub enum Next {
     Packet(u32, Span),
     /// It sends a pause frame for so long: a bit for each class that stops.
     Pause(u8, Span),
-    /// Nothing, but it is to be told when what it sends has left, at that instant, since something waits for
-    /// that.
+    /// Nothing, but it is to be told when what it sends has left, at that instant, since something
+    /// waits for that.
     Later(Time),
     /// Nothing: it is busy, or has nothing that it may send.
     Nothing,
@@ -177,7 +177,8 @@ impl Ports {
         !self.credits.allow(port as usize * self.classes + class, size)
     }
 
-    /// When the far end of a port hears of room at its input, which travels beside packets, and where.
+    /// When the far end of a port hears of room at its input, which travels beside packets, and
+    /// where.
     pub fn credited(&self, now: Time, port: u32, cable: Span) -> FarEnd {
         FarEnd { time: now + cable, port: self.egress[port as usize].peer }
     }
@@ -192,8 +193,8 @@ impl Ports {
         self.queues[port as usize * self.classes + class].chain.oldest()
     }
 
-    /// What was counted of a class at a port: what its queue dropped, trimmed and marked, and how often its
-    /// input paused the class.
+    /// What was counted of a class at a port: what its queue dropped, trimmed and marked, and how
+    /// often its input paused the class.
     pub fn counts(&self, port: u32, class: usize) -> ClassCounts {
         self.counts[port as usize * self.classes + class]
     }
@@ -213,8 +214,8 @@ impl Ports {
         FarEnd { time: start + own.ahead + whole, port: own.peer }
     }
 
-    /// When the far end of a port heeds a pause frame that starts there, takes `span` and travels for `cable`:
-    /// nothing more begins from then on.
+    /// When the far end of a port heeds a pause frame that starts there, takes `span` and travels
+    /// for `cable`: nothing more begins from then on.
     pub fn heeded(&self, start: Time, port: u32, cable: Span, span: Span) -> FarEnd {
         // The far end of this port hears it; how long it takes to heed it is a setting of this end.
         let own = &self.egress[port as usize];
@@ -226,8 +227,9 @@ impl Ports {
         self.responses[far as usize]
     }
 
-    /// How much later a packet joins the queue of an output than it could if its cables had one rate, since it takes
-    /// longer to come than to leave. Ports are counted among those of all switches.
+    /// How much later a packet joins the queue of an output than it could if its cables had one
+    /// rate, since it takes longer to come than to leave. Ports are counted among those of all
+    /// switches.
     #[inline]
     pub fn lag(&self, ports: PortPair, size: u32) -> Span {
         if self.are_alike() {
@@ -249,8 +251,8 @@ impl Ports {
         own.waiting == 0 && !own.has_to_tell && !own.has_planned
     }
 
-    /// Whether all cables and all switches are alike, so that what a packet spends follows from its size
-    /// and how many switches it passed.
+    /// Whether all cables and all switches are alike, so that what a packet spends follows from its
+    /// size and how many switches it passed.
     pub fn are_alike(&self) -> bool {
         self.alike.is_some()
     }
@@ -268,7 +270,8 @@ impl Ports {
         Spent { wire: cable * (hops + 1), switches: latency * hops, transmission: span * lengths }
     }
 
-    /// What a packet of length `span` spends at a port and on its cable, on which it travels for `cable`.
+    /// What a packet of length `span` spends at a port and on its cable, on which it travels for
+    /// `cable`.
     pub fn spent(&self, port: u32, cable: Span, span: Span) -> Spent {
         let own = &self.egress[port as usize];
         let whole = if own.is_whole { span } else { Span::ZERO };
@@ -418,7 +421,8 @@ impl Ports {
         Some(self.links[egress.link as usize].note_span(header.size))
     }
 
-    /// A port heeds from now on what the far end of its cable says: a bit for each class that stops.
+    /// A port heeds from now on what the far end of its cable says: a bit for each class that
+    /// stops.
     pub fn hear(&mut self, now: Time, port: u32, paused: u8) {
         let before = std::mem::replace(&mut self.egress[port as usize].paused, paused);
         let from = self.from;

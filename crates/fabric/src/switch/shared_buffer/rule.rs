@@ -26,11 +26,11 @@ pub(super) struct Rule {
     /// How many ports there are, and whether they get an event for every departure.
     pub ports: u32,
     pub tells_all: bool,
-    /// Inputs and classes of the memory that pause their cables: while there are any, it matters when exactly
-    /// packets leave.
+    /// Inputs and classes of the memory that pause their cables: while there are any, it matters
+    /// when exactly packets leave.
     pub pausing: u32,
-    /// Whether packets leave a port in the order in which they come, and nothing is asked of them when they do,
-    /// so that it may be planned when they leave.
+    /// Whether packets leave a port in the order in which they come, and nothing is asked of them
+    /// when they do, so that it may be planned when they leave.
     pub plans: bool,
 }
 

@@ -22,8 +22,8 @@ pub struct SharedBufferSettings {
     pub forwarding: SwitchForwarding,
     /// The memory that all ports share.
     pub memory: Bytes,
-    /// The traffic classes by number, 0 to 7. A class that is not listed shares the cable by weight 1
-    /// and the memory by a dynamic threshold with alpha 1, and loses what finds its queue full.
+    /// The traffic classes by number, 0 to 7. A class that is not listed shares the cable by weight
+    /// 1 and the memory by a dynamic threshold with alpha 1, and loses what finds its queue full.
     #[serde(default)]
     pub classes: BTreeMap<String, ClassSettings>,
 }
@@ -47,18 +47,20 @@ pub struct ClassSettings {
     /// Its share of a cable.
     #[serde(default)]
     pub schedule: ScheduleSettings,
-    /// How much of the memory the queue of a port may hold. For classes without `pfc` and `credits`.
+    /// How much of the memory the queue of a port may hold. For classes without `pfc` and
+    /// `credits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<QueueLimit>,
-    /// What the queue of each port has for itself, besides what it shares. For classes without `pfc` and
-    /// `credits`.
+    /// What the queue of each port has for itself, besides what it shares. For classes without
+    /// `pfc` and `credits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Bytes>,
     /// The class loses nothing: an input whose packets hold too much pauses its cable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pfc: Option<PfcSettings>,
-    /// The class loses nothing: each input has a buffer of so many bytes for it, apart from what is shared, and the
-    /// far end of its cable sends what that has room for (credits by virtual lane, as InfiniBand has them).
+    /// The class loses nothing: each input has a buffer of so many bytes for it, apart from what is
+    /// shared, and the far end of its cable sends what that has room for (credits by virtual lane,
+    /// as InfiniBand has them).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credits: Option<Bytes>,
     /// Packets are marked when their queue is long.
@@ -110,8 +112,8 @@ pub struct PfcSettings {
     /// it is computed from rate, length and the largest packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom: Option<Bytes>,
-    /// From the last byte of a pause at the far end to the instant from which on nothing more of the class
-    /// begins there. A frame speaks of all classes: the longest response of them counts.
+    /// From the last byte of a pause at the far end to the instant from which on nothing more of
+    /// the class begins there. A frame speaks of all classes: the longest response of them counts.
     #[serde(default)]
     pub response: Span,
 }
@@ -156,8 +158,9 @@ pub enum MarkAt {
     Enqueue,
     /// When it leaves its queue, as its first byte is sent: by what it leaves behind.
     Dequeue,
-    /// When its last byte has left: by what waits then, with all that came while it was sent. Simulators that
-    /// hand on whole packets mark so (htsim's composite queue); a switch has sent the header by then.
+    /// When its last byte has left: by what waits then, with all that came while it was sent.
+    /// Simulators that hand on whole packets mark so (htsim's composite queue); a switch has sent
+    /// the header by then.
     Departure,
 }
 
@@ -165,15 +168,15 @@ pub enum MarkAt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EcnLaw {
-    /// Always where more waits than `threshold` (the K of Alizadeh et al., "Data center TCP (DCTCP)",
-    /// SIGCOMM 2010).
+    /// Always where more waits than `threshold` (the K of Alizadeh et al., "Data center TCP
+    /// (DCTCP)", SIGCOMM 2010).
     Step {
         /// What may wait without a mark.
         threshold: Bytes,
     },
-    /// With a probability that grows from 0 at `kmin` to `pmax` at `kmax`, and always above (random early
-    /// detection by the instantaneous length, as in Zhu et al., "Congestion control for large-scale
-    /// RDMA deployments", SIGCOMM 2015).
+    /// With a probability that grows from 0 at `kmin` to `pmax` at `kmax`, and always above (random
+    /// early detection by the instantaneous length, as in Zhu et al., "Congestion control for
+    /// large-scale RDMA deployments", SIGCOMM 2015).
     Red {
         /// At which marks begin.
         kmin: Bytes,
@@ -197,8 +200,8 @@ pub struct TrimSettings {
 }
 
 impl SharedBufferSettings {
-    /// The settings of each class, by number, up to the highest that is listed or that trimmed packets
-    /// have. An error names the key below `shared_buffer`, its value and what is accepted.
+    /// The settings of each class, by number, up to the highest that is listed or that trimmed
+    /// packets have. An error names the key below `shared_buffer`, its value and what is accepted.
     pub fn by_class(&self) -> Result<Vec<ClassSettings>, Misfit> {
         let accepted = format!("a class in 0..={}", MOST_CLASSES - 1);
         let mut classes = vec![ClassSettings::default()];
@@ -248,8 +251,8 @@ impl ClassSettings {
         };
         if let (true, Some((key, _))) = (self.loses_nothing(), given) {
             let accepted = format!(
-                "no {key} beside {lossless}, which loses nothing: what the class holds is bounded by where it \
-                 came from, and no queue is ever full"
+                "no {key} beside {lossless}, which loses nothing: what the class holds is bounded \
+                 by where it came from, and no queue is ever full"
             );
             return Err(Misfit::new(*key, "given", accepted));
         }
@@ -275,8 +278,8 @@ impl ClassSettings {
                 return Err(Misfit::new("trim.class", trim.class, accepted));
             }
             if of_header.loses_nothing() {
-                let accepted = "a class without pfc or credits: headers replace packets that found no room, and \
-                                no headroom is kept for them";
+                let accepted = "a class without pfc or credits: headers replace packets that found \
+                                no room, and no headroom is kept for them";
                 return Err(Misfit::new("trim.class", trim.class, accepted));
             }
         }

@@ -21,8 +21,8 @@ pub(super) struct Turn {
 }
 
 impl Sharing {
-    /// Classes of these schedules; `packet` is the largest packet, so that each may send one or more in
-    /// a round.
+    /// Classes of these schedules; `packet` is the largest packet, so that each may send one or
+    /// more in a round.
     pub fn new(schedules: impl Iterator<Item = ScheduleSettings>, packet: u32) -> Sharing {
         let mut sharing = Sharing { strict: 0, quanta: [packet; MOST_CLASSES] };
         for (class, own) in schedules.enumerate().take(MOST_CLASSES) {

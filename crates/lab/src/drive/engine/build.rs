@@ -55,8 +55,9 @@ pub struct EngineParts {
     /// The parts of switches whose packets have sizes and classes of their own. All switches then
     /// have queues at their outputs.
     pub classed: Option<ClassedParts>,
-    /// The adapters of the hosts. Without adapters, hosts send submitted packets as soon as the link
-    /// is free, and learn nothing about them. Adapters cannot be combined with a shared memory.
+    /// The adapters of the hosts. Without adapters, hosts send submitted packets as soon as the
+    /// link is free, and learn nothing about them. Adapters cannot be combined with a shared
+    /// memory.
     pub adapters: Option<AdapterParts>,
     /// The transports of hosts that send flows; only if packets have sizes and classes of their
     /// own.
@@ -65,8 +66,8 @@ pub struct EngineParts {
     pub ring: Option<RingParts>,
     /// The parts of links whose ends take turns; all switches then have FIFOs at their ports.
     pub turns: Option<TurnParts>,
-    /// The hub of all hosts, with what they have before it, or the ends of the cable that stands in its
-    /// place; there is then no other switch.
+    /// The hub of all hosts, with what they have before it, or the ends of the cable that stands in
+    /// its place; there is then no other switch.
     pub hub: Option<Windows>,
 }
 
@@ -92,8 +93,8 @@ impl EngineParts {
         })
     }
 
-    /// What switches with a shared memory, whose queues are given by switch, need on a graph. Takes what
-    /// connections have for it, but not their streams.
+    /// What switches with a shared memory, whose queues are given by switch, need on a graph. Takes
+    /// what connections have for it, but not their streams.
     fn memories(&mut self, graph: &Graph, queues: Vec<Option<SharedQueues>>) -> Memories {
         let channel = MemoryChannel {
             wiring: &self.wiring,
@@ -108,8 +109,8 @@ impl EngineParts {
         Memories::new(channel, queues, &mut self.connections)
     }
 
-    /// How much of what a host submits is handed to the engine at a time: a packet, or a message as a
-    /// whole if that is cut into packets later.
+    /// How much of what a host submits is handed to the engine at a time: a packet, or a message as
+    /// a whole if that is cut into packets later.
     fn fed(&self) -> Bytes {
         let is_whole = self.connections.segmentation.is_some() || self.turns.is_some();
         if is_whole { Bytes(u64::MAX) } else { self.payload }

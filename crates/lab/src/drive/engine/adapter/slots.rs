@@ -1,8 +1,8 @@
 //! Hosts that send in common slots: hosts request transmissions for the packets in their send
 //! buffers, and a scheduler allows in each slot at most one packet from each host and to each host
-//! (Clint 3.3). The switch of such a star has no queues. Globally scheduled channels work like this,
-//! whose requests are sampled some time before their transmissions, and so do cell switches with
-//! virtual output queues, which are then the send buffers.
+//! (Clint 3.3). The switch of such a star has no queues. Globally scheduled channels work like
+//! this, whose requests are sampled some time before their transmissions, and so do cell switches
+//! with virtual output queues, which are then the send buffers.
 
 use std::collections::VecDeque;
 
@@ -90,9 +90,9 @@ impl Slots {
         host as usize * self.parts.arbiter.ports() + usize::from(target)
     }
 
-    /// Runs the scheduler for edges before this one at which there were no requests: schedulers advance in empty
-    /// slots, too. Returns whether all of them are done; it catches up with a limited number at a time, so that a
-    /// run can be interrupted.
+    /// Runs the scheduler for edges before this one at which there were no requests: schedulers
+    /// advance in empty slots, too. Returns whether all of them are done; it catches up with a
+    /// limited number at a time, so that a run can be interrupted.
     fn catch_up(&mut self, now: Time) -> bool {
         let edge = now.0 / self.parts.slot.0;
         let next = edge.min(self.edge + MOST_EMPTY);
@@ -226,7 +226,8 @@ impl Engine {
         self.adapters.slots.as_ref().map_or(Span::ZERO, |own| own.parts.release)
     }
 
-    /// The number of the slot in which a transmission begins now: that after the slot of its requests.
+    /// The number of the slot in which a transmission begins now: that after the slot of its
+    /// requests.
     pub(super) fn slot_of(&self, now: Time) -> Option<u64> {
         let SlotParts { slot, lead, .. } = self.adapters.slots.as_ref()?.parts;
         Some((now - lead).0 / slot.0 + 1)
@@ -242,8 +243,8 @@ impl Engine {
         self.adapters.slots.as_ref()?.left
     }
 
-    /// Packets are sent in slots and never retransmitted: the transmission that arrives is the first
-    /// one, and no packet waits in the switch.
+    /// Packets are sent in slots and never retransmitted: the transmission that arrives is the
+    /// first one, and no packet waits in the switch.
     pub(super) fn sends_once_in_slots(&self) -> bool {
         self.adapters.slots.is_some() && self.adapters.control == ControlSettings::Unacknowledged
     }

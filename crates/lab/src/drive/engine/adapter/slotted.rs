@@ -1,6 +1,6 @@
 //! A fast path: a star in slots without acknowledgments is run slot by slot, with one pass of the
-//! scheduler and one look at the sources each, and no event. The result equals that of events to the
-//! picosecond, which a test checks.
+//! scheduler and one look at the sources each, and no event. The result equals that of events to
+//! the picosecond, which a test checks.
 
 use std::collections::VecDeque;
 
@@ -29,8 +29,8 @@ struct Surroundings<'a> {
     release: Span,
 }
 
-/// One run, slot by slot, whose sets of hosts have a number of words that its type says: nothing asks for it
-/// while it runs.
+/// One run, slot by slot, whose sets of hosts have a number of words that its type says: nothing
+/// asks for it while it runs.
 #[derive(Debug)]
 struct Loop<'a, const W: usize> {
     matcher: &'a mut Matcher<W>,
@@ -46,13 +46,13 @@ struct Loop<'a, const W: usize> {
     due: Vec<Time>,
     /// The port of the switch before each host.
     outputs: Vec<u32>,
-    /// What the links from and to each host have carried while everything on them counts as busy: counted here,
-    /// and recorded once.
+    /// What the links from and to each host have carried while everything on them counts as busy:
+    /// counted here, and recorded once.
     carried: Vec<[u64; 2]>,
     /// Whether any source answers what it receives.
     answers: bool,
-    /// Transmissions whose last byte has not arrived. All take the same time, so that they arrive in
-    /// the order in which they began.
+    /// Transmissions whose last byte has not arrived. All take the same time, so that they arrive
+    /// in the order in which they began.
     flying: VecDeque<Flying>,
     /// From the start of a transmission to its arrival.
     transit: Span,
