@@ -1,5 +1,6 @@
 //! What happens to a packet at its target, and what an observer of a run sees of a delivery or a loss.
 
+use weft_fabric::fabric::HostPair;
 use weft_fabric::measure::{Budget, Drop, Instants, Observations};
 use weft_fabric::switch::Loss;
 use weft_kernel::{Halt, Stopped};
@@ -70,7 +71,8 @@ impl Engine {
         }
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         self.packets.remove(id);
-        if let Some(time) = self.supply.arrived(now, (from, host), message) {
+        let pair = HostPair { from, to: host };
+        if let Some(time) = self.supply.arrived(now, pair, message) {
             self.schedule(time, self.places.generates + host, 0);
         }
         let instants = Instants {

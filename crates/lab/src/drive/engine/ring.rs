@@ -15,6 +15,7 @@
 mod bridge;
 mod stations;
 
+use weft_fabric::fabric::HostPair;
 use weft_fabric::link::Errors;
 use weft_fabric::measure::{Drop, Instants, Latency, Spent, Stage};
 use weft_fabric::switch::{RingDemand, RingKind, RingTurn};
@@ -297,7 +298,8 @@ impl Engine {
         ];
         self.observations.complete_in_stages(&one, |budget| budget.add_all(&stages));
         watch(Delivery::of(&one));
-        if let Some(time) = self.supply.arrived(now, (from, host), message) {
+        let pair = HostPair { from, to: host };
+        if let Some(time) = self.supply.arrived(now, pair, message) {
             self.ask_on_rings(time, host);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weft_fabric::fabric::HostPair;
 use weft_fabric::workload::{Feedback, Source};
 use weft_units::{Bytes, Limit, Time};
 
@@ -129,12 +130,14 @@ impl Supply {
         }
     }
 
-    /// A packet of `from` has reached its target. Returns when the source there must be asked for a
-    /// packet because of that.
+    /// A packet has reached its target. Returns when the source there must be asked for a packet
+    /// because of that.
     #[inline(always)]
-    pub fn arrived(&mut self, now: Time, ends: (u32, u32), message: MessageId) -> Option<Time> {
-        match self.of(ends.1) {
-            Ok(source) if source.feedback() == Feedback::Delivered => answer(source, now, ends.0),
+    pub fn arrived(&mut self, now: Time, pair: HostPair, message: MessageId) -> Option<Time> {
+        match self.of(pair.to) {
+            Ok(source) if source.feedback() == Feedback::Delivered => {
+                answer(source, now, pair.from)
+            }
             Ok(_) => None,
             Err(feed) => {
                 feed.messages.arrive(now, message);

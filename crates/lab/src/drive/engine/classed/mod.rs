@@ -15,7 +15,7 @@ mod soon;
 mod traffic;
 mod waiting;
 
-use weft_fabric::fabric::Wiring;
+use weft_fabric::fabric::{HostPair, Wiring};
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::Spent;
 use weft_fabric::measure::{Drop, Instants};
@@ -569,7 +569,8 @@ impl Engine {
         }
         let spent = self.spent_in_all(id, header.size);
         self.packets.remove(id);
-        if let Some(time) = self.supply.arrived(now, (from, host), message) {
+        let pair = HostPair { from, to: host };
+        if let Some(time) = self.supply.arrived(now, pair, message) {
             self.schedule(time, self.places.generates + host, 0);
         }
         let instants = Instants {

@@ -28,6 +28,7 @@ mod software;
 mod start;
 mod traffic;
 
+use weft_fabric::fabric::HostPair;
 use weft_fabric::graph::Graph;
 use weft_fabric::interface::window::{
     BusTurn, Numbering, NumberingStep, Operations, PageTables, Stores, TakenStore, Through,
@@ -417,8 +418,8 @@ impl HubStep<'_> {
 
     fn source_hears(&mut self, now: Time, host: u16, from: u16) {
         let is_heard = self.own.hosts[usize::from(host)].feedback == Feedback::Delivered;
-        let ends = (from.into(), host.into());
-        if is_heard && let Some(time) = self.supply.arrived(now, ends, MessageId::NONE) {
+        let pair = HostPair { from: from.into(), to: host.into() };
+        if is_heard && let Some(time) = self.supply.arrived(now, pair, MessageId::NONE) {
             self.agenda().generate(time, host);
         }
     }

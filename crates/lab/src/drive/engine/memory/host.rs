@@ -1,7 +1,7 @@
 //! Hosts: messages are posted, fetched over the bus, cut into packets, and taken by the target.
 
-use weft_fabric::measure::Instants;
-use weft_fabric::measure::Spent;
+use weft_fabric::fabric::HostPair;
+use weft_fabric::measure::{Instants, Spent};
 use weft_protocol::vi::Reliability;
 use weft_units::{Bytes, Span, Time};
 
@@ -303,7 +303,7 @@ impl Engine {
             self.memories.report.carried += message.whole;
         }
         self.memories.remove(id);
-        if let Some(time) = self.supply.arrived(now, (from, to), message.message) {
+        if let Some(time) = self.supply.arrived(now, HostPair { from, to }, message.message) {
             self.schedule(time, self.places.generates + to, 0);
         }
         let mut spent = match self.graph.is_mixed() {

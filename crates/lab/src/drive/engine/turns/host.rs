@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use weft_fabric::adapter::{Release, Throttle, ThrottleSettings};
+use weft_fabric::fabric::HostPair;
 use weft_fabric::interface::Movers;
 use weft_fabric::measure::{Budget, Instants, Journey, JourneyEnds, Latency};
 use weft_fabric::switch::MulticastStart;
@@ -330,10 +331,11 @@ impl Step<'_> {
             let id = self.create(answer, purpose);
             self.send(number, id);
         }
+        let pair = HostPair { from, to: number };
         if let Some(feed) = self.supply.messages() {
             let Carried { ticket, damaged, .. } = *message;
             feed.messages.end_named(self.now, from as u16, number as u16, ticket, damaged);
-        } else if let Some(time) = self.supply.arrived(self.now, (from, number), MessageId::NONE) {
+        } else if let Some(time) = self.supply.arrived(self.now, pair, MessageId::NONE) {
             self.at(time, self.own.places.generates + number, 0);
         }
     }
