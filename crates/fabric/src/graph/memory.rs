@@ -100,7 +100,7 @@ impl Graph {
     /// How long a port was busy since recording began, up to `now`.
     pub fn busy_by(&self, now: Time, port: u32) -> Span {
         let own = &self.ports[port as usize];
-        let beyond = own.free().min(self.window.1).since(now.max(self.window.0));
+        let beyond = self.window.overlap(now, own.free());
         Span(own.busy().0.saturating_sub(beyond.0))
     }
 

@@ -43,8 +43,8 @@ pub use division::Together;
 use flow::Flow;
 use gate::Gate;
 pub use gate::Passage;
-pub use port::Departure;
 use port::Port;
+pub use port::{Departure, RecordingWindow};
 pub use repeat::PortUse;
 use ring::Rings;
 pub use standing::{HeldAt, PortState};
@@ -67,8 +67,8 @@ pub struct GraphParts<'a> {
     pub virtual_channels: u8,
     /// How many packets each host can hold; unlimited if absent.
     pub receive: Option<u32>,
-    /// In which time links count as busy.
-    pub window: (Time, Time),
+    /// When links are recorded as busy.
+    pub window: RecordingWindow,
     /// The size of an acknowledgment on the wire, where hosts have adapters: then no switch is plain.
     pub acknowledgment: Option<Bytes>,
 }
@@ -164,8 +164,8 @@ pub struct Graph {
     links: Vec<Link>,
     /// Whether links or switches differ.
     is_mixed: bool,
-    /// The window in which busy times of links are recorded.
-    window: (Time, Time),
+    /// When links are recorded as busy.
+    window: RecordingWindow,
 }
 
 /// What all kinds of switches have.

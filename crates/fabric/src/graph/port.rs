@@ -25,6 +25,23 @@ pub(super) struct Port {
     link: u32,
 }
 
+/// When links are recorded as busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordingWindow {
+    /// When it begins.
+    pub from: Time,
+    /// When it ends.
+    pub until: Time,
+}
+
+impl RecordingWindow {
+    /// How much of an interval is in the window.
+    #[inline]
+    pub(super) fn overlap(self, from: Time, until: Time) -> Span {
+        until.min(self.until).since(from.max(self.from))
+    }
+}
+
 /// The departure of a packet from a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
@@ -86,7 +103,7 @@ impl Port {
 
     /// Appends a packet that takes `span` and may start when it is `ready`. Returns when it starts.
     #[inline]
-    pub fn enqueue(&self, ready: Time, span: Span, window: (Time, Time)) -> Time {
+    pub fn enqueue(&self, ready: Time, span: Span, window: RecordingWindow) -> Time {
         let start = self.free().max(ready);
         self.start(start, span, window);
         start
@@ -94,16 +111,16 @@ impl Port {
 
     /// Starts a packet that takes `span`; the caller knows that it may.
     #[inline]
-    pub fn start(&self, start: Time, span: Span, window: (Time, Time)) {
+    pub fn start(&self, start: Time, span: Span, window: RecordingWindow) {
         let free = start + span;
         self.free.store(free.0, Ordering::Relaxed);
-        let busy = self.busy() + free.min(window.1).since(start.max(window.0));
+        let busy = self.busy() + window.overlap(start, free);
         self.busy.store(busy.0, Ordering::Relaxed);
     }
 
     /// What was to be sent from `now` on, without a gap, is not.
-    pub fn end(&self, now: Time, window: (Time, Time)) {
-        let less = self.free().min(window.1).since(now.max(window.0));
+    pub fn end(&self, now: Time, window: RecordingWindow) {
+        let less = window.overlap(now, self.free());
         self.busy.store(self.busy().0 - less.0, Ordering::Relaxed);
         self.free.store(now.0, Ordering::Relaxed);
     }
@@ -116,7 +133,7 @@ mod tests {
     #[test]
     fn packets_leave_one_behind_the_other_and_count_within_the_window() {
         let port = Port::new(0, 0);
-        let window = (Time(50), Time(330));
+        let window = RecordingWindow { from: Time(50), until: Time(330) };
         let starts = [0, 10, 250, 260].map(|ready| port.enqueue(Time(ready), Span(60), window).0);
         assert_eq!(starts, [0, 60, 250, 310]);
         assert_eq!((port.free(), port.busy()), (Time(370), Span(10 + 60 + 60 + 20)));

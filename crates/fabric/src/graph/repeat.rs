@@ -2,7 +2,7 @@
 
 use weft_units::{Span, Time};
 
-use super::{Graph, Kind, Port};
+use super::{Graph, Kind, Port, RecordingWindow};
 
 /// The state of a directed port at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Graph {
     /// How often a period that began at `since` may be repeated such that all repetitions are within
     /// the window in which links are recorded as busy, or all outside.
     pub fn repeats_in_window(&self, since: Time, period: Span) -> u64 {
-        let (from, until) = self.window;
+        let RecordingWindow { from, until } = self.window;
         if since >= until {
             return u64::MAX;
         }
@@ -48,7 +48,7 @@ impl Graph {
     /// Whether an interval is within the window in which links are recorded as busy.
     #[inline]
     pub fn is_in_window(&self, since: Time, until: Time) -> bool {
-        since >= self.window.0 && until <= self.window.1
+        since >= self.window.from && until <= self.window.until
     }
 
     /// A port has sent this many packets [in the window](Self::is_in_window), each as soon as it

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_units::{Bytes, Time};
 
 use super::flow::Flow;
-use super::{Departure, Graph, Kind, Link, Port, SwitchParts};
+use super::{Departure, Graph, Kind, Link, Port, RecordingWindow, SwitchParts};
 use crate::fabric::{Peer, Wiring};
 use crate::link::LinkSettings;
 use crate::switch::RingSettings;
@@ -132,7 +132,7 @@ impl Graph {
     }
 
     /// A cable between two hosts, for packets of a size; it counts as busy within `window`.
-    pub fn pair(link: &LinkSettings, packet: Bytes, window: (Time, Time)) -> Graph {
+    pub fn pair(link: &LinkSettings, packet: Bytes, window: RecordingWindow) -> Graph {
         let (span, propagation) = (link.span(packet), link.propagation());
         Graph {
             ports: [1, 0].map(|peer| Port::new(peer, 0)).into(),
@@ -184,7 +184,7 @@ mod tests {
             flow: FlowControl::new(&Default::default(), 4).expect("credits"),
             virtual_channels: 1,
             receive: None,
-            window: (Time::ZERO, Time(1_000_000)),
+            window: RecordingWindow { from: Time::ZERO, until: Time(1_000_000) },
             acknowledgment: None,
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_fabric::fabric::{Routes, Wiring};
-use weft_fabric::graph::{Graph, GraphParts, SwitchParts};
+use weft_fabric::graph::{Graph, GraphParts, RecordingWindow, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{BoxRules, Outbox, SharedQueues};
@@ -75,7 +75,7 @@ impl EngineParts {
     /// The nodes and cables at time zero. Takes the switches.
     fn graph(&mut self) -> Graph {
         let (link, packet) = (&self.link, self.packet);
-        let window = (self.observations.from, self.until);
+        let window = RecordingWindow { from: self.observations.from, until: self.until };
         // Without a hub its two hosts are wired to each other.
         if self.hub.as_ref().is_some_and(Windows::is_direct) {
             return Graph::pair(link, packet, window);

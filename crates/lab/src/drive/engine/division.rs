@@ -202,7 +202,7 @@ impl Cables {
 #[cfg(test)]
 mod tests {
     use weft_fabric::fabric::FabricSettings;
-    use weft_fabric::graph::{GraphParts, SwitchParts};
+    use weft_fabric::graph::{GraphParts, RecordingWindow, SwitchParts};
     use weft_fabric::link::{FlowControl, LinkSettings};
     use weft_fabric::switch::OutputQueuedSettings;
     use weft_units::{Bytes, Limit, Time};
@@ -223,7 +223,7 @@ mod tests {
             flow: FlowControl::new(&Default::default(), 1).unwrap(),
             virtual_channels: 1,
             receive: None,
-            window: (Time::ZERO, Time(1)),
+            window: RecordingWindow { from: Time::ZERO, until: Time(1) },
             acknowledgment: None,
         })
     }
