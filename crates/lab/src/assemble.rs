@@ -192,7 +192,7 @@ impl Driver {
         }
         turns::refuse_without_turns(settings, site.name)?;
         if engine::runs(settings) {
-            return engine::build(settings, (workload, sources), site);
+            return engine::build(settings, workload, sources, site);
         }
         network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
         network::refuse_a_fabric_of_others(settings, site.name)?;
@@ -205,7 +205,7 @@ impl Driver {
             | SwitchSettings::OutputBuffered(_)
             | SwitchSettings::OutputQueued(_)
             | SwitchSettings::SharedBuffer(_)
-            | SwitchSettings::SharedMemory(_) => engine::build(settings, (workload, sources), site),
+            | SwitchSettings::SharedMemory(_) => engine::build(settings, workload, sources, site),
             SwitchSettings::Hub(switch) => hub::build(settings, switch, sources, site),
             SwitchSettings::FifoBus(_) => turns::refuse_bus(site.name),
         }

@@ -153,11 +153,12 @@ pub(crate) fn coupled(
         let sources = workload.map(|own| sources(settings, own, Site { name, ..site }));
         sources.transpose().map(|sources| (workload, sources.unwrap_or_default()))
     };
-    let own = traffic(site.name, settings)?;
-    let schedule = pipeline(settings, switch, (&own.1[..], Some((carried, quick))), site)?;
-    let bulk = engine(settings, own, Some(schedule), site)?;
+    let (workload, sources) = traffic(site.name, settings)?;
+    let schedule = pipeline(settings, switch, &sources, Some((carried, quick)), site)?;
+    let bulk = engine(settings, workload, sources, Some(schedule), site)?;
+    let (workload, sources) = traffic(&carried.by, quick)?;
     let quick_site = Site { name: &carried.by, ..site };
-    let quick = engine(quick, traffic(&carried.by, quick)?, None, quick_site)?;
+    let quick = engine(quick, workload, sources, None, quick_site)?;
     Ok(Coupled::new(bulk, quick))
 }
 

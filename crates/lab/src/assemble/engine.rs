@@ -54,19 +54,21 @@ impl Place<'_> {
 /// The channel, with the switches of `switch` and those that the file names separately.
 pub(super) fn build(
     settings: &ChannelSettings,
-    traffic: (Option<&WorkloadSettings>, Vec<Source>),
+    workload: Option<&WorkloadSettings>,
+    sources: Vec<Source>,
     site: Site<'_>,
 ) -> Result<Driver, Error> {
     let schedule = settings.ideal_schedule();
-    let schedule = schedule.map(|own| pipeline(settings, own, (&traffic.1[..], None), site));
-    Ok(Driver::Engine(Box::new(engine(settings, traffic, schedule.transpose()?, site)?)))
+    let schedule = schedule.map(|own| pipeline(settings, own, &sources, None, site)).transpose()?;
+    Ok(Driver::Engine(Box::new(engine(settings, workload, sources, schedule, site)?)))
 }
 
 /// Like [`build`], without the choice of a schedule: under `schedule`, if that tells hosts what
 /// became of their packets.
 pub(crate) fn engine(
     settings: &ChannelSettings,
-    (workload, sources): (Option<&WorkloadSettings>, Vec<Source>),
+    workload: Option<&WorkloadSettings>,
+    sources: Vec<Source>,
     schedule: Option<PipelineParts>,
     site: Site<'_>,
 ) -> Result<Engine, Error> {

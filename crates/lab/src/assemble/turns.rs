@@ -55,7 +55,7 @@ pub(super) fn build(
     let wiring = wiring.map_err(|error| named(site.name, error))?;
     let routes = routes(settings, &wiring, site)?;
     let switches = switches(settings, turns, &wiring, site.name)?;
-    let turns = parts((settings, turns), transfer, &wiring, site)?;
+    let turns = parts(settings, turns, transfer, &wiring, site)?;
     Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
         switches: switches.into_iter().map(SwitchParts::Fifos).collect(),
         turns: Some(turns),
@@ -78,7 +78,8 @@ pub(super) fn refuse_bus(name: &str) -> Result<Driver, Error> {
 
 /// The properties of its links, and the transfer and throttle of its hosts.
 fn parts(
-    (settings, turns): (&ChannelSettings, &TurnSettings),
+    settings: &ChannelSettings,
+    turns: &TurnSettings,
     transfer: TransferSettings,
     wiring: &Wiring,
     site: Site<'_>,

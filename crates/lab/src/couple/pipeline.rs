@@ -16,7 +16,8 @@ use crate::error::Error;
 pub(crate) fn pipeline(
     settings: &ChannelSettings,
     switch: &ScheduledSettings,
-    (sources, carrier): (&[Source], Carrier<'_>),
+    sources: &[Source],
+    carrier: Carrier<'_>,
     site: Site<'_>,
 ) -> Result<PipelineParts, Error> {
     refuse_named_switches(settings, site.name)?;

@@ -83,7 +83,7 @@ fn least_delay(graph: &Graph, is_classed: bool, port: u32) -> Span {
 /// Returns the part of each switch, and the least time from an event in one part to its effect in
 /// another; `None` where no delay separates parts of the graph.
 pub(super) fn divide(graph: &Graph, is_classed: bool, most: u32) -> Option<(Vec<u32>, Span)> {
-    let cables = Cables::of((graph, is_classed));
+    let cables = Cables::of(graph, is_classed);
     let mut delays: Vec<Span> = cables.between.iter().flatten().map(|cable| cable.delay).collect();
     delays.sort_unstable();
     delays.dedup();
@@ -116,7 +116,7 @@ struct Cable {
 }
 
 impl Cables {
-    fn of((graph, is_classed): (&Graph, bool)) -> Cables {
+    fn of(graph: &Graph, is_classed: bool) -> Cables {
         let switches = graph.switches() as usize;
         let mut cables = Cables { between: vec![Vec::new(); switches], weights: vec![0; switches] };
         for port in 0..graph.switch_ports() {
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!((part.len(), sizes.iter().sum::<usize>()), (48, 48));
         assert!(sizes.iter().all(|size| (10..=15).contains(size)), "{sizes:?}");
         // Few cables cross: at random three of four would.
-        let own = Cables::of((&graph, false));
+        let own = Cables::of(&graph, false);
         let ends = (0_usize..).zip(&own.between).flat_map(|(from, cables)| {
             let part = &part;
             cables.iter().map(move |cable| part[from] == part[cable.to as usize])
