@@ -262,6 +262,24 @@ fn sources_of(
 
 /// Refuses the value of a key of a channel.
 pub(crate) fn refuse<T>(channel: &str, key: &str, value: &str, accepted: &str) -> Result<T, Error> {
-    let key = format!("channel.{channel}.{key}");
-    Err(Error::Assembly { key, value: value.into(), accepted: accepted.into() })
+    refuse_key(format!("channel.{channel}.{key}"), value, accepted)
+}
+
+/// Refuses the value of a key of the workload of a channel.
+pub(crate) fn refuse_in_workload<T>(
+    channel: &str,
+    key: &str,
+    value: &str,
+    accepted: &str,
+) -> Result<T, Error> {
+    refuse_key(format!("workload.{channel}.{key}"), value, accepted)
+}
+
+/// Refuses a number of hosts.
+fn refuse_hosts<T>(hosts: u32, accepted: &str) -> Result<T, Error> {
+    refuse_key("system.hosts".to_owned(), &hosts.to_string(), accepted)
+}
+
+fn refuse_key<T>(key: String, value: &str, accepted: &str) -> Result<T, Error> {
+    Err(Error::Assembly { key, value: value.to_owned(), accepted: accepted.to_owned() })
 }

@@ -16,8 +16,8 @@ use weft_units::{Span, Time};
 
 use crate::assemble::engine::{engine, refuse_what_differs};
 use crate::assemble::{
-    Site, check_errors, check_handlers, refuse, refuse_failures_elsewhere, refuse_planes_elsewhere,
-    refuse_what_is_not_read, sources,
+    Site, check_errors, check_handlers, refuse, refuse_failures_elsewhere, refuse_in_workload,
+    refuse_planes_elsewhere, refuse_what_is_not_read, sources,
 };
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
 use crate::drive::engine::Coupled;
@@ -122,13 +122,12 @@ impl ChannelSettings {
 fn refuse_messages(spec: &Spec, name: &str, settings: &ChannelSettings) -> Result<(), Error> {
     let workload = spec.workload.get(name);
     let sized = workload.is_some_and(|workload| workload.message.is_some());
-    let key = match &settings.host {
-        Some(_) => format!("channel.{name}.host"),
-        None if sized => format!("workload.{name}.message"),
-        None => return Ok(()),
-    };
     let accepted = "it only on a channel whose signalling is ideal, or for a program";
-    Err(Error::Assembly { key, value: "given".to_owned(), accepted: accepted.to_owned() })
+    match &settings.host {
+        Some(_) => refuse(name, "host", "given", accepted),
+        None if sized => refuse_in_workload(name, "message", "given", accepted),
+        None => Ok(()),
+    }
 }
 
 /// A channel under a schedule, with the one that carries its signalling.

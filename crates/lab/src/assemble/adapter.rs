@@ -7,7 +7,7 @@ use weft_fabric::workload::{Feedback, Source};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, Span};
 
-use super::{Site, errors, network, refuse, ring, slots};
+use super::{Site, errors, network, refuse, refuse_hosts, ring, slots};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::engine::{AdapterParts, PipelineParts};
@@ -72,8 +72,7 @@ pub(super) fn build(
     }
     let name = site.name;
     if site.hosts < 2 {
-        let (key, value) = ("system.hosts".to_owned(), site.hosts.to_string());
-        return Err(Error::Assembly { key, value, accepted: "2 to 65535".to_owned() });
+        return refuse_hosts(site.hosts, "2 to 65535");
     }
     if settings.recovery.is_some() && schedule.is_none() {
         let accepted = "it only with a scheduled switch in a star, whose slots tell a sender what \

@@ -7,7 +7,7 @@ use weft_fabric::workload::{Listed, WorkloadSettings};
 use weft_protocol::packet::Message;
 use weft_units::Bytes;
 
-use super::{Site, refuse};
+use super::{Site, refuse, refuse_in_workload};
 use crate::composition::ChannelSettings;
 use crate::drive::interface::{Bodies, InterfaceSettings, Text, UNNAMED};
 use crate::error::Error;
@@ -42,8 +42,7 @@ pub(crate) fn bodies(
 /// The content of a message, if everything that it names exists and fits.
 fn text(listed: &Listed, interface: &InterfaceSettings, name: &str) -> Result<Text, Error> {
     let refuse = |key: &str, value: String, accepted: String| {
-        let key = format!("workload.{name}.source.list.{key}");
-        Err(Error::Assembly { key, value, accepted })
+        refuse_in_workload(name, &format!("source.list.{key}"), &value, &accepted)
     };
     let handlers = &interface.handlers;
     let handler = match &listed.handler {
@@ -98,13 +97,11 @@ pub(crate) fn refuse_without_interface(
     name: &str,
 ) -> Result<(), Error> {
     match workload.says() {
-        Some(key) if settings.interface.is_none() => Err(Error::Assembly {
-            key: format!("workload.{name}.source.list.{key}"),
-            value: "given".to_owned(),
-            accepted: format!(
-                "it only with channel.{name}.interface, whose endpoints have handlers"
-            ),
-        }),
+        Some(key) if settings.interface.is_none() => {
+            let accepted =
+                format!("it only with channel.{name}.interface, whose endpoints have handlers");
+            refuse_in_workload(name, &format!("source.list.{key}"), "given", &accepted)
+        }
         _ => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ use weft_units::{Bytes, Span, Time};
 
 use super::engine::{Kind, Place};
 use super::network::RoutedFabric;
-use super::{Site, failures, flows, network, refuse};
+use super::{Site, failures, flows, network, refuse, refuse_in_workload};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ClassedParts, Traffic};
 use crate::error::Error;
@@ -153,14 +153,6 @@ fn class_of(workload: &WorkloadSettings, below: &str, name: &str) -> Result<u8, 
     }
     let accepted = format!("a class in 0..={}", MOST_CLASSES - 1);
     refuse_in_workload(name, &format!("{below}class"), &class.to_string(), &accepted)
-}
-
-fn refuse_in_workload<T>(name: &str, key: &str, value: &str, accepted: &str) -> Result<T, Error> {
-    Err(Error::Assembly {
-        key: format!("workload.{name}.{key}"),
-        value: value.to_owned(),
-        accepted: accepted.to_owned(),
-    })
 }
 
 /// Refuses settings of a workload that only switches with traffic classes read, and some that only

@@ -458,15 +458,10 @@ pub(super) fn refuse_more_hosts_than_others_count(
     {
         return Ok(());
     }
-    Err(Error::Assembly {
-        key: "system.hosts".to_owned(),
-        value: site.hosts.to_string(),
-        accepted:
-            "at most 65535, or on channels with output_queued, input_queued or shared_memory \
-             switches that carry packets of a workload, without messages and adapters, at most \
-             1048576"
-                .to_owned(),
-    })
+    let accepted = "at most 65535, or on channels with output_queued, input_queued or \
+                    shared_memory switches that carry packets of a workload, without messages and \
+                    adapters, at most 1048576";
+    super::refuse_hosts(site.hosts, accepted)
 }
 
 /// Whether the engine runs a channel.

@@ -6,7 +6,7 @@ use weft_fabric::graph::SwitchParts;
 use weft_fabric::switch::HubSettings;
 use weft_fabric::workload::Source;
 
-use super::{Driver, Site, errors, network, refuse};
+use super::{Driver, Site, errors, network, refuse, refuse_hosts};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{Engine, EngineParts, HubParts};
 use crate::error::{ABSENT, Error};
@@ -24,10 +24,9 @@ pub(super) fn build(
         return refuse(site.name, "window", ABSENT, "a window, which a hub needs");
     };
     if site.hosts > u32::from(hub.ports) {
-        let key = "system.hosts".to_owned();
         let accepted =
             format!("at most the {} ports of channel.{}.switch.hub", hub.ports, site.name);
-        return Err(Error::Assembly { key, value: site.hosts.to_string(), accepted });
+        return refuse_hosts(site.hosts, &accepted);
     }
     let parts = HubParts {
         name: site.name.to_owned(),

@@ -12,7 +12,7 @@ use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount};
 
-use super::{Site, adapter, classed, errors, refuse};
+use super::{Site, adapter, classed, errors, refuse, refuse_in_workload};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ConnectionParts, EngineParts};
 use crate::error::Error;
@@ -155,19 +155,19 @@ fn refuse_what_needs_endpoints(
         return Ok(());
     };
     for (group, own) in groups {
-        let refuse = |key: &str, value: String| {
-            let key = format!("workload.{name}.source.streams.{group}.{key}");
+        let refuse = |key: &str, value: &str| {
+            let key = format!("source.streams.{group}.{key}");
             let accepted = format!("it only with channel.{name}.endpoints");
-            Err(Error::Assembly { key, value, accepted })
+            refuse_in_workload(name, &key, value, &accepted)
         };
         if !own.operation.is_send() {
-            return refuse("operation", own.operation.name().to_owned());
+            return refuse("operation", own.operation.name());
         }
         if own.tag != 0 {
-            return refuse("tag", own.tag.to_string());
+            return refuse("tag", &own.tag.to_string());
         }
         if let Some(tag) = own.memory_tag {
-            return refuse("memory_tag", tag.to_string());
+            return refuse("memory_tag", &tag.to_string());
         }
     }
     Ok(())
@@ -196,8 +196,7 @@ pub(super) fn refuse_what_needs_a_shared_memory(
     }
     let is_streams = |own: &WorkloadSettings| matches!(own.source, SourceSettings::Streams(_));
     if workload.is_some_and(is_streams) {
-        let key = format!("workload.{name}.source");
-        return Err(Error::Assembly { key, value: "streams".to_owned(), accepted });
+        return refuse_in_workload(name, "source", "streams", &accepted);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use weft_fabric::measure::Latency;
 use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_units::{Span, Time};
 
-use crate::assemble::{Driver, Site, refuse_classes_of_messages, sources};
+use crate::assemble::{Driver, Site, refuse_classes_of_messages, refuse_in_workload, sources};
 use crate::composition::ChannelSettings;
 use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Departure, Message, Notice, RemoteAccess, Ticket};
@@ -52,20 +52,12 @@ impl ProgramChannel {
             _ => None,
         };
         if let Some(value) = refused {
-            return Err(Error::Assembly {
-                key: format!("workload.{}.source", site.name),
-                value: value.to_owned(),
-                accepted: "open_loop, greedy, paced, ping_pong or a list beside a program"
-                    .to_owned(),
-            });
+            let accepted = "open_loop, greedy, paced, ping_pong or a list beside a program";
+            return refuse_in_workload(site.name, "source", value, accepted);
         }
         if let Some(key) = workload.says() {
-            return Err(Error::Assembly {
-                key: format!("workload.{}.source.list.{key}", site.name),
-                value: "given".to_owned(),
-                accepted: "it only without a program, whose ranks the handlers would wake"
-                    .to_owned(),
-            });
+            let accepted = "it only without a program, whose ranks the handlers would wake";
+            return refuse_in_workload(site.name, &format!("source.list.{key}"), "given", accepted);
         }
         refuse_classes_of_messages(workload, site.name)?;
         let sources = sources(settings, workload, site)?;
