@@ -9,7 +9,7 @@ use weft_units::{Bytes, PositiveCount, Span};
 pub struct FlowControl {
     /// Virtual channels of each cable.
     pub channels: u8,
-    /// Whether whoever sends to a buffer needs a credit.
+    /// Whether a sender to a buffer needs a credit.
     pub has_credits: bool,
     /// When an input stops its cable, if it does.
     pub stop_go: Option<StopGo>,

@@ -128,7 +128,8 @@ impl Lane {
         self.free = start + span;
     }
 
-    /// Nothing that was to be told matters any more.
+    /// Discards the information that waits, and what [`take_begun`](Self::take_begun) has not
+    /// returned.
     pub fn forget(&mut self) {
         self.waiting.clear();
         self.next_ready = Time::NEVER;

@@ -92,8 +92,9 @@ impl Recorder {
         self.widen(spans[spans.len() - 1] + growth.0 * times);
     }
 
-    /// The part of [`record`](Self::record) that does not depend on the order of records: how spans are
-    /// spread. Somebody else [counts them in order](Self::count_in_order) and [takes them over](Self::take_spread).
+    /// The part of [`record`](Self::record) that does not depend on the order of records: how spans
+    /// are spread. Another recorder [counts them in order](Self::count_in_order) and
+    /// [takes them over](Self::take_spread).
     #[inline]
     pub fn spread(&mut self, span: Span) {
         if span.0 < self.min || span.0 > self.max {

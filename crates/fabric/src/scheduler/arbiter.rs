@@ -89,12 +89,12 @@ impl Arbiter {
         of_any_size!(self, own => own.ask(rows));
     }
 
-    /// Nobody asks for anything.
+    /// Removes all requests.
     pub fn clear(&mut self) {
         of_any_size!(self, own => own.requests.clear_all());
     }
 
-    /// Decides on what is asked for.
+    /// Matches the requests.
     #[inline]
     pub fn decide(&mut self, random: &mut Stream) {
         of_any_size!(self, own => own.decide(random));

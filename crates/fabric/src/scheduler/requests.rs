@@ -60,7 +60,7 @@ impl<const W: usize> Requests<W> {
         }
     }
 
-    /// Nobody asks for anything.
+    /// Removes all requests.
     pub fn clear_all(&mut self) {
         self.rows.fill(self.ports, PortSet::EMPTY);
         self.columns.fill(self.ports, PortSet::EMPTY);

@@ -220,8 +220,8 @@ impl Ports {
         self.free(now, port)
     }
 
-    /// Goes on with what is planned at a port that has sent what it sent, and returns until when
-    /// that is sent if it is to be told that.
+    /// Continues with what is planned at a port whose transmission has ended. Returns when the next
+    /// one ends, if the port needs an event then.
     #[inline]
     pub fn go_on(&mut self, port: u32) -> Option<Time> {
         if !self.begin_planned(port) {

@@ -15,12 +15,12 @@ pub(super) struct Egress {
     /// A bit for each queue that has packets, and each class that the far end pauses.
     pub waiting: u8,
     pub paused: u8,
-    /// The classes that its input pauses, and whether the far end is to be told.
+    /// The classes that its input pauses, and whether a frame must still say so to the far end.
     pub pauses: u8,
     pub has_to_tell: bool,
-    /// Whether it sends something, until when, and whether whoever drives it will tell that this
-    /// has [left](super::Ports::sent); otherwise it is [found out](super::Ports::settle) when that
-    /// matters.
+    /// Whether it sends something, until when, and whether that end is an
+    /// [event](super::Ports::sent); otherwise the port is [settled](super::Ports::settle) when the
+    /// end matters.
     pub is_busy: bool,
     pub is_noted: bool,
     pub until: Time,

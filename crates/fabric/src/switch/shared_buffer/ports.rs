@@ -56,7 +56,7 @@ pub enum Next {
     Packet(u32, Span),
     /// It sends a pause frame for so long: a bit for each class that stops.
     Pause(u8, Span),
-    /// Nothing, but it is to be told when what it sends has left, at that instant, since something
+    /// Nothing, but it needs an event at this instant, the end of its transmission, since something
     /// waits for that.
     Later(Time),
     /// Nothing: it is busy, or has nothing that it may send.

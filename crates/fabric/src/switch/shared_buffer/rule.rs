@@ -29,8 +29,8 @@ pub(super) struct Rule {
     /// Inputs and classes of the memory that pause their cables: while there are any, it matters
     /// when exactly packets leave.
     pub pausing: u32,
-    /// Whether packets leave a port in the order in which they come, and nothing is asked of them
-    /// when they do, so that it may be planned when they leave.
+    /// Whether packets leave a port in the order in which they come, and nothing is decided about
+    /// them when they do, so that departures may be planned.
     pub plans: bool,
 }
 

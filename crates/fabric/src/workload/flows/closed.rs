@@ -30,7 +30,7 @@ pub struct FlowLoop {
     pub(super) think: Span,
     pub(super) end: Time,
     pub(super) sizes: SizeLaw,
-    /// By host, without those that send to nobody else.
+    /// By host; `None` for one that sends to no other.
     pub(super) hosts: Vec<Option<LoopHost>>,
 }
 

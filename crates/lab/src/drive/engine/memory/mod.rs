@@ -334,7 +334,7 @@ impl Memories {
         HeldMessages { unsent: self.unsent, under_way: all - self.unsent }
     }
 
-    /// Counts that a port is told to stop, if it is, and recording has begun (`is_stop`).
+    /// Counts a stop of a port, if `is_stop`: it was stopped, and recording has begun.
     #[inline]
     pub fn count_stop(&mut self, is_stop: bool) {
         self.report.stops += u64::from(is_stop);
