@@ -132,30 +132,14 @@ impl Graph {
 
     /// From one edge of the clock of a switch to the next, if it has one.
     pub fn slot(&self, switch: u32) -> Option<Span> {
-        match self.kinds[switch as usize] {
-            Kind::Clocked(index) => self.clocked.get(index as usize).map(InputQueued::slot),
-            Kind::Plain
-            | Kind::Queued { .. }
-            | Kind::Memory { .. }
-            | Kind::Deciding(_)
-            | Kind::Fifos
-            | Kind::Hub
-            | Kind::Ring { .. } => None,
-        }
+        let Kind::Clocked(index) = self.kinds[switch as usize] else { return None };
+        self.clocked.get(index as usize).map(InputQueued::slot)
     }
 
     #[inline]
     pub(super) fn clocked(&mut self, switch: u32) -> Option<&mut InputQueued> {
-        match self.kinds[switch as usize] {
-            Kind::Clocked(index) => self.clocked.get_mut(index as usize),
-            Kind::Plain
-            | Kind::Queued { .. }
-            | Kind::Memory { .. }
-            | Kind::Deciding(_)
-            | Kind::Fifos
-            | Kind::Hub
-            | Kind::Ring { .. } => None,
-        }
+        let Kind::Clocked(index) = self.kinds[switch as usize] else { return None };
+        self.clocked.get_mut(index as usize)
     }
 
     /// A packet has been sent on a virtual channel and will arrive at a place. If that is a port of a clocked

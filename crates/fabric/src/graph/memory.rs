@@ -26,31 +26,17 @@ impl Graph {
 
     /// How many cells of each input the memory of a switch holds, if the switch has one.
     pub fn memory(&self, switch: u32) -> Option<u32> {
-        match self.kinds[switch as usize] {
-            Kind::Memory { buffer, .. } => Some(buffer),
-            Kind::Plain
-            | Kind::Queued { .. }
-            | Kind::Clocked(_)
-            | Kind::Deciding(_)
-            | Kind::Fifos
-            | Kind::Hub
-            | Kind::Ring { .. } => None,
-        }
+        let Kind::Memory { buffer, .. } = self.kinds[switch as usize] else { return None };
+        Some(buffer)
     }
 
     /// How many cells of all inputs together a memory holds, and its bandwidth, if a switch has a
     /// memory and these limit it.
     pub fn memory_limits(&self, switch: u32) -> (Limit, Option<Rate>) {
-        match self.kinds[switch as usize] {
-            Kind::Memory { pool, bandwidth, .. } => (pool, bandwidth),
-            Kind::Plain
-            | Kind::Queued { .. }
-            | Kind::Clocked(_)
-            | Kind::Deciding(_)
-            | Kind::Fifos
-            | Kind::Hub
-            | Kind::Ring { .. } => (Limit::Unlimited, None),
-        }
+        let Kind::Memory { pool, bandwidth, .. } = self.kinds[switch as usize] else {
+            return (Limit::Unlimited, None);
+        };
+        (pool, bandwidth)
     }
 
     /// Whether a port leads to a buffer of limited size.

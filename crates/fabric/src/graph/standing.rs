@@ -42,19 +42,9 @@ impl Graph {
     /// The clocked switch of this part of the graph that has a port, and the number of the port there.
     pub(super) fn input_queued(&self, port: u32) -> Option<(&InputQueued, u32)> {
         let switch = *self.owners.get(port as usize)?;
-        match self.kinds[switch as usize] {
-            Kind::Clocked(index) => {
-                let own = self.clocked.get(index as usize)?;
-                Some((own, port - self.first_port(switch)))
-            }
-            Kind::Plain
-            | Kind::Queued { .. }
-            | Kind::Memory { .. }
-            | Kind::Deciding(_)
-            | Kind::Fifos
-            | Kind::Hub
-            | Kind::Ring { .. } => None,
-        }
+        let Kind::Clocked(index) = self.kinds[switch as usize] else { return None };
+        let own = self.clocked.get(index as usize)?;
+        Some((own, port - self.first_port(switch)))
     }
 
     /// What waits at a port for the far end of its cable.
