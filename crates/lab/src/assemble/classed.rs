@@ -302,6 +302,11 @@ fn refuse_what_does_not_fit(
                 "its bridges keep packets of one size and class until the ring has acknowledged \
                  them",
             ),
+            Kind::Bus(_) => (
+                "hub",
+                "it gives credits for packets of one size, which the far end of the cable would have \
+                 to count",
+            ),
             Kind::Output(_) | Kind::Buffer(_) => continue,
         };
         let accepted = format!("output_queued or shared_buffer beside shared_buffer: {reason}");
