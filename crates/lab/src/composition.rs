@@ -199,7 +199,7 @@ pub struct ChannelSettings {
     /// The one switch of a star, or each switch of another fabric.
     pub switch: SwitchSettings,
     /// Switches of the fabric, by name, that differ from `switch`. Output-queued and input-queued
-    /// switches and rings may be mixed.
+    /// switches, hubs and rings may be mixed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub switches: BTreeMap<String, SwitchSettings>,
     /// How an initiator learns what became of its packets. Without it, no packet is ever lost.
@@ -220,7 +220,8 @@ pub struct ChannelSettings {
     /// at its adapter as soon as a program submits it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostSettings>,
-    /// The mapped window of each host. For channels with a hub, which need it.
+    /// The mapped window of each host, around the hub of a star. A hub without windows passes packets
+    /// on like any other switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowSettings>,
     /// What to do about a failed transfer, on a channel with a scheduled switch (Clint 3.1,
@@ -258,7 +259,8 @@ pub enum SwitchSettings {
     /// No switch but adapters that forward packets for others: those of hosts, and bridges to
     /// switches and other rings.
     Ring(RingSettings),
-    /// A hub that keeps packets of any size in one order, between mapped windows.
+    /// A hub that keeps packets of any size in one order, between mapped windows; or without these, a
+    /// switch of any fabric whose bus carries one packet at a time.
     Hub(HubSettings),
 }
 

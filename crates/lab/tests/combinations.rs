@@ -135,6 +135,13 @@ const SWITCHES: Axis = Axis {
                 ),
             ],
         ),
+        part(
+            "hub, packets",
+            &[(
+                "switch",
+                "{ hub = { ports = 16, latency = '90 ns', transfer = { bus = { buffer = 8 } } } }",
+            )],
+        ),
     ],
 };
 

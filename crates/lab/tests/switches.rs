@@ -105,6 +105,12 @@ const FURTHER: &[&str] = &[
     "switch.crossbar = { latency = '90 ns', contention = 'drop' }\n\
      control.request_acknowledge = { timeout = '2 us', outstanding = 4, \
      acknowledgment = '8 B', order = 'resequenced' }",
+    "switch.hub = { ports = 8, latency = '90 ns', \
+     transfer.bus = { arbitration = '60 ns', buffer = 4 } }",
+    "switch.output_queued = { latency = '90 ns' }\n\
+     fabric.k_ary_tree = { arity = 2, levels = 3 }\n\
+     switches.'0.1'.hub = { ports = 4, latency = '80 ns', \
+     transfer.bus = { arbitration = '60 ns', buffer = 4 } }",
 ];
 
 fn run(switch: &str, workload: &str, length: &str, seed: u64) -> ChannelRun {

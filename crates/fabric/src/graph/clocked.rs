@@ -1,4 +1,5 @@
-//! Switches that take part at the edges of a clock: those with queues at their inputs.
+//! Switches that take part at the edges of a clock: those with queues at their inputs, before a
+//! crossbar or a bus.
 
 use weft_kernel::Stream;
 use weft_units::{Bytes, Span, Time};
@@ -7,7 +8,7 @@ use super::{Departure, Graph, Kind};
 use crate::fabric::{Peer, Wiring};
 use crate::link::{FlowControl, LinkSettings};
 use crate::scheduler::Arbiter;
-use crate::switch::{Grant, InputQueued, InputQueuedParts, Outbox, StopSettings};
+use crate::switch::{BusParts, Grant, InputQueued, InputQueuedParts, Outbox, StopSettings};
 
 /// What a switch with queues at its inputs is built from.
 #[derive(Debug)]
@@ -22,6 +23,17 @@ pub struct ClockedParts {
     pub arbiter: Arbiter,
     /// Its random stream.
     pub random: Stream,
+}
+
+/// What a switch is built from that has queues at its inputs and one bus.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockedBusParts {
+    /// From an input to the bus.
+    pub latency: Span,
+    /// From the decision for a packet to its first byte on the bus.
+    pub arbitration: Span,
+    /// How many packets an input holds; at least one for each virtual channel.
+    pub buffer: u32,
 }
 
 /// A signal from the far end of the cable of a port.
@@ -72,9 +84,7 @@ impl Surroundings<'_> {
         };
         let stops =
             self.flow.stop_go.map(|own| StopSettings { marks: own.marks, cells, space: buffer });
-        // A packet that arrives at the instant at which it was sent is considered at a later edge.
-        let is_instant = ports().any(|port| link(port).propagation() == Span::ZERO);
-        let latency = latency.max(Span(u64::from(is_instant)));
+        let latency = self.latency(number, latency);
         let mut spans: Vec<Span> = ports().map(|port| link(port).span(self.packet)).collect();
         if spans.iter().all(|span| *span == spans[0]) {
             spans.clear();
@@ -92,6 +102,44 @@ impl Surroundings<'_> {
             random,
         };
         InputQueued::new(parts, arbiter)
+    }
+
+    /// A switch of the graph that is a bus.
+    pub fn bus(&self, number: u32, parts: ClockedBusParts) -> InputQueued {
+        let ClockedBusParts { latency, arbitration, buffer } = parts;
+        let spans: Vec<Span> = self.cables(number).map(|own| own.span(self.packet)).collect();
+        let (shortest, longest) = (spans.iter().min(), spans.iter().max());
+        let on_bus = |span: Option<&Span>| arbitration + span.copied().unwrap_or_default();
+        let room = buffer / u32::from(self.flow.channels);
+        let spare = self.cables(number).map(|own| {
+            let (span, delay) = (own.span(self.packet), own.propagation());
+            room.saturating_sub(underway(span, on_bus(shortest), delay, on_bus(longest)))
+        });
+        let stops =
+            self.flow.stop_go.map(|own| StopSettings { marks: own.marks, cells: 1, space: buffer });
+        InputQueued::with_bus(BusParts {
+            first: self.wiring.port(number, 0),
+            latency: self.latency(number, latency),
+            arbitration,
+            room,
+            spare: spare.collect(),
+            spans,
+            channels: self.flow.channels,
+            stops,
+        })
+    }
+
+    /// The link of the cable in each port of a switch.
+    fn cables(&self, number: u32) -> impl Iterator<Item = &LinkSettings> {
+        let ports = (0..self.wiring.ports_of(number)).map(move |own| self.wiring.port(number, own));
+        ports.map(|port| &self.links[self.wiring.link_of(port)])
+    }
+
+    /// From an input until a packet can be decided on: one that arrives at the instant at which it was
+    /// sent is considered at a later edge.
+    fn latency(&self, number: u32, latency: Span) -> Span {
+        let is_instant = self.cables(number).any(|own| own.propagation() == Span::ZERO);
+        latency.max(Span(u64::from(is_instant)))
     }
 }
 
@@ -111,14 +159,15 @@ fn slot(wholes: &[Span], cells: u64) -> Span {
 
 /// The most packets and credits that can be in flight on a cable, besides those that the input holds or
 /// expects, from the moment at which a credit is given until it is back at the sender. It includes one
-/// more delay of the cable, since parts of a graph may run that far apart.
+/// more delay of the cable, since parts of a graph may run that far apart. Credits for one input are given
+/// at least `apart` one after another.
 ///
 /// If the input holds and expects fewer packets than its room minus this number, the sender has a
 /// credit at every instant until then, with or without this one. So it may count at once.
-fn underway(span: Span, slot: Span, delay: Span, hold: Span) -> u32 {
+fn underway(span: Span, apart: Span, delay: Span, hold: Span) -> u32 {
     let back = hold + delay * 2;
     let sent = back.0.div_ceil(span.0.max(1)) + 1;
-    let credits = back.0.div_ceil(slot.0) + 1;
+    let credits = back.0.div_ceil(apart.0.max(1)) + 1;
     u32::try_from(sent + credits).unwrap_or(u32::MAX)
 }
 
@@ -187,8 +236,9 @@ impl Graph {
         let output = own.first() + output;
         let port = &self.ports[output as usize];
         let link = &self.links[port.link() as usize];
-        port.start(now, link.span, self.window);
-        let departure = Departure { start: now, arrival: now + link.arrival, place: port.peer() };
+        let start = now + own.lead();
+        port.start(start, link.span, self.window);
+        let departure = Departure { start, arrival: start + link.arrival, place: port.peer() };
         let is_certain = own.release(grant.input, came_by);
         let mut credit = None;
         if self.flow.has_credits() {

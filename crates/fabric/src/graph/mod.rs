@@ -37,7 +37,7 @@ use crate::switch::{
 
 pub use apart::{Apart, Beyond, Numbers};
 use clocked::Surroundings;
-pub use clocked::{ClockedParts, Heard, Leave, Wakes};
+pub use clocked::{ClockedBusParts, ClockedParts, Heard, Leave, Wakes};
 use deciding::Deciding;
 pub use division::Together;
 use flow::Flow;
@@ -80,6 +80,8 @@ pub enum SwitchParts {
     OutputQueued(OutputQueuedSettings),
     /// With queues at its inputs.
     InputQueued(Box<ClockedParts>),
+    /// With queues at its inputs, and a bus that carries one packet at a time.
+    Bus(ClockedBusParts),
     /// With a shared memory.
     SharedMemory(SharedMemorySettings),
     /// Without buffers, and the random stream of its choices.
@@ -88,7 +90,8 @@ pub enum SwitchParts {
     OutputBuffered(OutputBufferedSettings, Stream),
     /// With FIFOs at its ports, between links with turns.
     Fifos(BoxRules),
-    /// A hub, which gives all packets one order, and how long a byte takes through it.
+    /// A hub among mapped windows, which gives all packets one order, and how long a byte takes
+    /// through it.
     Hub(Span),
     /// A ring, whose stations are its ports.
     Ring(Box<RingSettings>),
@@ -101,6 +104,7 @@ impl SwitchParts {
             SwitchParts::SharedMemory(own) => Some(own.queues),
             SwitchParts::OutputQueued(_)
             | SwitchParts::InputQueued(_)
+            | SwitchParts::Bus(_)
             | SwitchParts::Crossbar(..)
             | SwitchParts::OutputBuffered(..)
             | SwitchParts::Fifos(_)
@@ -115,6 +119,7 @@ impl SwitchParts {
             SwitchParts::Fifos(rules) => Some(*rules),
             SwitchParts::OutputQueued(_)
             | SwitchParts::InputQueued(_)
+            | SwitchParts::Bus(_)
             | SwitchParts::SharedMemory(_)
             | SwitchParts::Crossbar(..)
             | SwitchParts::OutputBuffered(..)
@@ -129,6 +134,7 @@ impl SwitchParts {
             SwitchParts::Ring(own) => Some(own),
             SwitchParts::OutputQueued(_)
             | SwitchParts::InputQueued(_)
+            | SwitchParts::Bus(_)
             | SwitchParts::SharedMemory(_)
             | SwitchParts::Crossbar(..)
             | SwitchParts::OutputBuffered(..)
@@ -301,6 +307,10 @@ impl Graph {
                 let latency = own.latency;
                 self.clocked.push(around.switch(number, *own));
                 (Kind::Clocked(self.clocked.len() as u32 - 1), latency)
+            }
+            SwitchParts::Bus(own) => {
+                self.clocked.push(around.bus(number, own));
+                (Kind::Clocked(self.clocked.len() as u32 - 1), own.latency + own.arbitration)
             }
             SwitchParts::SharedMemory(own) => {
                 let SharedMemorySettings { latency, pool, bandwidth, .. } = own;

@@ -1,5 +1,6 @@
 //! The hub of a network that keeps one order of all packets: a broadcast bus, or a cut-through
 //! crossbar that a broadcast takes over as a whole (Memory Channel 2, The MEMORY CHANNEL 2 Hub).
+//! Without mapped windows around it a hub is another switch of its fabric: see [`BusParts`](super::BusParts).
 //!
 //! The point of global ordering is here: a packet has its place in the order when it is granted.
 //! Packets of one input pass in order, so that each sender's order holds on every path; one with
@@ -28,7 +29,7 @@ pub const MAX_HUB_PORTS: usize = PortSet::<1>::MOST;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HubSettings {
-    /// The largest number of nodes: up to 64.
+    /// The largest number of nodes, or of cables without a `window`: up to 64.
     pub ports: u16,
     /// From an input to a free output: the packet is cut through.
     #[serde(default)]
@@ -45,11 +46,15 @@ pub enum TransferSettings {
     /// No hub: two adapters and a cable, in both directions at the same time.
     Direct,
     /// One packet at a time, which reaches all nodes; targets filter (generation 1). A packet waits
-    /// in its adapter.
+    /// in its adapter. Without a `window`, the ports filter, and a packet waits in the buffer of its
+    /// port.
     Bus {
         /// From the decision to the first byte.
         #[serde(default)]
         arbitration: Span,
+        /// How many packets each port holds that came by its cable. Required without a `window`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        buffer: Option<PositiveCount>,
     },
     /// Packets for different targets at the same time, one for several targets alone (generation
     /// 2).
@@ -176,7 +181,7 @@ impl HubSettings {
         }
     }
 
-    /// How many packets an input holds; none for a bus or a direct cable.
+    /// How many packets an input of a crossbar holds.
     pub fn buffer(&self) -> Option<PositiveCount> {
         match self.transfer {
             TransferSettings::Crossbar { buffer, .. } => Some(buffer),
@@ -207,7 +212,7 @@ impl<K: Copy> Hub<K> {
             _ => None,
         };
         let arbitration = match settings.transfer {
-            TransferSettings::Bus { arbitration } => arbitration,
+            TransferSettings::Bus { arbitration, .. } => arbitration,
             TransferSettings::Direct | TransferSettings::Crossbar { .. } => Span::ZERO,
         };
         let input = |_| Input { queue: Default::default(), free: Time::ZERO };
@@ -610,7 +615,7 @@ mod tests {
 
     #[test]
     fn a_bus_passes_one_packet_at_a_time_after_its_arbitration() {
-        let mut hub = hub(TransferSettings::Bus { arbitration: Span(20) });
+        let mut hub = hub(TransferSettings::Bus { arbitration: Span(20), buffer: None });
         ask(&mut hub, 2, 0b0001, 2);
         ask(&mut hub, 1, 0b1000, 1);
         assert_eq!(decide(&mut hub, 0), (vec![1], Time(120)));

@@ -4,8 +4,10 @@
 //! that no packet waits behind one for another output (Tamir and Frazier, "High-performance
 //! multi-queue buffers for VLSI communication switches", ISCA 1988). At the edges of a clock, a cell
 //! apart, the scheduler chooses which inputs send to which outputs. A packet of several cells keeps
-//! its input and output until its end, so that it costs one decision however long it is.
+//! its input and output until its end, so that it costs one decision however long it is. In place of
+//! the crossbar there may be a [bus], which needs neither slots nor a scheduler.
 
+mod bus;
 mod inputs;
 mod sized;
 
@@ -15,6 +17,8 @@ use weft_kernel::Stream;
 use weft_units::{Bytes, PositiveCount, Span, Time};
 
 use crate::scheduler::{Arbiter, SchedulerSettings};
+use bus::Bus;
+pub use bus::BusParts;
 use inputs::Inputs;
 pub use inputs::StopSettings;
 use sized::InputQueuedOf;
@@ -82,7 +86,9 @@ pub struct InputQueuedParts {
 pub struct InputQueued {
     first: u32,
     slot: Span,
-    /// From the beginning of a packet at each output to the end of its last slot.
+    /// From a decision to the first byte at the output.
+    lead: Span,
+    /// From a decision for each output to the end of the last slot of the packet.
     occupations: Box<[Span]>,
     inputs: Inputs,
     size: Size,
@@ -95,6 +101,8 @@ enum Size {
     Narrow(InputQueuedOf<1>),
     Wide(Box<InputQueuedOf<4>>),
     Widest(Box<InputQueuedOf<16>>),
+    /// Any number, on a bus.
+    Bus(Box<Bus>),
 }
 
 /// The same for each size.
@@ -104,6 +112,7 @@ macro_rules! of_any_size {
             Size::Narrow($own) => $result,
             Size::Wide($own) => $result,
             Size::Widest($own) => $result,
+            Size::Bus($own) => $result,
         }
     };
 }
@@ -116,6 +125,7 @@ impl InputQueued {
         InputQueued {
             first,
             slot,
+            lead: Span::ZERO,
             occupations: parts.holds.iter().map(|hold| slot * *hold).collect(),
             inputs: Inputs::new(channels, room, spare),
             size: match arbiter {
@@ -123,6 +133,20 @@ impl InputQueued {
                 Arbiter::Wide(own) => Size::Wide(Box::new(InputQueuedOf::new(parts, *own))),
                 Arbiter::Widest(own) => Size::Widest(Box::new(InputQueuedOf::new(parts, *own))),
             },
+        }
+    }
+
+    /// A switch without packets, between whose ports a bus carries one packet at a time. Its clock
+    /// has an edge at every instant.
+    pub fn with_bus(mut parts: BusParts) -> InputQueued {
+        let spare = std::mem::take(&mut parts.spare);
+        InputQueued {
+            first: parts.first,
+            slot: Span(1),
+            lead: parts.arbitration,
+            occupations: parts.occupations(),
+            inputs: Inputs::new(parts.channels, parts.room, spare),
+            size: Size::Bus(Box::new(Bus::new(parts))),
         }
     }
 
@@ -193,7 +217,13 @@ impl InputQueued {
         self.inputs.report_credits_of(input);
     }
 
-    /// From the beginning of a packet at an output to the end of its last slot.
+    /// From a decision to the first byte at the output.
+    #[inline]
+    pub fn lead(&self) -> Span {
+        self.lead
+    }
+
+    /// From a decision for an output to the end of the last slot of the packet.
     #[inline]
     pub fn occupation(&self, output: u16) -> Span {
         self.occupations[usize::from(output)]

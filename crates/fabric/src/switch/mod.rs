@@ -31,7 +31,8 @@ pub use hub::{
     MAX_HUB_PORTS, Synchronisation, TimesOfSize, TransferSettings,
 };
 pub use input_queued::{
-    Grant, InputQueued, InputQueuedParts, InputQueuedSettings, InputQueues, Outbox, StopSettings,
+    BusParts, Grant, InputQueued, InputQueuedParts, InputQueuedSettings, InputQueues, Outbox,
+    StopSettings,
 };
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
 pub use output_queued::OutputQueuedSettings;

@@ -7,7 +7,7 @@ use weft_fabric::workload::{Feedback, Source};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, Span};
 
-use super::{Site, errors, network, refuse, refuse_hosts, ring, slots};
+use super::{Site, errors, hub, network, refuse, refuse_hosts, ring, slots};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::engine::{AdapterParts, PipelineParts};
@@ -217,31 +217,33 @@ fn check_neighbours(
         check_back_pressure(settings, crossbar, name)?;
     }
     check_slots(settings, switches, name)?;
-    let has_buffer = |own: &&SwitchSettings| {
-        matches!(own, SwitchSettings::InputQueued(_)) && slots::of(settings, own).is_none()
+    let has_buffer = |own: &&&SwitchSettings| match own {
+        SwitchSettings::InputQueued(_) => slots::of(settings, own).is_none(),
+        own => hub::is_of_packets(settings, own),
     };
-    if !switches.iter().any(has_buffer) {
-        return Ok(());
-    }
+    let Some(buffered) = switches.iter().find(has_buffer) else { return Ok(()) };
+    let kind = buffered.name();
     if let (true, Some(ControlSettings::RequestAcknowledge(control))) =
         (has_two_sizes(settings), &settings.control)
     {
-        let accepted = format!(
-            "{}, the size of a packet, with input_queued, whose slots all have the length of one",
-            settings.packet
-        );
+        let reason = match hub::is_of_packets(settings, buffered) {
+            true => "which gives each credit when a packet of that size has crossed its bus",
+            false => "whose slots all have the length of one",
+        };
+        let accepted = format!("{}, the size of a packet, with {kind}, {reason}", settings.packet);
         let key = "control.request_acknowledge.acknowledgment";
         return refuse(name, key, &control.acknowledgment.to_string(), &accepted);
     }
     if !settings.disabled.is_empty() {
-        let accepted = "it only without input_queued, which does not ask who has sent a packet";
-        return refuse(name, "disabled", "given", accepted);
+        let accepted = format!("it only without {kind}, which does not ask who has sent a packet");
+        return refuse(name, "disabled", "given", &accepted);
     }
     if let Some((key, value)) = switch_that(settings, decides) {
-        let accepted = "output_queued beside input_queued: buffers into which few can write at a \
-                        time know when a packet leaves, which is not known before a buffer of \
-                        limited size";
-        return refuse(name, &key, value, accepted);
+        let accepted = format!(
+            "output_queued beside {kind}: buffers into which few can write at a time know when a packet \
+             leaves, which is not known before a buffer of limited size"
+        );
+        return refuse(name, &key, value, &accepted);
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use weft_units::{Bytes, Limit, Span};
 
 use super::network::{Buffers, RoutedFabric, SharedCells};
 use super::slots::{self, Slotting};
-use super::{Driver, Site, adapter, classed, flows, network, ring};
+use super::{Driver, Site, adapter, classed, flows, hub, network, ring};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::couple::pipeline;
 use crate::drive::engine::{ConnectionParts, Engine, EngineParts, PipelineParts};
@@ -36,6 +36,7 @@ pub(super) enum Kind<'a> {
     Buffered(&'a OutputBufferedSettings),
     Slots(Slotting<'a>),
     Ring(&'a RingSettings),
+    Bus(hub::Bus<'a>),
 }
 
 /// A place in the file: the channel and the key below it.
@@ -210,7 +211,7 @@ fn refuse_a_cycle(
 ) -> Result<(), Error> {
     let is_bridged = |kind: &Kind<'_>| matches!(kind, Kind::Ring(own) if own.bridge.is_some());
     let holds = |switch: u32| match &kinds[switch as usize] {
-        Kind::Input(..) | Kind::Memory(_) => true,
+        Kind::Input(..) | Kind::Memory(_) | Kind::Bus(_) => true,
         ring @ Kind::Ring(_) => is_bridged(ring),
         Kind::Output(_)
         | Kind::Buffer(_)
@@ -268,6 +269,7 @@ fn kind<'a>(
         SwitchSettings::SharedBuffer(own) => Ok(Kind::Buffer(own)),
         SwitchSettings::Crossbar(own) => Ok(Kind::Crossbar(own)),
         SwitchSettings::Ring(own) => Ok(Kind::Ring(own)),
+        SwitchSettings::Hub(own) => hub::bus(settings, own, place).map(Kind::Bus),
         SwitchSettings::OutputBuffered(own) => Ok(Kind::Buffered(own)),
         other => match slots::of(settings, switch) {
             Some(slots) => Ok(Kind::Slots(slots)),
@@ -275,8 +277,8 @@ fn kind<'a>(
                 place.channel,
                 place.key,
                 other.name(),
-                "output_queued, output_buffered, input_queued or shared_memory beside switches \
-                 that are so, since others serve the hosts themselves",
+                "output_queued, output_buffered, input_queued, shared_memory or hub beside \
+                 switches that are so, since others serve the hosts themselves",
             ),
         },
     }
@@ -341,6 +343,7 @@ fn switch(
         Kind::Output(own) => return Ok(SwitchParts::OutputQueued(own.clone())),
         Kind::Memory(own) => return Ok(SwitchParts::SharedMemory(own.clone())),
         Kind::Ring(own) => return Ok(SwitchParts::Ring(Box::new(own.clone()))),
+        Kind::Bus(own) => return hub::switch(number, own, wiring, site.name),
         Kind::Buffer(own) => {
             // Its queues are those of the ports with classes; the graph knows only its cables.
             let (latency, buffers) = (own.latency, Limit::Unlimited);
@@ -417,6 +420,7 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
         Kind::Input(_, _, buffer) => Some(*buffer),
         Kind::Memory(own) => Some(own.buffer.get()),
         Kind::Ring(own) => own.bridge.map(|bridge| bridge.buffer.get()),
+        Kind::Bus(own) => Some(own.buffer),
         Kind::Output(_)
         | Kind::Buffer(_)
         | Kind::Crossbar(_)
@@ -441,8 +445,8 @@ pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Res
         _ => None,
     };
     let accepted = "cables and switches that are all alike, since only output_queued, \
-                    output_buffered, input_queued and shared_memory switches, rings, and those \
-                    between links with turns, may differ";
+                    output_buffered, input_queued and shared_memory switches, hubs without \
+                    windows, rings, and those between links with turns, may differ";
     given.map_or(Ok(()), |(key, value)| super::refuse(name, key, value, accepted))
 }
 
@@ -475,7 +479,8 @@ pub(super) fn runs(settings: &ChannelSettings) -> bool {
         | SwitchSettings::Ring(_)
         | SwitchSettings::OutputBuffered(_) => true,
         SwitchSettings::Scheduled(_) => settings.fabric.has_one_switch(),
-        SwitchSettings::Hub(_) | SwitchSettings::FifoBus(_) => false,
+        SwitchSettings::Hub(_) => settings.window.is_none(),
+        SwitchSettings::FifoBus(_) => false,
     };
     is_known && settings.turns.is_none()
 }

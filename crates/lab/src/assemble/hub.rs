@@ -1,11 +1,16 @@
 //! A channel of mapped windows around a hub: which of the settings it reads, and what it is made
-//! of.
+//! of. And hubs without windows, which are switches of a fabric.
 
 use weft_fabric::adapter::{Feed, Insertion};
-use weft_fabric::graph::SwitchParts;
-use weft_fabric::switch::HubSettings;
+use weft_fabric::fabric::Wiring;
+use weft_fabric::graph::{ClockedBusParts, SwitchParts};
+use weft_fabric::switch::{HubSettings, MAX_HUB_PORTS, TransferSettings};
 use weft_fabric::workload::Source;
+use weft_protocol::flow::FlowControlSettings;
+use weft_units::Span;
 
+use super::engine::Place;
+use super::network::SharedCells;
 use super::{Driver, Site, errors, network, refuse, refuse_hosts};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{Engine, EngineParts, HubParts};
@@ -21,8 +26,13 @@ pub(super) fn build(
     refuse_what_a_hub_does_not_read(settings, site.name)?;
     errors::check(settings, false, site)?;
     let Some(window) = settings.window.clone() else {
-        return refuse(site.name, "window", ABSENT, "a window, which a hub needs");
+        return refuse(site.name, "window", ABSENT, "a window for each host of this hub");
     };
+    if let TransferSettings::Bus { buffer: Some(buffer), .. } = &hub.transfer {
+        let accepted = "no buffer among mapped windows, whose packets wait in their adapters until the \
+                        bus takes them";
+        return refuse(site.name, "switch.hub.transfer.bus.buffer", &buffer.to_string(), accepted);
+    }
     if site.hosts > u32::from(hub.ports) {
         let accepted =
             format!("at most the {} ports of channel.{}.switch.hub", hub.ports, site.name);
@@ -52,20 +62,90 @@ pub(super) fn build(
     }))))
 }
 
-/// Only a hub has windows.
+/// Only the hub of a star has windows.
 pub(super) fn refuse_a_window_without(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
-    if settings.window.is_some() && !matches!(settings.switch, SwitchSettings::Hub(_)) {
+    if settings.window.is_none() {
+        return Ok(());
+    }
+    if !matches!(settings.switch, SwitchSettings::Hub(_)) {
         return refuse(name, "window", "given", "no window on a channel without a hub");
     }
-    if !settings.fabric.is_star() && matches!(settings.switch, SwitchSettings::Hub(_)) {
-        return refuse(
-            name,
-            "fabric",
-            "given",
-            "star with a hub, to which each adapter has a link of its own",
-        );
+    if !settings.fabric.is_star() {
+        let accepted = "star with mapped windows, whose writes have one order because one hub sees them \
+                        all and knows of room at every host; a hub without `window` is a switch of any \
+                        fabric";
+        return refuse(name, "fabric", "given", accepted);
     }
     Ok(())
+}
+
+/// Whether a switch is a hub that passes packets on, without windows.
+pub(super) fn is_of_packets(settings: &ChannelSettings, switch: &SwitchSettings) -> bool {
+    settings.window.is_none() && matches!(switch, SwitchSettings::Hub(_))
+}
+
+/// A hub without windows: its settings, and its bus.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bus<'a> {
+    hub: &'a HubSettings,
+    /// How many packets each of its ports holds.
+    pub buffer: u32,
+    arbitration: Span,
+}
+
+/// A hub without windows, if its bus can be part of a fabric.
+pub(super) fn bus<'a>(
+    settings: &ChannelSettings,
+    hub: &'a HubSettings,
+    place: Place<'_>,
+) -> Result<Bus<'a>, Error> {
+    let ports = usize::from(hub.ports);
+    if !(1..=MAX_HUB_PORTS).contains(&ports) {
+        let accepted = format!("1 to {MAX_HUB_PORTS} ports");
+        place.refuse("hub.ports", &ports.to_string(), &accepted)?;
+    }
+    let (arbitration, buffer) = match &hub.transfer {
+        TransferSettings::Bus { arbitration, buffer } => (*arbitration, *buffer),
+        TransferSettings::Direct => {
+            let accepted = "bus without `window`: a direct cable, with nothing in its middle, is what two \
+                            mapped windows have in place of a hub";
+            return place.refuse("hub.transfer", "direct", accepted);
+        }
+        TransferSettings::Crossbar { .. } => {
+            let accepted = "bus without `window`, or input_queued in place of the hub: each input of this \
+                            crossbar has one queue, whose first packet would hold up all others while it \
+                            waits for room behind another switch";
+            return place.refuse("hub.transfer", "crossbar", accepted);
+        }
+    };
+    let Some(buffer) = buffer else {
+        let accepted = "the packets that each port of the hub holds, since without `window` they wait \
+                        there for the bus";
+        return place.refuse("hub.transfer.bus.buffer", ABSENT, accepted);
+    };
+    if let Some(FlowControlSettings::VirtualChannelCredits(own)) = &settings.flow_control {
+        let key = format!("{}.hub.transfer.bus.buffer", place.key);
+        let shared = SharedCells { key: &key, cells: buffer.get(), cells_per_packet: 1 };
+        network::channels_fit(own.channels, &shared, place.channel)?;
+    }
+    Ok(Bus { hub, buffer: buffer.get(), arbitration })
+}
+
+/// What such a hub is made of in the place of a switch, to which it has ports enough.
+pub(super) fn switch(
+    number: u32,
+    bus: Bus<'_>,
+    wiring: &Wiring,
+    name: &str,
+) -> Result<SwitchParts, Error> {
+    let Bus { hub, buffer, arbitration } = bus;
+    let needed = wiring.ports_of(number);
+    if needed > u32::from(hub.ports) {
+        let value = format!("{} with {needed} ports", wiring.switch_name(number));
+        let accepted = format!("at most the {} ports that this hub has (hub.ports)", hub.ports);
+        return refuse(name, "fabric", &value, &accepted);
+    }
+    Ok(SwitchParts::Bus(ClockedBusParts { latency: hub.latency, arbitration, buffer }))
 }
 
 fn refuse_what_a_hub_does_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount};
 
-use super::{Site, adapter, classed, errors, refuse, refuse_in_workload};
+use super::{Site, adapter, classed, errors, hub, refuse, refuse_in_workload};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{ConnectionParts, EngineParts};
 use crate::error::Error;
@@ -25,8 +25,8 @@ pub(super) fn refuse_a_fabric_of_others(
     if settings.fabric.is_star() {
         return Ok(());
     }
-    let accepted = "output_queued, output_buffered, input_queued or shared_memory in a fabric \
-                    other than star: a schedule needs the requests of all hosts at one switch";
+    let accepted = "output_queued, output_buffered, input_queued, shared_memory, hub or ring in a \
+                    fabric other than star: a schedule needs the requests of all hosts at one switch";
     refuse(name, "switch", settings.switch.name(), accepted)
 }
 
@@ -305,7 +305,7 @@ pub(super) fn refuse_deadlock_without_buffers(
         return Ok(());
     }
     let accepted = "it only where switches hold packets back for buffers of limited size: \
-                    input_queued with a `buffer`, shared_memory, a ring with a `bridge`, or \
+                    input_queued with a `buffer`, shared_memory, hub, a ring with a `bridge`, or \
                     shared_buffer with a class that has `pfc` or `credits`";
     refuse(name, "deadlock", "allowed", accepted)
 }
@@ -315,6 +315,7 @@ fn holds_back(settings: &ChannelSettings) -> bool {
     let is_buffered = |own: &SwitchSettings| match own {
         SwitchSettings::InputQueued(own) => own.buffer.is_some(),
         SwitchSettings::SharedMemory(_) => true,
+        SwitchSettings::Hub(_) => hub::is_of_packets(settings, own),
         SwitchSettings::Ring(own) => own.bridge.is_some(),
         SwitchSettings::SharedBuffer(own) => own.classes.values().any(ClassSettings::loses_nothing),
         _ => false,
@@ -343,6 +344,7 @@ pub(super) fn refuse_what_switches_do_not_read(
             own.buffer.is_some() || !settings.fabric.has_one_switch()
         }
         SwitchSettings::SharedBuffer(_) | SwitchSettings::SharedMemory(_) => true,
+        SwitchSettings::Hub(_) => hub::is_of_packets(settings, own),
         SwitchSettings::Ring(own) => own.bridge.is_some(),
         _ => false,
     };
@@ -350,7 +352,7 @@ pub(super) fn refuse_what_switches_do_not_read(
     if settings.flow_control.is_some() && !all.any(is_buffered) {
         let accepted = format!(
             "no flow control with {}, whose packets wait for no buffer of limited size: those of \
-             input_queued with a `buffer`, shared_memory and a ring with a `bridge` do",
+             input_queued with a `buffer`, shared_memory, hub and a ring with a `bridge` do",
             settings.switch.name()
         );
         return refuse(name, "flow_control", "given", &accepted);

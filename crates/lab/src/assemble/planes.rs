@@ -41,8 +41,8 @@ pub(crate) fn refuse_elsewhere(
     let accepted = match settings {
         _ if !settings.has_planes() => return Ok(()),
         _ if !engine::runs(settings) => {
-            "1 but for output_queued, shared_buffer, and input_queued switches with a `buffer`: others \
-             serve the one port of each host in turns or an order that is common to all"
+            "1 but for output_queued, shared_buffer, input_queued switches with a `buffer`, and hubs without \
+             windows: others serve the one port of each host in turns or an order that is common to all"
         }
         _ if ring::has_any(settings, hosts) => "1 with a ring, of which a host is one station",
         _ if network::has_a_memory(settings) => {

@@ -303,16 +303,16 @@ fn refuse_switches_beside(settings: &ChannelSettings, name: &str) -> Result<(), 
         SwitchSettings::Ring(_)
         | SwitchSettings::OutputQueued(_)
         | SwitchSettings::InputQueued(_) => false,
+        SwitchSettings::Hub(_) => !hub::is_of_packets(settings, own),
         SwitchSettings::Scheduled(_)
         | SwitchSettings::Crossbar(_)
         | SwitchSettings::FifoBus(_)
         | SwitchSettings::OutputBuffered(_)
         | SwitchSettings::SharedMemory(_)
-        | SwitchSettings::SharedBuffer(_)
-        | SwitchSettings::Hub(_) => true,
+        | SwitchSettings::SharedBuffer(_) => true,
     };
     let Some((key, value)) = adapter::switch_that(settings, is_other) else { return Ok(()) };
-    let accepted = "ring, output_queued or input_queued beside a ring, whose stations have neither \
+    let accepted = "ring, output_queued, input_queued or hub beside a ring, whose stations have neither \
                     the connections, classes or windows of other switches nor hear what a crossbar \
                     does to a packet";
     refuse(name, &key, value, accepted)

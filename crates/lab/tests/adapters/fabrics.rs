@@ -148,7 +148,10 @@ fn an_adapter_that_asks_for_nothing_changes_nothing() {
             let both = ["", never].map(|own| format!("{way}\n{own}"));
             let queued = |text: &String| file(hosts, text, "load = 0.7", "300 us");
             let slotted = |text: &String| voq(hosts, "buffer = 4", text, "load = 0.7", "300 us");
-            for kind in [&queued as &dyn Fn(&String) -> String, &slotted] {
+            let bus = "switch.hub = { ports = 8, latency = '90 ns', transfer.bus.buffer = 4 }";
+            let by_hubs =
+                |text: &String| queued(text).replace("switch.output_queued.latency = '90 ns'", bus);
+            for kind in [&queued as &dyn Fn(&String) -> String, &slotted, &by_hubs] {
                 let [without, with] = [&both[0], &both[1]].map(|text| traced(kind(text), seed));
                 assert!(without.trace.len() > 100);
                 assert_eq!(with.trace, without.trace, "{way}");

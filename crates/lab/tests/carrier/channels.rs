@@ -123,6 +123,8 @@ pub fn channels() -> Vec<Channel> {
                          flow_control.source_quench = { quench = 2, unquench = 0, \
                          indication = '25 B', link = { stop = 32, go = 8 } }\n\
                          switch.shared_memory = { latency = '90 ns', buffer = 64 }";
+    let packets = "hub = { ports = 4, latency = '10 ns', \
+                   transfer.bus = { arbitration = '100 ns', buffer = 2 } }";
     let fat_tree =
         "fabric.fat_tree = { radix = 4, tiers = 2 }\nswitch.output_queued.latency = '90 ns'";
     vec![
@@ -145,6 +147,11 @@ pub fn channels() -> Vec<Channel> {
         Channel::new("shared memories with source quench", quenched_tree),
         Channel::new("input-queued tree", buffered_tree),
         Channel::new("output-queued fat tree", fat_tree),
+        Channel::new("hub of packets", &format!("switch.{packets}")),
+        Channel::new(
+            "tree with a hub",
+            &format!("{tree}\nswitches.'0.1'.{packets}\nswitches.'1.0'.{packets}"),
+        ),
         window("bus hub", "transfer.bus.arbitration = '100 ns'"),
         window("crossbar hub", "transfer.crossbar = { buffer = 2, arbiter = 'request_sampling' }"),
         window(

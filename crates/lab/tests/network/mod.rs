@@ -10,6 +10,7 @@ mod deadlock;
 mod dragonfly;
 mod endpoints;
 mod full;
+mod hubs;
 mod hyperx;
 mod large;
 mod laws;

@@ -6,7 +6,7 @@ use std::thread::Builder;
 
 use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
-use weft_fabric::graph::{ClockedParts, SwitchParts};
+use weft_fabric::graph::{ClockedBusParts, ClockedParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{InputQueuedSettings, OutputQueuedSettings, SharedMemorySettings};
@@ -17,7 +17,7 @@ use weft_lab::drive::carrier::Carrier as _;
 use weft_lab::drive::engine::{Alone, ConnectionParts, Engine, EngineParts};
 use weft_lab::{Options, Request};
 use weft_protocol::flow::FlowControlSettings;
-use weft_units::{Bytes, Limit, PositiveCount, Time};
+use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 
 use super::ranks::Pipes;
 use super::{file, voq};
@@ -31,6 +31,9 @@ struct Parts {
     /// Every switch whose number has a bit in `clocked`.
     other: InputQueuedSettings,
     clocked: u32,
+    /// Those of them that have a bus, and no crossbar.
+    #[serde(default)]
+    hubs: u32,
     /// Every other one whose number has a bit in `shared`.
     memory: SharedMemorySettings,
     shared: u32,
@@ -65,6 +68,13 @@ pub(super) fn build(
             return SwitchParts::OutputQueued(parts.switch.clone());
         }
         let InputQueuedSettings { latency, cell, buffer, scheduler, .. } = &parts.other;
+        if has(parts.hubs, number) {
+            return SwitchParts::Bus(ClockedBusParts {
+                latency: *latency,
+                arbitration: Span(30_000),
+                buffer: buffer.expect(text).get(),
+            });
+        }
         SwitchParts::InputQueued(Box::new(ClockedParts {
             latency: *latency,
             cell: cell.unwrap_or(packet),
@@ -190,6 +200,13 @@ const WORKLOADS: [&str; 5] = [
     "load = 0.4\nburst.length.uniform = [1, 9]",
 ];
 
+/// A composition with another set of switches.
+fn with(text: &str, key: &str, switches: u32) -> String {
+    let start = text.find(&format!("{key} = ")).expect("a line for the key");
+    let end = start + text[start..].find('\n').expect("the end of the line");
+    format!("{}{key} = {switches}{}", &text[..start], &text[end..])
+}
+
 /// Which switches there are besides those with queues at their outputs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Others {
@@ -228,13 +245,14 @@ fn compositions(others: Others) -> impl Strategy<Value = (String, u32, usize)> {
         prop::sample::select(if others < least { vec![0] } else { kinds })
     };
     let clocked = some(Others::Clocked, vec![0_u32, 0b101_1010, 0x3ff, 1]);
+    let hubs = prop::sample::select(vec![0_u32, 0, 0b1_0101_0011, 0x3ff]);
     // Which switches have a shared memory, and how packets wait there.
     let shared = some(Others::Shared, vec![0_u32, 0, 0x3ff, 0b11_0110_0110]);
     let memory = prop::sample::select(vec!["per_connection", "per_input", "fifo"]);
     let quench = prop::bool::ANY;
-    let queues = (buffers, other, 10_u32..60, flow, clocked, (shared, memory, quench));
+    let queues = (buffers, other, 10_u32..60, flow, (clocked, hubs), (shared, memory, quench));
     (wiring, rule, workload, queues).prop_map(|((links, more), rule, workload, queues)| {
-        let (buffers, other, buffer, flow, clocked, (shared, memory, quench)) = queues;
+        let (buffers, other, buffer, flow, (clocked, hubs), (shared, memory, quench)) = queues;
         let has_memories = shared & !clocked & ((2 << links.len()) - 1) != 0;
         // Connections keep to one way and lose nothing.
         let (rule, buffers) = match has_memories {
@@ -251,7 +269,7 @@ fn compositions(others: Others) -> impl Strategy<Value = (String, u32, usize)> {
         let (table, hosts) = random_table(&links, &more);
         let text = format!(
             "routes.{rule}\nswitch = {{ latency = '90 ns', buffers = {buffers} }}\n\
-             other = {{ buffer = {buffer}, {other} }}\nclocked = {clocked}\n\
+             other = {{ buffer = {buffer}, {other} }}\nclocked = {clocked}\nhubs = {hubs}\n\
              memory = {{ latency = '70 ns', buffer = {buffer}, queues = '{memory}' }}\n\
              shared = {shared}\nflow_control = {flow}\n\
              link = {{ rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n\
@@ -312,11 +330,11 @@ proptest! {
         part in prop::collection::vec(0_u32..6, 10),
         seed in any::<u64>(),
     ) {
-        // Cables are shorter than the slots that a clock looks ahead, so that all of its edges are shared.
+        // Cables are shorter than the slots that a clock looks ahead, so that all of its edges are shared. A bus
+        // has no slots, so that none are.
         prop_assume!(!text.contains("25 B"));
-        let start = text.find("clocked = ").expect("which switches have clocks");
-        let end = start + text[start..].find('\n').expect("the end of the line");
-        let one = format!("{}clocked = {}{}", &text[..start], 1 << (alone % switches), &text[end..]);
+        let text = with(&text, "hubs", 0);
+        let one = with(&text, "clocked", 1 << (alone % switches));
         let threads = NonZeroUsize::new(2).expect("two");
         let events = |text: &str, reports: bool, divides: bool| {
             let (.., events) = shown(text, hosts, seed, |engine| {

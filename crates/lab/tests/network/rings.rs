@@ -338,6 +338,7 @@ fn sources_share_rings_and_a_switch() {
             "switches.s.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 4 }",
             "flow_control.virtual_channel_credits.channels = 2",
         ),
+        ("switches.s.hub = { ports = 3, latency = '90 ns', transfer.bus.buffer = 4 }", ""),
     ] {
         let channel = format!("{}\n{switch}\n{flow_control}", bridges(2, 4));
         let text = file(7, &two_rings(""), &channel, "load = 0.1", "400 us");
@@ -492,7 +493,7 @@ fn a_ring_among_switches_says_what_it_needs() {
                 &rings,
                 &format!("{bridges}switches.s.shared_memory = {{ latency = '1 ns', buffer = 8 }}"),
             ),
-            "ring, output_queued or input_queued beside a ring",
+            "ring, output_queued, input_queued or hub beside a ring",
         ),
         (file(&rings, &format!("{bridges}planes = 2")), "a host is one station"),
         (

@@ -180,8 +180,8 @@ fn stages_add_up_on_any_mixture() {
 fn what_cannot_differ_is_refused() {
     let own = pair(", link.rate = '2 Gbit/s'");
     let alike = "cables and switches that are all alike, since only output_queued, output_buffered, \
-                 input_queued and shared_memory switches, rings, and those between links with \
-                 turns, may differ";
+                 input_queued and shared_memory switches, hubs without windows, rings, and those \
+                 between links with turns, may differ";
     let latency = "switches.b.output_queued.latency = '300 ns'";
     let crossbar = "switches.b.crossbar = { latency = '90 ns', contention = 'drop' }";
     let three = "fabric.fat_tree = { radix = 4, tiers = 2, links = [{}, {}, {}] }";

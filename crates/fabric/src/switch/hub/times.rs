@@ -82,13 +82,13 @@ impl HubTimes {
         let HubTimesParts { window, hub, link, overhead, payload } = parts;
         let cable = link.propagation();
         let arbitration = match hub.transfer {
-            TransferSettings::Bus { arbitration } => arbitration,
+            TransferSettings::Bus { arbitration, .. } => arbitration,
             _ => Span::ZERO,
         };
         let wire = if hub.is_direct() { cable } else { cable * 2 };
         let behind_grant = match hub.transfer {
             TransferSettings::Direct => Span::ZERO,
-            TransferSettings::Bus { arbitration } => hub.latency + wire + arbitration,
+            TransferSettings::Bus { arbitration, .. } => hub.latency + wire + arbitration,
             TransferSettings::Crossbar { .. } => hub.latency + cable,
         };
         let mut times = HubTimes {
