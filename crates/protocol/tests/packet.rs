@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use weft_protocol::packet::{
     BulkAcknowledgment, BulkRequest, Configuration, DecodeError, EndpointName, Grant, HandlerIndex,
-    Message, Packet, PacketType, Payload, Port, PortSet, QuickAcknowledgment, QuickRequest,
+    Message, Packet, PacketType, Payload, Port, PortVector, QuickAcknowledgment, QuickRequest,
     Sequence, SlotNumber, TransmissionReport,
 };
 
@@ -61,9 +61,9 @@ fn packet() -> impl Strategy<Value = Packet> {
                 Packet::Configuration(Configuration {
                     node,
                     slot,
-                    requests: PortSet(requests),
-                    bulk_enable: PortSet(bulk_enable),
-                    quick_enable: PortSet(quick_enable),
+                    requests: PortVector(requests),
+                    bulk_enable: PortVector(bulk_enable),
+                    quick_enable: PortVector(quick_enable),
                 })
             }
         ),
@@ -153,9 +153,9 @@ fn every_single_bit_of_every_type_is_covered() {
         Packet::Configuration(Configuration {
             node: Some(port),
             slot: sequence,
-            requests: PortSet(0x8001),
-            bulk_enable: PortSet::ALL,
-            quick_enable: PortSet::ALL.without(port),
+            requests: PortVector(0x8001),
+            bulk_enable: PortVector::ALL,
+            quick_enable: PortVector::ALL.without(port),
         }),
         Packet::Grant(Grant { node: port, slot: SlotNumber::of(3), target: None }),
     ];

@@ -1,7 +1,7 @@
 //! A node's side of the global schedule: what it sends to the arbiter, and what a grant means to
 //! it.
 
-use weft_protocol::packet::{Configuration, Grant, Port, PortSet, Sequence, SlotNumber};
+use weft_protocol::packet::{Configuration, Grant, Port, PortVector, Sequence, SlotNumber};
 
 /// The state that a node keeps about the schedule (Clint 3.3). It learns its identifier and the
 /// slot boundaries from grants.
@@ -9,9 +9,9 @@ use weft_protocol::packet::{Configuration, Grant, Port, PortSet, Sequence, SlotN
 pub struct BulkNode {
     identifier: Option<Port>,
     /// The initiators from which this node accepts bulk requests.
-    pub bulk_enable: PortSet,
+    pub bulk_enable: PortVector,
     /// The initiators from which this node accepts quick requests.
-    pub quick_enable: PortSet,
+    pub quick_enable: PortVector,
     /// The current slot.
     slot: u64,
 }
@@ -53,7 +53,7 @@ pub enum GrantError {
 impl BulkNode {
     /// A node without identifier that accepts all initiators.
     pub fn new() -> BulkNode {
-        let (bulk_enable, quick_enable) = (PortSet::ALL, PortSet::ALL);
+        let (bulk_enable, quick_enable) = (PortVector::ALL, PortVector::ALL);
         BulkNode { identifier: None, bulk_enable, quick_enable, slot: 0 }
     }
 
@@ -71,8 +71,8 @@ impl BulkNode {
     /// identifier requests nothing, since no grant could name it as an initiator.
     pub fn configuration(&self, targets: impl IntoIterator<Item = Port>) -> Configuration {
         let requests = match self.identifier {
-            Some(_) => targets.into_iter().fold(PortSet::EMPTY, PortSet::with),
-            None => PortSet::EMPTY,
+            Some(_) => targets.into_iter().fold(PortVector::EMPTY, PortVector::with),
+            None => PortVector::EMPTY,
         };
         Configuration {
             node: self.identifier,
@@ -127,12 +127,12 @@ mod tests {
     #[test]
     fn the_first_grant_assigns_the_identifier() {
         let mut node = BulkNode::new();
-        assert_eq!(node.configuration([port(3)]).requests, PortSet::EMPTY);
+        assert_eq!(node.configuration([port(3)]).requests, PortVector::EMPTY);
         assert_eq!(node.grant(&grant(5, 1, None)), Ok(Granted { slot: 1, target: None }));
         node.begin_slot();
         let configuration = node.configuration([port(3), port(15)]);
         assert_eq!(configuration.node, Some(port(5)));
-        assert_eq!(configuration.requests, PortSet(0x8008));
+        assert_eq!(configuration.requests, PortVector(0x8008));
         assert_eq!(configuration.slot, Sequence::of(2));
     }
 

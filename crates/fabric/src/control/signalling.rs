@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Id;
-use weft_protocol::packet::{Configuration, Grant, Port, PortSet, Sequence, TransmissionReport};
+use weft_protocol::packet::{Configuration, Grant, Port, PortVector, Sequence, TransmissionReport};
 use weft_units::{Bytes, Span};
 
 use super::{
@@ -159,8 +159,8 @@ impl Signalling {
     pub fn configure(&mut self, host: u16, configuration: NodeConfiguration) -> ScheduledPacket {
         let NodeConfiguration { requests, bulk_enable, quick_enable } = configuration;
         let node = &mut self.nodes[usize::from(host)];
-        node.bulk_enable = PortSet(bulk_enable as u16);
-        node.quick_enable = PortSet(quick_enable as u16);
+        node.bulk_enable = PortVector(bulk_enable as u16);
+        node.quick_enable = PortVector(quick_enable as u16);
         let asked = (0..16).filter(|target| requests >> target & 1 == 1);
         let packet = node.configuration(asked.filter_map(|target| Port::new(target).ok()));
         let said = Said::Configuration { host, cycle: self.cycle, packet };

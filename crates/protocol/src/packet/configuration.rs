@@ -3,9 +3,9 @@
 use super::header::{Header, PacketType, Port, Sequence};
 use super::{DecodeError, check};
 
-/// A set of the sixteen ports, one bit each.
+/// A set of the sixteen ports, one bit each, as a configuration packet carries it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PortSet(pub u16);
+pub struct PortVector(pub u16);
 
 /// `cfg`: what a node sends to the arbiter, as an initiator and as a target (Clint 3.3).
 ///
@@ -18,18 +18,18 @@ pub struct Configuration {
     /// The slot that is requested.
     pub slot: Sequence,
     /// The targets for which the initiator has a full send buffer.
-    pub requests: PortSet,
+    pub requests: PortVector,
     /// The initiators from which the target accepts bulk requests.
-    pub bulk_enable: PortSet,
+    pub bulk_enable: PortVector,
     /// The initiators from which the target accepts quick requests.
-    pub quick_enable: PortSet,
+    pub quick_enable: PortVector,
 }
 
-impl PortSet {
+impl PortVector {
     /// No port.
-    pub const EMPTY: PortSet = PortSet(0);
+    pub const EMPTY: PortVector = PortVector(0);
     /// All sixteen ports.
-    pub const ALL: PortSet = PortSet(u16::MAX);
+    pub const ALL: PortVector = PortVector(u16::MAX);
 
     /// Whether the set holds a port.
     pub const fn contains(self, port: Port) -> bool {
@@ -38,14 +38,14 @@ impl PortSet {
 
     /// The set with one port more.
     #[must_use]
-    pub const fn with(self, port: Port) -> PortSet {
-        PortSet(self.0 | 1 << port.index())
+    pub const fn with(self, port: Port) -> PortVector {
+        PortVector(self.0 | 1 << port.index())
     }
 
     /// The set without one port.
     #[must_use]
-    pub const fn without(self, port: Port) -> PortSet {
-        PortSet(self.0 & !(1 << port.index()))
+    pub const fn without(self, port: Port) -> PortVector {
+        PortVector(self.0 & !(1 << port.index()))
     }
 }
 
@@ -81,7 +81,7 @@ impl Configuration {
             return Err(DecodeError::Size { packet_type, size, expected });
         };
         let vector = |place: usize| {
-            PortSet(u16::from_be_bytes([vectors[2 * place], vectors[2 * place + 1]]))
+            PortVector(u16::from_be_bytes([vectors[2 * place], vectors[2 * place + 1]]))
         };
         Ok(Configuration {
             node: header.flag.then_some(header.port),

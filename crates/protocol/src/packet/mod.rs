@@ -29,7 +29,7 @@ mod message;
 mod request;
 
 pub use acknowledgment::{BulkAcknowledgment, QuickAcknowledgment, TransmissionReport};
-pub use configuration::{Configuration, PortSet};
+pub use configuration::{Configuration, PortVector};
 pub use error::{DecodeError, FieldError};
 pub use grant::{Grant, SlotNumber};
 pub use header::{Header, PacketType, Port, Sequence};
