@@ -61,8 +61,7 @@ pub struct Islip<const W: usize = 1> {
 
 impl<const W: usize> Islip<W> {
     /// Every unmatched target grants the unmatched requester at or next after its pointer.
-    /// Returns the initiators with a grant; targets that no initiator can use leave
-    /// `open`.
+    /// Returns the initiators with a grant; targets that no initiator can use leave `open`.
     #[inline]
     fn grant(
         &mut self,

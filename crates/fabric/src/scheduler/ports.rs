@@ -9,6 +9,13 @@ use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Index, IndexMut, Sub, S
 use weft_kernel::Stream;
 
 /// A set of ports with numbers below 64 `W`. `W` is a power of two.
+///
+/// # Panics
+///
+/// Where assertions of debug builds are on, [`only`](Self::only), [`insert`](Self::insert) and
+/// [`remove`](Self::remove) panic at a port that is not below [`MOST`](Self::MOST). Without them
+/// such a port means another one, as it does in [`contains`](Self::contains) and
+/// [`first_from`](Self::first_from) anyway.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PortSet<const W: usize = 1>([u64; W]);
 
@@ -22,12 +29,12 @@ impl<const W: usize> PortSet<W> {
     /// The word that a port is in.
     #[inline(always)]
     const fn word(port: usize) -> usize {
-        const { assert!(W.is_power_of_two()) }
+        const { assert!(W.is_power_of_two(), "the words of a set are a power of two") }
         // Without the case of one word the compiler keeps a shift and a mask.
         if W == 1 { 0 } else { (port / 64) & (W - 1) }
     }
 
-    /// The set `{port}`.
+    /// The set `{port}`. `port` is below [`MOST`](Self::MOST).
     #[inline(always)]
     pub const fn only(port: usize) -> PortSet<W> {
         debug_assert!(port < Self::MOST);
@@ -65,20 +72,21 @@ impl<const W: usize> PortSet<W> {
         set
     }
 
-    /// Whether a port is a member.
+    /// Whether a port is a member. A port that is not below [`MOST`](Self::MOST) wraps around:
+    /// callers that may have one compare it with the number of ports, too.
     #[inline(always)]
     pub const fn contains(&self, port: usize) -> bool {
         self.0[Self::word(port)] >> (port & 63) & 1 == 1
     }
 
-    /// Makes a port a member.
+    /// Makes a port a member. `port` is below [`MOST`](Self::MOST).
     #[inline(always)]
     pub const fn insert(&mut self, port: usize) {
         debug_assert!(port < Self::MOST);
         self.0[Self::word(port)] |= 1 << (port & 63);
     }
 
-    /// Takes a port out.
+    /// Takes a port out. `port` is below [`MOST`](Self::MOST).
     #[inline(always)]
     pub const fn remove(&mut self, port: usize) {
         debug_assert!(port < Self::MOST);
@@ -122,7 +130,8 @@ impl<const W: usize> PortSet<W> {
         64 * place + self.0[place].trailing_zeros() as usize
     }
 
-    /// The first member at `start` or above, around the switch. The set must not be empty.
+    /// The first member at `start` or above, around the switch. The set must not be empty, and
+    /// `start` is below [`MOST`](Self::MOST).
     #[inline(always)]
     pub fn first_from(self, start: usize) -> usize {
         let place = Self::word(start);
@@ -362,6 +371,24 @@ mod tests {
             let all: Vec<_> = PortSet::<4>::below(ports).into_iter().collect();
             assert_eq!(all, (0..ports).collect::<Vec<_>>());
         }
+    }
+
+    /// Masked, it would mean another port.
+    #[cfg(debug_assertions)]
+    #[test]
+    fn a_port_that_no_set_holds_is_refused() {
+        fn check<const W: usize>() {
+            let uses: [fn(usize); 3] = [
+                |port| assert!(PortSet::<W>::only(port).contains(port)),
+                |port| PortSet::<W>::default().insert(port),
+                |port| PortSet::<W>::default().remove(port),
+            ];
+            let panics = |port| uses.map(|own| std::panic::catch_unwind(|| own(port)).is_err());
+            assert_eq!(panics(64 * W - 1), [false; 3]);
+            assert_eq!(panics(64 * W), [true; 3]);
+        }
+        check::<1>();
+        check::<4>();
     }
 
     #[test]

@@ -12,11 +12,12 @@ pub(super) struct Tally<const W: usize> {
     slices: [PortSet<W>; MOST_SLICES],
 }
 
-/// Those of the widest sets.
+/// Those of the widest sets, which have 16 words.
 const MOST_SLICES: usize = 11;
 
 impl<const W: usize> Default for Tally<W> {
     fn default() -> Tally<W> {
+        const { assert!(Self::SLICES <= MOST_SLICES, "wider sets need more slices") }
         Tally { slices: [PortSet::EMPTY; MOST_SLICES] }
     }
 }
