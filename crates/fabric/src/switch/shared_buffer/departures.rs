@@ -58,13 +58,13 @@ impl Ports {
         self.rules.iter_mut().for_each(|rule| rule.plans = false);
     }
 
-    /// Has every port told of all that it has sent, before anything happens.
+    /// Has every port get an event for every departure, before anything happens.
     pub fn tell_all(&mut self) {
         self.let_plan_nothing();
         self.rules.iter_mut().for_each(|rule| rule.tells_all = true);
     }
 
-    /// What a port has sent by `now` has left, unless that is [told](Self::sent).
+    /// What a port has sent by `now` has left, unless the port gets an [event](Self::sent) for it.
     #[inline]
     pub fn settle(&mut self, now: Time, port: u32) {
         let own = &self.egress[port as usize];
@@ -133,8 +133,9 @@ impl Ports {
         }
     }
 
-    /// Admits a packet from an input for an output to the memory of a switch. If the packet is
-    /// trimmed, its header says so from then on. The input may then have a pause to send.
+    /// Admits a packet from an input for an output to the memory of a switch, whole or trimmed, if
+    /// that has room for it, and counts it as dropped otherwise. If the packet is trimmed, its
+    /// header says so from then on. The input may then have a pause to send.
     #[inline]
     pub fn admit(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
         self.settle(now, output);
@@ -159,7 +160,8 @@ impl Ports {
         }
     }
 
-    /// Admits a packet that cannot simply be held, at least until the other ports are settled.
+    /// Settles all ports of the switch, which may make room for a packet, and then holds it, pauses
+    /// its input, trims it or refuses it.
     #[inline(never)]
     fn admit_beyond(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
         let rule = &self.rules[self.egress[output as usize].rule as usize];
@@ -181,7 +183,8 @@ impl Ports {
         admission
     }
 
-    /// A packet found its queue full: it is trimmed if it may be, and if its header has room.
+    /// A packet found its queue full: it is trimmed if it may be, and if there is room for its
+    /// header in the class of trimmed packets; otherwise it is dropped.
     #[cold]
     fn cut(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
         let counted = u64::from(now >= self.from);
@@ -315,8 +318,8 @@ impl Ports {
     }
 
     /// Revokes what is planned at a port: its packets wait in the queue, and `note` is called with
-    /// each of them, since it will not arrive as planned. Returns from when on the port has nothing
-    /// to send.
+    /// each of them, since it will not arrive as planned. Returns when the transmission under way
+    /// ends, from when on the port is free.
     pub fn recall(&mut self, port: u32, behind: &mut [u32], mut note: impl FnMut(u32)) -> Time {
         let egress = &mut self.egress[port as usize];
         let queue = &mut self.queues[port as usize * self.classes];

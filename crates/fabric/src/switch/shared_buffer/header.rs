@@ -7,7 +7,7 @@ pub struct Header {
     pub flow: u32,
     /// Its size on the wire, in bytes.
     pub size: u32,
-    /// The payload in it, in bytes.
+    /// The payload that it was sent with, in bytes.
     pub payload: u32,
     /// The port by which it came to the switch that it is in.
     pub input: u32,
@@ -21,7 +21,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Its transport reacts to marks, so that switches may mark it (RFC 3168: ECT).
+    /// Switches may mark it (RFC 3168: ECT).
     pub const ECN_CAPABLE: u8 = 1;
     /// A switch has marked it (RFC 3168: CE).
     pub const MARKED: u8 = 2;

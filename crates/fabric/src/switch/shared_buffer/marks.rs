@@ -6,8 +6,8 @@ use weft_units::Time;
 use super::settings::{ClassSettings, EcnLaw, EcnSettings, MarkAt};
 use super::{Header, Ports, SwitchRule};
 
-/// Marks a packet behind or in front of `bytes` bytes, if the law says so and its transport reacts
-/// to marks.
+/// Marks a packet behind or in front of `bytes` bytes, if the law says so and the packet is
+/// ECN-capable.
 #[inline]
 pub(super) fn mark(
     ecn: &EcnSettings,

@@ -41,7 +41,7 @@ pub struct SwitchRule {
     pub forwarding: SwitchForwarding,
     /// How many packets a queue holds; the largest number if that is unlimited.
     pub most: u32,
-    /// Its classes, by number. None if all packets of an output share one queue.
+    /// Its classes, by number. Empty if all packets of an output share one queue.
     pub classes: Vec<ClassSettings>,
     /// Its memory, if that has a limit.
     pub memory: Option<Memory>,
@@ -397,7 +397,7 @@ impl Ports {
 
     /// A packet comes to a port where nothing waits. If it may start, it does so as from the queue,
     /// which it does not join: an empty queue marks nothing, and a class that is alone keeps no
-    /// share. Returns how long its transmission takes.
+    /// share. Returns how long its transmission takes; `None` if it may not start.
     #[inline]
     pub fn start_at_once(
         &mut self,

@@ -109,7 +109,8 @@ pub struct PfcSettings {
     /// When an input pauses its cable, and when it lets it go on.
     pub threshold: PauseThreshold,
     /// The space that each input reserves for packets that still arrive after a pause. If absent,
-    /// it is computed from rate, length and the largest packet.
+    /// what the cable (rate, length), the largest packet, `response` and the latency of the switch
+    /// need.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom: Option<Bytes>,
     /// From the last byte of a pause at the far end to the instant from which on nothing more of
