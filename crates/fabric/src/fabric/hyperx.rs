@@ -219,13 +219,14 @@ impl Lattice {
                 for far in near + 1..size {
                     for cable in 0..cables {
                         // From the far end the near one is among those in front of it.
-                        let own = SwitchPort { switch, port: port + (far - 1) * cables + cable };
-                        let other = SwitchPort {
+                        let near_end =
+                            SwitchPort { switch, port: port + (far - 1) * cables + cable };
+                        let far_end = SwitchPort {
                             switch: switch + (far - near) * stride,
                             port: port + near * cables + cable,
                         };
-                        wiring.connect(own, other);
-                        wiring.lay(wiring.port_at(own), tier(dimension + 1));
+                        wiring.connect(near_end, far_end);
+                        wiring.lay(wiring.port_at(near_end), tier(dimension + 1));
                     }
                 }
             }

@@ -197,7 +197,7 @@ impl Wiring {
         self.first[switch as usize] + number
     }
 
-    /// The index of a port among those of all switches.
+    /// Like [`port`](Self::port).
     pub(super) fn port_at(&self, port: SwitchPort) -> u32 {
         self.port(port.switch, port.port)
     }

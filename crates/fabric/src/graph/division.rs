@@ -71,7 +71,7 @@ impl Graph {
         }
     }
 
-    /// Returns the graph without the switches that have a clock.
+    /// A copy of the graph without the switches that have a clock.
     fn share(&self) -> Graph {
         let elsewhere = |kind: &Kind| match *kind {
             Kind::Clocked(_) => Kind::Clocked(ELSEWHERE),

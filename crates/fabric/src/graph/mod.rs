@@ -67,7 +67,7 @@ pub struct GraphParts<'a> {
     pub virtual_channels: u8,
     /// How many packets each host can hold; unlimited if absent.
     pub receive: Option<u32>,
-    /// When links are recorded as busy.
+    /// The interval in which busy times of links are recorded.
     pub window: RecordingWindow,
     /// The size of an acknowledgment on the wire, where hosts have adapters: then no switch is plain.
     pub acknowledgment: Option<Bytes>,
@@ -170,7 +170,7 @@ pub struct Graph {
     links: Vec<Link>,
     /// Whether links or switches differ.
     is_mixed: bool,
-    /// When links are recorded as busy.
+    /// The interval in which busy times of links are recorded.
     window: RecordingWindow,
 }
 

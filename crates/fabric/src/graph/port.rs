@@ -25,7 +25,7 @@ pub(super) struct Port {
     link: u32,
 }
 
-/// When links are recorded as busy.
+/// The interval in which busy times of links are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordingWindow {
     /// When it begins.
@@ -35,7 +35,7 @@ pub struct RecordingWindow {
 }
 
 impl RecordingWindow {
-    /// How much of an interval is in the window.
+    /// How much of an interval is in the window; zero if they do not meet.
     #[inline]
     pub(super) fn overlap(self, from: Time, until: Time) -> Span {
         until.min(self.until).since(from.max(self.from))
