@@ -16,7 +16,7 @@
 //! * [`TimeWindows`]: parts of a model that several threads take through windows of time together.
 //! * [`prefetch`]: asks for what an event that comes soon will need.
 //!
-//! What is deliberately absent: processes, callbacks of events and a clock. An engine is a loop
+//! What is deliberately absent: processes, event callbacks and a clock. An engine is a loop
 //! that takes the next event, matches on it and schedules what follows:
 //!
 //! ```

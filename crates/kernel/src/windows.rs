@@ -36,7 +36,7 @@ pub struct TimeWindows<C, O> {
     meeting: Meeting,
 }
 
-/// The time that windows cover.
+/// The span of a run, and the time between its parts, which is the length of its windows.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowBounds {
     /// The time of the first event.
