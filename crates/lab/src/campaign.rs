@@ -13,6 +13,7 @@ use serde_json::Value;
 use weft_kernel::{Halt, Stopped};
 use weft_units::Load;
 
+use crate::assemble::refuse_in_workload;
 use crate::composition::Spec;
 use crate::error::Error;
 use crate::exchange::Exchange;
@@ -542,10 +543,8 @@ fn wanted(spec: &Spec, options: &Options) -> Wanted {
 /// A point under another load.
 fn at_load(spec: &Spec, channel: &str, load: f64) -> Result<Spec, Error> {
     let mut spec = spec.clone();
-    let valid = Load::new(load).map_err(|error| Error::Assembly {
-        key: format!("workload.{channel}.load"),
-        value: load.to_string(),
-        accepted: error.to_string(),
+    let valid = Load::new(load).or_else(|error| {
+        refuse_in_workload(channel, "load", &load.to_string(), &error.to_string())
     })?;
     if let Some(workload) = spec.workload.get_mut(channel) {
         workload.load = Some(valid);

@@ -46,7 +46,7 @@ pub(super) fn parts(
         let accepted = "a rate at which 64 bytes take a picosecond or more";
         refuse(site.name, "link.rate", &settings.link.rate.to_string(), accepted)?;
     }
-    let mut listed = listed(kinds, site.name)?;
+    let mut listed = list(kinds, site.name)?;
     let of_switches = listed.iter().flatten().map(|own| own.classes.len()).max().unwrap_or(1);
     let of_flows = flows::highest_class(settings, workload).unwrap_or(0);
     let of_traffic =
@@ -69,7 +69,7 @@ pub(super) fn parts(
     refuse_marks_behind_a_header(&fabric.wiring, &links, &listed)?;
     let hosts = listed.iter().flatten().next();
     Ok(Some(ClassedParts {
-        switches: rules(settings, &fabric.wiring, &listed, kinds, site)?,
+        switches: rules(settings, &fabric.wiring, &links, &listed, kinds, site)?,
         classes,
         hosts: hosts.map_or(Vec::new(), |own| own.classes.iter().map(|own| own.schedule).collect()),
         class,
@@ -81,8 +81,8 @@ pub(super) fn parts(
     }))
 }
 
-/// The switches that share their memory, among all.
-fn listed<'a>(
+/// By switch, its settings by class; `None` unless it shares its memory.
+fn list<'a>(
     kinds: &'a [(Kind<'a>, String)],
     name: &'a str,
 ) -> Result<Vec<Option<Listed<'a>>>, Error> {
@@ -113,11 +113,11 @@ fn asks(listed: &[Option<Listed<'_>>], loses_nothing: bool) -> failures::Asks {
 fn rules(
     settings: &ChannelSettings,
     wiring: &Wiring,
+    links: &[LinkSettings],
     listed: &[Option<Listed<'_>>],
     kinds: &[(Kind<'_>, String)],
     site: Site<'_>,
 ) -> Result<Vec<SwitchRule>, Error> {
-    let links = wiring.links(&settings.link);
     let mut switches = Vec::with_capacity(kinds.len());
     for (number, ((kind, _), own)) in (0..).zip(kinds.iter().zip(listed)) {
         let random = site.streams.stream(&format!("{}.marks", site.name), number as usize);
@@ -127,7 +127,7 @@ fn rules(
                 forwarding: own.own.forwarding,
                 most: u32::MAX,
                 classes: own.classes.clone(),
-                memory: Some(memory(settings, wiring, &links, number, own)?),
+                memory: Some(memory(settings, wiring, links, number, own)?),
                 random,
             },
             (Kind::Output(OutputQueuedSettings { latency, buffers }), _) => SwitchRule {

@@ -72,11 +72,7 @@ pub(super) fn parts(
     if let Err(Misfit { key, value, accepted }) = transport.check() {
         refuse(name, &format!("adapter.transport.{key}"), &value, &accepted)?;
     }
-    if usize::from(transport.acknowledgment_class) >= MOST_CLASSES {
-        let (key, value) =
-            ("adapter.transport.acknowledgment_class", transport.acknowledgment_class);
-        refuse(name, key, &value.to_string(), &format!("a class in 0..={}", MOST_CLASSES - 1))?;
-    }
+    refuse_a_class_beyond_all(transport.acknowledgment_class, name)?;
     refuse_two_sprays(settings, name)?;
     if settings.has_planes()
         && let Some(RoutesSettings::PerConnection(ConnectionRoutes::Given(_))) = settings.routes
@@ -117,6 +113,15 @@ pub(super) fn parts(
         key: site.streams.stream(&format!("{name}.spraying"), 0).bits(),
     };
     Ok(Some(FlowParts { transports, groups, class: classed.class }))
+}
+
+/// Refuses a traffic class of acknowledgments that no switch has.
+fn refuse_a_class_beyond_all(class: u8, name: &str) -> Result<(), Error> {
+    if usize::from(class) < MOST_CLASSES {
+        return Ok(());
+    }
+    let accepted = format!("a class in 0..={}", MOST_CLASSES - 1);
+    refuse(name, "adapter.transport.acknowledgment_class", &class.to_string(), &accepted)
 }
 
 /// Refuses flows without a transport or through switches that forward packets of one size only, and

@@ -11,7 +11,7 @@ use weft_units::{Bytes, Limit, Span};
 
 use super::engine::{Kind, Place};
 use super::network::SharedCells;
-use super::{Site, adapter, errors, hub, network, refuse, turns};
+use super::{Site, adapter, errors, hub, network, refuse, refuse_hosts, turns};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::RingParts;
 use crate::drive::receiver::Receiver;
@@ -156,12 +156,11 @@ fn check_numbers(stations: &[Peer], site: Site<'_>) -> Result<(), Error> {
     let most = usize::from(u16::MAX);
     let hosts = site.hosts as usize;
     if !(2..=most).contains(&hosts) {
-        let (key, value) = ("system.hosts".to_owned(), hosts.to_string());
         let accepted = format!(
             "2 to {most} with rings, which number hosts with sixteen bits: a packet on a ring is \
              for another host"
         );
-        return Err(Error::Assembly { key, value, accepted });
+        return refuse_hosts(site.hosts, &accepted);
     }
     let others = stations.iter().filter(|peer| !matches!(peer, Peer::Host(_))).count();
     if hosts + others <= most {
