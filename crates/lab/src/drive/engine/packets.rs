@@ -2,6 +2,7 @@
 
 use weft_fabric::fabric::RouteState;
 use weft_fabric::measure::Spent;
+use weft_kernel::append;
 use weft_units::Time;
 
 use crate::drive::carrier::MessageId;
@@ -77,13 +78,13 @@ impl Packets {
 
     #[cold]
     fn grow(&mut self, forwarding: Forwarding, packet: Packet) -> u32 {
-        self.forwarding.push(forwarding);
-        self.packets.push(packet);
+        append(&mut self.forwarding, forwarding);
+        append(&mut self.packets, packet);
         if let Some(spent) = &mut self.spent {
-            spent.push(Spent::default());
+            append(spent, Spent::default());
         }
         if self.has_queues {
-            self.behind.push(0);
+            append(&mut self.behind, 0);
         }
         (self.forwarding.len() - 1) as u32
     }

@@ -24,7 +24,7 @@ use weft_fabric::switch::shared_buffer::{
     Admission, FarEnd, Header, Next, Passage, Ports, PortsParts, ScheduleSettings, SwitchRule,
     Telemetry,
 };
-use weft_kernel::Event;
+use weft_kernel::{Event, append};
 use weft_units::{Bytes, Rate, Span, Time};
 
 use super::packets::{Forwarding, NOT_CHOSEN, Packet};
@@ -320,8 +320,8 @@ impl Engine {
             *spent = Spent::default();
         }
         let Some(own) = &mut self.classed else { return };
-        if own.headers.len() <= id as usize {
-            own.headers.resize(id as usize + 1, Header::default());
+        while own.headers.len() <= id as usize {
+            append(&mut own.headers, Header::default());
         }
         own.headers[id as usize] = header;
         if let Some(telemetry) = &mut own.telemetry {

@@ -1,8 +1,9 @@
 //! The loop over the events, which has fetched what they need when they happen.
 //!
 //! With many packets in flight an event finds hardly anything of its packet and its port in the
-//! cache. Which events a slot of the calendar has is known when it is opened, so that the memory is
-//! asked for all that they need together, and answers while the first of them happen.
+//! cache. Which events a slot of the calendar has is known when it is opened, and nearly all of them when the
+//! slot before it is, so that the memory is asked for all that they need together, and answers while
+//! others happen: for packets a slot ahead, and for what their packets tell when the slot is opened.
 
 use weft_kernel::{Event, Halt, Stopped, prefetch};
 use weft_units::Time;
@@ -39,10 +40,9 @@ impl Engine {
         else {
             return;
         };
-        let events = parts.first().soon();
         let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
         let is_alike = own.ports.are_alike();
-        for Event { place, item, .. } in events.clone() {
+        parts.first().foresee(|Event { place, item, .. }| {
             let id = item as usize;
             // Most events are those of packets; asking for too much costs less than a branch that is
             // guessed wrong.
@@ -60,7 +60,8 @@ impl Engine {
                 // Links are compared.
                 own.ports.prefetch(place - places.enters);
             }
-        }
+        });
+        let events = parts.first().soon();
         // Where cables fail, routes change meanwhile.
         let are_known = routes.look_at_packets_alone() && own.cables.is_none();
         // By now it is known where packets go, which leave next, and of which flows they are.

@@ -19,6 +19,7 @@ use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::PortPair;
 use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
 use weft_fabric::workload::FlowDemand;
+use weft_kernel::append;
 use weft_protocol::congestion::LinkState;
 use weft_protocol::transport::LossRecovery;
 use weft_units::{Span, Time};
@@ -126,8 +127,8 @@ impl Flows {
 
     /// Stores the content of a packet.
     pub fn note(&mut self, id: u32, segment: Segment) {
-        if self.segments.len() <= id as usize {
-            self.segments.resize(id as usize + 1, segment);
+        while self.segments.len() <= id as usize {
+            append(&mut self.segments, segment);
         }
         self.segments[id as usize] = segment;
     }
