@@ -7,7 +7,7 @@
 //! [settled](Ports::settle) when it is looked at next. Other ports are told ([`Ports::sent`]), and those
 //! of hosts that have several, as any of them may send what is next.
 
-use weft_kernel::prefetch;
+use weft_kernel::{prefetch, prefetch_whole};
 use weft_units::{Span, Time};
 
 use super::credits::{Credit, InputCredit};
@@ -340,6 +340,9 @@ impl Ports {
     #[inline]
     pub fn prefetch(&self, port: u32) {
         prefetch(&self.egress, port as usize);
-        prefetch(&self.queues, port as usize * self.classes);
+        match self.planned.get(port as usize).and_then(|own| own.front()) {
+            Some(next) => prefetch_whole(next),
+            None => prefetch(&self.queues, port as usize * self.classes),
+        }
     }
 }

@@ -34,14 +34,20 @@ impl Engine {
         }
     }
 
-    /// Fetches what the events of the open slot need.
+    /// Fetches what the events of the open slot and of the next one need.
     pub(in crate::drive::engine) fn look_ahead(&mut self) {
-        let Engine { classed: Some(own), places, packets, parts, graph, flows, routes, .. } = self
-        else {
+        self.fetch_packets();
+        self.fetch_what_packets_tell();
+    }
+
+    /// Fetches the packets and ports of the events of the slot behind the open one.
+    #[inline]
+    fn fetch_packets(&mut self) {
+        let Engine { classed: Some(own), places, packets, parts, graph, flows, .. } = self else {
             return;
         };
         let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
-        let is_alike = own.ports.are_alike();
+        let (is_alike, flows) = (own.ports.are_alike(), flows.as_deref());
         parts.first().foresee(|Event { place, item, .. }| {
             let id = item as usize;
             // Most events are those of packets; asking for too much costs less than a branch that is
@@ -59,13 +65,28 @@ impl Engine {
             } else if !is_alike && enters.contains(&place) {
                 // Links are compared.
                 own.ports.prefetch(place - places.enters);
+            } else if place >= places.acts
+                && place < places.generates
+                && let Some(flows) = flows
+            {
+                flows.prefetch_wake(item);
             }
         });
-        let events = parts.first().soon();
+    }
+
+    /// Fetches the outputs to which the packets of the open slot go, those that leave next, and the flows that they are
+    /// of.
+    #[inline]
+    fn fetch_what_packets_tell(&mut self) {
+        let Engine { classed: Some(own), places, packets, parts, graph, flows, routes, .. } = self
+        else {
+            return;
+        };
+        let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
+        let flows = flows.as_deref();
         // Where cables fail, routes change meanwhile.
         let are_known = routes.look_at_packets_alone() && own.cables.is_none();
-        // By now it is known where packets go, which leave next, and of which flows they are.
-        for Event { place, item, .. } in events {
+        for Event { place, item, .. } in parts.first().soon() {
             if enters.contains(&place) {
                 let forwarding = &mut packets.forwarding[item as usize];
                 if are_known && forwarding.output == NOT_CHOSEN {
@@ -79,10 +100,16 @@ impl Engine {
                 }
             } else if frees.contains(&place) {
                 let port = place - places.frees;
-                if let Some(id) = own.ports.oldest(port, 0) {
-                    prefetch(&own.headers, id as usize);
-                    prefetch(&packets.behind, id as usize);
-                } else if let Some(host) = port.checked_sub(places.hosts)
+                let mut is_any = false;
+                for class in 0..own.ports.classes() {
+                    if let Some(id) = own.ports.oldest(port, class) {
+                        prefetch(&own.headers, id as usize);
+                        prefetch(&packets.behind, id as usize);
+                        is_any = true;
+                    }
+                }
+                if !is_any
+                    && let Some(host) = port.checked_sub(places.hosts)
                     && let Some(flows) = flows
                 {
                     flows.prefetch_next(host);

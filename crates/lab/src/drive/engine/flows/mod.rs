@@ -119,6 +119,12 @@ impl Flows {
         self.transports.prefetch(header.flow, header.has(Header::CONTROL));
     }
 
+    /// A host is woken soon.
+    #[inline]
+    pub fn prefetch_wake(&self, item: u32) {
+        self.transports.prefetch_wake(item);
+    }
+
     /// A host may send soon.
     #[inline]
     pub fn prefetch_next(&self, host: u32) {
@@ -297,10 +303,13 @@ impl Engine {
         let Arrived { answers, payload } =
             self.arrive_at_end(now, &segment, header, hops, said.as_ref());
         self.schedule_wakes();
-        for out in answers.iter().flatten() {
+        for number in 0..answers {
+            let Some(out) = self.flows.as_ref().map(|own| own.transports.answers()[number]) else {
+                return;
+            };
             // A grant may be for another flow than the one whose packet has come.
             let port = self.graph.host_port(self.end_towards(end, out.to));
-            let id = self.insert_segment(now, host, out);
+            let id = self.insert_segment(now, host, &out);
             if let (Some(own), Some(said)) = (&mut self.classed, said) {
                 own.carry_telemetry(id, said);
             }
