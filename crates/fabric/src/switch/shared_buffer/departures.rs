@@ -7,14 +7,17 @@
 //! [settled](Ports::settle) when it is looked at next. Other ports are told ([`Ports::sent`]), and those
 //! of hosts that have several, as any of them may send what is next.
 
+use std::collections::VecDeque;
+
 use weft_kernel::{prefetch, prefetch_whole};
 use weft_units::{Span, Time};
 
 use super::credits::{Credit, InputCredit};
-use super::egress::Held;
+use super::egress::{Egress, Held};
 use super::marks::mark;
 use super::memory::Admission;
 use super::ports::Freed;
+use super::rule::{Link, Rule};
 use super::settings::{EcnSettings, MarkAt};
 use super::{Header, Ports};
 use crate::switch::PortPair;
@@ -29,6 +32,91 @@ pub(super) struct Planned {
     pub size: u32,
     pub input: u32,
     pub class: u8,
+}
+
+/// The output of a port, with all that changes when packets join it and leave.
+pub(super) struct Output<'a> {
+    pub own: &'a mut Egress,
+    pub rule: &'a mut Rule,
+    planned: Option<&'a mut VecDeque<Planned>>,
+    port: u32,
+}
+
+impl<'a> Output<'a> {
+    #[inline(always)]
+    pub fn of(
+        egress: &'a mut [Egress],
+        rules: &'a mut [Rule],
+        planned: &'a mut [VecDeque<Planned>],
+        port: u32,
+    ) -> Output<'a> {
+        let own = &mut egress[port as usize];
+        let rule = &mut rules[own.rule as usize];
+        Output { own, rule, planned: planned.get_mut(port as usize), port }
+    }
+
+    /// What it has sent by `now` has left.
+    #[inline]
+    pub fn let_leave(&mut self, now: Time) {
+        loop {
+            let (left, rule) = (self.own.end(), &mut *self.rule);
+            // No input waits for it: it would have been noted.
+            if let (Some(Held { input, size, class }), Some(memory)) = (left, &mut rule.memory) {
+                let ports = PortPair { input, output: self.port }.counted_from(rule.first);
+                memory.let_go(ports, class, size.into());
+            }
+            if !self.begin_planned() || self.own.until > now {
+                return;
+            }
+        }
+    }
+
+    /// The next packet that is planned is sent. Returns whether there is one.
+    #[inline]
+    fn begin_planned(&mut self) -> bool {
+        let own = &mut *self.own;
+        if !own.has_planned {
+            return false;
+        }
+        let Some(planned) = self.planned.as_deref_mut() else { return false };
+        let Some(Planned { end, size, input, class, .. }) = planned.pop_front() else {
+            return false;
+        };
+        own.has_planned = !planned.is_empty();
+        own.waiting_bytes -= u64::from(size);
+        (own.input, own.size, own.class) = (input, size, class);
+        (own.is_busy, own.until) = (true, end);
+        own.sent += u64::from(size);
+        true
+    }
+
+    /// A packet joins those that are planned. Returns when it starts and how long it is sent then.
+    #[inline]
+    pub fn put_behind(
+        &mut self,
+        packet: u32,
+        header: &mut Header,
+        links: &mut [Link],
+        marked: &mut u64,
+    ) -> (Time, Span) {
+        let (own, rule) = (&mut *self.own, &mut *self.rule);
+        if let Some(ecn) = &rule.ecn[0]
+            && ecn.at == MarkAt::Enqueue
+            && mark(ecn, own.waiting_bytes, header, rule.random.as_mut())
+        {
+            *marked += 1;
+        }
+        let Header { size, input, class, .. } = *header;
+        let span = links[own.link as usize].note_span(size);
+        let mut start = own.until;
+        if let Some(planned) = self.planned.as_deref_mut() {
+            start = planned.back().map_or(start, |last| last.end);
+            planned.push_back(Planned { start, end: start + span, packet, size, input, class });
+        }
+        own.has_planned = true;
+        own.waiting_bytes += u64::from(size);
+        (start, span)
+    }
 }
 
 impl Ports {
@@ -67,44 +155,18 @@ impl Ports {
     /// What a port has sent by `now` has left, unless that is [told](Self::sent).
     #[inline]
     pub fn settle(&mut self, now: Time, port: u32) {
-        let own = &self.egress[port as usize];
-        if own.is_busy && !own.is_noted && own.until <= now {
+        if self.egress[port as usize].has_left(now) {
             self.let_leave(now, port);
         }
     }
 
     fn let_leave(&mut self, now: Time, port: u32) {
-        loop {
-            let own = &mut self.egress[port as usize];
-            let (left, rule) = (own.end(), &mut self.rules[own.rule as usize]);
-            // No input waits for it: it would have been noted.
-            if let (Some(Held { input, size, class }), Some(memory)) = (left, &mut rule.memory) {
-                let ports = PortPair { input, output: port }.counted_from(rule.first);
-                memory.let_go(ports, class, size.into());
-            }
-            if !self.begin_planned(port) || self.egress[port as usize].until > now {
-                return;
-            }
-        }
+        self.output(port).let_leave(now);
     }
 
-    /// The next packet that is planned at a port is sent. Returns whether there is one.
-    #[inline]
-    fn begin_planned(&mut self, port: u32) -> bool {
-        let own = &mut self.egress[port as usize];
-        if !own.has_planned {
-            return false;
-        }
-        let planned = &mut self.planned[port as usize];
-        let Some(Planned { end, size, input, class, .. }) = planned.pop_front() else {
-            return false;
-        };
-        own.has_planned = !planned.is_empty();
-        own.waiting_bytes -= u64::from(size);
-        (own.input, own.size, own.class) = (input, size, class);
-        (own.is_busy, own.until) = (true, end);
-        own.sent += u64::from(size);
-        true
+    #[inline(always)]
+    fn output(&mut self, port: u32) -> Output<'_> {
+        Output::of(&mut self.egress, &mut self.rules, &mut self.planned, port)
     }
 
     /// What a port sends next is sent until `until`. Returns whether it is to be told when that has left: if
@@ -223,7 +285,7 @@ impl Ports {
     /// is to be told that.
     #[inline]
     pub fn go_on(&mut self, port: u32) -> Option<Time> {
-        if !self.begin_planned(port) {
+        if !self.output(port).begin_planned() {
             return None;
         }
         let until = self.egress[port as usize].until;
@@ -275,35 +337,22 @@ impl Ports {
         let plans = self.rules[egress.rule as usize].plans;
         let is_held = egress.paused != 0 || egress.has_to_tell || egress.waiting != 0;
         let is_planned = plans && egress.is_busy && !is_held;
-        is_planned.then(|| self.put_behind(now, port, packet, header))
+        is_planned.then(|| {
+            let mut marked = 0;
+            let Ports { egress, rules, planned, links, .. } = self;
+            let mut output = Output::of(egress, rules, planned, port);
+            let planned = output.put_behind(packet, header, links, &mut marked);
+            self.count_marked(now, port, marked);
+            planned
+        })
     }
 
-    /// A packet joins those that are planned at a port, the same.
+    /// So many packets were marked that have joined the first queue of a port.
     #[inline]
-    pub(super) fn put_behind(
-        &mut self,
-        now: Time,
-        port: u32,
-        packet: u32,
-        header: &mut Header,
-    ) -> (Time, Span) {
-        let egress = &mut self.egress[port as usize];
-        let rule = &mut self.rules[egress.rule as usize];
-        if let Some(ecn) = &rule.ecn[0]
-            && ecn.at == MarkAt::Enqueue
-            && mark(ecn, egress.waiting_bytes, header, rule.random.as_mut())
-        {
-            let counts = &mut self.counts[port as usize * self.classes];
-            counts.marked += u64::from(now >= self.from);
+    pub(super) fn count_marked(&mut self, now: Time, port: u32, marked: u64) {
+        if marked > 0 && now >= self.from {
+            self.counts[port as usize * self.classes].marked += marked;
         }
-        let Header { size, input, class, .. } = *header;
-        let planned = &mut self.planned[port as usize];
-        let start = planned.back().map_or(egress.until, |last| last.end);
-        let span = self.links[egress.link as usize].note_span(size);
-        planned.push_back(Planned { start, end: start + span, packet, size, input, class });
-        egress.has_planned = true;
-        egress.waiting_bytes += u64::from(size);
-        (start, span)
     }
 
     /// Whether anything is planned at a port, which a pause is to be sent by, or that is to pause.

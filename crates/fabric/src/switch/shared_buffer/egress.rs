@@ -97,6 +97,12 @@ impl Egress {
         }
     }
 
+    /// Whether what it sends has left by `now`, and nobody will tell.
+    #[inline]
+    pub fn has_left(&self, now: Time) -> bool {
+        self.is_busy && !self.is_noted && self.until <= now
+    }
+
     /// A packet starts.
     #[inline]
     pub fn start(&mut self, header: &Header) {

@@ -205,19 +205,6 @@ impl Engine {
         self.begin_traffic();
     }
 
-    /// Whether queues are noted at intervals, or cables fail, which is done for the whole, or a packet is
-    /// marked that may be in another part by then, or routes weigh queues that may be in one, or hosts are a ring or
-    /// have a hub or links have turns, which have no parts.
-    pub(super) fn happens_to_the_whole(&self) -> bool {
-        self.ring.is_some()
-            || self.turns.is_some()
-            || self.hub.is_some()
-            || self.is_sampled()
-            || self.marks_departures()
-            || self.routes.weigh_other_switches()
-            || self.classed.as_ref().is_some_and(|own| own.cables.is_some())
-    }
-
     /// Whether switches mark packets that have left.
     pub(super) fn marks_departures(&self) -> bool {
         self.classed.as_ref().is_some_and(|own| own.ports.marks_departures())
@@ -242,21 +229,32 @@ impl Engine {
         }
     }
 
-    /// An event at a place of a channel whose packets have sizes and classes of their own.
+    /// An event at a place of a channel whose packets have sizes and classes of their own. Most often a packet enters a
+    /// switch.
     #[inline]
     fn happen_classed(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Event { time: now, place, item } = event;
-        let places = self.places;
-        if place < places.frees {
+        let places = &self.places;
+        if place >= places.enters && place < places.signals {
+            self.admit(now, place - places.enters, item);
+        } else if place < places.frees {
             self.deliver_classed(now, place - places.hosts, item, watch);
-        } else if place < places.joins {
+        } else {
+            self.happen_besides(event);
+        }
+    }
+
+    /// What happens less often: neither does a packet enter a switch, nor is its last byte at its target.
+    #[inline(never)]
+    fn happen_besides(&mut self, event: Event) {
+        let Event { time: now, place, item } = event;
+        let places = self.places;
+        if place < places.joins {
             self.has_sent(now, place - places.frees, item);
         } else if place < places.enters {
             let forwarding = &mut self.packets.forwarding[item as usize];
             let port = std::mem::replace(&mut forwarding.output, NOT_CHOSEN);
             self.line_up(now, port, item);
-        } else if place < places.signals {
-            self.admit(now, place - places.enters, item);
         } else if place < places.edges {
             self.heed(now, place - places.signals, item);
         } else if place < places.generates {
