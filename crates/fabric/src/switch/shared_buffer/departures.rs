@@ -18,15 +18,14 @@ use super::marks::mark;
 use super::memory::Admission;
 use super::ports::Freed;
 use super::rule::{Link, Rule};
-use super::settings::{EcnSettings, MarkAt};
+use super::settings::MarkAt;
 use super::{Header, Ports};
 use crate::switch::PortPair;
 
-/// A packet that waits, and of which it is known when it leaves.
+/// A packet that waits, and of which it is known when it leaves: as soon as what is before it has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planned {
-    /// From when on it is sent, and until when.
-    pub start: Time,
+    /// Until when it is sent.
     pub end: Time,
     pub packet: u32,
     pub size: u32,
@@ -90,6 +89,14 @@ impl<'a> Output<'a> {
         true
     }
 
+    /// Whether a packet may join those that are planned, or be the first of them.
+    #[inline]
+    pub fn may_plan(&self, header: &Header) -> bool {
+        let queue = self.rule.queue_of(header.class);
+        let is_alone = !self.own.has_planned || usize::from(self.own.planned_queue) == queue;
+        is_alone && self.own.waiting_bytes + u64::from(header.size) <= self.rule.plannable[queue]
+    }
+
     /// A packet joins those that are planned. Returns when it starts and how long it is sent then.
     #[inline]
     pub fn put_behind(
@@ -100,7 +107,8 @@ impl<'a> Output<'a> {
         marked: &mut u64,
     ) -> (Time, Span) {
         let (own, rule) = (&mut *self.own, &mut *self.rule);
-        if let Some(ecn) = &rule.ecn[0]
+        let queue = rule.queue_of(header.class);
+        if let Some(ecn) = &rule.ecn[queue]
             && ecn.at == MarkAt::Enqueue
             && mark(ecn, own.waiting_bytes, header, rule.random.as_mut())
         {
@@ -111,39 +119,34 @@ impl<'a> Output<'a> {
         let mut start = own.until;
         if let Some(planned) = self.planned.as_deref_mut() {
             start = planned.back().map_or(start, |last| last.end);
-            planned.push_back(Planned { start, end: start + span, packet, size, input, class });
+            planned.push_back(Planned { end: start + span, packet, size, input, class });
         }
-        own.has_planned = true;
+        (own.has_planned, own.planned_queue) = (true, queue as u8);
         own.waiting_bytes += u64::from(size);
         (start, span)
     }
 }
 
 impl Ports {
-    /// Lets ports plan when packets leave, where nothing but a pause can change that: packets of one queue leave in
-    /// the order in which they come, and nothing is asked of them when they do. Whoever drives the ports then
-    /// [recalls](Self::recall) what is planned.
+    /// Lets ports plan when packets leave, where these leave in the order in which they come and nothing is asked of
+    /// them when they do. A pause changes that, a packet of another class, or so much behind them that some might be
+    /// marked: whoever drives the ports then [recalls](Self::recall) what is planned.
     pub fn let_plan(&mut self) {
-        let has_one = self.classes == 1;
         // Packets that are marked when they have left need an event at that instant.
         if self.credits.are_given() || self.marks_departures {
             return;
         }
         // That of hosts is the last one: what they send is decided when their ports are free.
         let Some((_, switches)) = self.rules.split_last_mut() else { return };
-        for rule in switches {
-            let asks = |own: &EcnSettings| own.at == MarkAt::Dequeue;
-            let is_one = has_one || rule.is_fifo;
-            rule.plans = is_one && !rule.tells_all && !rule.ecn.iter().flatten().any(asks);
-        }
-        if self.rules.iter().any(|rule| rule.plans) {
+        switches.iter_mut().for_each(Rule::let_plan);
+        if switches.iter().any(|rule| rule.plannable[0] > 0) {
             self.planned = vec![Default::default(); self.egress.len()];
         }
     }
 
     /// Has no port plan anything, before anything happens.
     pub fn let_plan_nothing(&mut self) {
-        self.rules.iter_mut().for_each(|rule| rule.plans = false);
+        self.rules.iter_mut().for_each(|rule| rule.plannable.fill(0));
     }
 
     /// Has every port told of all that it has sent, before anything happens.
@@ -202,9 +205,11 @@ impl Ports {
         let egress = &self.egress[output as usize];
         let rule = &mut self.rules[egress.rule as usize];
         if rule.most < u32::MAX {
-            let queue = if rule.is_fifo { 0 } else { usize::from(header.class) };
+            let queue = rule.queue_of(header.class);
             let place = output as usize * self.classes;
-            let planned = self.planned.get(output as usize).map_or(0, |own| own.len() as u32);
+            let planned = self.planned.get(output as usize);
+            let planned = planned.filter(|_| usize::from(egress.planned_queue) == queue);
+            let planned = planned.map_or(0, |own| own.len() as u32);
             let waiting = self.queues[place + queue].packets + planned;
             if waiting + u32::from(egress.is_busy) >= rule.most {
                 let counts = &mut self.counts[place + usize::from(header.class)];
@@ -333,26 +338,31 @@ impl Ports {
         packet: u32,
         header: &mut Header,
     ) -> Option<(Time, Span)> {
-        let egress = &self.egress[port as usize];
-        let plans = self.rules[egress.rule as usize].plans;
-        let is_held = egress.paused != 0 || egress.has_to_tell || egress.waiting != 0;
-        let is_planned = plans && egress.is_busy && !is_held;
-        is_planned.then(|| {
-            let mut marked = 0;
-            let Ports { egress, rules, planned, links, .. } = self;
-            let mut output = Output::of(egress, rules, planned, port);
-            let planned = output.put_behind(packet, header, links, &mut marked);
-            self.count_marked(now, port, marked);
-            planned
-        })
+        let Ports { egress, rules, planned, links, .. } = self;
+        let mut at = Output::of(egress, rules, planned, port);
+        let is_held = at.own.paused != 0 || at.own.has_to_tell || at.own.waiting != 0;
+        if is_held || !at.own.is_busy || !at.may_plan(header) {
+            return None;
+        }
+        let mut marked = 0;
+        let planned = at.put_behind(packet, header, links, &mut marked);
+        self.count_marked(now, port, marked);
+        Some(planned)
     }
 
-    /// So many packets were marked that have joined the first queue of a port.
+    /// So many packets were marked that have joined those that are planned at a port.
     #[inline]
     pub(super) fn count_marked(&mut self, now: Time, port: u32, marked: u64) {
         if marked > 0 && now >= self.from {
-            self.counts[port as usize * self.classes].marked += marked;
+            let queue = usize::from(self.egress[port as usize].planned_queue);
+            self.counts[port as usize * self.classes + queue].marked += marked;
         }
+    }
+
+    /// Whether anything is planned at a port.
+    #[inline]
+    pub fn has_planned(&self, port: u32) -> bool {
+        self.egress[port as usize].has_planned
     }
 
     /// Whether anything is planned at a port, which a pause is to be sent by, or that is to pause.
@@ -363,16 +373,17 @@ impl Ports {
     }
 
     /// Nothing is planned at a port any more: packets wait there as elsewhere, and `note` is told each of them,
-    /// which will not come when it was to. Returns from when on the port has nothing to send now.
+    /// which will be on its way anew. Returns from when on the port has nothing to send now.
     pub fn recall(&mut self, port: u32, behind: &mut [u32], mut note: impl FnMut(u32)) -> Time {
         let egress = &mut self.egress[port as usize];
-        let queue = &mut self.queues[port as usize * self.classes];
+        let number = egress.planned_queue;
+        let queue = &mut self.queues[port as usize * self.classes + usize::from(number)];
         debug_assert!(queue.chain.is_empty(), "nothing else waits where packets are planned");
         for Planned { packet, size, .. } in self.planned[port as usize].drain(..) {
             queue.chain.push(packet, behind);
             queue.packets += 1;
             queue.bytes += u64::from(size);
-            egress.waiting |= 1;
+            egress.waiting |= 1 << number;
             note(packet);
         }
         egress.has_planned = false;
@@ -382,7 +393,8 @@ impl Ports {
     /// The inputs by which the packets came that are planned at a port and have not begun to leave.
     pub fn planned_inputs(&self, now: Time, port: u32) -> impl Iterator<Item = u32> {
         let all = self.planned.get(port as usize).into_iter().flatten();
-        all.filter(move |own| own.start > now).map(|own| own.input)
+        let mut start = self.egress[port as usize].until;
+        all.filter(move |own| std::mem::replace(&mut start, own.end) > now).map(|own| own.input)
     }
 
     /// Something happens at a port soon.

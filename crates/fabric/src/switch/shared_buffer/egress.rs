@@ -23,8 +23,9 @@ pub(super) struct Egress {
     pub is_busy: bool,
     pub is_noted: bool,
     pub until: Time,
-    /// Whether packets are planned behind what it sends.
+    /// Whether packets are planned behind what it sends, and the queue that they would wait in.
     pub has_planned: bool,
+    pub planned_queue: u8,
     pub turn: Turn,
     /// What it sends: the size is zero unless that is a packet.
     pub class: u8,
@@ -83,6 +84,7 @@ impl Egress {
             is_noted: false,
             until: Time::ZERO,
             has_planned: false,
+            planned_queue: 0,
             turn: Turn::default(),
             class: 0,
             input: 0,

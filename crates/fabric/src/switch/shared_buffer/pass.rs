@@ -43,18 +43,20 @@ impl Ports {
         if at.own.has_left(now) {
             at.let_leave(now);
         }
-        let (own, rule) = (&mut *at.own, &mut *at.rule);
+        let (own, rule) = (&*at.own, &*at.rule);
         let is_held = (own.waiting | own.paused) != 0 || own.has_to_tell;
         let is_told = rule.tells_all || rule.pausing > 0 || rule.most < u32::MAX;
-        if is_held || is_told || (own.is_busy && !rule.plans) {
+        let is_busy = own.is_busy;
+        if is_held || is_told || (is_busy && !at.may_plan(header)) {
             return None;
         }
+        let (own, rule) = (&mut *at.own, &mut *at.rule);
         let ports = PortPair { input: header.input, output }.counted_from(rule.first);
         if !rule.memory.as_mut()?.hold(ports, header.class, header.size.into()) {
             return None;
         }
         let mut marked = 0;
-        let (start, span) = match own.is_busy {
+        let (start, span) = match is_busy {
             true => at.put_behind(packet, header, links, &mut marked),
             false => {
                 let span = links[own.link as usize].note_span(header.size);
