@@ -436,5 +436,4 @@ impl Ports {
 }
 
 /// What a class without packets shows of its oldest.
-const NOTHING: Header =
-    Header { flow: 0, size: 0, payload: 0, input: 0, class: 0, bits: 0, is_early: false };
+const NOTHING: Header = Header::NOTHING;

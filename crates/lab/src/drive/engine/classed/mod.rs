@@ -27,7 +27,6 @@ use weft_fabric::switch::shared_buffer::{
 use weft_kernel::{Event, append};
 use weft_units::{Bytes, Rate, Span, Time};
 
-use super::packets::{Forwarding, NOT_CHOSEN, Packet};
 use super::{Delivery, Engine, Handed};
 use crate::drive::carrier::MessageId;
 
@@ -252,8 +251,9 @@ impl Engine {
         if place < places.joins {
             self.has_sent(now, place - places.frees, item);
         } else if place < places.enters {
-            let forwarding = &mut self.packets.forwarding[item as usize];
-            let port = std::mem::replace(&mut forwarding.output, NOT_CHOSEN);
+            let Some(own) = &mut self.classed else { return };
+            let header = &mut own.headers[item as usize];
+            let port = std::mem::replace(&mut header.output, Header::NOT_CHOSEN);
             self.line_up(now, port, item);
         } else if place < places.edges {
             self.heed(now, place - places.signals, item);
@@ -284,13 +284,11 @@ impl Engine {
         }
         let Some(own) = &self.classed else { return };
         let header = Header {
-            flow: 0,
             size: handed.part.0 as u32 + own.overhead,
             payload: handed.part.0 as u32,
-            input: 0,
             class: own.class,
             bits: Header::ECN_CAPABLE | Header::TRIMMABLE,
-            is_early: false,
+            ..Header::NOTHING
         };
         self.submit(now, host, &handed, header);
     }
@@ -299,10 +297,9 @@ impl Engine {
     pub(super) fn submit(&mut self, now: Time, host: u32, handed: &Handed, header: Header) {
         let Handed { to, generated, message, .. } = *handed;
         let route_state = self.routes.depart(host, to);
-        let output = NOT_CHOSEN;
-        let forwarding = Forwarding { to, route_state, output, hops: 0, channel: 0 };
-        let packet = Packet { generated, start: Time::NEVER, from: host, message };
-        let id = self.packets.insert(forwarding, packet);
+        let message = message.number();
+        let header = Header { to, route_state, generated, from: host, message, ..header };
+        let id = self.packets.insert_header();
         self.note_header(id, header);
         let end = self.end_for(now, host, to);
         let port = self.graph.host_port(end);
@@ -445,11 +442,12 @@ impl Engine {
 
     /// A packet leaves its host.
     fn start_classed(&mut self, now: Time, id: u32, span: Span) {
-        let packet = &mut self.packets.packets[id as usize];
-        packet.start = now;
-        let Packet { message, from: host, .. } = *packet;
-        let says = self.classed.as_ref().map(|own| own.headers[id as usize]);
-        if says.is_some_and(|own| !own.has(Header::CONTROL)) {
+        let Some(own) = &mut self.classed else { return };
+        let header = &mut own.headers[id as usize];
+        header.start = now;
+        let Header { message, from: host, .. } = *header;
+        let message = MessageId::of(message);
+        if !header.has(Header::CONTROL) {
             self.observations.attempt(now);
         }
         if message != MessageId::NONE
@@ -472,19 +470,18 @@ impl Engine {
             return;
         }
         header.input = input;
-        let forwarding = &mut self.packets.forwarding[id as usize];
-        let output = match std::mem::replace(&mut forwarding.output, NOT_CHOSEN) {
-            NOT_CHOSEN => {
+        let output = match std::mem::replace(&mut header.output, Header::NOT_CHOSEN) {
+            Header::NOT_CHOSEN => {
                 let switch = self.graph.switch_of(input);
                 let first = self.graph.first_port(switch);
                 let ports = &own.ports;
                 let occupied = |number: u32| ports.occupied(now, first.wrapping_add(number)).0;
-                let Forwarding { to, hops, route_state: state, .. } = forwarding;
-                first + self.routes.port(switch, *hops, *to, state, occupied)
+                let Header { to, hops, .. } = *header;
+                first + self.routes.port(switch, hops, to, &mut header.route_state, occupied)
             }
             chosen => chosen,
         };
-        forwarding.hops += 1;
+        header.hops += 1;
         if own.passes
             && let Some(passage) = own.ports.pass(now, output, id, header)
         {
@@ -511,12 +508,13 @@ impl Engine {
             }
             Admission::Full => return self.give_up_classed(now, id, Drop::Overflow),
         }
-        let Some(own) = &self.classed else { return };
-        let lag = own.ports.lag(ports, own.headers[id as usize].size);
+        let Some(own) = &mut self.classed else { return };
+        let header = &mut own.headers[id as usize];
+        let lag = own.ports.lag(ports, header.size);
         if lag == Span::ZERO {
             return self.line_up(now, output, id);
         }
-        self.packets.forwarding[id as usize].output = output;
+        header.output = output;
         if let Some(spent) = self.packets.spent(id) {
             spent.transmission += lag;
         }
@@ -525,14 +523,14 @@ impl Engine {
 
     /// A packet is given up by a rule. Messages are sent only where none is.
     fn give_up_classed(&mut self, now: Time, id: u32, why: Drop) {
-        if let Some(own) = &mut self.classed {
-            match own.headers[id as usize].has(Header::APART) {
-                true => own.apart -= 1,
-                false if self.flows.is_some() => return self.lose_segment(now, id, why),
-                false => {}
-            }
+        let Some(own) = &mut self.classed else { return };
+        let header = &own.headers[id as usize];
+        match header.has(Header::APART) {
+            true => own.apart -= 1,
+            false if self.flows.is_some() => return self.lose_segment(now, id, why),
+            false => {}
         }
-        let Packet { from, .. } = self.packets.packets[id as usize];
+        let from = header.from;
         self.packets.remove(id);
         self.observe_loss(now, from, why);
     }
@@ -543,7 +541,7 @@ impl Engine {
             return *spent;
         }
         let Some(own) = &self.classed else { return Spent::default() };
-        let (cable, hops) = (self.graph.propagation(0), self.packets.forwarding[id as usize].hops);
+        let (cable, hops) = (self.graph.propagation(0), own.headers[id as usize].hops);
         own.ports.spent_alike(cable, size, hops)
     }
 
@@ -563,14 +561,13 @@ impl Engine {
             return self.give_up_classed(now, id, why);
         }
         own.apart -= i64::from(header.has(Header::APART));
-        let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
-        let Packet { generated, start, from, message } = self.packets.packets[id as usize];
+        let Header { hops, to: host, generated, start, from, message, .. } = header;
         if now >= self.observations.from {
             own.carried += own.ports.span(self.graph.host_port(from), header.size);
         }
         let spent = self.spent_in_all(id, header.size);
         self.packets.remove(id);
-        if let Some(time) = self.supply.arrived(now, (from, host), message) {
+        if let Some(time) = self.supply.arrived(now, (from, host), MessageId::of(message)) {
             self.schedule(time, self.places.generates + host, 0);
         }
         let instants = Instants {

@@ -5,10 +5,10 @@
 //! slot before it is, so that the memory is asked for all that they need together, and answers while
 //! others happen: for packets a slot ahead, and for what their packets tell when the slot is opened.
 
+use weft_fabric::switch::shared_buffer::Header;
 use weft_kernel::{Event, Halt, Stopped, prefetch};
 use weft_units::Time;
 
-use crate::drive::engine::packets::NOT_CHOSEN;
 use crate::drive::engine::{Delivery, Engine};
 
 impl Engine {
@@ -43,7 +43,7 @@ impl Engine {
     /// Fetches the packets and ports of the events of the slot behind the open one.
     #[inline]
     fn fetch_packets(&mut self) {
-        let Engine { classed: Some(own), places, packets, parts, graph, flows, .. } = self else {
+        let Engine { classed: Some(own), places, parts, graph, flows, .. } = self else {
             return;
         };
         let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
@@ -53,12 +53,11 @@ impl Engine {
             // Most events are those of packets; asking for too much costs less than a branch that is
             // guessed wrong.
             prefetch(&own.headers, id);
-            prefetch(&packets.forwarding, id);
-            if place >= places.hosts && place < places.frees {
-                prefetch(&packets.packets, id);
-                if let Some(flows) = flows {
-                    flows.prefetch(id);
-                }
+            if place >= places.hosts
+                && place < places.frees
+                && let Some(flows) = flows
+            {
+                flows.prefetch(id);
             } else if frees.contains(&place) {
                 own.ports.prefetch(place - places.frees);
                 graph.prefetch_port(place - places.frees);
@@ -88,15 +87,15 @@ impl Engine {
         let are_known = routes.look_at_packets_alone() && own.cables.is_none();
         for Event { place, item, .. } in parts.first().soon() {
             if enters.contains(&place) {
-                let forwarding = &mut packets.forwarding[item as usize];
-                if are_known && forwarding.output == NOT_CHOSEN {
+                let header = &mut own.headers[item as usize];
+                if are_known && header.output == Header::NOT_CHOSEN {
                     let switch = graph.switch_of(place - places.enters);
-                    let (hop, to, state) =
-                        (forwarding.hops, forwarding.to, &mut forwarding.route_state);
-                    forwarding.output =
-                        graph.first_port(switch) + routes.port(switch, hop, to, state, |_| 0);
-                    own.ports.prefetch(forwarding.output);
-                    graph.prefetch_port(forwarding.output);
+                    let Header { hops, to, .. } = *header;
+                    let number = routes.port(switch, hops, to, &mut header.route_state, |_| 0);
+                    header.output = graph.first_port(switch) + number;
+                    let output = header.output;
+                    own.ports.prefetch(output);
+                    graph.prefetch_port(output);
                 }
             } else if frees.contains(&place) {
                 let port = place - places.frees;
