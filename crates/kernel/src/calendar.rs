@@ -14,6 +14,8 @@ use std::collections::BinaryHeap;
 
 use weft_units::{Span, Time};
 
+use crate::{append, prefetch, prefetch_whole};
+
 /// Something that happens at a place: `item` says to what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -213,6 +215,18 @@ impl Calendar {
         self.open[self.head..].iter().map(|key| unpack(*key))
     }
 
+    /// Shows the events of the slot that is opened next, in no order, as far as they are scheduled by now, and
+    /// prefetches the slot behind it: whoever prefetches what an event needs when its slot is opened asks for much of
+    /// it too late.
+    #[inline]
+    pub fn foresee(&self, mut show: impl FnMut(Event)) {
+        let Some(place) = self.near.next_after(self.slot as usize % RING) else { return };
+        self.chunks.each(self.near.slots[place], |key| show(unpack(key)));
+        if let Some(behind) = self.near.next_after(place) {
+            self.chunks.prefetch(self.near.slots[behind]);
+        }
+    }
+
     /// The earliest event of the open slot while late insertions are left, or [`NOTHING`].
     #[inline(never)]
     fn pop_late(&mut self, limit: Time) -> u128 {
@@ -317,7 +331,9 @@ impl Calendar {
                 self.far[level].slots[digit as usize % FAR]
             }
         };
-        self.chunks.iter(slot).min().map(time_of)
+        let mut first = NOTHING;
+        self.chunks.each(slot, |key| first = first.min(key));
+        (first != NOTHING).then(|| time_of(first))
     }
 
     /// All events that wait, in the order in which they leave.
@@ -325,7 +341,7 @@ impl Calendar {
         let mut keys = self.open[self.head..].to_vec();
         keys.extend(self.late.iter().map(|Reverse(key)| *key));
         for slot in self.far.iter().flat_map(Ring::filled).chain(self.near.filled()) {
-            keys.extend(self.chunks.iter(slot));
+            self.chunks.each(slot, |key| keys.push(key));
         }
         keys.sort_unstable();
         keys.into_iter().map(unpack)
@@ -528,25 +544,34 @@ impl Chunks {
 
     #[cold]
     fn grow(&mut self, behind: u32) -> u32 {
-        self.events.push([0; CHUNK]);
-        self.next.push(behind);
+        append(&mut self.events, [0; CHUNK]);
+        append(&mut self.next, behind);
         (self.next.len() - 1) as u32
     }
 
-    /// The events of a slot, in no order.
-    fn iter(&self, slot: Slot) -> impl Iterator<Item = u128> {
+    /// A slot is looked at soon.
+    #[inline]
+    fn prefetch(&self, slot: Slot) {
+        if let Some(first) = self.events.get(slot.first as usize) {
+            prefetch_whole(first);
+            prefetch(&self.next, slot.first as usize);
+        }
+    }
+
+    /// Shows the events of a slot, in no order.
+    #[inline]
+    fn each(&self, slot: Slot, mut show: impl FnMut(u128)) {
         let (mut place, mut left) = (slot.first, slot.count as usize);
-        std::iter::from_fn(move || {
-            if left == 0 {
-                return None;
+        while left > 0 {
+            let held = (left - 1) % CHUNK + 1;
+            let behind = self.next[place as usize];
+            if let Some(next) = self.events.get(behind as usize) {
+                prefetch_whole(next);
             }
-            left -= 1;
-            let key = self.events[place as usize][left % CHUNK];
-            if left.is_multiple_of(CHUNK) {
-                place = self.next[place as usize];
-            }
-            Some(key)
-        })
+            self.events[place as usize][..held].iter().for_each(|key| show(*key));
+            left -= held;
+            place = behind;
+        }
     }
 
     /// Hands out the events of a slot, some at a time, and gives its chunks back.
@@ -555,9 +580,10 @@ impl Chunks {
         let (mut place, mut left) = (slot.first, slot.count as usize);
         while left > 0 {
             let held = (left - 1) % CHUNK + 1;
+            let behind = std::mem::replace(&mut self.next[place as usize], self.free);
+            prefetch(&self.events, behind as usize);
             take(&self.events[place as usize][..held]);
             left -= held;
-            let behind = std::mem::replace(&mut self.next[place as usize], self.free);
             self.free = place;
             place = behind;
         }
@@ -619,6 +645,29 @@ mod tests {
         assert_eq!(all(&mut calendar, 30), [(17, 1, 0), (17, 2, 0), (20, 1, 0)]);
         assert!(calendar.open(Time(99)));
         assert_eq!(soon(&calendar), [(40, 0)]);
+    }
+
+    /// Slots of 16 ps: what waits in the next one is shown, whatever block it is in, and nothing else.
+    #[test]
+    fn the_slot_behind_the_open_one_is_foreseen() {
+        let mut calendar = Calendar::new(Span(1), Span(1));
+        let foreseen = |calendar: &Calendar| {
+            let mut all: Vec<(u64, u32)> = Vec::new();
+            calendar.foresee(|event| all.push((event.time.0, event.place)));
+            all.sort_unstable();
+            all
+        };
+        assert!(foreseen(&calendar).is_empty());
+        for time in [20, 40, 41, 1 << 30] {
+            calendar.push(event(time, 7, 0));
+        }
+        assert!(calendar.open(Time(20)));
+        assert_eq!(foreseen(&calendar), [(40, 7), (41, 7)]);
+        calendar.push(event(47, 3, 0));
+        calendar.push(event(25, 3, 0));
+        assert_eq!(foreseen(&calendar), [(40, 7), (41, 7), (47, 3)]);
+        assert_eq!(all(&mut calendar, 41).len(), 4);
+        assert!(foreseen(&calendar).is_empty(), "it is in a block far away");
     }
 
     #[test]

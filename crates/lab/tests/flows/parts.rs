@@ -263,6 +263,36 @@ fn departures_that_no_host_is_told_of_change_no_flow() {
     }
 }
 
+/// Packets of one class are planned while nothing of the other one waits there, and while so little waits behind each
+/// that none is marked when it leaves: beyond that, and before acknowledgments and trimmed packets, they are not.
+#[test]
+fn departures_that_are_planned_among_classes_change_no_flow() {
+    let schedules = ["schedule = 'strict'", "schedule.weight = 3"];
+    let laws = ["red = { kmin = '5 kB', kmax = '20 kB', pmax = 0.5 }", "step.threshold = '3 kB'"];
+    let routes = ["per_connection = 'hashed'", "per_packet = 'adaptive'"];
+    for (seed, (schedule, law)) in (1_u64..).zip(schedules.into_iter().zip(laws)) {
+        for (routes, limit) in routes.into_iter().zip(["30 kB", "8 kB"]) {
+            let text = format!(
+                "fabric.leaf_spine = {{ hosts_per_leaf = 4, leaves = 3, spines = 2 }}\n\
+                 routes.{routes}\n\
+                 link = {{ rate = '100 Gbit/s', length = '20 m', delay_per_metre = '5 ns' }}\n\
+                 switch = {{ latency = '300 ns', memory = '200 kB', classes.0 = {{ limit.bytes = '{limit}', \
+                 trim = {{ header = '64 B', class = 1 }}, ecn = {{ at = 'dequeue', law.{law} }} }}, \
+                 classes.1 = {{ {schedule} }} }}\n\
+                 transport = {{ acknowledgment = '64 B', acknowledgment_class = 1, timeout = '50 us', \
+                 reliability = 'selective_repeat', acknowledged_after = '4 kB', \
+                 congestion_control.nscc.base_round_trip = '4 us' }}\n\
+                 workload.source.flows = {{ a = {{ load = 0.3, sizes = 'ali_storage_2019' }}, b = {{ \
+                 load = 0.1, sizes.constant = '20 kB', incast.senders = 6 }} }}\n"
+            );
+            let (whole, _) = shown(channel(&text, seed));
+            let is_any = |name: &str| !whole.contains(&format!("\"{name}\",0.0"));
+            assert!(is_any("marked_packets") && is_any("cut_packets"), "{text}");
+            compare_with_all_told(&text, seed);
+        }
+    }
+}
+
 /// Ports hold packets, lose them and take pauses back while cables fail and come back.
 #[test]
 fn departures_that_nobody_is_told_of_change_nothing_while_cables_fail() {

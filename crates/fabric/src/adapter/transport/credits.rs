@@ -2,7 +2,7 @@
 
 use weft_units::{Bytes, Span, Time};
 
-use super::{Arrived, Content, Outgoing, PACE, SeenOnPath, Segment, Transports, Wake};
+use super::{Content, Outgoing, PACE, SeenOnPath, Segment, Transports, Wake};
 
 /// How a target learns that its initiator requests credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,14 +91,14 @@ impl Transports {
     }
 
     /// An initiator has requested credits without success.
-    pub(super) fn hear_request(&mut self, now: Time, of: &Segment, pull_target: u32) -> Arrived {
+    pub(super) fn hear_request(&mut self, now: Time, of: &Segment, pull_target: u32) {
         self.begin_target(of.flow);
         let said = match self.targets[of.flow as usize] {
             Some(_) => self.ask(now, of.flow, pull_target, Asked::InVain),
             // The target has all of the flow, but its initiator does not know.
             None => Some(self.has_all(of, 0, SeenOnPath { is_marked: false, hops: 0 })),
         };
-        Arrived { answers: [said, None], payload: None }
+        self.answers.extend(said);
     }
 
     /// By how much the last packet of a flow is shorter than the others.

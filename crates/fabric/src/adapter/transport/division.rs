@@ -36,6 +36,7 @@ impl Transports {
             pacers: self.pacers.clone(),
             kept: None,
             wakes: Vec::new(),
+            answers: Vec::new(),
             from: self.from,
             key: self.key,
             counts: FlowCounts::default(),

@@ -6,6 +6,7 @@
 //! ([`Transports::take_wakes`]). The initiator's and the target's state of a flow are separate, and
 //! each changes only through events at its own host, so that parts of a channel may run in parallel.
 
+mod answers;
 mod credits;
 mod division;
 mod ends;
@@ -99,6 +100,9 @@ pub struct Transports {
     /// Queue pairs that outlive flows, if they do.
     kept: Option<Kept>,
     wakes: Vec<Wake>,
+    /// The responses to the packet that arrived last. They stay here until they are looked at: to pass them on by
+    /// value took longer than to make them.
+    answers: Vec<Outgoing>,
     from: Time,
     key: u64,
     counts: FlowCounts,
@@ -142,6 +146,7 @@ impl Transports {
             turns: vec![Turns::default(); hosts * planes as usize * classes],
             left: None,
             wakes: Vec::new(),
+            answers: Vec::new(),
             from,
             key,
             counts: FlowCounts::default(),
@@ -386,18 +391,18 @@ impl Transports {
         path: SeenOnPath,
         links: &[LinkState],
     ) -> Arrived {
+        self.answers.clear();
         match segment.content {
             Content::Data { number, asks, pull_target } => {
                 let grant = self.ask(now, segment.flow, pull_target, Asked::ByData);
-                let mut arrived = self.receive(now, segment, number, asks, path);
-                arrived.answers[1] = arrived.answers[1].or(grant);
-                arrived
+                let payload = self.receive(now, segment, number, asks, path);
+                self.answers.extend(grant);
+                return Arrived { answers: self.answers.len(), payload };
             }
             Content::Acknowledgment { answer, is_marked, hops } => {
                 self.note_way(now, segment, &answer, is_marked);
                 let there = SeenOnPath { is_marked, hops };
                 self.hear(now, segment, &answer, there, links);
-                Arrived::default()
             }
             Content::Notification => {
                 let is_heard = match self.initiators[segment.flow as usize].as_deref_mut() {
@@ -408,16 +413,14 @@ impl Transports {
                     None => self.notify_kept(now, segment.flow),
                 };
                 self.counts.notifications += u64::from(is_heard && now >= self.from);
-                Arrived::default()
             }
-            Content::Grant { up_to } => {
-                self.hear_grant(now, segment.flow, up_to);
-                Arrived::default()
-            }
+            Content::Grant { up_to } => self.hear_grant(now, segment.flow, up_to),
             Content::Request { pull_target } => self.hear_request(now, segment, pull_target),
         }
+        Arrived { answers: self.answers.len(), payload: None }
     }
 
+    /// A part of a flow has arrived. Returns how many bytes of it, if it is new.
     fn receive(
         &mut self,
         now: Time,
@@ -425,15 +428,15 @@ impl Transports {
         number: u32,
         asks: bool,
         path: SeenOnPath,
-    ) -> Arrived {
+    ) -> Option<Bytes> {
         let (flow, is_marked) = (segment.flow, path.is_marked);
         let is_counted = now >= self.from;
         self.counts.marked += u64::from(is_counted && is_marked);
         let full = self.payload + self.overhead;
         self.begin_target(flow);
         let Some(own) = self.targets[flow as usize].as_deref_mut() else {
-            let first = self.has_all(segment, number, path);
-            return Arrived { answers: [Some(first), None], payload: None };
+            self.answers.push(self.has_all(segment, number, path));
+            return None;
         };
         let arrival = own.receiver.arrive(number);
         let interval = self.settings.congestion_control.as_ref();
@@ -459,19 +462,23 @@ impl Transports {
             self.complete(flow);
             self.outcomes[flow as usize].end = now;
         }
-        let answer = said.map(|answer| self.answer(segment, answer, path));
-        let notification =
-            notifies.then(|| self.control_packet(segment, Content::Notification, now));
+        if let Some(said) = said {
+            self.answers.push(self.answer(segment, said, path));
+        }
+        if notifies {
+            self.answers.push(self.control_packet(segment, Content::Notification, now));
+        }
         let payload = arrival.is_new.then(|| self.payload(flow, number));
         if let Some(payload) = payload {
             self.outcomes[flow as usize].delivered += 1;
             self.counts.payload += payload.0 * u64::from(is_counted);
         }
-        Arrived { answers: [answer, notification], payload }
+        payload
     }
 
     /// The header of a packet of a flow has arrived, whose payload a switch had trimmed.
     pub fn arrive_cut(&mut self, now: Time, segment: &Segment, hops: u16) -> Arrived {
+        self.answers.clear();
         let Content::Data { number, pull_target, .. } = segment.content else {
             return Arrived::default();
         };
@@ -479,38 +486,15 @@ impl Transports {
         let path = SeenOnPath { is_marked: false, hops };
         self.begin_target(segment.flow);
         let Some(own) = self.targets[segment.flow as usize].as_deref() else {
-            let first = self.has_all(segment, number, path);
-            return Arrived { answers: [Some(first), None], payload: None };
+            self.answers.push(self.has_all(segment, number, path));
+            return Arrived { answers: self.answers.len(), payload: None };
         };
         let answer = own.receiver.arrive_cut(number);
         let asked = if answer.is_refusal { Asked::ByHeader } else { Asked::ByData };
         let grant = self.ask(now, segment.flow, pull_target, asked);
-        Arrived { answers: [Some(self.answer(segment, answer, path)), grant], payload: None }
-    }
-
-    /// The response of a target that has received the whole flow.
-    fn has_all(&self, segment: &Segment, number: u32, path: SeenOnPath) -> Outgoing {
-        let expected = self.packets(segment.flow);
-        let answer = Answer { expected, number, before: 0, is_refusal: false };
-        self.answer(segment, answer, path)
-    }
-
-    fn answer(&self, segment: &Segment, answer: Answer, path: SeenOnPath) -> Outgoing {
-        let SeenOnPath { is_marked, hops } = path;
-        let content = Content::Acknowledgment { answer, is_marked, hops };
-        self.control_packet(segment, content, segment.sent)
-    }
-
-    /// The response to a packet, which takes the same spraying value as the packet.
-    fn control_packet(&self, of: &Segment, content: Content, sent: Time) -> Outgoing {
-        Outgoing {
-            segment: Segment { content, sent, ..*of },
-            to: self.flow(of.flow).from,
-            size: self.settings.acknowledgment,
-            payload: Bytes(0),
-            class: self.settings.acknowledgment_class,
-            is_first: false,
-        }
+        self.answers.push(self.answer(segment, answer, path));
+        self.answers.extend(grant);
+        Arrived { answers: self.answers.len(), payload: None }
     }
 
     /// A response reports on the route of the packet that it answers.

@@ -89,8 +89,8 @@ pub struct SeenOnPath {
 /// The effects of a packet that arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// The response of the target.
-    pub answers: [Option<Outgoing>; 2],
+    /// How many [responses](super::Transports::answers) there are.
+    pub answers: usize,
     /// How many bytes of the flow arrived for the first time; zero if the packet carries no part of
     /// a flow.
     pub payload: Option<Bytes>,

@@ -16,6 +16,12 @@ impl Transports {
         }
     }
 
+    /// A host is woken soon, most likely since a flow may send.
+    #[inline]
+    pub fn prefetch_wake(&self, item: u32) {
+        self.prefetch(item >> 2, true);
+    }
+
     /// A host is soon asked for a packet, most likely of the first class.
     #[inline]
     pub fn prefetch_next(&self, host: u32) {

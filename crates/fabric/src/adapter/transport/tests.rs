@@ -137,13 +137,14 @@ impl Pair {
                 }
                 Happening::Free => {}
                 Happening::Comes(segment) => {
-                    let arrived = self.own.arrive(
+                    self.own.arrive(
                         now,
                         &segment,
                         SeenOnPath { is_marked: self.is_marked, hops: 1 },
                         &[],
                     );
-                    arrived.answers.into_iter().flatten().for_each(|out| self.start(now, out));
+                    let answers = self.own.answers().to_vec();
+                    answers.into_iter().for_each(|out| self.start(now, out));
                 }
             }
             for host in 0..2 {
@@ -277,8 +278,8 @@ fn who_asked_is_told_again_when_nothing_is_missing() {
     let mut tells = |number, asks| {
         let content = Content::Data { number, asks, pull_target: 0 };
         let segment = Segment { flow: 0, content, sent: Time::ZERO, spray: 0 };
-        pair.own.arrive(Time(1), &segment, SeenOnPath { is_marked: false, hops: 1 }, &[]).answers[0]
-            .is_some()
+        pair.own.arrive(Time(1), &segment, SeenOnPath { is_marked: false, hops: 1 }, &[]).answers
+            == 1
     };
     let told = [(0, false), (2, true), (1, false), (3, false)].map(|own| tells(own.0, own.1));
     assert_eq!(told, [true, true, true, false]);
@@ -454,7 +455,8 @@ fn a_packet_that_was_cut_is_granted_credits() {
     }
     let sent = pair.own.next(Time(0), 0, 0, |_, _| true).expect("a packet");
     let arrived = pair.own.arrive_cut(Time(1_080_000), &sent.segment, 1);
-    let [refusal, grant] = arrived.answers.map(|own| own.expect("both").segment);
+    assert_eq!(arrived, Arrived { answers: 2, payload: None });
+    let [refusal, grant] = [0, 1].map(|number| pair.own.answers()[number].segment);
     pair.own.arrive(Time(2_085_000), &refusal, SeenOnPath { is_marked: false, hops: 1 }, &[]);
     assert_eq!(
         pair.own.next(Time(2_085_000), 0, 0, |_, _| true),

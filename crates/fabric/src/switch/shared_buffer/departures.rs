@@ -7,23 +7,25 @@
 //! such a port is [settled](Ports::settle) when it is next used. Other ports get an event
 //! ([`Ports::sent`]), and so do all ports of hosts with several, since any of them may send next.
 
-use weft_kernel::prefetch;
+use std::collections::VecDeque;
+
+use weft_kernel::{prefetch, prefetch_whole};
 use weft_units::{Span, Time};
 
 use super::credits::{Credit, InputCredit};
-use super::egress::Held;
+use super::egress::{Egress, Held};
 use super::marks::mark;
 use super::memory::Admission;
 use super::ports::Freed;
-use super::settings::{EcnSettings, MarkAt};
+use super::rule::{Link, Rule};
+use super::settings::MarkAt;
 use super::{Header, Ports};
 use crate::switch::PortPair;
 
-/// A packet that waits, and of which it is known when it leaves.
+/// A packet that waits, and of which it is known when it leaves: as soon as what is before it has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planned {
-    /// From when on it is sent, and until when.
-    pub start: Time,
+    /// Until when it is sent.
     pub end: Time,
     pub packet: u32,
     pub size: u32,
@@ -31,31 +33,121 @@ pub(super) struct Planned {
     pub class: u8,
 }
 
+/// The output of a port, with all that changes when packets join it and leave.
+pub(super) struct Output<'a> {
+    pub own: &'a mut Egress,
+    pub rule: &'a mut Rule,
+    planned: Option<&'a mut VecDeque<Planned>>,
+    port: u32,
+}
+
+impl<'a> Output<'a> {
+    #[inline(always)]
+    pub fn of(
+        egress: &'a mut [Egress],
+        rules: &'a mut [Rule],
+        planned: &'a mut [VecDeque<Planned>],
+        port: u32,
+    ) -> Output<'a> {
+        let own = &mut egress[port as usize];
+        let rule = &mut rules[own.rule as usize];
+        Output { own, rule, planned: planned.get_mut(port as usize), port }
+    }
+
+    /// What it has sent by `now` has left.
+    #[inline]
+    pub fn let_leave(&mut self, now: Time) {
+        loop {
+            let (left, rule) = (self.own.end(), &mut *self.rule);
+            // No input waits for it: it would have been noted.
+            if let (Some(Held { input, size, class }), Some(memory)) = (left, &mut rule.memory) {
+                let ports = PortPair { input, output: self.port }.counted_from(rule.first);
+                memory.let_go(ports, class, size.into());
+            }
+            if !self.begin_planned() || self.own.until > now {
+                return;
+            }
+        }
+    }
+
+    /// The next packet that is planned is sent. Returns whether there is one.
+    #[inline]
+    fn begin_planned(&mut self) -> bool {
+        let own = &mut *self.own;
+        if !own.has_planned {
+            return false;
+        }
+        let Some(planned) = self.planned.as_deref_mut() else { return false };
+        let Some(Planned { end, size, input, class, .. }) = planned.pop_front() else {
+            return false;
+        };
+        own.has_planned = !planned.is_empty();
+        own.waiting_bytes -= u64::from(size);
+        (own.input, own.size, own.class) = (input, size, class);
+        (own.is_busy, own.until) = (true, end);
+        own.sent += u64::from(size);
+        true
+    }
+
+    /// Whether a packet may join those that are planned, or be the first of them.
+    #[inline]
+    pub fn may_plan(&self, header: &Header) -> bool {
+        let queue = self.rule.queue_of(header.class);
+        let is_alone = !self.own.has_planned || usize::from(self.own.planned_queue) == queue;
+        is_alone && self.own.waiting_bytes + u64::from(header.size) <= self.rule.plannable[queue]
+    }
+
+    /// A packet joins those that are planned. Returns when it starts and how long it is sent then.
+    #[inline]
+    pub fn put_behind(
+        &mut self,
+        packet: u32,
+        header: &mut Header,
+        links: &mut [Link],
+        marked: &mut u64,
+    ) -> (Time, Span) {
+        let (own, rule) = (&mut *self.own, &mut *self.rule);
+        let queue = rule.queue_of(header.class);
+        if let Some(ecn) = &rule.ecn[queue]
+            && ecn.at == MarkAt::Enqueue
+            && mark(ecn, own.waiting_bytes, header, rule.random.as_mut())
+        {
+            *marked += 1;
+        }
+        let Header { size, input, class, .. } = *header;
+        let span = links[own.link as usize].note_span(size);
+        let mut start = own.until;
+        if let Some(planned) = self.planned.as_deref_mut() {
+            start = planned.back().map_or(start, |last| last.end);
+            planned.push_back(Planned { end: start + span, packet, size, input, class });
+        }
+        (own.has_planned, own.planned_queue) = (true, queue as u8);
+        own.waiting_bytes += u64::from(size);
+        (start, span)
+    }
+}
+
 impl Ports {
-    /// Lets ports plan departures, where only a pause can change them: packets of one queue leave
-    /// in the order in which they come, and nothing is decided about them when they do. The driver
-    /// of the ports then [recalls](Self::recall) what is planned.
+    /// Lets ports plan departures: packets of one queue leave in the order in which they come while no
+    /// other queue has any, and nothing is decided about them when they do. A pause changes that, as does
+    /// a packet of another class, or so much behind them that some might be marked: the driver of the
+    /// ports then [recalls](Self::recall) what is planned.
     pub fn let_plan(&mut self) {
-        let has_one = self.classes == 1;
         // Packets that are marked when they have left need an event at that instant.
         if self.credits.are_given() || self.marks_departures {
             return;
         }
         // That of hosts is the last one: what they send is decided when their ports are free.
         let Some((_, switches)) = self.rules.split_last_mut() else { return };
-        for rule in switches {
-            let asks = |own: &EcnSettings| own.at == MarkAt::Dequeue;
-            let is_one = has_one || rule.is_fifo;
-            rule.plans = is_one && !rule.tells_all && !rule.ecn.iter().flatten().any(asks);
-        }
-        if self.rules.iter().any(|rule| rule.plans) {
+        switches.iter_mut().for_each(Rule::let_plan);
+        if switches.iter().any(|rule| rule.plannable[0] > 0) {
             self.planned = vec![Default::default(); self.egress.len()];
         }
     }
 
     /// Has no port plan anything, before anything happens.
     pub fn let_plan_nothing(&mut self) {
-        self.rules.iter_mut().for_each(|rule| rule.plans = false);
+        self.rules.iter_mut().for_each(|rule| rule.plannable.fill(0));
     }
 
     /// Has every port get an event for every departure, before anything happens.
@@ -67,44 +159,18 @@ impl Ports {
     /// What a port has sent by `now` has left, unless the port gets an [event](Self::sent) for it.
     #[inline]
     pub fn settle(&mut self, now: Time, port: u32) {
-        let own = &self.egress[port as usize];
-        if own.is_busy && !own.is_noted && own.until <= now {
+        if self.egress[port as usize].has_left(now) {
             self.let_leave(now, port);
         }
     }
 
     fn let_leave(&mut self, now: Time, port: u32) {
-        loop {
-            let own = &mut self.egress[port as usize];
-            let (left, rule) = (own.end(), &mut self.rules[own.rule as usize]);
-            // No input waits for it: it would have been noted.
-            if let (Some(Held { input, size, class }), Some(memory)) = (left, &mut rule.memory) {
-                let ports = PortPair { input, output: port }.counted_from(rule.first);
-                memory.let_go(ports, class, size.into());
-            }
-            if !self.begin_planned(port) || self.egress[port as usize].until > now {
-                return;
-            }
-        }
+        self.output(port).let_leave(now);
     }
 
-    /// The next packet that is planned at a port is sent. Returns whether there is one.
-    #[inline]
-    fn begin_planned(&mut self, port: u32) -> bool {
-        let own = &mut self.egress[port as usize];
-        if !own.has_planned {
-            return false;
-        }
-        let planned = &mut self.planned[port as usize];
-        let Some(Planned { end, size, input, class, .. }) = planned.pop_front() else {
-            return false;
-        };
-        own.has_planned = !planned.is_empty();
-        own.waiting_bytes -= u64::from(size);
-        (own.input, own.size, own.class) = (input, size, class);
-        (own.is_busy, own.until) = (true, end);
-        own.sent += u64::from(size);
-        true
+    #[inline(always)]
+    fn output(&mut self, port: u32) -> Output<'_> {
+        Output::of(&mut self.egress, &mut self.rules, &mut self.planned, port)
     }
 
     /// The transmission of a port ends at `until`. Returns whether the port needs an event then: if
@@ -142,9 +208,11 @@ impl Ports {
         let egress = &self.egress[output as usize];
         let rule = &mut self.rules[egress.rule as usize];
         if rule.most < u32::MAX {
-            let queue = if rule.is_fifo { 0 } else { usize::from(header.class) };
+            let queue = rule.queue_of(header.class);
             let place = output as usize * self.classes;
-            let planned = self.planned.get(output as usize).map_or(0, |own| own.len() as u32);
+            let planned = self.planned.get(output as usize);
+            let planned = planned.filter(|_| usize::from(egress.planned_queue) == queue);
+            let planned = planned.map_or(0, |own| own.len() as u32);
             let waiting = self.queues[place + queue].packets + planned;
             if waiting + u32::from(egress.is_busy) >= rule.most {
                 let counts = &mut self.counts[place + usize::from(header.class)];
@@ -227,7 +295,7 @@ impl Ports {
     /// one ends, if the port needs an event then.
     #[inline]
     pub fn go_on(&mut self, port: u32) -> Option<Time> {
-        if !self.begin_planned(port) {
+        if !self.output(port).begin_planned() {
             return None;
         }
         let until = self.egress[port as usize].until;
@@ -275,39 +343,31 @@ impl Ports {
         packet: u32,
         header: &mut Header,
     ) -> Option<(Time, Span)> {
-        let egress = &self.egress[port as usize];
-        let plans = self.rules[egress.rule as usize].plans;
-        let is_held = egress.paused != 0 || egress.has_to_tell || egress.waiting != 0;
-        let is_planned = plans && egress.is_busy && !is_held;
-        is_planned.then(|| self.put_behind(now, port, packet, header))
+        let Ports { egress, rules, planned, links, .. } = self;
+        let mut at = Output::of(egress, rules, planned, port);
+        let is_held = at.own.paused != 0 || at.own.has_to_tell || at.own.waiting != 0;
+        if is_held || !at.own.is_busy || !at.may_plan(header) {
+            return None;
+        }
+        let mut marked = 0;
+        let planned = at.put_behind(packet, header, links, &mut marked);
+        self.count_marked(now, port, marked);
+        Some(planned)
     }
 
-    /// A packet joins those that are planned at a port, the same.
+    /// So many packets were marked that have joined those that are planned at a port.
     #[inline]
-    pub(super) fn put_behind(
-        &mut self,
-        now: Time,
-        port: u32,
-        packet: u32,
-        header: &mut Header,
-    ) -> (Time, Span) {
-        let egress = &mut self.egress[port as usize];
-        let rule = &mut self.rules[egress.rule as usize];
-        if let Some(ecn) = &rule.ecn[0]
-            && ecn.at == MarkAt::Enqueue
-            && mark(ecn, egress.waiting_bytes, header, rule.random.as_mut())
-        {
-            let counts = &mut self.counts[port as usize * self.classes];
-            counts.marked += u64::from(now >= self.from);
+    pub(super) fn count_marked(&mut self, now: Time, port: u32, marked: u64) {
+        if marked > 0 && now >= self.from {
+            let queue = usize::from(self.egress[port as usize].planned_queue);
+            self.counts[port as usize * self.classes + queue].marked += marked;
         }
-        let Header { size, input, class, .. } = *header;
-        let planned = &mut self.planned[port as usize];
-        let start = planned.back().map_or(egress.until, |last| last.end);
-        let span = self.links[egress.link as usize].note_span(size);
-        planned.push_back(Planned { start, end: start + span, packet, size, input, class });
-        egress.has_planned = true;
-        egress.waiting_bytes += u64::from(size);
-        (start, span)
+    }
+
+    /// Whether anything is planned at a port.
+    #[inline]
+    pub fn has_planned(&self, port: u32) -> bool {
+        self.egress[port as usize].has_planned
     }
 
     /// Whether anything is planned at a port, which a pause is to be sent by, or that is to pause.
@@ -322,13 +382,14 @@ impl Ports {
     /// ends, from when on the port is free.
     pub fn recall(&mut self, port: u32, behind: &mut [u32], mut note: impl FnMut(u32)) -> Time {
         let egress = &mut self.egress[port as usize];
-        let queue = &mut self.queues[port as usize * self.classes];
+        let number = egress.planned_queue;
+        let queue = &mut self.queues[port as usize * self.classes + usize::from(number)];
         debug_assert!(queue.chain.is_empty(), "nothing else waits where packets are planned");
         for Planned { packet, size, .. } in self.planned[port as usize].drain(..) {
             queue.chain.push(packet, behind);
             queue.packets += 1;
             queue.bytes += u64::from(size);
-            egress.waiting |= 1;
+            egress.waiting |= 1 << number;
             note(packet);
         }
         egress.has_planned = false;
@@ -338,13 +399,17 @@ impl Ports {
     /// The inputs by which the packets came that are planned at a port and have not begun to leave.
     pub fn planned_inputs(&self, now: Time, port: u32) -> impl Iterator<Item = u32> {
         let all = self.planned.get(port as usize).into_iter().flatten();
-        all.filter(move |own| own.start > now).map(|own| own.input)
+        let mut start = self.egress[port as usize].until;
+        all.filter(move |own| std::mem::replace(&mut start, own.end) > now).map(|own| own.input)
     }
 
     /// Something happens at a port soon.
     #[inline]
     pub fn prefetch(&self, port: u32) {
         prefetch(&self.egress, port as usize);
-        prefetch(&self.queues, port as usize * self.classes);
+        match self.planned.get(port as usize).and_then(|own| own.front()) {
+            Some(next) => prefetch_whole(next),
+            None => prefetch(&self.queues, port as usize * self.classes),
+        }
     }
 }

@@ -24,8 +24,9 @@ pub(super) struct Egress {
     pub is_busy: bool,
     pub is_noted: bool,
     pub until: Time,
-    /// Whether packets are planned behind what it sends.
+    /// Whether packets are planned behind what it sends, and the queue that they would wait in.
     pub has_planned: bool,
+    pub planned_queue: u8,
     pub turn: Turn,
     /// What it sends: the size is zero unless that is a packet.
     pub class: u8,
@@ -84,6 +85,7 @@ impl Egress {
             is_noted: false,
             until: Time::ZERO,
             has_planned: false,
+            planned_queue: 0,
             turn: Turn::default(),
             class: 0,
             input: 0,
@@ -96,6 +98,12 @@ impl Egress {
             waiting_bytes: 0,
             sent: 0,
         }
+    }
+
+    /// Whether what it sends has left by `now`, and nobody will tell.
+    #[inline]
+    pub fn has_left(&self, now: Time) -> bool {
+        self.is_busy && !self.is_noted && self.until <= now
     }
 
     /// A packet starts.

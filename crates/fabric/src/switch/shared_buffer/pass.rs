@@ -2,6 +2,8 @@
 
 use weft_units::{Span, Time};
 
+use super::departures::Output;
+use super::egress::Egress;
 use super::{Header, Ports};
 use crate::switch::PortPair;
 
@@ -37,29 +39,36 @@ impl Ports {
         packet: u32,
         header: &mut Header,
     ) -> Option<Passage> {
-        self.settle(now, output);
-        let own = &mut self.egress[output as usize];
-        let rule = &mut self.rules[own.rule as usize];
+        let Ports { egress, rules, planned, links, .. } = self;
+        let mut at = Output::of(egress, rules, planned, output);
+        if at.own.has_left(now) {
+            at.let_leave(now);
+        }
+        let (own, rule) = (&*at.own, &*at.rule);
         let is_held = (own.waiting | own.paused) != 0 || own.has_to_tell;
         let is_told = rule.tells_all || rule.pausing > 0 || rule.most < u32::MAX;
-        if is_held || is_told || (own.is_busy && !rule.plans) {
+        let is_busy = own.is_busy;
+        if is_held || is_told || (is_busy && !at.may_plan(header)) {
             return None;
         }
+        let (own, rule) = (&mut *at.own, &mut *at.rule);
         let ports = PortPair { input: header.input, output }.counted_from(rule.first);
         if !rule.memory.as_mut()?.hold(ports, header.class, header.size.into()) {
             return None;
         }
-        let (start, span) = match own.is_busy {
-            true => self.put_behind(now, output, packet, header),
+        let mut marked = 0;
+        let (start, span) = match is_busy {
+            true => at.put_behind(packet, header, links, &mut marked),
             false => {
-                let span = self.links[own.link as usize].note_span(header.size);
+                let span = links[own.link as usize].note_span(header.size);
                 own.start(header);
                 (own.until, own.is_noted) = (now + span, false);
                 (now, span)
             }
         };
-        let own = &self.egress[output as usize];
-        let whole = if own.is_whole { span } else { Span::ZERO };
-        Some(Passage { start, span, arrival: start + own.ahead + whole, peer: own.peer })
+        let Egress { is_whole, ahead, peer, .. } = *at.own;
+        self.count_marked(now, output, marked);
+        let whole = if is_whole { span } else { Span::ZERO };
+        Some(Passage { start, span, arrival: start + ahead + whole, peer })
     }
 }

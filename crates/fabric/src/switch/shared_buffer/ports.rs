@@ -133,8 +133,10 @@ impl Ports {
         let own = &self.egress[port as usize];
         let (mut until, mut waiting) = (own.until, own.waiting_bytes);
         if own.has_planned {
-            let begun = self.planned[port as usize].iter();
-            for next in begun.take_while(|next| next.start <= now) {
+            for next in &self.planned[port as usize] {
+                if until > now {
+                    break;
+                }
                 (until, waiting) = (next.end, waiting - u64::from(next.size));
             }
         }
@@ -291,7 +293,7 @@ impl Ports {
     ) {
         let egress = &mut self.egress[port as usize];
         let rule = &mut self.rules[egress.rule as usize];
-        let number = if rule.is_fifo { 0 } else { usize::from(header.class) };
+        let number = rule.queue_of(header.class);
         let queue = &mut self.queues[port as usize * self.classes + number];
         if let Some(ecn) = &rule.ecn[number]
             && ecn.at == MarkAt::Enqueue
@@ -438,5 +440,4 @@ impl Ports {
 }
 
 /// What a class without packets shows of its oldest.
-const NOTHING: Header =
-    Header { flow: 0, size: 0, payload: 0, input: 0, class: 0, bits: 0, is_early: false };
+const NOTHING: Header = Header::NOTHING;

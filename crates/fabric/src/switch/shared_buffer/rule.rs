@@ -6,32 +6,35 @@ use weft_units::{Bytes, Span};
 use super::marks::at_departure;
 use super::memory::Memory;
 use super::ports::SwitchRule;
-use super::settings::{ClassSettings, EcnSettings, TrimSettings};
+use super::settings::{ClassSettings, EcnLaw, EcnSettings, MarkAt, TrimSettings};
 use super::turns::Sharing;
 use super::{MOST_CLASSES, PAUSE_FRAME};
 use crate::link::LinkSettings;
 
-/// What all ports of a switch have, or all hosts.
+/// What all ports of a switch have, or all hosts: first what every packet reads, in as few lines of the
+/// cache as that takes.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Rule {
     pub first: u32,
-    pub latency: Span,
-    pub is_fifo: bool,
     pub most: u32,
-    pub sharing: Sharing,
-    pub ecn: [Option<EcnSettings>; MOST_CLASSES],
-    pub trim: [Option<TrimSettings>; MOST_CLASSES],
-    pub memory: Option<Memory>,
-    pub random: Option<Stream>,
-    /// How many ports there are, and whether they get an event for every departure.
-    pub ports: u32,
-    pub tells_all: bool,
     /// Inputs and classes of the memory that pause their cables: while there are any, it matters
     /// when exactly packets leave.
     pub pausing: u32,
-    /// Whether packets leave a port in the order in which they come, and nothing is decided about
-    /// them when they do, so that departures may be planned.
-    pub plans: bool,
+    /// How many ports there are, and whether they get an event for every departure.
+    pub ports: u32,
+    pub tells_all: bool,
+    pub is_fifo: bool,
+    pub memory: Option<Memory>,
+    /// By queue: up to how many waiting bytes departures may be planned. Until then packets leave the
+    /// port in the order in which they come if no other queue has any, and nothing is decided about
+    /// them when they do. Zero if none is planned.
+    pub plannable: [u64; MOST_CLASSES],
+    pub ecn: [Option<EcnSettings>; MOST_CLASSES],
+    pub latency: Span,
+    pub sharing: Sharing,
+    pub trim: [Option<TrimSettings>; MOST_CLASSES],
+    pub random: Option<Stream>,
 }
 
 /// A kind of link, with what it does to the sizes that nearly all packets have.
@@ -84,7 +87,7 @@ impl Rule {
             ports,
             tells_all: own.as_ref().is_some_and(|own| own.classes.iter().any(at_departure)),
             pausing: 0,
-            plans: false,
+            plannable: [0; MOST_CLASSES],
             latency: Span::ZERO,
             is_fifo: false,
             most: u32::MAX,
@@ -106,10 +109,33 @@ impl Rule {
 }
 
 impl Rule {
+    /// The queue that packets of a class wait in.
+    #[inline]
+    pub fn queue_of(&self, class: u8) -> usize {
+        if self.is_fifo { 0 } else { usize::from(class) }
+    }
+
+    /// Lets ports plan when packets leave, as far as that follows from when they come.
+    pub fn let_plan(&mut self) {
+        if self.tells_all {
+            return;
+        }
+        for (most, ecn) in self.plannable.iter_mut().zip(&self.ecn) {
+            *most = match ecn {
+                // Up to there no packet is marked by what waits behind it, and nothing is drawn.
+                Some(own) if own.at == MarkAt::Dequeue => match &own.law {
+                    EcnLaw::Step { threshold } => threshold.0,
+                    EcnLaw::Red { kmin, .. } => kmin.0,
+                },
+                _ => u64::MAX,
+            };
+        }
+    }
+
     /// The same of a switch that is elsewhere.
     pub fn without_memory(&self) -> Rule {
         let Rule { first, ports, tells_all, latency, is_fifo, most, sharing, trim, .. } = *self;
-        let (ecn, memory, random, pausing, plans) = (self.ecn.clone(), None, None, 0, false);
+        let (ecn, memory, random, pausing) = (self.ecn.clone(), None, None, 0);
         Rule {
             first,
             ports,
@@ -123,7 +149,7 @@ impl Rule {
             memory,
             random,
             pausing,
-            plans,
+            plannable: [0; MOST_CLASSES],
         }
     }
 }

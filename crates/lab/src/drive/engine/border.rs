@@ -85,10 +85,8 @@ impl Engine {
         if place >= self.places.signals {
             return border.leaving[part as usize].said.push(event);
         }
-        let (forwarding, packet) =
-            (self.packets.forwarding[id as usize], self.packets.packets[id as usize]);
         let leaving = &mut border.leaving[part as usize];
-        leaving.packets.push(Crossing { time, place, forwarding, packet });
+        leaving.packets.push(self.packets.crossing(time, place, id));
         leaving.spent.extend(self.packets.spent(id).copied());
         if let Some(own) = &self.classed {
             let header = own.header(id);
@@ -105,7 +103,10 @@ impl Engine {
         let (mut spent, mut headers) = (leaving.spent.drain(..), leaving.headers.drain(..));
         let (mut told, mut segments) = (leaving.telemetry.drain(..), leaving.segments.drain(..));
         for Crossing { time, place, forwarding, packet } in leaving.packets.drain(..) {
-            let id = self.packets.insert(forwarding, packet);
+            let id = match self.classed {
+                Some(_) => self.packets.insert_header(),
+                None => self.packets.insert(forwarding, packet),
+            };
             if let Some(header) = headers.next() {
                 self.note_header(id, header);
                 self.note_content(id, header, told.next(), &mut segments);
@@ -140,9 +141,11 @@ impl Engine {
     /// A packet will arrive at a place, or at a clocked switch, which must expect it.
     #[inline]
     pub(super) fn come_in(&mut self, time: Time, place: u32, id: u32) {
-        let channel = self.packets.forwarding[id as usize].channel;
         let wakes = match self.graph.has_limits() {
-            true => self.graph.expect((time, place), id, channel),
+            true => {
+                let channel = self.packets.forwarding[id as usize].channel;
+                self.graph.expect((time, place), id, channel)
+            }
             false => None,
         };
         match wakes {

@@ -2,8 +2,10 @@
 
 use weft_fabric::fabric::RouteState;
 use weft_fabric::measure::Spent;
+use weft_kernel::append;
 use weft_units::Time;
 
+use super::border::Crossing;
 use crate::drive::carrier::MessageId;
 
 /// The fields of a packet that a switch reads.
@@ -22,6 +24,16 @@ pub(super) struct Forwarding {
 /// The output of a packet that has not chosen any in the switch that it is in or comes to.
 pub(super) const NOT_CHOSEN: u32 = u32::MAX;
 
+impl Forwarding {
+    const NOTHING: Forwarding = Forwarding {
+        to: 0,
+        route_state: RouteState::DIRECT,
+        output: NOT_CHOSEN,
+        hops: 0,
+        channel: 0,
+    };
+}
+
 /// The fields of a packet that its delivery reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
@@ -30,6 +42,11 @@ pub(super) struct Packet {
     pub from: u32,
     /// The message that it belongs to.
     pub message: MessageId,
+}
+
+impl Packet {
+    const NOTHING: Packet =
+        Packet { generated: Time::NEVER, start: Time::NEVER, from: 0, message: MessageId::NONE };
 }
 
 /// Packets by number. Freed numbers are reused, so that memory follows the largest number of
@@ -44,6 +61,8 @@ pub(super) struct Packets {
     /// The next packet in each packet's queue, if packets may wait for room.
     pub behind: Vec<u32>,
     has_queues: bool,
+    /// How many numbers there are.
+    count: u32,
     free: Vec<u32>,
 }
 
@@ -53,7 +72,7 @@ impl Packets {
     pub fn new(is_mixed: bool, has_queues: bool) -> Packets {
         let spent = is_mixed.then(Vec::new);
         let (forwarding, packets, behind, free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Packets { forwarding, packets, spent, behind, has_queues, free }
+        Packets { forwarding, packets, spent, behind, has_queues, count: 0, free }
     }
 
     #[inline]
@@ -71,21 +90,32 @@ impl Packets {
             self.forwarding[id as usize] = forwarding;
             return id;
         }
-        let (generated, start, message) = (Time::NEVER, Time::NEVER, MessageId::NONE);
-        self.grow(forwarding, Packet { generated, start, from: 0, message })
+        self.grow(forwarding, Packet::NOTHING)
     }
 
     #[cold]
     fn grow(&mut self, forwarding: Forwarding, packet: Packet) -> u32 {
-        self.forwarding.push(forwarding);
-        self.packets.push(packet);
+        append(&mut self.forwarding, forwarding);
+        append(&mut self.packets, packet);
+        self.grow_beside()
+    }
+
+    /// A packet that has a header elsewhere, with all but its queue and its accumulated times.
+    #[inline]
+    pub fn insert_header(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| self.grow_beside())
+    }
+
+    #[cold]
+    fn grow_beside(&mut self) -> u32 {
         if let Some(spent) = &mut self.spent {
-            spent.push(Spent::default());
+            append(spent, Spent::default());
         }
         if self.has_queues {
-            self.behind.push(0);
+            append(&mut self.behind, 0);
         }
-        (self.forwarding.len() - 1) as u32
+        self.count += 1;
+        self.count - 1
     }
 
     #[inline]
@@ -106,8 +136,17 @@ impl Packets {
         self.spent.is_some()
     }
 
+    /// A packet that leaves for a place in another part at a time; nothing of one that has a
+    /// [header](Self::insert_header).
+    pub fn crossing(&self, time: Time, place: u32, id: u32) -> Crossing {
+        let nothing = (Forwarding::NOTHING, Packet::NOTHING);
+        let own = self.forwarding.get(id as usize).zip(self.packets.get(id as usize));
+        let (forwarding, packet) = own.map_or(nothing, |own| (*own.0, *own.1));
+        Crossing { time, place, forwarding, packet }
+    }
+
     /// How many packets there are.
     pub fn len(&self) -> usize {
-        self.forwarding.len() - self.free.len()
+        self.count as usize - self.free.len()
     }
 }

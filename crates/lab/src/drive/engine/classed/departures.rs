@@ -25,14 +25,31 @@ impl Engine {
         }
     }
 
+    /// Whether nothing waits at the only port of a host, and no flow waits for it. Most packets that a host receives find
+    /// it so.
+    #[inline]
+    pub(super) fn has_nothing_to_send(&self, port: u32) -> bool {
+        let Some(own) = &self.classed else { return true };
+        self.graph.planes() == 1 && own.ports.is_empty(port) && !self.is_awaited(port)
+    }
+
     /// A packet comes to a port that sends another one. Returns whether it is planned when it leaves.
     #[inline]
     pub(super) fn plan(&mut self, now: Time, port: u32, id: u32) -> bool {
         let Some(own) = &mut self.classed else { return false };
         let header = &mut own.headers[id as usize];
-        let Some((start, span)) = own.ports.plan(now, port, id, header) else { return false };
-        self.set_out(start, port, id, span);
-        true
+        match own.ports.plan(now, port, id, header) {
+            Some((start, span)) => {
+                self.set_out(start, port, id, span);
+                true
+            }
+            // It may go before what is planned, or have some of that marked.
+            None if own.ports.has_planned(port) => {
+                self.recall(port);
+                false
+            }
+            None => false,
+        }
     }
 
     /// Nothing is planned at a port any more that is to send a pause first, or is paused itself.
@@ -53,10 +70,11 @@ impl Engine {
         if !packets.has_spent() {
             return;
         }
-        // What they were to spend at this port they will spend when they leave.
+        // What they were to spend at this port they will spend when they leave. All are in one queue.
         let cable = self.graph.propagation(port);
-        let mut next = ports.oldest(port, 0);
-        for _ in 0..ports.waiting(port, 0) {
+        let mut next = (0..ports.classes()).find_map(|queue| ports.oldest(port, queue));
+        let waiting: u32 = (0..ports.classes()).map(|queue| ports.waiting(port, queue)).sum();
+        for _ in 0..waiting {
             let Some(id) = next else { return };
             let span = ports.span(port, headers[id as usize].size);
             let at_port = ports.spent(port, cable, span);

@@ -5,6 +5,7 @@ use weft_fabric::workload::Source;
 use weft_units::Span;
 
 use super::{Classed, Traffic};
+use crate::drive::engine::Engine;
 
 impl Classed {
     /// Divides this among `count` parts, by the part of each switch and of each host, before
@@ -51,6 +52,21 @@ impl Classed {
         self.offered += std::mem::take(&mut part.offered);
         self.carried += std::mem::take(&mut part.carried);
         self.apart += std::mem::take(&mut part.apart);
+    }
+}
+
+impl Engine {
+    /// Whether queues are noted at intervals, or cables fail, which is done for the whole, or a packet is
+    /// marked that may be in another part by then, or routes weigh queues that may be in one, or hosts are a ring or
+    /// have a hub or links have turns, which have no parts.
+    pub(in crate::drive::engine) fn happens_to_the_whole(&self) -> bool {
+        self.ring.is_some()
+            || self.turns.is_some()
+            || self.hub.is_some()
+            || self.is_sampled()
+            || self.marks_departures()
+            || self.routes.weigh_other_switches()
+            || self.classed.as_ref().is_some_and(|own| own.cables.is_some())
     }
 }
 

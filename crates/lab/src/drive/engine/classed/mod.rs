@@ -24,10 +24,9 @@ use weft_fabric::switch::shared_buffer::{
     Admission, FarEnd, Header, Next, Passage, Ports, PortsParts, ScheduleSettings, SwitchRule,
     Telemetry,
 };
-use weft_kernel::Event;
+use weft_kernel::{Event, append};
 use weft_units::{Bytes, Rate, Span, Time};
 
-use super::packets::{Forwarding, NOT_CHOSEN, Packet};
 use super::{Delivery, Engine, Handed};
 use crate::drive::carrier::MessageId;
 
@@ -205,19 +204,6 @@ impl Engine {
         self.begin_traffic();
     }
 
-    /// Whether queues are noted at intervals, or cables fail, which is done for the whole, or a packet is
-    /// marked that may be in another part by then, or routes weigh queues that may be in one, or hosts are a ring or
-    /// have a hub or links have turns, which have no parts.
-    pub(super) fn happens_to_the_whole(&self) -> bool {
-        self.ring.is_some()
-            || self.turns.is_some()
-            || self.hub.is_some()
-            || self.is_sampled()
-            || self.marks_departures()
-            || self.routes.weigh_other_switches()
-            || self.classed.as_ref().is_some_and(|own| own.cables.is_some())
-    }
-
     /// Whether switches mark packets that have left.
     pub(super) fn marks_departures(&self) -> bool {
         self.classed.as_ref().is_some_and(|own| own.ports.marks_departures())
@@ -242,21 +228,33 @@ impl Engine {
         }
     }
 
-    /// An event at a place of a channel whose packets have sizes and classes of their own.
+    /// An event at a place of a channel whose packets have sizes and classes of their own. Most often a packet enters a
+    /// switch.
     #[inline]
     fn happen_classed(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Event { time: now, place, item } = event;
-        let places = self.places;
-        if place < places.frees {
+        let places = &self.places;
+        if place >= places.enters && place < places.signals {
+            self.admit(now, place - places.enters, item);
+        } else if place < places.frees {
             self.deliver_classed(now, place - places.hosts, item, watch);
-        } else if place < places.joins {
+        } else {
+            self.happen_besides(event);
+        }
+    }
+
+    /// What happens less often: neither does a packet enter a switch, nor is its last byte at its target.
+    #[inline(never)]
+    fn happen_besides(&mut self, event: Event) {
+        let Event { time: now, place, item } = event;
+        let places = self.places;
+        if place < places.joins {
             self.has_sent(now, place - places.frees, item);
         } else if place < places.enters {
-            let forwarding = &mut self.packets.forwarding[item as usize];
-            let port = std::mem::replace(&mut forwarding.output, NOT_CHOSEN);
+            let Some(own) = &mut self.classed else { return };
+            let header = &mut own.headers[item as usize];
+            let port = std::mem::replace(&mut header.output, Header::NOT_CHOSEN);
             self.line_up(now, port, item);
-        } else if place < places.signals {
-            self.admit(now, place - places.enters, item);
         } else if place < places.edges {
             self.heed(now, place - places.signals, item);
         } else if place < places.generates {
@@ -286,13 +284,11 @@ impl Engine {
         }
         let Some(own) = &self.classed else { return };
         let header = Header {
-            flow: 0,
             size: handed.part.0 as u32 + own.overhead,
             payload: handed.part.0 as u32,
-            input: 0,
             class: own.class,
             bits: Header::ECN_CAPABLE | Header::TRIMMABLE,
-            is_early: false,
+            ..Header::NOTHING
         };
         self.submit(now, host, &handed, header);
     }
@@ -301,10 +297,9 @@ impl Engine {
     pub(super) fn submit(&mut self, now: Time, host: u32, handed: &Handed, header: Header) {
         let Handed { to, generated, message, .. } = *handed;
         let route_state = self.routes.depart(host, to);
-        let output = NOT_CHOSEN;
-        let forwarding = Forwarding { to, route_state, output, hops: 0, channel: 0 };
-        let packet = Packet { generated, start: Time::NEVER, from: host, message };
-        let id = self.packets.insert(forwarding, packet);
+        let message = message.number();
+        let header = Header { to, route_state, generated, from: host, message, ..header };
+        let id = self.packets.insert_header();
         self.note_header(id, header);
         let end = self.end_for(now, host, to);
         let port = self.graph.host_port(end);
@@ -320,8 +315,8 @@ impl Engine {
             *spent = Spent::default();
         }
         let Some(own) = &mut self.classed else { return };
-        if own.headers.len() <= id as usize {
-            own.headers.resize(id as usize + 1, Header::default());
+        while own.headers.len() <= id as usize {
+            append(&mut own.headers, Header::default());
         }
         own.headers[id as usize] = header;
         if let Some(telemetry) = &mut own.telemetry {
@@ -377,6 +372,9 @@ impl Engine {
         if port < self.graph.switch_ports() {
             self.recall_if_held(port);
         } else if self.flows.is_some() {
+            if self.has_nothing_to_send(port) {
+                return;
+            }
             self.feed_port(now, port);
         }
         let is_awaited = self.is_awaited(port);
@@ -444,11 +442,12 @@ impl Engine {
 
     /// A packet leaves its host.
     fn start_classed(&mut self, now: Time, id: u32, span: Span) {
-        let packet = &mut self.packets.packets[id as usize];
-        packet.start = now;
-        let Packet { message, from: host, .. } = *packet;
-        let says = self.classed.as_ref().map(|own| own.headers[id as usize]);
-        if says.is_some_and(|own| !own.has(Header::CONTROL)) {
+        let Some(own) = &mut self.classed else { return };
+        let header = &mut own.headers[id as usize];
+        header.start = now;
+        let Header { message, from: host, .. } = *header;
+        let message = MessageId::of(message);
+        if !header.has(Header::CONTROL) {
             self.observations.attempt(now);
         }
         if message != MessageId::NONE
@@ -471,19 +470,18 @@ impl Engine {
             return;
         }
         header.input = input;
-        let forwarding = &mut self.packets.forwarding[id as usize];
-        let output = match std::mem::replace(&mut forwarding.output, NOT_CHOSEN) {
-            NOT_CHOSEN => {
+        let output = match std::mem::replace(&mut header.output, Header::NOT_CHOSEN) {
+            Header::NOT_CHOSEN => {
                 let switch = self.graph.switch_of(input);
                 let first = self.graph.first_port(switch);
                 let ports = &own.ports;
                 let occupied = |number: u32| ports.occupied(now, first.wrapping_add(number)).0;
-                let Forwarding { to, hops, route_state: state, .. } = forwarding;
-                first + self.routes.port(switch, *hops, *to, state, occupied)
+                let Header { to, hops, .. } = *header;
+                first + self.routes.port(switch, hops, to, &mut header.route_state, occupied)
             }
             chosen => chosen,
         };
-        forwarding.hops += 1;
+        header.hops += 1;
         if own.passes
             && let Some(passage) = own.ports.pass(now, output, id, header)
         {
@@ -510,12 +508,13 @@ impl Engine {
             }
             Admission::Full => return self.give_up_classed(now, id, Drop::Overflow),
         }
-        let Some(own) = &self.classed else { return };
-        let lag = own.ports.lag(ports, own.headers[id as usize].size);
+        let Some(own) = &mut self.classed else { return };
+        let header = &mut own.headers[id as usize];
+        let lag = own.ports.lag(ports, header.size);
         if lag == Span::ZERO {
             return self.line_up(now, output, id);
         }
-        self.packets.forwarding[id as usize].output = output;
+        header.output = output;
         if let Some(spent) = self.packets.spent(id) {
             spent.transmission += lag;
         }
@@ -524,14 +523,14 @@ impl Engine {
 
     /// A packet is given up by a rule. Messages are sent only where none is.
     fn give_up_classed(&mut self, now: Time, id: u32, why: Drop) {
-        if let Some(own) = &mut self.classed {
-            match own.headers[id as usize].has(Header::APART) {
-                true => own.apart -= 1,
-                false if self.flows.is_some() => return self.lose_segment(now, id, why),
-                false => {}
-            }
+        let Some(own) = &mut self.classed else { return };
+        let header = &own.headers[id as usize];
+        match header.has(Header::APART) {
+            true => own.apart -= 1,
+            false if self.flows.is_some() => return self.lose_segment(now, id, why),
+            false => {}
         }
-        let Packet { from, .. } = self.packets.packets[id as usize];
+        let from = header.from;
         self.packets.remove(id);
         self.observe_loss(now, from, why);
     }
@@ -542,7 +541,7 @@ impl Engine {
             return *spent;
         }
         let Some(own) = &self.classed else { return Spent::default() };
-        let (cable, hops) = (self.graph.propagation(0), self.packets.forwarding[id as usize].hops);
+        let (cable, hops) = (self.graph.propagation(0), own.headers[id as usize].hops);
         own.ports.spent_alike(cable, size, hops)
     }
 
@@ -562,15 +561,14 @@ impl Engine {
             return self.give_up_classed(now, id, why);
         }
         own.apart -= i64::from(header.has(Header::APART));
-        let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
-        let Packet { generated, start, from, message } = self.packets.packets[id as usize];
+        let Header { hops, to: host, generated, start, from, message, .. } = header;
         if now >= self.observations.from {
             own.carried += own.ports.span(self.graph.host_port(from), header.size);
         }
         let spent = self.spent_in_all(id, header.size);
         self.packets.remove(id);
         let pair = HostPair { from, to: host };
-        if let Some(time) = self.supply.arrived(now, pair, message) {
+        if let Some(time) = self.supply.arrived(now, pair, MessageId::of(message)) {
             self.schedule(time, self.places.generates + host, 0);
         }
         let instants = Instants {

@@ -1,13 +1,14 @@
 //! The loop over the events, which has fetched what they need when they happen.
 //!
 //! With many packets in flight an event finds hardly anything of its packet and its port in the
-//! cache. Which events a slot of the calendar has is known when it is opened, so that the memory is
-//! asked for all that they need together, and answers while the first of them happen.
+//! cache. Which events a slot of the calendar has is known when it is opened, and nearly all of them when the
+//! slot before it is, so that the memory is asked for all that they need together, and answers while
+//! others happen: for packets a slot ahead, and for what their packets tell when the slot is opened.
 
+use weft_fabric::switch::shared_buffer::Header;
 use weft_kernel::{Event, Halt, Stopped, prefetch};
 use weft_units::Time;
 
-use crate::drive::engine::packets::NOT_CHOSEN;
 use crate::drive::engine::{Delivery, Engine};
 
 impl Engine {
@@ -33,55 +34,81 @@ impl Engine {
         }
     }
 
-    /// Fetches what the events of the open slot need.
+    /// Fetches what the events of the open slot and of the next one need.
     pub(in crate::drive::engine) fn look_ahead(&mut self) {
-        let Engine { classed: Some(own), places, packets, parts, graph, flows, routes, .. } = self
-        else {
+        self.fetch_packets();
+        self.fetch_what_packets_tell();
+    }
+
+    /// Fetches the packets and ports of the events of the slot behind the open one.
+    #[inline]
+    fn fetch_packets(&mut self) {
+        let Engine { classed: Some(own), places, parts, graph, flows, .. } = self else {
             return;
         };
-        let events = parts.first().soon();
         let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
-        let is_alike = own.ports.are_alike();
-        for Event { place, item, .. } in events.clone() {
+        let (is_alike, flows) = (own.ports.are_alike(), flows.as_deref());
+        parts.first().foresee(|Event { place, item, .. }| {
             let id = item as usize;
             // Most events are those of packets; asking for too much costs less than a branch that is
             // guessed wrong.
             prefetch(&own.headers, id);
-            prefetch(&packets.forwarding, id);
-            if place >= places.hosts && place < places.frees {
-                prefetch(&packets.packets, id);
-                if let Some(flows) = flows {
-                    flows.prefetch(id);
-                }
+            if place >= places.hosts
+                && place < places.frees
+                && let Some(flows) = flows
+            {
+                flows.prefetch(id);
             } else if frees.contains(&place) {
                 own.ports.prefetch(place - places.frees);
                 graph.prefetch_port(place - places.frees);
             } else if !is_alike && enters.contains(&place) {
                 // Links are compared.
                 own.ports.prefetch(place - places.enters);
+            } else if place >= places.acts
+                && place < places.generates
+                && let Some(flows) = flows
+            {
+                flows.prefetch_wake(item);
             }
-        }
+        });
+    }
+
+    /// Fetches the outputs to which the packets of the open slot go, those that leave next, and the flows that they are
+    /// of.
+    #[inline]
+    fn fetch_what_packets_tell(&mut self) {
+        let Engine { classed: Some(own), places, packets, parts, graph, flows, routes, .. } = self
+        else {
+            return;
+        };
+        let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
+        let flows = flows.as_deref();
         // Where cables fail, routes change meanwhile.
         let are_known = routes.look_at_packets_alone() && own.cables.is_none();
-        // By now it is known where packets go, which leave next, and of which flows they are.
-        for Event { place, item, .. } in events {
+        for Event { place, item, .. } in parts.first().soon() {
             if enters.contains(&place) {
-                let forwarding = &mut packets.forwarding[item as usize];
-                if are_known && forwarding.output == NOT_CHOSEN {
+                let header = &mut own.headers[item as usize];
+                if are_known && header.output == Header::NOT_CHOSEN {
                     let switch = graph.switch_of(place - places.enters);
-                    let (hop, to, state) =
-                        (forwarding.hops, forwarding.to, &mut forwarding.route_state);
-                    forwarding.output =
-                        graph.first_port(switch) + routes.port(switch, hop, to, state, |_| 0);
-                    own.ports.prefetch(forwarding.output);
-                    graph.prefetch_port(forwarding.output);
+                    let Header { hops, to, .. } = *header;
+                    let number = routes.port(switch, hops, to, &mut header.route_state, |_| 0);
+                    header.output = graph.first_port(switch) + number;
+                    let output = header.output;
+                    own.ports.prefetch(output);
+                    graph.prefetch_port(output);
                 }
             } else if frees.contains(&place) {
                 let port = place - places.frees;
-                if let Some(id) = own.ports.oldest(port, 0) {
-                    prefetch(&own.headers, id as usize);
-                    prefetch(&packets.behind, id as usize);
-                } else if let Some(host) = port.checked_sub(places.hosts)
+                let mut is_any = false;
+                for class in 0..own.ports.classes() {
+                    if let Some(id) = own.ports.oldest(port, class) {
+                        prefetch(&own.headers, id as usize);
+                        prefetch(&packets.behind, id as usize);
+                        is_any = true;
+                    }
+                }
+                if !is_any
+                    && let Some(host) = port.checked_sub(places.hosts)
                     && let Some(flows) = flows
                 {
                     flows.prefetch_next(host);

@@ -58,10 +58,9 @@ impl Engine {
             flow: number,
             size: traffic.packet.0 as u32,
             payload: part.0 as u32,
-            input: 0,
             class: traffic.class,
             bits: Header::ECN_CAPABLE | Header::TRIMMABLE | Header::APART,
-            is_early: false,
+            ..Header::NOTHING
         };
         own.apart += 1;
         if let Some(time) = next {

@@ -19,11 +19,11 @@ use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::PortPair;
 use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
 use weft_fabric::workload::FlowDemand;
+use weft_kernel::{append, prefetch_whole};
 use weft_protocol::congestion::LinkState;
 use weft_protocol::transport::LossRecovery;
 use weft_units::{Span, Time};
 
-use super::packets::{Forwarding, NOT_CHOSEN, Packet};
 use super::{Delivery, Engine};
 use crate::drive::carrier::MessageId;
 
@@ -109,13 +109,19 @@ impl Flows {
     /// A packet is at an end of its flow soon.
     #[inline]
     pub fn prefetch(&self, id: usize) {
-        weft_kernel::prefetch(&self.segments, id);
+        self.segments.get(id).into_iter().for_each(prefetch_whole);
     }
 
     /// Prefetches the state that a flow has at the end that the packet reaches.
     #[inline]
     pub fn prefetch_end(&self, header: &Header) {
         self.transports.prefetch(header.flow, header.has(Header::CONTROL));
+    }
+
+    /// A host is woken soon.
+    #[inline]
+    pub fn prefetch_wake(&self, item: u32) {
+        self.transports.prefetch_wake(item);
     }
 
     /// A host may send soon.
@@ -126,8 +132,8 @@ impl Flows {
 
     /// Stores the content of a packet.
     pub fn note(&mut self, id: u32, segment: Segment) {
-        if self.segments.len() <= id as usize {
-            self.segments.resize(id as usize + 1, segment);
+        while self.segments.len() <= id as usize {
+            append(&mut self.segments, segment);
         }
         self.segments[id as usize] = segment;
     }
@@ -245,26 +251,27 @@ impl Engine {
         let Outgoing { segment, to, size, payload, class, .. } = *out;
         let Some(flows) = &mut self.flows else { return 0 };
         let is_data = matches!(segment.content, Content::Data { .. });
-        let header = Header {
-            flow: segment.flow,
-            size: size.0 as u32,
-            payload: payload.0 as u32,
-            input: 0,
-            class,
-            bits: if is_data { flows.bits } else { Header::CONTROL },
-            is_early: false,
-        };
         let generated = if is_data { flows.transports.flow(segment.flow).start } else { now };
-        let route_state = self.routes.depart_flow(host, to, segment.flow, segment.spray);
-        let output = NOT_CHOSEN;
-        let forwarding = Forwarding { to, route_state, output, hops: 0, channel: 0 };
         // A message is told of the first attempt of each of its packets.
         let message = match out.is_first {
             true => flows.message(segment.flow),
             false => MessageId::NONE,
         };
-        let id =
-            self.packets.insert(forwarding, Packet { generated, start: now, from: host, message });
+        let header = Header {
+            flow: segment.flow,
+            size: size.0 as u32,
+            payload: payload.0 as u32,
+            to,
+            from: host,
+            message: message.number(),
+            generated,
+            start: now,
+            route_state: self.routes.depart_flow(host, to, segment.flow, segment.spray),
+            class,
+            bits: if is_data { flows.bits } else { Header::CONTROL },
+            ..Header::NOTHING
+        };
+        let id = self.packets.insert_header();
         flows.note(id, segment);
         self.note_header(id, header);
         id
@@ -282,8 +289,7 @@ impl Engine {
     ) {
         let Some(flows) = &self.flows else { return };
         let segment = flows.segments[id as usize];
-        let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
-        let Packet { generated, start, from, .. } = self.packets.packets[id as usize];
+        let Header { hops, to: host, generated, start, from, .. } = header;
         // The time of control packets per stage is not recorded.
         let spent = match segment.content {
             Content::Data { .. } => self.spent_in_all(id, header.size),
@@ -296,10 +302,13 @@ impl Engine {
         let Arrived { answers, payload } =
             self.arrive_at_end(now, &segment, header, hops, said.as_ref());
         self.schedule_wakes();
-        for out in answers.iter().flatten() {
+        for number in 0..answers {
+            let Some(out) = self.flows.as_ref().map(|own| own.transports.answers()[number]) else {
+                return;
+            };
             // A grant may be for another flow than the one whose packet has come.
             let port = self.graph.host_port(self.end_towards(end, out.to));
-            let id = self.insert_segment(now, host, out);
+            let id = self.insert_segment(now, host, &out);
             if let (Some(own), Some(said)) = (&mut self.classed, said) {
                 own.carry_telemetry(id, said);
             }
