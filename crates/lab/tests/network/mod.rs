@@ -26,6 +26,7 @@ mod rings;
 mod shared_buffer;
 mod shared_memory;
 mod slingshot;
+mod stations;
 mod threads;
 mod torus;
 mod unlike;

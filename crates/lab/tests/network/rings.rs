@@ -13,10 +13,10 @@ use weft_lab::{Cell, ChannelRun, Options, Plan, Request, simulate};
 
 use super::{refusal, run};
 
-const RING: &str = "acknowledgment = '8 B', bypass = '100 ns'";
+pub(super) const RING: &str = "acknowledgment = '8 B', bypass = '100 ns'";
 
 /// A channel of some switches and cables; `channel` has further keys.
-fn file(hosts: u32, table: &str, channel: &str, workload: &str, length: &str) -> String {
+pub(super) fn file(hosts: u32, table: &str, channel: &str, workload: &str, length: &str) -> String {
     format!(
         "[system]\ntitle = 'rings'\nhosts = {hosts}\n\
          [channel.c]\npacket = '80 B'\npayload = '64 B'\nadapter.send_buffers = 'unlimited'\n\
@@ -69,7 +69,7 @@ fn bridges(r: u32, q: u32) -> String {
 }
 
 /// Packets, each a time in nanoseconds, an initiator and a target.
-fn listed(packets: &[(u64, u32, u32)]) -> String {
+pub(super) fn listed(packets: &[(u64, u32, u32)]) -> String {
     let one = |(ns, from, to): &(u64, u32, u32)| {
         format!("{{ time = '{ns} ns', from = {from}, to = {to} }}")
     };
@@ -79,7 +79,7 @@ fn listed(packets: &[(u64, u32, u32)]) -> String {
 
 /// One-way latencies of all packets together, in nanoseconds, and how many stations and switches
 /// they passed.
-fn one_way(run: &ChannelRun) -> (u64, u64, f64) {
+pub(super) fn one_way(run: &ChannelRun) -> (u64, u64, f64) {
     let seen = run.observations.recorder(Latency::OneWay);
     let ns = |ps: u128| {
         assert_eq!(ps % 1_000, 0);
@@ -514,27 +514,6 @@ fn a_ring_among_switches_says_what_it_needs() {
     let routes = format!("switches.r.ring = {{ {RING} }}\nroutes.per_packet = 'random'");
     let text = self::file(4, &one_ring([0, 1, 2, 3]), &routes, "load = 0.1", "10 us");
     assert!(refusal(&text).contains("no routes on a ring, which has one way round"));
-}
-
-/// Stations without a host are numbered behind all hosts, with sixteen bits.
-#[test]
-fn there_are_as_many_stations_as_have_numbers() {
-    let text = |ports: u32| {
-        let unused: Vec<String> = (2..ports).map(|port| port.to_string()).collect();
-        let fabric = format!(
-            "fabric.table = {{ switches = [{{ name = 'r', ports = {ports}, unused = [{}] }}], \
-             cables = [{{ from = 'host 0', to = 'r.0' }}, {{ from = 'host 1', to = 'r.1' }}] }}",
-            unused.join(", ")
-        );
-        let ring = format!("switches.r.ring = {{ {RING} }}\nerrors.packet_error_rate = 1e-9");
-        file(2, &fabric, &ring, &listed(&[(0, 1, 0)]), "20 ms")
-    };
-    let said = refusal(&text(65_536));
-    assert!(said.contains("channel.c.fabric = 65534 stations of rings without a host"), "{said}");
-    assert!(said.contains("at most 65533: 2 hosts and such stations"), "{said}");
-    // From host 1 past all of them to host 0: 65533 times 100 ns, 65534 links, and the packet.
-    let seen = run(&text(65_535), 1);
-    assert_eq!(one_way(&seen), (7_209_040, 7_209_040, 65_533.0));
 }
 
 /// The ends of the links that a run shows.
