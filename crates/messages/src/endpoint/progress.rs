@@ -66,15 +66,21 @@ impl Endpoint {
         if !self.replies.is_empty() {
             any |= self.send_replies(peers, events);
         }
-        self.figures.counts().empty_polls.add(u64::from(!any));
+        if !any {
+            self.figures.counts().empty_polls.add(1);
+        }
         self.calls += 1;
         if self.calls >= CALLS {
-            self.calls = 0;
-            if self.polled.elapsed() >= KERNEL_POLL {
-                any |= self.poll_kernel(peers, events);
-            }
+            any |= self.poll_kernel_if_due(peers, events);
         }
         any
+    }
+
+    /// Polls the kernel, unless it was polled a short time ago; returns whether anything arrived.
+    #[cold]
+    fn poll_kernel_if_due(&mut self, peers: &mut Peers, events: &mut impl Events) -> bool {
+        self.calls = 0;
+        self.polled.elapsed() >= KERNEL_POLL && self.poll_kernel(peers, events)
     }
 
     /// Whether nothing has arrived and the kernel need not be polled yet; a cheap check.
@@ -88,8 +94,10 @@ impl Endpoint {
             has_news |= has_next;
         }
         let is_idle = !has_news && self.calls < CALLS;
-        self.calls += u32::from(is_idle);
-        self.figures.counts().empty_polls.add(u64::from(is_idle));
+        if is_idle {
+            self.calls += 1;
+            self.figures.counts().empty_polls.add(1);
+        }
         is_idle
     }
 

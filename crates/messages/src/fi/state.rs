@@ -501,13 +501,20 @@ impl State {
     #[inline(always)]
     pub fn progress(&mut self, of: Waitable) -> bool {
         // Most polls find nothing, so check cheaply first.
+        !self.is_idle(of) && self.work(of)
+    }
+
+    /// Whether nothing has arrived at the endpoints bound to an object, and their kernel polls are not due: a cheap
+    /// check.
+    #[inline(always)]
+    fn is_idle(&mut self, of: Waitable) -> bool {
         for entry in self.endpoints.slots() {
             let Some(Entry { bound, bindings }) = entry else { continue };
             if of.concerns(bindings) && (bound.is_armed || !bound.endpoint.is_idle()) {
-                return self.work(of);
+                return false;
             }
         }
-        false
+        true
     }
 
     #[inline(never)]
