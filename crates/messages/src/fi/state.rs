@@ -313,6 +313,13 @@ struct Reported {
     counter: Option<usize>,
 }
 
+impl Reported {
+    #[inline(always)]
+    const fn of(binding: &Binding) -> Self {
+        Self { queue: binding.queue, counter: binding.counter }
+    }
+}
+
 /// Turns the events of an endpoint into completions and counts.
 pub struct Reporter<'a> {
     queues: &'a mut Table<Queue>,
@@ -351,6 +358,7 @@ impl Reporter<'_> {
         self.queues.get(queue).ok().map(|it| &mut it.entries)
     }
 
+    #[inline(always)]
     fn received(&self, received: &Received, error: Option<Errno>) -> Completion {
         let Received { envelope, cut, length, .. } = *received;
         let Envelope { data, tag, .. } = envelope;
@@ -398,20 +406,26 @@ impl Events for Reporter<'_> {
     }
 
     #[inline(always)]
+    fn on_received(&mut self, received: Received) {
+        if self.record.is_some() {
+            self.on_event(Event::Received(received));
+            return;
+        }
+        let completion = self.received(&received, None);
+        let to = Reported::of(&self.bindings.receives);
+        self.tell(to, completion, received.is_reported);
+    }
+
+    #[inline(never)]
     fn on_event(&mut self, event: Event) {
         if let Some(record) = &mut self.record {
-            // The address of a copy: `event` itself stays in registers.
-            let copy = event;
-            record.on_event(&copy);
+            record.on_event(&event);
         }
         let Bindings { sends, receives, reads, writes } = self.bindings;
-        let [sending, receiving] =
-            [sends, receives].map(|bound| Reported { queue: bound.queue, counter: bound.counter });
+        let [sending, receiving] = [sends, receives].map(Reported::of);
         match event {
             Event::Sent { context, is_tagged, is_reported } => {
-                if let Some(entries) = self.count(sending, false, is_reported) {
-                    entries.push_back(sent(context, is_tagged, None));
-                }
+                self.tell(sending, sent(context, is_tagged, None), is_reported);
             }
             Event::Received(received) => {
                 let completion = self.received(&received, None);
