@@ -306,6 +306,7 @@ impl Endpoint {
         }
     }
 
+    #[inline(always)]
     fn queue(&mut self, is_tagged: bool) -> &mut Queue {
         if is_tagged { &mut self.tagged } else { &mut self.untagged }
     }
@@ -335,6 +336,16 @@ impl Endpoint {
             events.on_event(Event::Sent { context, is_tagged, is_reported });
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn count_sent(&self, length: usize, wakes: bool) {
+        let counts = self.figures.counts();
+        counts.sent.add(1);
+        counts.bytes_sent.add(length as u64);
+        if wakes {
+            counts.wakes.add(1);
+        }
     }
 
     /// Writes a message to its channel, with this envelope and, if it is held, under this context. Returns whether
@@ -372,10 +383,7 @@ impl Endpoint {
             return Err(self.not_written(to, sent.err(), events));
         }
         let wakes = way.wake();
-        let counts = self.figures.counts();
-        counts.sent.add(1);
-        counts.bytes_sent.add(length as u64);
-        counts.wakes.add(u64::from(wakes));
+        self.count_sent(length, wakes);
         if self.emulation.is_some() {
             self.finish_announced(to, is_short);
         }

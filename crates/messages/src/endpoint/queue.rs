@@ -98,6 +98,12 @@ impl Queue {
         self.unexpected.push_back(message);
     }
 
+    /// Whether messages have arrived that nothing has received.
+    #[inline(always)]
+    pub fn has_messages(&self) -> bool {
+        !self.unexpected.is_empty()
+    }
+
     fn find(&self, wanted: &Wanted) -> Option<usize> {
         let takes = |it: &Unexpected| wanted.takes(it.source, it.envelope.tag);
         self.unexpected.iter().position(takes)
@@ -131,6 +137,7 @@ impl Queue {
     }
 
     /// Posts a receive that matched no message.
+    #[inline(always)]
     pub fn post(&mut self, wanted: Wanted, receive: Receive) {
         self.posted.push_back((wanted, receive));
     }

@@ -1,6 +1,7 @@
 //! The state of a domain, under one lock: endpoints, completion queues, counters, address vectors.
 
 mod quiet;
+mod short;
 mod waitable;
 
 use std::cell::UnsafeCell;
@@ -18,6 +19,7 @@ use crate::endpoint::{Endpoint, Event, Events, Received, Touch};
 use crate::peers::{PeerId, Peers};
 use crate::sys::Errno;
 use quiet::Quiet;
+pub use short::{Posted, Short};
 pub use waitable::{Waitable, Waiter};
 
 /// What the objects of a domain share.
