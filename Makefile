@@ -167,6 +167,7 @@ $(PROVIDER):
 
 test-mpi: $(PROVIDER) $(VENV)/.wheel ## MPI programs over the provider, and runs on MPI ranks; what is not installed is skipped
 	timeout 600 $(BIN)/python tests/mpi/ranks.py --weft $(WEFT) $(if $(SHORT),--only same_tables)
+	$(if $(SHORT),,$(PYTHON) tests/mpi/instructions.py --provider $(PROVIDER) --hold)
 	timeout $(if $(KILLS),7200,300) $(PYTHON) tests/mpi/programs.py --provider $(PROVIDER) $(if $(SHORT),--short) $(if $(KILLS),--kills $(KILLS))
 
 # A round is a hostile process, or a kill: `TIMES=100` makes each count a hundred times as many.

@@ -84,6 +84,12 @@ impl Parts {
         self.first.iov_len + self.rest().iter().map(|it| it.iov_len).sum::<usize>()
     }
 
+    /// The address of the only buffer, if it has room for `length` bytes.
+    #[inline(always)]
+    pub fn room_for(&self, length: usize) -> Option<*mut u8> {
+        (self.rest.is_none() && length <= self.first.iov_len).then(|| self.base())
+    }
+
     /// At most `length` bytes from offset `skip` on.
     pub fn after(&self, mut skip: usize, mut length: usize) -> Places {
         let mut rest = Places { count: 0, places: [NONE; MOST] };
@@ -142,7 +148,7 @@ impl Parts {
 ///
 /// The requirements of [`std::ptr::copy_nonoverlapping`].
 #[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
+pub unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
     // SAFETY: the caller's promise; two words of 8 bytes that may overlap cover up to 16.
     unsafe {
         if (8..=16).contains(&length) {

@@ -147,7 +147,7 @@ impl Writer {
     ///
     /// # Errors
     /// If the reader's pointer is impossible.
-    #[inline]
+    #[inline(always)]
     pub fn reserve(
         &mut self,
         heads: &impl Heads,
@@ -155,6 +155,22 @@ impl Writer {
         length: u64,
     ) -> Result<Option<Range<usize>>, BrokenRing> {
         debug_assert!(length <= self.slots.longest());
+        let (needed, place) = (slots_of(length), self.slots.place(self.written));
+        // Most records fit where the previous one ended.
+        if needed <= self.slots.count() - place && self.room() > needed {
+            return Ok(Some(bytes_at(place, length)));
+        }
+        self.make_room(heads, read, length)
+    }
+
+    /// Looks at the reader's pointer, and skips to the beginning of the ring if the record does not fit before its end.
+    #[inline(never)]
+    fn make_room(
+        &mut self,
+        heads: &impl Heads,
+        read: &AtomicU64,
+        length: u64,
+    ) -> Result<Option<Range<usize>>, BrokenRing> {
         let (needed, place) = (slots_of(length), self.slots.place(self.written));
         let to_end = self.slots.count() - place;
         let skipped = if needed > to_end { to_end } else { 0 };
@@ -167,10 +183,15 @@ impl Writer {
         Ok(Some(bytes_at(self.slots.place(self.written), length)))
     }
 
+    /// The free slots, as far as this side knows.
+    #[inline]
+    const fn room(&self) -> u64 {
+        self.slots.count() - (self.written - self.read)
+    }
+
     #[inline]
     fn has_room(&mut self, read: &AtomicU64, slots: u64) -> Result<bool, BrokenRing> {
-        let room = |writer: &Self| writer.slots.count() - (writer.written - writer.read);
-        if room(self) >= slots {
+        if self.room() >= slots {
             return Ok(true);
         }
         let (before, now, written) = (self.read, read.load(observe()), self.written);
@@ -178,18 +199,18 @@ impl Writer {
             return Err(BrokenRing::Pointer { before, now, written });
         }
         self.read = now;
-        Ok(room(self) >= slots)
+        Ok(self.room() >= slots)
     }
 
     /// Hands the record over whose `length` bytes were written where [`Writer::reserve`] said.
     /// `what` is for the reader; `u32::MAX` is the ring's own.
-    #[inline]
+    #[inline(always)]
     pub fn publish(&mut self, heads: &impl Heads, what: NonZeroU32, length: u64) {
         debug_assert!(what.get() != SKIP && length <= self.slots.longest());
         self.hand_over(heads, what.get(), length, slots_of(length));
     }
 
-    #[inline]
+    #[inline(always)]
     fn hand_over(&mut self, heads: &impl Heads, what: u32, length: u64, slots: u64) {
         let place = self.slots.place(self.written);
         self.written += slots;
@@ -223,6 +244,15 @@ pub struct Record {
     pub what: u32,
     /// The position of its bytes in the ring.
     pub place: Range<usize>,
+}
+
+impl Record {
+    /// The length of its bytes.
+    #[inline]
+    pub const fn length(&self) -> u64 {
+        // A reader makes records, whose places never end before they begin.
+        self.place.end.wrapping_sub(self.place.start) as u64
+    }
 }
 
 /// The side that reads.
@@ -285,7 +315,7 @@ impl Reader {
     /// Advances past a record whose bytes have been used.
     #[inline]
     pub fn take(&mut self, record: &Record) {
-        self.read += slots_of(record.place.len() as u64);
+        self.read += slots_of(record.length());
     }
 
     /// Whether a quarter of the ring has been taken but not returned, so that the writer may soon

@@ -9,7 +9,7 @@ mod receiving;
 mod remote;
 mod sending;
 
-pub use receiving::{Arrival, Body, Receiving, Remote};
+pub use receiving::{Arrival, Body, Look, Receiving, Remote, Short};
 pub use remote::{
     AtomicCode, LONGEST_OPERANDS, MOST_RANGES, Operation, Range, Ranges, Request, Requested,
     Returns,

@@ -12,7 +12,7 @@ use weft_protocol::record_ring::{Reader, Record, Writer};
 use super::remote::{self, Requested};
 use super::sending::{LONGEST, wake};
 use super::{Broken, Envelope, HAS_DATA, HEADER, IS_TAGGED, KIND, answer, kind};
-use crate::parts::{MOST, Parts};
+use crate::parts::{MOST, Parts, RawBytes};
 use crate::rendezvous::Peer;
 use crate::segment::{Segment, Side};
 use crate::sys::{self, Errno};
@@ -61,6 +61,27 @@ pub enum Arrival {
     Due(u64, u64),
 }
 
+/// A short message in the ring.
+#[derive(Debug)]
+pub struct Short {
+    /// Its metadata.
+    pub envelope: Envelope,
+    /// Its bytes, which stay in the ring until [`Receiving::pass`].
+    pub bytes: RawBytes,
+    record: Record,
+}
+
+/// What a first look at the next record finds.
+#[derive(Debug)]
+pub enum Look {
+    /// There is no record.
+    Nothing,
+    /// A short message.
+    Short(Short),
+    /// Anything else: [`Receiving::next_arrival`] says what.
+    Other,
+}
+
 /// A message that is pulled through the ring.
 #[derive(Debug)]
 struct Pulled {
@@ -107,44 +128,73 @@ impl Receiving {
         self.segment.ring(Side::Sender).next_head(&self.reader)
     }
 
+    /// A first look at the next record, by which short messages are received in few instructions.
+    #[inline(always)]
+    pub fn look(&mut self) -> Look {
+        let ring = self.segment.ring(Side::Sender);
+        let record = match ring.next(&mut self.reader) {
+            Ok(None) => return Look::Nothing,
+            Ok(Some(record)) if record.what & KIND == kind::WHOLE.get() => record,
+            _ => return Look::Other,
+        };
+        match self.contents(&record) {
+            Some((words, bytes)) => {
+                let envelope = envelope(record.what, words);
+                Look::Short(Short { envelope, bytes, record })
+            }
+            None => Look::Other,
+        }
+    }
+
+    /// Consumes the message that [`Receiving::look`] found last.
+    #[inline(always)]
+    pub fn pass(&mut self, short: &Short) {
+        self.consume(&short.record);
+    }
+
+    /// The first two words of a record, and the bytes behind them; `None` if no record may be so long.
+    #[inline(always)]
+    fn contents(&self, record: &Record) -> Option<([u64; 2], RawBytes)> {
+        let length = record.length();
+        if !(HEADER..=LONGEST).contains(&length) {
+            return None;
+        }
+        let at = self.segment.ring(Side::Sender).at(&record.place);
+        // SAFETY: the record has at least two words, and begins 8 bytes into a slot.
+        let words = unsafe { at.cast::<[u64; 2]>().read() };
+        // SAFETY: as above.
+        let first = unsafe { at.add(HEADER as usize) };
+        Some((words, RawBytes { first, length: (length - HEADER) as usize }))
+    }
+
     /// The next record, without consuming it. Pieces are stored immediately; a message must be
     /// handled before [`Receiving::take`] releases its record.
     ///
     /// # Errors
     ///
     /// If the peer closed, or violated the protocol.
-    #[inline(always)]
     pub fn next_arrival(&mut self) -> Result<Option<Arrival>, Broken> {
         let ring = self.segment.ring(Side::Sender);
         let Some(record) = ring.next(&mut self.reader)? else { return Ok(None) };
-        let length = record.place.len() as u64;
-        if !(HEADER..=LONGEST).contains(&length) {
-            return Err(Broken::Protocol);
-        }
-        let at = ring.at(&record.place);
-        // SAFETY: the record has at least two words, and begins 8 bytes into a slot.
-        let [tag, data] = unsafe { at.cast::<[u64; 2]>().read() };
-        // SAFETY: as above.
-        let bytes = unsafe { at.add(HEADER as usize) };
-        let length = (length - HEADER) as usize;
-        let (is_tagged, data_bit) = (record.what & IS_TAGGED != 0, record.what & HAS_DATA != 0);
-        let envelope = Envelope { is_tagged, tag, data: data_bit.then_some(data) };
+        let (words, bytes) = self.contents(&record).ok_or(Broken::Protocol)?;
+        let ([tag, data], envelope) = (words, envelope(record.what, words));
+        let RawBytes { first, length } = bytes;
         let kind = NonZeroU32::new(record.what & KIND);
         self.next = Some(record);
         match kind {
-            Some(kind::WHOLE) => Ok(Some(Arrival::Message(envelope, Body::Here(bytes, length)))),
+            Some(kind::WHOLE) => Ok(Some(Arrival::Message(envelope, Body::Here(first, length)))),
             Some(kind::PLACES) => {
-                let remote = read_places(bytes, length).ok_or(Broken::Protocol)?;
+                let remote = read_places(first, length).ok_or(Broken::Protocol)?;
                 Ok(Some(Arrival::Message(envelope, Body::There(remote))))
             }
-            Some(kind::PIECE) => self.put(tag, bytes, length).map(Some),
+            Some(kind::PIECE) => self.put(tag, first, length).map(Some),
             Some(kind::REQUEST) => {
-                let requested = remote::decode(tag as u32, envelope.data, bytes, length);
+                let requested = remote::decode(tag as u32, envelope.data, first, length);
                 Ok(Some(Arrival::Request(Box::new(requested.ok_or(Broken::Protocol)?))))
             }
             Some(kind::REPLY) => {
                 let number = u32::try_from(tag).map_err(|_| Broken::Protocol)?;
-                Ok(Some(Arrival::Reply(number, data, bytes, length)))
+                Ok(Some(Arrival::Reply(number, data, first, length)))
             }
             Some(kind::DUE) => Ok(Some(Arrival::Due(tag, data))),
             _ => Err(Broken::Protocol),
@@ -152,16 +202,21 @@ impl Receiving {
     }
 
     /// Consumes the record that [`Receiving::next_arrival`] returned last.
-    #[inline(always)]
     pub fn take(&mut self) {
         if let Some(record) = self.next.take() {
-            self.reader.take(&record);
-            if self.reader.is_release_due() {
-                self.release();
-            }
+            self.consume(&record);
         }
     }
 
+    #[inline(always)]
+    fn consume(&mut self, record: &Record) {
+        self.reader.take(record);
+        if self.reader.is_release_due() {
+            self.release();
+        }
+    }
+
+    #[inline(never)]
     fn release(&mut self) {
         if self.segment.ring(Side::Sender).release(&mut self.reader) {
             wake(self.segment.flag(Side::Sender), &self.peer);
@@ -330,6 +385,13 @@ impl Receiving {
     pub fn abandon(&mut self) -> impl Iterator<Item = u32> {
         std::mem::take(&mut self.pulled).into_keys()
     }
+}
+
+/// The metadata of a message in a record.
+#[inline(always)]
+fn envelope(what: u32, [tag, data]: [u64; 2]) -> Envelope {
+    let (is_tagged, has_data) = (what & IS_TAGGED != 0, what & HAS_DATA != 0);
+    Envelope { is_tagged, tag, data: has_data.then_some(data) }
 }
 
 /// Parses a rendezvous request: number and count, length, buffers.

@@ -10,7 +10,7 @@ use weft_protocol::record_ring::{HEAD, Reader, SLOT, Writer};
 
 use super::remote::{self, Operation, Request};
 use super::{Broken, Envelope, HAS_DATA, HEADER, IS_TAGGED, KIND, answer, kind};
-use crate::parts::{MOST, Parts, RawBytes};
+use crate::parts::{MOST, Parts, RawBytes, copy};
 use crate::rendezvous::Peer;
 use crate::segment::{ANSWERS, Segment, Side};
 use crate::sys::{self, Errno};
@@ -92,12 +92,18 @@ pub struct Sending {
 }
 
 /// Wakes a side that sleeps; returns whether it did.
+#[inline(always)]
 pub(super) fn wake(flag: &InterruptFlag, peer: &Peer) -> bool {
-    let asleep = flag.stimulate().includes(Sleep::InKernel);
-    if asleep {
+    flag.is_armed_after_change() && wake_sleeper(flag, peer)
+}
+
+#[cold]
+fn wake_sleeper(flag: &InterruptFlag, peer: &Peer) -> bool {
+    let is_asleep = flag.take().includes(Sleep::InKernel);
+    if is_asleep {
         sys::notify(&peer.socket);
     }
-    asleep
+    is_asleep
 }
 
 /// Writes the two header words of a record; returns the address behind them.
@@ -110,6 +116,7 @@ fn put_header(at: *mut u8, words: [u64; 2]) -> *mut u8 {
     }
 }
 
+#[inline(always)]
 fn what(kind: NonZeroU32, envelope: &Envelope) -> NonZeroU32 {
     let tagged = if envelope.is_tagged { IS_TAGGED } else { 0 };
     let data = if envelope.data.is_some() { HAS_DATA } else { 0 };
@@ -151,6 +158,24 @@ impl Sending {
         })?;
         self.was_full |= !sent;
         Ok(sent)
+    }
+
+    /// Sends a short message in one buffer; false if it was not sent, and [`Sending::send`] says why. The buffer may
+    /// be reused immediately.
+    ///
+    /// # Safety
+    ///
+    /// The bytes must be readable.
+    #[inline(always)]
+    pub unsafe fn send_one(&mut self, envelope: &Envelope, bytes: RawBytes) -> bool {
+        let ring = self.segment.ring(Side::Sender);
+        let what = what(kind::WHOLE, envelope);
+        let words = [envelope.tag, envelope.data.unwrap_or(0)];
+        let sent = ring.write(&mut self.writer, what, HEADER + bytes.length as u64, |at| {
+            // SAFETY: the record has room for header and bytes; the caller guarantees the bytes.
+            unsafe { copy(bytes.first, put_header(at, words), bytes.length) };
+        });
+        sent == Ok(true)
     }
 
     /// Whether a message can be written now; `is_held` if it stays in its buffers, see [`Sending::hold`].

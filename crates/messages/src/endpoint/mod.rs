@@ -9,6 +9,7 @@ mod emulated;
 mod progress;
 mod queue;
 mod remote;
+mod short;
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -109,6 +110,12 @@ pub struct Received {
 pub trait Events {
     /// Called for each event.
     fn on_event(&mut self, event: Event);
+
+    /// Called instead for a message that was received whole, which is the most frequent of them.
+    #[inline(always)]
+    fn on_received(&mut self, received: Received) {
+        self.on_event(Event::Received(received));
+    }
 
     /// The address of a range of registered memory, which must be readable, and writable if it is written, until
     /// the next call of the endpoint.
@@ -299,6 +306,7 @@ impl Endpoint {
         }
     }
 
+    #[inline(always)]
     fn queue(&mut self, is_tagged: bool) -> &mut Queue {
         if is_tagged { &mut self.tagged } else { &mut self.untagged }
     }
@@ -328,6 +336,16 @@ impl Endpoint {
             events.on_event(Event::Sent { context, is_tagged, is_reported });
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn count_sent(&self, length: usize, wakes: bool) {
+        let counts = self.figures.counts();
+        counts.sent.add(1);
+        counts.bytes_sent.add(length as u64);
+        if wakes {
+            counts.wakes.add(1);
+        }
     }
 
     /// Writes a message to its channel, with this envelope and, if it is held, under this context. Returns whether
@@ -365,10 +383,7 @@ impl Endpoint {
             return Err(self.not_written(to, sent.err(), events));
         }
         let wakes = way.wake();
-        let counts = self.figures.counts();
-        counts.sent.add(1);
-        counts.bytes_sent.add(length as u64);
-        counts.wakes.add(u64::from(wakes));
+        self.count_sent(length, wakes);
         if self.emulation.is_some() {
             self.finish_announced(to, is_short);
         }
@@ -531,7 +546,6 @@ impl Endpoint {
     }
 
     /// Reports a message that has arrived completely.
-    #[inline(always)]
     fn complete(&mut self, received: Received, events: &mut impl Events) {
         let counts = self.figures.counts();
         counts.received.add(1);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::queue::{Receive, Stored, Unexpected};
 use super::{Admits, Endpoint, Event, Events, Incoming, Outgoing, Pulling, failed, received};
-use crate::channel::{Arrival, Body, Broken, Envelope, Held, Purpose, Receiving, Remote};
+use crate::channel::{Arrival, Body, Broken, Envelope, Held, Look, Purpose, Receiving, Remote};
 use crate::endpoint::Received;
 use crate::parts::{Parts, RawBytes};
 use crate::peers::{PeerId, Peers};
@@ -66,15 +66,21 @@ impl Endpoint {
         if !self.replies.is_empty() {
             any |= self.send_replies(peers, events);
         }
-        self.figures.counts().empty_polls.add(u64::from(!any));
+        if !any {
+            self.figures.counts().empty_polls.add(1);
+        }
         self.calls += 1;
         if self.calls >= CALLS {
-            self.calls = 0;
-            if self.polled.elapsed() >= KERNEL_POLL {
-                any |= self.poll_kernel(peers, events);
-            }
+            any |= self.poll_kernel_if_due(peers, events);
         }
         any
+    }
+
+    /// Polls the kernel, unless it was polled a short time ago; returns whether anything arrived.
+    #[cold]
+    fn poll_kernel_if_due(&mut self, peers: &mut Peers, events: &mut impl Events) -> bool {
+        self.calls = 0;
+        self.polled.elapsed() >= KERNEL_POLL && self.poll_kernel(peers, events)
     }
 
     /// Whether nothing has arrived and the kernel need not be polled yet; a cheap check.
@@ -88,8 +94,10 @@ impl Endpoint {
             has_news |= has_next;
         }
         let is_idle = !has_news && self.calls < CALLS;
-        self.calls += u32::from(is_idle);
-        self.figures.counts().empty_polls.add(u64::from(is_idle));
+        if is_idle {
+            self.calls += 1;
+            self.figures.counts().empty_polls.add(1);
+        }
         is_idle
     }
 
@@ -131,25 +139,20 @@ impl Endpoint {
     fn receive_from(&mut self, channel: u32, events: &mut impl Events) -> bool {
         let mut taken = 0;
         while let Some(from) = &mut self.incoming[channel as usize] {
-            let peer = from.peer;
-            match from.receiving.next_arrival() {
-                Ok(None) => {
+            match from.receiving.look() {
+                Look::Nothing => {
                     from.is_busy = false;
                     break;
                 }
-                Ok(Some(Arrival::Due(due_ns, bytes))) => {
-                    match self.has_arrived(channel, due_ns, bytes) {
-                        Ok(true) => {}
-                        Ok(false) => break,
-                        Err(why) => self.drop_peer(peer, why, events),
+                Look::Short(short) if self.receive_short(channel, &short, events) => {}
+                _ => {
+                    if !self.receive_other(channel, events) {
+                        break;
                     }
                 }
-                Ok(Some(arrival)) => self.arrive(channel, peer, arrival, events),
-                Err(why) => self.drop_peer(peer, why, events),
             }
             taken += 1;
             let Some(from) = self.incoming_channel(channel) else { break };
-            from.receiving.take();
             let is_busy = std::mem::replace(&mut from.is_busy, true);
             if !is_busy || taken == TURN {
                 break;
@@ -158,18 +161,52 @@ impl Endpoint {
         taken > 0
     }
 
-    #[inline(always)]
+    /// Receives a message: by the first posted receive that matches it, or to be received later.
+    fn receive_message(
+        &mut self,
+        channel: u32,
+        source: PeerId,
+        envelope: Envelope,
+        body: Body,
+        events: &mut impl Events,
+    ) {
+        match self.queue(envelope.is_tagged).receive_for(source, envelope.tag) {
+            Some(receive) => self.put(channel, source, envelope, body, &receive, events),
+            // The queues of an endpoint with a connection are always empty.
+            None if self.connected.is_some() => {
+                self.arrive_connected(channel, source, envelope, body, events);
+            }
+            None => self.keep(channel, source, envelope, body),
+        }
+    }
+
+    /// Receives the next record, whatever it is; false if there is none, or it is held back.
+    #[inline(never)]
+    fn receive_other(&mut self, channel: u32, events: &mut impl Events) -> bool {
+        let Some(from) = self.incoming_channel(channel) else { return false };
+        let peer = from.peer;
+        match from.receiving.next_arrival() {
+            Ok(None) => return false,
+            Ok(Some(Arrival::Due(due_ns, bytes))) => {
+                match self.has_arrived(channel, due_ns, bytes) {
+                    Ok(true) => {}
+                    Ok(false) => return false,
+                    Err(why) => self.drop_peer(peer, why, events),
+                }
+            }
+            Ok(Some(arrival)) => self.arrive(channel, peer, arrival, events),
+            Err(why) => self.drop_peer(peer, why, events),
+        }
+        if let Some(from) = self.incoming_channel(channel) {
+            from.receiving.take();
+        }
+        true
+    }
+
     fn arrive(&mut self, channel: u32, source: PeerId, arrival: Arrival, events: &mut impl Events) {
         match arrival {
             Arrival::Message(envelope, body) => {
-                match self.queue(envelope.is_tagged).receive_for(source, envelope.tag) {
-                    Some(receive) => self.put(channel, source, envelope, body, &receive, events),
-                    // The queues of an endpoint with a connection are always empty.
-                    None if self.connected.is_some() => {
-                        self.arrive_connected(channel, source, envelope, body, events);
-                    }
-                    None => self.keep(channel, source, envelope, body),
-                }
+                self.receive_message(channel, source, envelope, body, events);
             }
             Arrival::Complete(number) => {
                 self.finish_pulled(channel, number, source, events);
@@ -187,7 +224,6 @@ impl Endpoint {
     }
 
     /// Delivers a message into the buffers of its receive.
-    #[inline(always)]
     pub(super) fn put(
         &mut self,
         channel: u32,

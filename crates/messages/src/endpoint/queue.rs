@@ -18,6 +18,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    #[inline(always)]
     fn takes(&self, source: PeerId, tag: u64) -> bool {
         (self.tag ^ tag) & !self.ignore == 0 && self.source.is_none_or(|wanted| wanted == source)
     }
@@ -74,14 +75,20 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Removes the receive that matches a message which has just arrived.
+    /// The oldest posted receive, if it matches a message that has just arrived: most often it does.
     #[inline(always)]
+    pub fn first_for(&self, source: PeerId, tag: u64) -> Option<&Receive> {
+        self.posted.front().filter(|it| it.0.takes(source, tag)).map(|(_, receive)| receive)
+    }
+
+    /// Removes the oldest posted receive.
+    #[inline(always)]
+    pub fn take_first(&mut self) {
+        self.posted.pop_front();
+    }
+
+    /// Removes the receive that matches a message which has just arrived.
     pub fn receive_for(&mut self, source: PeerId, tag: u64) -> Option<Receive> {
-        let first = self.posted.front()?;
-        // Most often it is the oldest, which is cheap to remove.
-        if first.0.takes(source, tag) {
-            return self.posted.pop_front().map(|(_, receive)| receive);
-        }
         let index = self.posted.iter().position(|(wanted, _)| wanted.takes(source, tag))?;
         self.posted.remove(index).map(|(_, receive)| receive)
     }
@@ -89,6 +96,12 @@ impl Queue {
     /// Stores an unexpected message.
     pub fn keep(&mut self, message: Unexpected) {
         self.unexpected.push_back(message);
+    }
+
+    /// Whether messages have arrived that nothing has received.
+    #[inline(always)]
+    pub fn has_messages(&self) -> bool {
+        !self.unexpected.is_empty()
     }
 
     fn find(&self, wanted: &Wanted) -> Option<usize> {
@@ -124,6 +137,7 @@ impl Queue {
     }
 
     /// Posts a receive that matched no message.
+    #[inline(always)]
     pub fn post(&mut self, wanted: Wanted, receive: Receive) {
         self.posted.push_back((wanted, receive));
     }

@@ -142,6 +142,9 @@ unsafe fn take(
     sources: *mut u64,
 ) -> Result<usize, Errno> {
     let entries = &mut state.queues.get(queue.number)?.entries;
+    if entries.is_empty() {
+        return Err(libc::EAGAIN);
+    }
     let mut taken = 0;
     while taken < count {
         let Some(completion) = entries.front() else { break };
@@ -153,7 +156,11 @@ unsafe fn take(
         // beginning of the longest.
         unsafe {
             let to = buffer.cast::<u8>().add(taken * queue.entry_size);
-            std::ptr::copy_nonoverlapping((&raw const entry).cast(), to, queue.entry_size);
+            if queue.entry_size == size_of_val(&entry) {
+                to.cast::<fi_cq_tagged_entry>().write_unaligned(entry);
+            } else {
+                std::ptr::copy_nonoverlapping((&raw const entry).cast(), to, queue.entry_size);
+            }
             if !sources.is_null() {
                 sources.add(taken).write(source);
             }
@@ -197,14 +204,51 @@ unsafe fn read_any(
 ) -> ssize_t {
     // SAFETY: the program passes an object of this provider.
     let queue = unsafe { &*queue.cast::<Cq>() };
-    // Most polls end here, without what the others need: a lock, room for a completion.
-    if let Some(state) = queue.shared.serial()
-        && state.is_quiet(queue.number)
-    {
+    let Some(state) = queue.shared.serial() else {
+        // SAFETY: the caller's promise.
+        return unsafe { read_locked(queue, buffer, count, sources) };
+    };
+    // Most polls end here, without what the others need: room for a completion.
+    if state.is_quiet(queue.number) {
         return -(libc::EAGAIN as ssize_t);
     }
     // SAFETY: the caller's promise.
-    unsafe { poll_and_take(queue, buffer, count, sources) }
+    unsafe { look_and_take(state, queue, buffer, count, sources) }
+}
+
+/// Reads up to `count` entries where threads share the domain.
+///
+/// # Safety
+///
+/// The requirements of [`read_any`].
+#[inline(never)]
+unsafe fn read_locked(queue: &Cq, buffer: *mut c_void, count: usize, sources: *mut u64) -> ssize_t {
+    let mut state = queue.shared.lock();
+    if state.is_quiet(queue.number) {
+        return -(libc::EAGAIN as ssize_t);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { look_and_take(&mut state, queue, buffer, count, sources) }
+}
+
+/// Reads up to `count` entries, if a cheap look at the endpoints says that there may be some.
+///
+/// # Safety
+///
+/// The requirements of [`read_any`].
+#[inline(never)]
+unsafe fn look_and_take(
+    state: &mut State,
+    queue: &Cq,
+    buffer: *mut c_void,
+    count: usize,
+    sources: *mut u64,
+) -> ssize_t {
+    if state.finds_nothing(queue.number) {
+        return -(libc::EAGAIN as ssize_t);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { poll_and_take(state, queue, buffer, count, sources) }
 }
 
 /// Reads up to `count` entries after a look at all that may bring some.
@@ -214,19 +258,16 @@ unsafe fn read_any(
 /// The requirements of [`read_any`].
 #[inline(never)]
 unsafe fn poll_and_take(
+    state: &mut State,
     queue: &Cq,
     buffer: *mut c_void,
     count: usize,
     sources: *mut u64,
 ) -> ssize_t {
-    let mut state = queue.shared.lock();
-    if state.is_quiet(queue.number) {
-        return -(libc::EAGAIN as ssize_t);
-    }
     state.enter();
     state.poll(queue.number);
     // SAFETY: the caller's promise.
-    let taken = unsafe { take(&mut state, queue, buffer, count, sources) };
+    let taken = unsafe { take(state, queue, buffer, count, sources) };
     state.leave();
     result(taken)
 }

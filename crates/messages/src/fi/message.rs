@@ -11,12 +11,12 @@ use super::ep::Ep;
 use super::info::{ANY_SOURCE, LONGEST, RECEIVE_FLAGS, SEND_FLAGS};
 use super::record::Accepted;
 use super::result;
-use super::state::{Binding, Reporter, Working};
+use super::state::{Binding, Posted, Reporter, Short, Working};
 use crate::channel::Envelope;
 use crate::endpoint::{
     Endpoint, Event, Events, LONGEST_INJECTED, Message, Receive, Received, Unreceived, Wanted,
 };
-use crate::parts::Parts;
+use crate::parts::{Parts, RawBytes};
 use crate::peers::Peers;
 use crate::sys::Errno;
 
@@ -78,7 +78,7 @@ type Tag = Option<(u64, u64)>;
 /// # Safety
 ///
 /// The pointers must be valid as the manual pages require.
-#[inline(always)]
+#[inline(never)]
 unsafe fn post_send(
     endpoint: *mut fid_ep,
     parts: Option<Parts>,
@@ -143,7 +143,7 @@ unsafe fn post_send(
 /// # Safety
 ///
 /// The pointers must be valid as the manual pages require.
-#[inline(always)]
+#[inline(never)]
 unsafe fn post_receive(
     endpoint: *mut fid_ep,
     parts: Option<Parts>,
@@ -200,6 +200,52 @@ unsafe fn post_receive(
         record.leave();
     }
     posted
+}
+
+/// Sends a message in one buffer.
+///
+/// # Safety
+///
+/// The pointers must be valid as the manual pages require.
+#[inline(always)]
+unsafe fn send_one(endpoint: *mut fid_ep, message: Short) -> Result<(), Errno> {
+    // SAFETY: the program passes an object of this provider.
+    let it = unsafe { &*endpoint.cast::<Ep>() };
+    if let Some(state) = it.shared.serial()
+        // SAFETY: the caller's promise.
+        && unsafe { state.send_short(it.number, &message) }
+    {
+        return Ok(());
+    }
+    let Short { to, envelope, bytes, context, flags } = message;
+    let tag = envelope.is_tagged.then_some(envelope.tag);
+    let parts = Some(Parts::one(bytes.first.cast_mut(), bytes.length));
+    let context = std::ptr::with_exposed_provenance_mut(context);
+    // SAFETY: the caller's promise.
+    unsafe { post_send(endpoint, parts, to, tag, envelope.data, context, flags) }
+}
+
+/// Posts a receive with the default flags, into one buffer.
+///
+/// # Safety
+///
+/// The pointers must be valid as the manual pages require.
+#[inline(always)]
+unsafe fn receive_one(endpoint: *mut fid_ep, posted: Posted) -> Result<(), Errno> {
+    // SAFETY: the program passes an object of this provider.
+    let it = unsafe { &*endpoint.cast::<Ep>() };
+    if let Some(state) = it.shared.serial()
+        // SAFETY: the caller's promise.
+        && unsafe { state.post_short(it.number, &posted) }
+    {
+        return Ok(());
+    }
+    let Posted { from, is_tagged, tag, ignore, base, length, context, flags } = posted;
+    let tag = is_tagged.then_some((tag, ignore));
+    let parts = Some(Parts::one(base, length));
+    let context = std::ptr::with_exposed_provenance_mut(context);
+    // SAFETY: the caller's promise.
+    unsafe { post_receive(endpoint, parts, from, tag, context, flags) }
 }
 
 /// A receive that looks for a message that nobody has received, or gives one up, and takes no bytes.
@@ -284,10 +330,12 @@ unsafe extern "C" fn recv(
     from: u64,
     context: *mut c_void,
 ) -> ssize_t {
+    let (base, context) = (buffer.cast(), context.expose_provenance());
+    let flags = Flags::Default;
+    let posted =
+        Posted { from, is_tagged: false, tag: 0, ignore: u64::MAX, base, length, context, flags };
     // SAFETY: the caller's promise, here and in the functions below.
-    empty(unsafe {
-        post_receive(endpoint, one(buffer, length), from, None, context, Flags::Default)
-    })
+    empty(unsafe { receive_one(endpoint, posted) })
 }
 
 unsafe extern "C" fn recvv(
@@ -323,10 +371,12 @@ unsafe extern "C" fn send(
     to: u64,
     context: *mut c_void,
 ) -> ssize_t {
+    let envelope = Envelope { is_tagged: false, tag: 0, data: None };
+    let bytes = RawBytes { first: buffer.cast(), length };
+    let message =
+        Short { to, envelope, bytes, context: context.expose_provenance(), flags: Flags::Default };
     // SAFETY: as above.
-    empty(unsafe {
-        post_send(endpoint, one(buffer, length), to, None, None, context, Flags::Default)
-    })
+    empty(unsafe { send_one(endpoint, message) })
 }
 
 unsafe extern "C" fn sendv(
@@ -361,11 +411,11 @@ unsafe extern "C" fn inject(
     length: size_t,
     to: u64,
 ) -> ssize_t {
-    let none = std::ptr::null_mut();
+    let envelope = Envelope { is_tagged: false, tag: 0, data: None };
+    let bytes = RawBytes { first: buffer.cast(), length };
+    let message = Short { to, envelope, bytes, context: 0, flags: Flags::Injected };
     // SAFETY: as above.
-    empty(unsafe {
-        post_send(endpoint, one(buffer, length), to, None, None, none, Flags::Injected)
-    })
+    empty(unsafe { send_one(endpoint, message) })
 }
 
 unsafe extern "C" fn senddata(
@@ -377,10 +427,12 @@ unsafe extern "C" fn senddata(
     to: u64,
     context: *mut c_void,
 ) -> ssize_t {
+    let envelope = Envelope { is_tagged: false, tag: 0, data: Some(data) };
+    let bytes = RawBytes { first: buffer.cast(), length };
+    let message =
+        Short { to, envelope, bytes, context: context.expose_provenance(), flags: Flags::Default };
     // SAFETY: as above.
-    empty(unsafe {
-        post_send(endpoint, one(buffer, length), to, None, Some(data), context, Flags::Default)
-    })
+    empty(unsafe { send_one(endpoint, message) })
 }
 
 unsafe extern "C" fn injectdata(
@@ -390,11 +442,11 @@ unsafe extern "C" fn injectdata(
     data: u64,
     to: u64,
 ) -> ssize_t {
-    let none = std::ptr::null_mut();
+    let envelope = Envelope { is_tagged: false, tag: 0, data: Some(data) };
+    let bytes = RawBytes { first: buffer.cast(), length };
+    let message = Short { to, envelope, bytes, context: 0, flags: Flags::Injected };
     // SAFETY: as above.
-    empty(unsafe {
-        post_send(endpoint, one(buffer, length), to, None, Some(data), none, Flags::Injected)
-    })
+    empty(unsafe { send_one(endpoint, message) })
 }
 
 unsafe extern "C" fn trecv(
@@ -407,11 +459,11 @@ unsafe extern "C" fn trecv(
     ignore: u64,
     context: *mut c_void,
 ) -> ssize_t {
-    let tag = Some((tag, ignore));
-    // SAFETY: as above.
-    empty(unsafe {
-        post_receive(endpoint, one(buffer, length), from, tag, context, Flags::Default)
-    })
+    let (base, context) = (buffer.cast(), context.expose_provenance());
+    let flags = Flags::Default;
+    let posted = Posted { from, is_tagged: true, tag, ignore, base, length, context, flags };
+    // SAFETY: the caller's promise, here and in the functions below.
+    empty(unsafe { receive_one(endpoint, posted) })
 }
 
 unsafe extern "C" fn trecvv(
@@ -457,10 +509,12 @@ unsafe extern "C" fn tsend(
     tag: u64,
     context: *mut c_void,
 ) -> ssize_t {
+    let envelope = Envelope { is_tagged: true, tag, data: None };
+    let bytes = RawBytes { first: buffer.cast(), length };
+    let message =
+        Short { to, envelope, bytes, context: context.expose_provenance(), flags: Flags::Default };
     // SAFETY: as above.
-    empty(unsafe {
-        post_send(endpoint, one(buffer, length), to, Some(tag), None, context, Flags::Default)
-    })
+    empty(unsafe { send_one(endpoint, message) })
 }
 
 unsafe extern "C" fn tsendv(
@@ -501,11 +555,11 @@ unsafe extern "C" fn tinject(
     to: u64,
     tag: u64,
 ) -> ssize_t {
-    let none = std::ptr::null_mut();
+    let envelope = Envelope { is_tagged: true, tag, data: None };
+    let bytes = RawBytes { first: buffer.cast(), length };
+    let message = Short { to, envelope, bytes, context: 0, flags: Flags::Injected };
     // SAFETY: as above.
-    empty(unsafe {
-        post_send(endpoint, one(buffer, length), to, Some(tag), None, none, Flags::Injected)
-    })
+    empty(unsafe { send_one(endpoint, message) })
 }
 
 unsafe extern "C" fn tsenddata(
@@ -518,10 +572,12 @@ unsafe extern "C" fn tsenddata(
     tag: u64,
     context: *mut c_void,
 ) -> ssize_t {
+    let envelope = Envelope { is_tagged: true, tag, data: Some(data) };
+    let bytes = RawBytes { first: buffer.cast(), length };
+    let message =
+        Short { to, envelope, bytes, context: context.expose_provenance(), flags: Flags::Default };
     // SAFETY: as above.
-    empty(unsafe {
-        post_send(endpoint, one(buffer, length), to, Some(tag), Some(data), context, Flags::Default)
-    })
+    empty(unsafe { send_one(endpoint, message) })
 }
 
 unsafe extern "C" fn tinjectdata(
@@ -532,9 +588,9 @@ unsafe extern "C" fn tinjectdata(
     to: u64,
     tag: u64,
 ) -> ssize_t {
-    let none = std::ptr::null_mut();
+    let envelope = Envelope { is_tagged: true, tag, data: Some(data) };
+    let bytes = RawBytes { first: buffer.cast(), length };
+    let message = Short { to, envelope, bytes, context: 0, flags: Flags::Injected };
     // SAFETY: as above.
-    empty(unsafe {
-        post_send(endpoint, one(buffer, length), to, Some(tag), Some(data), none, Flags::Injected)
-    })
+    empty(unsafe { send_one(endpoint, message) })
 }

@@ -1,6 +1,7 @@
 //! The state of a domain, under one lock: endpoints, completion queues, counters, address vectors.
 
 mod quiet;
+mod short;
 mod waitable;
 
 use std::cell::UnsafeCell;
@@ -18,6 +19,7 @@ use crate::endpoint::{Endpoint, Event, Events, Received, Touch};
 use crate::peers::{PeerId, Peers};
 use crate::sys::Errno;
 use quiet::Quiet;
+pub use short::{Posted, Short};
 pub use waitable::{Waitable, Waiter};
 
 /// What the objects of a domain share.
@@ -313,6 +315,13 @@ struct Reported {
     counter: Option<usize>,
 }
 
+impl Reported {
+    #[inline(always)]
+    const fn of(binding: &Binding) -> Self {
+        Self { queue: binding.queue, counter: binding.counter }
+    }
+}
+
 /// Turns the events of an endpoint into completions and counts.
 pub struct Reporter<'a> {
     queues: &'a mut Table<Queue>,
@@ -351,6 +360,7 @@ impl Reporter<'_> {
         self.queues.get(queue).ok().map(|it| &mut it.entries)
     }
 
+    #[inline(always)]
     fn received(&self, received: &Received, error: Option<Errno>) -> Completion {
         let Received { envelope, cut, length, .. } = *received;
         let Envelope { data, tag, .. } = envelope;
@@ -398,20 +408,26 @@ impl Events for Reporter<'_> {
     }
 
     #[inline(always)]
+    fn on_received(&mut self, received: Received) {
+        if self.record.is_some() {
+            self.on_event(Event::Received(received));
+            return;
+        }
+        let completion = self.received(&received, None);
+        let to = Reported::of(&self.bindings.receives);
+        self.tell(to, completion, received.is_reported);
+    }
+
+    #[inline(never)]
     fn on_event(&mut self, event: Event) {
         if let Some(record) = &mut self.record {
-            // The address of a copy: `event` itself stays in registers.
-            let copy = event;
-            record.on_event(&copy);
+            record.on_event(&event);
         }
         let Bindings { sends, receives, reads, writes } = self.bindings;
-        let [sending, receiving] =
-            [sends, receives].map(|bound| Reported { queue: bound.queue, counter: bound.counter });
+        let [sending, receiving] = [sends, receives].map(Reported::of);
         match event {
             Event::Sent { context, is_tagged, is_reported } => {
-                if let Some(entries) = self.count(sending, false, is_reported) {
-                    entries.push_back(sent(context, is_tagged, None));
-                }
+                self.tell(sending, sent(context, is_tagged, None), is_reported);
             }
             Event::Received(received) => {
                 let completion = self.received(&received, None);
@@ -501,13 +517,20 @@ impl State {
     #[inline(always)]
     pub fn progress(&mut self, of: Waitable) -> bool {
         // Most polls find nothing, so check cheaply first.
+        !self.is_idle(of) && self.work(of)
+    }
+
+    /// Whether nothing has arrived at the endpoints bound to an object, and their kernel polls are not due: a cheap
+    /// check.
+    #[inline(always)]
+    fn is_idle(&mut self, of: Waitable) -> bool {
         for entry in self.endpoints.slots() {
             let Some(Entry { bound, bindings }) = entry else { continue };
             if of.concerns(bindings) && (bound.is_armed || !bound.endpoint.is_idle()) {
-                return self.work(of);
+                return false;
             }
         }
-        false
+        true
     }
 
     #[inline(never)]

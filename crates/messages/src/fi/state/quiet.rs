@@ -45,33 +45,70 @@ impl State {
         true
     }
 
+    /// Whether a poll of a queue finds nothing, by a cheap look at its endpoints. False if more has to be done to know
+    /// it: see [`State::poll`].
+    #[inline(always)]
+    pub fn finds_nothing(&mut self, queue: usize) -> bool {
+        let Ok(Queue { entries, quiet, .. }) = self.queues.get(queue) else { return false };
+        // A record of the program's calls has to know of every poll.
+        let is_nothing = entries.is_empty()
+            && quiet.granted == 0
+            && self.record.is_none()
+            && self.is_idle(Waitable::Queue(queue));
+        if is_nothing {
+            self.note_empty(queue, self.changes);
+        }
+        is_nothing
+    }
+
     /// Makes progress on the endpoints bound to a queue; if nothing arrives, the next polls may be short
     /// ([`State::is_quiet`]).
-    #[inline(never)]
+    #[inline(always)]
     pub fn poll(&mut self, queue: usize) {
-        let of = Waitable::Queue(queue);
+        let before = self.changes;
         let Ok(Queue { quiet, .. }) = self.queues.get(queue) else { return };
+        if quiet.granted > 0 {
+            self.settle(queue);
+        }
+        if !self.work(Waitable::Queue(queue)) {
+            self.note_empty(queue, before);
+        }
+    }
+
+    /// A poll of a queue, which began after that many changes, has looked at everything and found nothing.
+    #[inline(always)]
+    fn note_empty(&mut self, queue: usize, before: u64) {
+        let Ok(Queue { quiet, .. }) = self.queues.get(queue) else { return };
+        quiet.empty = if quiet.changes == before { quiet.empty + 1 } else { 1 };
+        quiet.changes = self.changes;
+        if quiet.empty >= PATIENCE && self.record.is_none() {
+            self.grant(queue);
+        }
+    }
+
+    /// Counts the polls that were granted and made.
+    #[inline(never)]
+    fn settle(&mut self, queue: usize) {
+        let Self { endpoints, queues, .. } = self;
+        let Ok(Queue { quiet, .. }) = queues.get(queue) else { return };
         let passed = std::mem::take(&mut quiet.granted) - std::mem::take(&mut quiet.left);
-        quiet.empty = if quiet.changes == self.changes { quiet.empty } else { 0 };
         if passed > 0 {
-            for it in self.endpoints.iter_mut().filter(|it| of.concerns(&it.bindings)) {
+            let its = endpoints.iter_mut();
+            for it in its.filter(|it| Waitable::Queue(queue).concerns(&it.bindings)) {
                 it.bound.endpoint.pass(passed);
             }
         }
-        if self.progress(of) {
-            return;
-        }
-        let Self { endpoints, queues, changes, .. } = self;
+    }
+
+    /// Lets the next polls of a queue look at the words of its endpoints alone.
+    #[inline(never)]
+    fn grant(&mut self, queue: usize) {
+        let Self { endpoints, queues, .. } = self;
         let Ok(Queue { entries, quiet, .. }) = queues.get(queue) else { return };
-        quiet.changes = *changes;
-        quiet.empty += 1;
-        // A record of the program's calls has to know of every poll.
-        if quiet.empty < PATIENCE || self.record.is_some() {
-            return;
-        }
         quiet.empty = PATIENCE;
         quiet.heads.clear();
-        let its = endpoints.iter_mut().filter(|it| of.concerns(&it.bindings));
+        let its = endpoints.iter_mut();
+        let its = its.filter(|it| Waitable::Queue(queue).concerns(&it.bindings));
         let grants = its.map(|it| match it.bound.is_armed {
             true => 0,
             false => it.bound.endpoint.watch_for_news(&mut quiet.heads),
