@@ -188,6 +188,17 @@ fn a_hub_stops_a_host() {
     assert_eq!(of(stop), (1_130 + 2_130 + 2_060, 2_130, 3));
 }
 
+/// Like above, but the bus takes 50 ns for a decision. The packet of host 1 is chosen at 1160 ns and
+/// leaves at 1210: it counts as having left at 1160, so that host 1 goes on at 2180.
+#[test]
+fn a_port_lets_go_when_its_packet_is_chosen() {
+    let packets = listed(&[(0, 0, 2), (0, 1, 2), (1_200, 1, 2)]);
+    let of = |flow: &str| one_way(&run(&star(3, &hub(4), flow, &packets, "100 us"), 1));
+    assert_eq!(of(""), (1_180 + 2_230 + 2_080, 2_230, 3));
+    let stop = "flow_control.stop_go = { stop = 1, go = 0, reaction = '1 us' }";
+    assert_eq!(of(stop), (1_180 + 2_230 + 2_160, 2_230, 3));
+}
+
 /// When each packet has arrived, in order, in picoseconds.
 fn arrivals(run: &ChannelRun) -> Vec<u64> {
     let mut ends: Vec<u64> = run.trace.iter().map(|entry| entry.until.0).collect();
@@ -275,6 +286,7 @@ proptest! {
         flow in prop::sample::select(vec![
             "flow_control = 'credits'",
             "flow_control.virtual_channel_credits.channels = 2",
+            "flow_control.stop_go = { stop = 1, go = 0 }",
         ]),
     ) {
         let hosts =

@@ -1,10 +1,11 @@
 //! A bus between the inputs and the outputs of a switch, which carries one packet at a time.
 //!
 //! It has no slots. A packet crosses as soon as the bus is free and the far end of its output has
-//! room. Of several such packets the one that came first goes first, and of those that came in the
-//! same instant the one at the lowest input, so that none can be passed for ever. This is fixed
-//! priority with request sampling (Memory Channel 2, The MEMORY CHANNEL 2 Hub) whose samples last an
-//! instant. A packet without room lets others pass, of its input too.
+//! room. First come, first served: of several such packets the one that could cross first goes
+//! first, and of those that could in the same instant the one at the lowest input, so that none can
+//! be passed for ever. That older requests go before newer ones is an idea of Memory Channel 2 (The
+//! MEMORY CHANNEL 2 Hub), which tells their age only by sampling intervals. A packet without room
+//! lets others pass, of its input too.
 
 use std::collections::VecDeque;
 
@@ -158,6 +159,7 @@ impl Bus {
                     &mut self.queues[output as usize * self.channels + usize::from(channel)];
                 let place = queue.partition_point(|other| other.order() <= own.order());
                 queue.insert(place, own);
+                // It takes its place while its last bytes still come, so it counts before it may cross.
                 self.levels.count_in(own.input, outbox);
             }
         }
@@ -177,7 +179,8 @@ impl Bus {
         Some(First { ready: first.ready, lot })
     }
 
-    /// The first packet of a queue crosses.
+    /// The first packet of a queue crosses. It counts as having left its input from the decision on,
+    /// `arbitration` before its first byte leaves.
     fn pass(&mut self, now: Time, lot: usize, outbox: &mut Outbox) {
         let Some(Waiting { input, packet, .. }) = self.queues[lot].pop_front() else { return };
         let output = lot / self.channels;
