@@ -106,7 +106,7 @@ pub(crate) fn engine(
     };
     refuse_a_cycle(settings, &fabric, &kinds, &flow, site.name)?;
     let flows = flows::parts(settings, workload, &fabric, &kinds, classed.as_ref(), site)?;
-    let switches = switches(&kinds, adapter::has_two_sizes(settings), wiring, site)?;
+    let switches = switches(&named, adapter::has_two_sizes(settings), wiring, site)?;
     let mut parts = network::bare(settings, fabric, sources, site);
     if let Some(own) = &classed {
         parts.observations = parts.observations.of_classes(own.classes);
@@ -223,15 +223,21 @@ fn refuse_a_cycle(
     network::refuse_a_cycle(settings, fabric, &buffers, name)
 }
 
-/// The parts of all switches.
+/// The parts of all switches, each with the place of its settings below the channel.
 fn switches(
-    kinds: &[Kind<'_>],
+    named: &[(Kind<'_>, String)],
     has_two_sizes: bool,
     wiring: &Wiring,
     site: Site<'_>,
 ) -> Result<Vec<SwitchParts>, Error> {
-    let own = |(number, kind): (u32, &Kind<'_>)| switch(number, *kind, has_two_sizes, wiring, site);
-    (0..).zip(kinds).map(own).collect()
+    let own = |(number, (kind, key)): (u32, &(Kind<'_>, String))| {
+        if let Kind::Bus(own) = kind {
+            let place = Place { channel: site.name, key };
+            hub::refuse_too_few_ports(number, *own, wiring, place)?;
+        }
+        switch(number, *kind, has_two_sizes, wiring, site)
+    };
+    (0..).zip(named).map(own).collect()
 }
 
 /// The kind of a switch, if the engine runs it.
@@ -343,7 +349,7 @@ fn switch(
         Kind::Output(own) => return Ok(SwitchParts::OutputQueued(own.clone())),
         Kind::Memory(own) => return Ok(SwitchParts::SharedMemory(own.clone())),
         Kind::Ring(own) => return Ok(SwitchParts::Ring(Box::new(own.clone()))),
-        Kind::Bus(own) => return hub::switch(number, own, wiring, site.name),
+        Kind::Bus(own) => return Ok(hub::switch(own)),
         Kind::Buffer(own) => {
             // Its queues are those of the ports with classes; the graph knows only its cables.
             let (latency, buffers) = (own.latency, Limit::Unlimited);
@@ -399,8 +405,8 @@ fn refuse_cells_cut_short(
     if own.last == LastCell::Padded || is_alone {
         return Ok(());
     }
-    let accepted =
-        "padded beside output_queued or input_queued switches, which count in whole packets";
+    let accepted = "padded beside output_queued and input_queued switches and hubs, which count in \
+                    whole packets";
     super::refuse(name, "segmentation.aal5.last", "cut", accepted)
 }
 
@@ -463,8 +469,8 @@ pub(super) fn refuse_more_hosts_than_others_count(
         return Ok(());
     }
     let accepted = "at most 65535, or on channels with output_queued, input_queued or \
-                    shared_memory switches that carry packets of a workload, without messages and \
-                    adapters, at most 1048576";
+                    shared_memory switches or hubs without windows, which carry packets of a \
+                    workload, without messages and adapters, at most 1048576";
     super::refuse_hosts(site.hosts, accepted)
 }
 

@@ -68,7 +68,9 @@ pub(super) fn refuse_a_window_without(settings: &ChannelSettings, name: &str) ->
         return Ok(());
     }
     if !matches!(settings.switch, SwitchSettings::Hub(_)) {
-        return refuse(name, "window", "given", "no window on a channel without a hub");
+        let accepted = "none where `switch` is no hub: mapped windows are around the hub of a star, and \
+                        a hub among other switches passes packets on without them";
+        return refuse(name, "window", "given", accepted);
     }
     if !settings.fabric.is_star() {
         let accepted = "star with mapped windows, whose writes have one order because one hub sees them \
@@ -101,7 +103,10 @@ pub(super) fn bus<'a>(
 ) -> Result<Bus<'a>, Error> {
     let ports = usize::from(hub.ports);
     if !(1..=MAX_HUB_PORTS).contains(&ports) {
-        let accepted = format!("1 to {MAX_HUB_PORTS} ports");
+        let accepted = format!(
+            "1 to {MAX_HUB_PORTS} ports, with `window` and without: the targets of a packet are one word \
+             of bits"
+        );
         place.refuse("hub.ports", &ports.to_string(), &accepted)?;
     }
     let (arbitration, buffer) = match &hub.transfer {
@@ -131,46 +136,57 @@ pub(super) fn bus<'a>(
     Ok(Bus { hub, buffer: buffer.get(), arbitration })
 }
 
-/// What such a hub is made of in the place of a switch, to which it has ports enough.
-pub(super) fn switch(
+/// A hub in the place of a switch has a port for each of its cables.
+pub(super) fn refuse_too_few_ports(
     number: u32,
     bus: Bus<'_>,
     wiring: &Wiring,
-    name: &str,
-) -> Result<SwitchParts, Error> {
-    let Bus { hub, buffer, arbitration } = bus;
-    let needed = wiring.ports_of(number);
-    if needed > u32::from(hub.ports) {
-        let value = format!("{} with {needed} ports", wiring.switch_name(number));
-        let accepted = format!("at most the {} ports that this hub has (hub.ports)", hub.ports);
-        return refuse(name, "fabric", &value, &accepted);
+    place: Place<'_>,
+) -> Result<(), Error> {
+    let (needed, ports) = (wiring.ports_of(number), bus.hub.ports);
+    if needed <= u32::from(ports) {
+        return Ok(());
     }
-    Ok(SwitchParts::Bus(ClockedBusParts { latency: hub.latency, arbitration, buffer }))
+    let named = wiring.switch_name(number);
+    let accepted = format!("{needed} or more, since so many cables of the fabric end at {named}");
+    place.refuse("hub.ports", &ports.to_string(), &accepted)
+}
+
+/// What such a hub is made of in the place of a switch.
+pub(super) fn switch(bus: Bus<'_>) -> SwitchParts {
+    let Bus { hub, buffer, arbitration } = bus;
+    SwitchParts::Bus(ClockedBusParts { latency: hub.latency, arbitration, buffer })
 }
 
 fn refuse_what_a_hub_does_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
     let adapter = &settings.adapter;
     if adapter.feed != Feed::Fifo {
-        return refuse("adapter.feed", "per_target", "fifo with a hub, which keeps their order");
+        return refuse(
+            "adapter.feed",
+            "per_target",
+            "fifo with mapped windows, which keep their order",
+        );
     }
     if adapter.release.is_some() {
         return refuse(
             "adapter.release",
             "given",
-            "no release with a hub, whose writes leave their buffer as they are sent",
+            "no release with mapped windows, whose writes leave their buffer as they are sent",
         );
     }
     if adapter.acknowledgments != Insertion::Wait {
-        let accepted = "wait with a hub, whose links carry each packet whole";
+        let accepted = "wait with mapped windows, whose links carry each packet whole";
         return refuse("adapter.acknowledgments", "interleave", accepted);
     }
     if adapter.throttle.is_some() {
-        let accepted = "no throttle with a hub, whose arbitration decides when an adapter sends";
+        let accepted = "no throttle with mapped windows, since the arbitration of their hub decides \
+                        when an adapter sends";
         return refuse("adapter.throttle", "given", accepted);
     }
     if settings.control.is_some() {
-        return refuse("control", "given", "no control with a hub, which loses nothing");
+        let accepted = "no control with mapped windows, whose hub loses nothing";
+        return refuse("control", "given", accepted);
     }
     let others = [
         (settings.receiver.is_some(), "receiver", "no receiver", "writes go into mapped memory"),
@@ -190,7 +206,7 @@ fn refuse_what_a_hub_does_not_read(settings: &ChannelSettings, name: &str) -> Re
     ];
     match others.iter().find(|(given, ..)| *given) {
         Some((_, key, none, reason)) => {
-            refuse(key, "given", &format!("{none} with a hub, since {reason}"))
+            refuse(key, "given", &format!("{none} with mapped windows, since {reason}"))
         }
         None => Ok(()),
     }

@@ -305,8 +305,8 @@ pub(super) fn refuse_deadlock_without_buffers(
         return Ok(());
     }
     let accepted = "it only where switches hold packets back for buffers of limited size: \
-                    input_queued with a `buffer`, shared_memory, hub, a ring with a `bridge`, or \
-                    shared_buffer with a class that has `pfc` or `credits`";
+                    input_queued with a `buffer`, shared_memory, a hub without `window`, a ring with \
+                    a `bridge`, or shared_buffer with a class that has `pfc` or `credits`";
     refuse(name, "deadlock", "allowed", accepted)
 }
 
@@ -352,7 +352,8 @@ pub(super) fn refuse_what_switches_do_not_read(
     if settings.flow_control.is_some() && !all.any(is_buffered) {
         let accepted = format!(
             "no flow control with {}, whose packets wait for no buffer of limited size: those of \
-             input_queued with a `buffer`, shared_memory, hub and a ring with a `bridge` do",
+             input_queued with a `buffer`, shared_memory, a hub without `window` and a ring with a \
+             `bridge` do",
             settings.switch.name()
         );
         return refuse(name, "flow_control", "given", &accepted);

@@ -34,8 +34,8 @@ impl<C: Carrier> OrderedLock<C> {
     pub fn new(me: Node<C>, back_off: Span) -> Result<OrderedLock<C>, ProgramError> {
         if !(2..=64).contains(&me.ranks()) || !me.is_ordered(WORD) {
             let problem = "ordered_lock needs 2 to 64 ranks, on more than one host, and a channel \
-                           that keeps one order of messages to several hosts; accepted: one with \
-                           switch.hub, bus or crossbar";
+                           that keeps one order of messages to several hosts; accepted: mapped \
+                           windows around a hub (switch.hub, bus or crossbar)";
             return Err(ProgramError::Program(problem.to_owned()));
         }
         let lock = Lock::new(LockNode(me.rank() as u8));

@@ -95,7 +95,7 @@ fn a_hub_without_a_window_and_a_window_without_a_hub() {
         systems/clint.toml:36:1: channel.bulk.adapter.release = given does not fit
             36 | release = { value = "transmission", derived = "latency ends when a packet leaves its send buffer (4.1); the point of release shows above load 0.85 only" }
                | ^^^^^^^
-            accepted: no release with a hub, whose writes leave their buffer as they are sent"#]].assert_eq(&error.to_string());
+            accepted: no release with mapped windows, whose writes leave their buffer as they are sent"#]].assert_eq(&error.to_string());
 }
 
 #[test]

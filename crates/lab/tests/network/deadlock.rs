@@ -187,7 +187,7 @@ fn a_cycle_is_named_with_what_would_open_it() {
     assert!(text.contains("accepted: other routes"), "{text}");
     let text = refusal(&file(5, &format!("{ring}\ndeadlock = 'allowed'"), "load = 0.1", "1 ms"));
     assert!(text.contains("channel.c.deadlock = allowed"), "{text}");
-    let needed = "input_queued with a `buffer`, shared_memory, hub, a ring with a `bridge`, or";
+    let needed = "input_queued with a `buffer`, shared_memory, a hub without `window`, a ring";
     assert!(text.contains(needed), "{text}");
     // Under stop and go, too, and whatever the queues of a shared memory are.
     let stop = format!("{ring}\nflow_control.stop_go = {{ stop = 6, go = 2 }}");

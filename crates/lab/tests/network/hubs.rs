@@ -396,8 +396,9 @@ fn a_hub_among_switches_says_what_it_needs() {
     for (hub, channel, said) in [
         (with(4, "bus = {}"), "", "missing key `buffer` in channel.c.switches.h.hub.transfer.bus"),
         (with(4, "bus = {}"), "", "the packets that each port of the hub holds"),
-        (with(3, "bus.buffer = 4"), "", "at most the 3 ports that this hub has"),
-        (with(65, "bus.buffer = 4"), "", "1 to 64 ports"),
+        (with(3, "bus.buffer = 4"), "", "channel.c.switches.h.hub.ports = 3 does not fit"),
+        (with(3, "bus.buffer = 4"), "", "4 or more, since so many cables"),
+        (with(65, "bus.buffer = 4"), "", "1 to 64 ports, with `window` and without"),
         (
             "hub = { ports = 4, transfer = 'direct' }".to_owned(),
             "",
