@@ -178,6 +178,13 @@ def _kind(channel: dict[str, Any]) -> str:
     return str((channel.get("switch") or {}).get("kind") or "switch")
 
 
+def _is_buffered(channel: dict[str, Any]) -> bool:
+    """Whether the switch keeps packets beside each port, as a hub does whose bus has a buffer."""
+    transfer = (channel.get("switch") or {}).get("transfer")
+    bus = transfer.get("bus") if isinstance(transfer, dict) else None
+    return _kind(channel) in _BUFFERED or bool(bus and bus.get("buffer"))
+
+
 def _said(channel: dict[str, Any]) -> tuple[str, list[str]]:
     """Return the text on a switch: its kind, and facts about it."""
     switch, control = channel.get("switch") or {}, channel.get("control") or {}
@@ -204,13 +211,13 @@ def _switch(
     frame: _Frame, channel: dict[str, Any], index: int, y: float, *, below: bool
 ) -> tuple[list[str], float]:
     """Draw a switch; return it and its height."""
-    kind = _kind(channel)
     left, width = _MARGIN / 2, frame.width - _MARGIN
     name, facts = _said(channel)
     lines = [(line, "name") for line in frame.lines([name], _NAME)]
     lines += [(line, "fact") for line in frame.lines(facts, _FACT) or [""]]
     height = _SWITCH + _LINE * (len(lines) - 2)
-    shift = 0 if kind not in _BUFFERED else 4 if below else -4
+    is_buffered = _is_buffered(channel)
+    shift = 0 if not is_buffered else 4 if below else -4
     parts = [
         f'<rect class="switch c{index % 6}" x="{left:g}" y="{y:g}" width="{width:g}" '
         f'height="{height}" rx="6"/>',
@@ -219,7 +226,7 @@ def _switch(
             for place, (line, style) in enumerate(lines)
         ),
     ]
-    if kind in _BUFFERED:
+    if is_buffered:
         edge = y + 3 if below else y + height - 9
         parts += [
             f'<rect class="cell c{index % 6}" x="{x - 9 + 6 * i:g}" y="{edge:g}" width="5" '

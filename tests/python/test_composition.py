@@ -118,6 +118,17 @@ def test_a_third_channel_gets_a_row_of_hosts_of_its_own() -> None:
     assert found.count("cell") == 3 * 4
 
 
+def test_a_hub_has_cells_where_its_ports_hold_packets() -> None:
+    composition = fake_core.composition(4)
+    for transfer, cells in [
+        ({"bus": {"arbitration": "50 ns", "buffer": 8}}, 3 * 4),
+        ({"bus": {"arbitration": "50 ns", "buffer": None}}, 0),
+        ("direct", 0),
+    ]:
+        composition["channels"][0]["switch"] = {"kind": "hub", "transfer": transfer}
+        assert classes(draw(composition)).count("cell") == cells
+
+
 def test_names_from_a_file_cannot_break_the_picture() -> None:
     composition = fake_core.composition(2)
     composition["channels"][0]["name"] = "<bulk> & co"
