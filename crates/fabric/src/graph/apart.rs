@@ -255,7 +255,7 @@ impl Graph {
             first_host: 0,
             on_rings: 0,
             planes: self.planes,
-            switches: Vec::new(),
+            switches: Default::default(),
             kinds: Vec::new(),
             clocked: Vec::new(),
             deciding: Vec::new(),

@@ -84,7 +84,7 @@ impl Graph {
             planes: self.planes,
             first_host: self.first_host,
             on_rings: self.on_rings,
-            switches: self.switches.clone(),
+            switches: Arc::clone(&self.switches),
             kinds: self.kinds.iter().map(elsewhere).collect(),
             clocked: Vec::new(),
             deciding: Vec::new(),

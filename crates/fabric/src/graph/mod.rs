@@ -158,7 +158,8 @@ pub struct Graph {
     first_host: u32,
     /// How many links of rings there are, which are ports behind all others.
     on_rings: u32,
-    switches: Vec<Switch>,
+    /// Shared by all parts of a graph.
+    switches: Arc<[Switch]>,
     kinds: Vec<Kind>,
     clocked: Vec<InputQueued>,
     deciding: Vec<Deciding>,
@@ -273,7 +274,7 @@ impl Graph {
             planes: wiring.planes(),
             first_host: 0,
             is_mixed: !is_alone || kinds.iter().any(|kind| *kind != kinds[0]),
-            switches: Vec::with_capacity(switches.len()),
+            switches: Arc::default(),
             kinds: Vec::with_capacity(switches.len()),
             clocked: Vec::new(),
             deciding: Vec::new(),
@@ -284,9 +285,10 @@ impl Graph {
             window,
         };
         let around = Surroundings { wiring, links: &kinds, packet, flow: &flow };
-        for (number, own) in (0..).zip(switches) {
-            graph.add_switch(number, own, &around);
-        }
+        let add = |(number, own)| graph.add_switch(number, own, &around);
+        let added: Vec<Switch> = (0..).zip(switches).map(add).collect();
+        graph.is_mixed |= added.iter().any(|own| own.latency != added[0].latency);
+        graph.switches = added.into();
         if acknowledgment.is_some() {
             (0..graph.switches()).for_each(|switch| graph.is_not_plain(switch));
         }
@@ -297,7 +299,7 @@ impl Graph {
         graph
     }
 
-    fn add_switch(&mut self, number: u32, parts: SwitchParts, around: &Surroundings<'_>) {
+    fn add_switch(&mut self, number: u32, parts: SwitchParts, around: &Surroundings<'_>) -> Switch {
         let (kind, latency) = match parts {
             SwitchParts::OutputQueued(own) => match own.buffers.count() {
                 Some(most) => (Kind::Queued { most: most.get() }, own.latency),
@@ -332,9 +334,8 @@ impl Graph {
             }
         };
         let (first, is_plain) = (around.wiring.port(number, 0), matches!(kind, Kind::Plain));
-        self.is_mixed |= self.switches.first().is_some_and(|other| other.latency != latency);
-        self.switches.push(Switch { first, number, is_plain, latency });
         self.kinds.push(kind);
+        Switch { first, number, is_plain, latency }
     }
 
     /// Tells each port whether its cable leads to a buffer of limited size.
@@ -356,7 +357,7 @@ impl Graph {
         let kind = &mut self.kinds[switch as usize];
         if matches!(kind, Kind::Plain) {
             *kind = Kind::Queued { most: u32::MAX };
-            self.switches[switch as usize].is_plain = false;
+            Arc::make_mut(&mut self.switches)[switch as usize].is_plain = false;
         }
     }
 

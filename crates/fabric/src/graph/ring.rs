@@ -141,7 +141,7 @@ impl Graph {
             planes: 1,
             first_host: 0,
             on_rings: 0,
-            switches: Vec::new(),
+            switches: Arc::default(),
             kinds: Vec::new(),
             clocked: Vec::new(),
             deciding: Vec::new(),
