@@ -92,10 +92,8 @@ fn a_hub_without_a_window_and_a_window_without_a_hub() {
     )
     .expect_err("it was carried out");
     expect![[r#"
-        systems/clint.toml:36:1: channel.bulk.adapter.release = given does not fit
-            36 | release = { value = "transmission", derived = "latency ends when a packet leaves its send buffer (4.1); the point of release shows above load 0.85 only" }
-               | ^^^^^^^
-            accepted: no release with mapped windows, whose writes leave their buffer as they are sent"#]].assert_eq(&error.to_string());
+        --set channel.bulk.switch.hub={ ports = 16, transfer = 'direct' }: channel.bulk.switch.hub.transfer = direct does not fit
+            accepted: bus without `window`: a direct cable, with nothing in its middle, is what two mapped windows have in place of a hub"#]].assert_eq(&error.to_string());
 }
 
 #[test]
