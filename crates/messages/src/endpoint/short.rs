@@ -19,7 +19,7 @@ impl Endpoint {
             return false;
         }
         let Some(Outgoing::Open(way)) = self.outgoing.get_mut(to.index()) else { return false };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise; the length was checked.
         if !unsafe { way.send_one(envelope, bytes) } {
             return false;
         }
