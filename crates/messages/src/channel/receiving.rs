@@ -123,6 +123,11 @@ impl Receiving {
         self.segment.ring(Side::Sender).has_next(&self.reader)
     }
 
+    /// The most records that the ring holds at once.
+    pub fn most_records(&self) -> u64 {
+        self.segment.slots_of(Side::Sender).count()
+    }
+
     /// The word that is zero until the next record is there.
     pub fn next_head(&self) -> NonNull<AtomicU64> {
         self.segment.ring(Side::Sender).next_head(&self.reader)
