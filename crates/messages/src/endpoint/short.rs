@@ -40,7 +40,7 @@ impl Endpoint {
             matches!(self.outgoing.get(source.index()), Some(Outgoing::Lost(_)))
         });
         let queue = self.queue(is_tagged);
-        let may_post = !is_lost && !queue.has_messages();
+        let may_post = !is_lost && !queue.has_message_for(&wanted);
         if may_post {
             queue.post(wanted, receive);
         }
