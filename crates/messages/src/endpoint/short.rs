@@ -25,6 +25,8 @@ impl Endpoint {
         }
         let wakes = way.wake();
         self.count_sent(bytes.length, wakes);
+        #[cfg(test)]
+        crate::testing::took(crate::testing::Shortcut::Sent);
         true
     }
 
@@ -43,6 +45,8 @@ impl Endpoint {
         let may_post = !is_lost && !queue.has_message_for(&wanted);
         if may_post {
             queue.post(wanted, receive);
+            #[cfg(test)]
+            crate::testing::took(crate::testing::Shortcut::Posted);
         }
         may_post
     }
@@ -72,6 +76,8 @@ impl Endpoint {
         counts.received.add(1);
         counts.bytes_received.add(length as u64);
         let (source, cut) = (Some(source), 0);
+        #[cfg(test)]
+        crate::testing::took(crate::testing::Shortcut::Received);
         events.on_received(Received { context, source, envelope, base, length, cut, is_reported });
         true
     }
