@@ -137,7 +137,8 @@ impl Segment {
         Reader::new(self.slots_of(side))
     }
 
-    fn slots_of(&self, side: Side) -> Slots {
+    /// The slots of the ring that a side writes.
+    pub fn slots_of(&self, side: Side) -> Slots {
         match side {
             Side::Sender => self.slots,
             // The answers' size is a constant of this file.

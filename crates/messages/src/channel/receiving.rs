@@ -123,6 +123,11 @@ impl Receiving {
         self.segment.ring(Side::Sender).has_next(&self.reader)
     }
 
+    /// The most records that the ring holds at once.
+    pub fn most_records(&self) -> u64 {
+        self.segment.slots_of(Side::Sender).count()
+    }
+
     /// The word that is zero until the next record is there.
     pub fn next_head(&self) -> NonNull<AtomicU64> {
         self.segment.ring(Side::Sender).next_head(&self.reader)
@@ -160,8 +165,10 @@ impl Receiving {
             return None;
         }
         let at = self.segment.ring(Side::Sender).at(&record.place);
+        let header = at.cast::<u64>();
+        // The peer may still write here: read once, so that all that follows sees the same words.
         // SAFETY: the record has at least two words, and begins 8 bytes into a slot.
-        let words = unsafe { at.cast::<[u64; 2]>().read() };
+        let words = unsafe { [header.read_volatile(), header.add(1).read_volatile()] };
         // SAFETY: as above.
         let first = unsafe { at.add(HEADER as usize) };
         Some((words, RawBytes { first, length: (length - HEADER) as usize }))

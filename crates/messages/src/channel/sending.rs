@@ -165,14 +165,15 @@ impl Sending {
     ///
     /// # Safety
     ///
-    /// The bytes must be readable.
+    /// The bytes must be readable, and no more than are sent eagerly: see [`Sending::is_short`].
     #[inline(always)]
     pub unsafe fn send_one(&mut self, envelope: &Envelope, bytes: RawBytes) -> bool {
+        debug_assert!(Self::is_short(bytes.length));
         let ring = self.segment.ring(Side::Sender);
         let what = what(kind::WHOLE, envelope);
         let words = [envelope.tag, envelope.data.unwrap_or(0)];
         let sent = ring.write(&mut self.writer, what, HEADER + bytes.length as u64, |at| {
-            // SAFETY: the record has room for header and bytes; the caller guarantees the bytes.
+            // SAFETY: the record has room for header and bytes, as the caller guarantees that these are short.
             unsafe { copy(bytes.first, put_header(at, words), bytes.length) };
         });
         sent == Ok(true)

@@ -111,7 +111,7 @@ pub trait Events {
     /// Called for each event.
     fn on_event(&mut self, event: Event);
 
-    /// Called instead for a message that was received whole, which is the most frequent of them.
+    /// Called instead for a short message that the oldest posted receive was for, which is the most frequent of them.
     #[inline(always)]
     fn on_received(&mut self, received: Received) {
         self.on_event(Event::Received(received));

@@ -144,8 +144,16 @@ impl Endpoint {
                     from.is_busy = false;
                     break;
                 }
-                Look::Short(short) if self.receive_short(channel, &short, events) => {}
-                _ => {
+                Look::Short(short) => {
+                    if !self.receive_short(channel, &short, events) {
+                        // Its parts: a reference would keep it in memory for the most frequent case, too.
+                        self.receive_whole(channel, short.envelope, short.bytes, events);
+                        if let Some(from) = self.incoming_channel(channel) {
+                            from.receiving.pass(&short);
+                        }
+                    }
+                }
+                Look::Other => {
                     if !self.receive_other(channel, events) {
                         break;
                     }
@@ -180,6 +188,20 @@ impl Endpoint {
         }
     }
 
+    /// Receives a short message that the oldest posted receive is not for, or has no room for in one buffer.
+    #[inline(never)]
+    fn receive_whole(
+        &mut self,
+        channel: u32,
+        envelope: Envelope,
+        bytes: RawBytes,
+        events: &mut impl Events,
+    ) {
+        let Some(from) = self.incoming_channel(channel) else { return };
+        let (source, body) = (from.peer, Body::Here(bytes.first, bytes.length));
+        self.receive_message(channel, source, envelope, body, events);
+    }
+
     /// Receives the next record, whatever it is; false if there is none, or it is held back.
     #[inline(never)]
     fn receive_other(&mut self, channel: u32, events: &mut impl Events) -> bool {
@@ -211,7 +233,7 @@ impl Endpoint {
             Arrival::Complete(number) => {
                 self.finish_pulled(channel, number, source, events);
             }
-            // `receive_from` has compared a due time with the clock.
+            // `receive_other` has compared a due time with the clock.
             Arrival::Piece | Arrival::Due(..) => {}
             Arrival::Request(requested) => self.serve(channel, source, *requested, events),
             Arrival::Reply(number, offset, first, length) => {
@@ -425,8 +447,14 @@ impl Endpoint {
         self.accept_all(peers);
         self.deliver_early(true);
         for channel in 0..self.incoming.len() {
-            let is_its = |from: &Option<Incoming>| from.as_ref().is_some_and(|it| it.peer == peer);
-            while is_its(&self.incoming[channel]) && self.receive_from(channel as u32, events) {}
+            let its = |from: &&Incoming| from.peer == peer;
+            let Some(from) = self.incoming[channel].as_ref().filter(its) else { continue };
+            // Another process may go on writing to the ring of one that has ended: what the ring can hold is enough.
+            for _ in 0..from.receiving.most_records() {
+                if !self.receive_from(channel as u32, events) {
+                    break;
+                }
+            }
         }
         self.deliver_early(false);
         self.handle_answers(peer, events);

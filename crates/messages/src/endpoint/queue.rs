@@ -98,10 +98,16 @@ impl Queue {
         self.unexpected.push_back(message);
     }
 
-    /// Whether messages have arrived that nothing has received.
+    /// Whether a message has arrived that a new receive would match.
     #[inline(always)]
-    pub fn has_messages(&self) -> bool {
-        !self.unexpected.is_empty()
+    pub fn has_message_for(&self, &Wanted { source, tag, ignore }: &Wanted) -> bool {
+        !self.unexpected.is_empty() && self.finds(source, tag, ignore)
+    }
+
+    /// The parts of what is wanted: a reference would keep it in memory where no message has arrived, too.
+    #[inline(never)]
+    fn finds(&self, source: Option<PeerId>, tag: u64, ignore: u64) -> bool {
+        self.find(&Wanted { source, tag, ignore }).is_some()
     }
 
     fn find(&self, wanted: &Wanted) -> Option<usize> {

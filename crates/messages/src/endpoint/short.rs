@@ -19,12 +19,14 @@ impl Endpoint {
             return false;
         }
         let Some(Outgoing::Open(way)) = self.outgoing.get_mut(to.index()) else { return false };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise; the length was checked.
         if !unsafe { way.send_one(envelope, bytes) } {
             return false;
         }
         let wakes = way.wake();
         self.count_sent(bytes.length, wakes);
+        #[cfg(test)]
+        crate::testing::took(crate::testing::Shortcut::Sent);
         true
     }
 
@@ -40,9 +42,11 @@ impl Endpoint {
             matches!(self.outgoing.get(source.index()), Some(Outgoing::Lost(_)))
         });
         let queue = self.queue(is_tagged);
-        let may_post = !is_lost && !queue.has_messages();
+        let may_post = !is_lost && !queue.has_message_for(&wanted);
         if may_post {
             queue.post(wanted, receive);
+            #[cfg(test)]
+            crate::testing::took(crate::testing::Shortcut::Posted);
         }
         may_post
     }
@@ -72,6 +76,8 @@ impl Endpoint {
         counts.received.add(1);
         counts.bytes_received.add(length as u64);
         let (source, cut) = (Some(source), 0);
+        #[cfg(test)]
+        crate::testing::took(crate::testing::Shortcut::Received);
         events.on_received(Received { context, source, envelope, base, length, cut, is_reported });
         true
     }

@@ -57,10 +57,34 @@ pub unsafe fn open(
     place: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
-    let mut endpoint = match make() {
+    let endpoint = match make() {
         Ok(endpoint) => endpoint,
         Err(error) => return -error,
     };
+    let mut state = domain.shared.lock();
+    if let Some(folder) = std::env::var_os(record::DIRECTORY).filter(|_| state.record.is_none()) {
+        match Record::new(folder.as_ref(), endpoint.name()) {
+            Ok(record) => state.record = Some(Box::new(record)),
+            Err(error) => return -error,
+        }
+    }
+    drop(state);
+    // SAFETY: the caller's promise.
+    unsafe { open_with(endpoint, domain, info, place, context) }
+}
+
+/// `fi_endpoint` of an endpoint that was made.
+///
+/// # Safety
+///
+/// As the manual page says of its pointers.
+pub unsafe fn open_with(
+    mut endpoint: Endpoint,
+    domain: &Domain,
+    info: Option<&fi_info>,
+    place: *mut *mut fid_ep,
+    context: *mut c_void,
+) -> c_int {
     // SAFETY: the caller has valid attributes, or none.
     let (tx, rx) = unsafe {
         let tx = info.and_then(|info| info.tx_attr.as_ref());
@@ -80,15 +104,7 @@ pub unsafe fn open(
     let bindings = Bindings { sends, receives, ..Bindings::default() };
     let bound =
         Bound { is_connected_type, peer, endpoint, vector, is_directed, is_enabled, is_armed };
-    let mut state = domain.shared.lock();
-    if let Some(folder) = std::env::var_os(record::DIRECTORY).filter(|_| state.record.is_none()) {
-        match Record::new(folder.as_ref(), bound.endpoint.name()) {
-            Ok(record) => state.record = Some(Box::new(record)),
-            Err(error) => return -error,
-        }
-    }
-    let number = state.endpoints().add(Entry { bound, bindings });
-    drop(state);
+    let number = domain.shared.lock().endpoints().add(Entry { bound, bindings });
     let fid = fid_ep {
         fid: fid { fclass: FI_CLASS_EP, context, ops: &raw const FID },
         ops: &raw const OPS,

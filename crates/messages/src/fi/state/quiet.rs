@@ -66,11 +66,15 @@ impl State {
     #[inline(always)]
     pub fn poll(&mut self, queue: usize) {
         let before = self.changes;
-        let Ok(Queue { quiet, .. }) = self.queues.get(queue) else { return };
+        let Ok(Queue { entries, quiet, .. }) = self.queues.get(queue) else { return };
+        // Then `finds_nothing` has not looked. Work at endpoints that are idle would end the grants of other queues.
+        let has_to_look = !entries.is_empty() || quiet.granted > 0 || self.record.is_some();
         if quiet.granted > 0 {
             self.settle(queue);
         }
-        if !self.work(Waitable::Queue(queue)) {
+        let of = Waitable::Queue(queue);
+        let found = if has_to_look { self.progress(of) } else { self.work(of) };
+        if !found {
             self.note_empty(queue, before);
         }
     }
@@ -126,6 +130,7 @@ mod tests {
     use super::*;
     use crate::endpoint::Endpoint;
     use crate::fi::abi::FI_WAIT_NONE;
+    use crate::fi::record::Record;
     use crate::rendezvous::Directory;
 
     /// Lets something be done with a domain of one endpoint, which reports to the first of two queues, and with the
@@ -154,9 +159,19 @@ mod tests {
         std::fs::remove_dir(path).unwrap();
     }
 
-    /// Makes as many polls that find nothing as the next ones need to be short.
+    /// Makes as many polls that find nothing as the next ones need to be short: by turns full ones, and those that look
+    /// first, as a read of the queue does.
     fn poll_in_vain(state: &mut State) {
-        (0..PATIENCE).for_each(|_| state.poll(0));
+        for number in 0..PATIENCE {
+            if number % 2 == 0 || !state.finds_nothing(0) {
+                state.poll(0);
+            }
+        }
+    }
+
+    fn empty_polls(state: &mut State, endpoint: usize) -> String {
+        let bound = &state.endpoints.get(endpoint).unwrap().bound;
+        format!("{:?}", bound.endpoint.figures().counts().empty_polls)
     }
 
     /// What may be done with endpoints between two polls.
@@ -203,12 +218,57 @@ mod tests {
             assert!(granted > 0 && (0..granted).all(|_| state.is_quiet(0)));
             assert!(!state.is_quiet(0), "the kernel is due");
             state.poll(0);
-            let bound = &state.endpoints.get(endpoint).unwrap().bound;
-            let counted = format!("{:?}", bound.endpoint.figures().counts().empty_polls);
             let all = PATIENCE + granted + 1;
+            let counted = empty_polls(state, endpoint);
             assert_eq!(counted, format!("Count({all})"), "with the first ones and the last");
             state.poll(1);
             assert!(!state.is_quiet(1), "no endpoint reports to this one");
         });
+    }
+    #[test]
+    fn cheap_looks_lead_to_short_polls_which_are_counted_once() {
+        with_domain("cheap", |state, endpoint| {
+            for _ in 0..PATIENCE {
+                assert!(!state.is_quiet(0));
+                assert!(state.finds_nothing(0));
+            }
+            assert!((0..3).all(|_| state.is_quiet(0)));
+            assert!(!state.finds_nothing(0), "the short ones are not counted yet");
+            let changes = state.changes;
+            for all in [PATIENCE + 3 + 1, PATIENCE + 3 + 2] {
+                state.poll(0);
+                assert_eq!(empty_polls(state, endpoint), format!("Count({all})"));
+            }
+            assert_eq!(state.changes, changes, "the grants of other queues stay");
+            assert!(state.is_quiet(0));
+        });
+    }
+
+    #[test]
+    fn a_cheap_look_is_not_enough_where_more_is_to_be_done() {
+        let steps: [(&str, Step); 4] = [
+            ("an entry", |state, _| {
+                let entry = super::super::sent(0, false, None);
+                state.queues.get(0).unwrap().entries.push_back(entry);
+            }),
+            ("an armed endpoint", |state, endpoint| {
+                state.endpoints.get(endpoint).unwrap().bound.is_armed = true;
+            }),
+            ("open grants", |state, _| poll_in_vain(state)),
+            ("a record", |state, endpoint| {
+                let name = state.endpoints.get(endpoint).unwrap().bound.endpoint.name();
+                let path = std::env::temp_dir().join(format!("weft-record-{}", std::process::id()));
+                std::fs::create_dir(&path).unwrap();
+                state.record = Some(Box::new(Record::new(&path, name).unwrap()));
+                std::fs::remove_dir_all(&path).unwrap();
+            }),
+        ];
+        for (name, step) in steps {
+            with_domain(&name.replace(' ', "-"), |state, endpoint| {
+                assert!(state.finds_nothing(0), "{name}");
+                step(state, endpoint);
+                assert!(!state.finds_nothing(0), "{name}");
+            });
+        }
     }
 }
