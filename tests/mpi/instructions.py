@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import programs
+import launching
 
 CALLS = ("counted_post", "counted_send", "counted_receive")
 POLL = "counted_poll"
@@ -54,7 +54,7 @@ def libraries(path: Path) -> Counter[str]:
     return counted
 
 
-def count(stage: programs.Stage, transport: tuple[str, ...], call: str) -> Counter[str]:
+def count(stage: launching.Stage, transport: tuple[str, ...], call: str) -> Counter[str]:
     """Return the instructions of one kind of call, per message or poll, by library."""
     program = stage.compile("counted")
     meeting = stage.folder / "meeting"
@@ -75,9 +75,9 @@ def count(stage: programs.Stage, transport: tuple[str, ...], call: str) -> Count
     return Counter({name: round(many / each) for name, many in total.items()})
 
 
-def hold(stage: programs.Stage) -> int:
+def hold(stage: launching.Stage) -> int:
     """Hold what the provider takes for each call; the exit status."""
-    own = {call: count(stage, programs.WEFT, call)[LIBRARY] for call in MOST}
+    own = {call: count(stage, launching.WEFT, call)[LIBRARY] for call in MOST}
     wrong = [call for call, most in MOST.items() if not most / 2 < own[call] <= most]
     said = ", ".join(f"{call.removeprefix('counted_')} {many}" for call, many in own.items())
     print(f"instructions of the provider: {said}")
@@ -94,11 +94,11 @@ def main() -> int:
     if missing := [it for it in ("mpirun", "mpicc", "valgrind") if not shutil.which(it)]:
         print(f"skipped: there is no {', '.join(missing)}")
         return 0
-    transports = {"weft": programs.WEFT, "vader": programs.SHARED}
+    transports = {"weft": launching.WEFT, "vader": launching.SHARED}
     with tempfile.TemporaryDirectory(prefix="weft-mpi-counts-") as folder:
         directory = Path(folder) / "meet"
         directory.mkdir(mode=0o700)
-        stage = programs.Stage(options.provider.resolve(), Path(folder), directory)
+        stage = launching.Stage(options.provider.resolve(), Path(folder), directory)
         if options.hold:
             return hold(stage)
         for name, transport in transports.items():

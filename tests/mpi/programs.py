@@ -13,7 +13,6 @@ import importlib.util
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import statistics
@@ -21,32 +20,33 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from launching import (
+    LIMIT_S,
+    SHARED,
+    SOURCES,
+    WEFT,
+    FailedError,
+    Stage,
+    backed,
+    figures,
+    is_there,
+    processor_seconds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SOURCES = Path(__file__).parent
-# A run that takes so long hangs.
-LIMIT_S = 120
 # A launcher whose ranks have ended does so in this time, or never.
 LAUNCHER_S = 10
 HEADER = "/usr/include/rdma/fabric.h"
 # Debian's compiler wrapper comes with programs, what it compiles against is in another package.
 COMPILER = ["mpicc", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"]
-# As python/weft/mpi.py chooses.
-CHOICES = {
-    "pml": "cm",
-    "mtl": "ofi",
-    "opal_common_ofi_provider_include": "weft",
-    "osc_rdma_priority": "90",
-}
-BACKING = ("osc_sm", "osc_rdma", "btl_vader")
-WEFT = tuple(word for name, value in CHOICES.items() for word in ("--mca", name, value))
-SHARED = ("--mca", "pml", "ob1", "--mca", "btl", "vader,self")
-
 MELT = """\
 units lj
 atom_style atomic
@@ -63,74 +63,6 @@ fix 1 all nve
 thermo 10
 run 30
 """
-
-
-class FailedError(Exception):
-    """Why a case did not pass."""
-
-
-@dataclass
-class Stage:
-    """Where programs are run."""
-
-    provider: Path
-    folder: Path
-    directory: Path
-    environment: dict[str, str] = field(default_factory=dict)
-    # How often something is killed at a random moment.
-    kills: int = 8
-
-    def variables(self) -> dict[str, str]:
-        """Return the environment of every run."""
-        return {
-            **os.environ,
-            "FI_PROVIDER_PATH": str(self.provider.parent),
-            "WEFT_MESSAGES_DIRECTORY": str(self.directory),
-            **backed(self.directory),
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "OMPI_MCA_rmaps_base_oversubscribe": "1",
-            "OMPI_MCA_btl_base_warn_component_unused": "0",
-            "OMP_NUM_THREADS": "1",
-            **self.environment,
-        }
-
-    def run(self, *words: str, cwd: Path | None = None, may_fail: bool = False) -> str:
-        """Run a program to its end; what it prints."""
-        ran = subprocess.Popen(
-            words,
-            env=self.variables(),
-            cwd=cwd or self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            out, errors = ran.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(ran.pid, signal.SIGKILL)
-            raise FailedError(f"{' '.join(words)} hangs") from None
-        if ran.returncode and not may_fail:
-            raise FailedError(f"{' '.join(words)}: exit {ran.returncode}\n{out}{errors}"[-2000:])
-        return out
-
-    def mpirun(self, ranks: int, transport: tuple[str, ...], *words: str) -> str:
-        """Run an MPI program over a transport."""
-        return self.run("mpirun", "--oversubscribe", *transport, "-n", str(ranks), *words)
-
-    def compile(self, name: str, compiler: str = "mpicc", *libraries: str) -> str:
-        """Compile a program of this folder."""
-        binary = self.folder / name
-        if not binary.exists():
-            source = str(SOURCES / f"{name}.c")
-            self.run(compiler, "-D_GNU_SOURCE", "-O2", source, "-o", str(binary), *libraries)
-        return str(binary)
-
-
-def backed(directory: Path) -> dict[str, str]:
-    """Have Open MPI keep shared memory of windows in a directory."""
-    return {f"OMPI_MCA_{name}_backing_directory": str(directory) for name in BACKING}
 
 
 def same(stage: Stage, ranks: int, words: list[str], kept: Callable[[str], list[str]]) -> str:
@@ -357,12 +289,12 @@ def hpcc(stage: Stage) -> str:
     return f"Success=1, {checks} residuals passed"
 
 
-def run_hpcc(stage: Stage, transport: tuple[str, ...]) -> str:
-    """Run it on two ranks; what it says."""
+def run_hpcc(stage: Stage, transport: tuple[str, ...], order: int = 400) -> str:
+    """Run it on two ranks with matrices of this order; what it says."""
     folder = stage.folder / "hpcc"
     folder.mkdir(exist_ok=True)
     text = HPCC_INPUT.read_text()
-    for pattern, value in ((r"^\d+( +Ns)", "400"), (r"^\d+( +Ps)", "1"), (r"^\d+( +Qs)", "2")):
+    for pattern, value in ((r"^\d+( +Ns)", str(order)), (r"^\d+( +Ps)", "1"), (r"^\d+( +Qs)", "2")):
         text = re.sub(pattern, value + r"\1", text, flags=re.M)
     (folder / "hpccinf.txt").write_text(text)
     (folder / "hpccoutf.txt").unlink(missing_ok=True)
@@ -541,16 +473,6 @@ CASES = [
 ]
 
 
-def is_there(what: str) -> bool:
-    return Path(what).exists() if what.startswith("/") else shutil.which(what) is not None
-
-
-def processor_seconds() -> float:
-    """Return what all programs have used that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def test(stage: Stage, cases: list[Case], seconds: float) -> int:
     passed = failed = 0
     deadline = time.monotonic() + seconds
@@ -574,11 +496,6 @@ def test(stage: Stage, cases: list[Case], seconds: float) -> int:
         print(f"ok {case.name}: {said} ({took:.1f} s, {used:.1f} of processors)", flush=True)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
-
-
-def figures(text: str) -> dict[int, float]:
-    pairs = (line.split() for line in text.splitlines())
-    return {int(pair[0]): float(pair[1]) for pair in pairs if len(pair) == 2}
 
 
 def main() -> int:
