@@ -397,8 +397,10 @@ impl Sending {
             if record.place.len() != HEADER as usize {
                 return Err(Broken::Protocol);
             }
-            // SAFETY: the record has two words.
-            let [number, length] = unsafe { ring.at(&record.place).cast::<[u64; 2]>().read() };
+            let words = ring.at(&record.place).cast::<u64>();
+            // The peer may still write here: read once, so that all that follows sees the same words.
+            // SAFETY: the record has two words, and begins 8 bytes into a slot.
+            let [number, length] = unsafe { [words.read_volatile(), words.add(1).read_volatile()] };
             self.answers.take(&record);
             let index = usize::try_from(number).map_err(|_| Broken::Protocol)?;
             let holding = self.held.get_mut(index).and_then(Option::as_mut);
