@@ -268,9 +268,14 @@ fn departures_that_no_host_is_told_of_change_no_flow() {
 #[test]
 fn departures_that_are_planned_among_classes_change_no_flow() {
     let schedules = ["schedule = 'strict'", "schedule.weight = 3"];
-    let laws = ["red = { kmin = '5 kB', kmax = '20 kB', pmax = 0.5 }", "step.threshold = '3 kB'"];
+    // Of a class that is always marked nothing is planned.
+    let laws = [
+        "red = { kmin = '5 kB', kmax = '20 kB', pmax = 0.5 }",
+        "step.threshold = '3 kB'",
+        "step.threshold = '0 B'",
+    ];
     let routes = ["per_connection = 'hashed'", "per_packet = 'adaptive'"];
-    for (seed, (schedule, law)) in (1_u64..).zip(schedules.into_iter().zip(laws)) {
+    for (seed, (schedule, law)) in (1_u64..).zip(schedules.into_iter().cycle().zip(laws)) {
         for (routes, limit) in routes.into_iter().zip(["30 kB", "8 kB"]) {
             let text = format!(
                 "fabric.leaf_spine = {{ hosts_per_leaf = 4, leaves = 3, spines = 2 }}\n\

@@ -210,19 +210,21 @@ fn compositions() -> impl Strategy<Value = (String, u32, usize)> {
         "limit.alpha = 0.5",
         "limit.bytes = '5 kB', trim = { header = '64 B', class = 6 }",
         "reserved = '1500 B', ecn = { at = 'dequeue', law.step.threshold = '4 kB' }",
+        "reserved = '1500 B', ecn = { at = 'dequeue', law.step.threshold = '0 B' }",
         "ecn = { at = 'enqueue', law.red = { kmin = '1 kB', kmax = '9 kB', pmax = 0.5 } }",
     ]);
     let rest = (
         prop::sample::select(vec!["cut_through", "store_and_forward"]),
         prop::sample::select(vec!["'strict'", "{ weight = 3 }"]),
         prop::sample::select(vec![0x3ff_u32, 0x3ff, 0b11_0110_0110]),
-        50_u64..1000,
+        // Beside telemetry no departure is planned.
+        (50_u64..1000, any::<bool>()),
     );
     (wiring, rule, pause, lossy, rest).prop_map(|((links, more), rule, pause, lossy, rest)| {
-        let (forwarding, schedule, shared, packet) = rest;
+        let (forwarding, schedule, shared, (packet, telemetry)) = rest;
         let (table, hosts) = random_table(&links, &more);
         let text = format!(
-            "classes = 8\ntelemetry = true\nroutes.{rule}\nshared = {shared}\nother = {{ latency = '40 ns' }}\n\
+            "classes = 8\ntelemetry = {telemetry}\nroutes.{rule}\nshared = {shared}\nother = {{ latency = '40 ns' }}\n\
              link = {{ rate = '2 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n{table}\n\
              [switch]\nlatency = '300 ns'\nmemory = '400 kB'\nforwarding = '{forwarding}'\n\
              classes.0 = {{ {lossy} }}\n\
@@ -352,7 +354,9 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let (steps, more) = compare_with_all_told(&text, hosts, seed)?;
-        prop_assert!(steps < more, "{} events of {}", steps, more);
+        // What is planned and then revoked, as by frequent pauses, takes an event more.
+        let may_plan = text.contains("telemetry = false");
+        prop_assert!(may_plan || steps < more, "{} events of {}", steps, more);
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Ports {
         // That of hosts is the last one: what they send is decided when their ports are free.
         let Some((_, switches)) = self.rules.split_last_mut() else { return };
         switches.iter_mut().for_each(Rule::let_plan);
-        if switches.iter().any(|rule| rule.plannable[0] > 0) {
+        if switches.iter().flat_map(|rule| rule.plannable).any(|most| most > 0) {
             self.planned = vec![Default::default(); self.egress.len()];
         }
     }
