@@ -9,30 +9,13 @@ use weft_fabric::measure::{Latency, Stage};
 use weft_lab::ChannelRun;
 use weft_lab::statistics::Verdict;
 
-use super::{file, refusal, run};
+use super::{file, refusal, run, table};
 
 /// A hub whose ports hold so many packets each.
 fn hub(buffer: u32) -> String {
     format!(
         "hub = {{ ports = 8, latency = '90 ns', \
          transfer.bus = {{ arbitration = '50 ns', buffer = {buffer} }} }}"
-    )
-}
-
-/// Switches by name with their numbers of ports, and cables by their ends. Those between switches
-/// are like `more` says.
-fn table(switches: &[(&str, u32)], cables: &[(&str, &str)], more: &str) -> String {
-    let switches =
-        switches.iter().map(|(name, ports)| format!("{{ name = '{name}', ports = {ports} }}"));
-    let cables = cables.iter().map(|(from, to)| {
-        let own = if from.contains('.') { more } else { "" };
-        format!("{{ from = '{from}', to = '{to}'{own} }}")
-    });
-    let list = |all: Vec<String>| all.join(", ");
-    format!(
-        "fabric.table = {{ switches = [{}], cables = [{}] }}",
-        list(switches.collect()),
-        list(cables.collect())
     )
 }
 

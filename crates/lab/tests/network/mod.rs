@@ -78,6 +78,23 @@ pub fn run(text: &str, seed: u64) -> ChannelRun {
     runs.into_iter().next().expect("the channel")
 }
 
+/// Switches by name with their numbers of ports, and cables by their ends. Those between switches
+/// are like `more` says.
+fn table(switches: &[(&str, u32)], cables: &[(&str, &str)], more: &str) -> String {
+    let switches =
+        switches.iter().map(|(name, ports)| format!("{{ name = '{name}', ports = {ports} }}"));
+    let cables = cables.iter().map(|(from, to)| {
+        let own = if from.contains('.') { more } else { "" };
+        format!("{{ from = '{from}', to = '{to}'{own} }}")
+    });
+    let list = |all: Vec<String>| all.join(", ");
+    format!(
+        "fabric.table = {{ switches = [{}], cables = [{}] }}",
+        list(switches.collect()),
+        list(cables.collect())
+    )
+}
+
 fn refusal(text: &str) -> String {
     Plan::new(&Request::of_text("network.toml", text)).expect_err(text).to_string()
 }

@@ -11,7 +11,7 @@ use weft_kernel::Halt;
 use weft_lab::statistics::Verdict;
 use weft_lab::{Cell, ChannelRun, Options, Plan, Request, simulate};
 
-use super::{refusal, run};
+use super::{refusal, run, table};
 
 pub(super) const RING: &str = "acknowledgment = '8 B', bypass = '100 ns'";
 
@@ -23,22 +23,6 @@ pub(super) fn file(hosts: u32, table: &str, channel: &str, workload: &str, lengt
          link = {{ rate = '200 MB/s', length = '2 m', delay_per_metre = '5 ns' }}\n\
          switch.output_queued.latency = '90 ns'\n{table}\n{channel}\n\
          [workload.c]\n{workload}\n[run]\nlength = '{length}'\nregime = 'from_empty'\n"
-    )
-}
-
-/// Switches by name with their numbers of ports, and cables by their ends.
-fn table(switches: &[(&str, u32)], cables: &[(&str, &str)], more: &str) -> String {
-    let switches =
-        switches.iter().map(|(name, ports)| format!("{{ name = '{name}', ports = {ports} }}"));
-    let cables = cables.iter().map(|(from, to)| {
-        let own = if from.contains('.') { more } else { "" };
-        format!("{{ from = '{from}', to = '{to}'{own} }}")
-    });
-    let list = |all: Vec<String>| all.join(", ");
-    format!(
-        "fabric.table = {{ switches = [{}], cables = [{}] }}",
-        list(switches.collect()),
-        list(cables.collect())
     )
 }
 
