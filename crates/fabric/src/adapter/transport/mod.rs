@@ -100,8 +100,8 @@ pub struct Transports {
     /// Queue pairs that outlive flows, if they do.
     kept: Option<Kept>,
     wakes: Vec<Wake>,
-    /// The responses to the packet that arrived last. They stay here until they are looked at: to pass them on by
-    /// value took longer than to make them.
+    /// The responses to the packet that arrived last. They are read from here, since copying them took longer than
+    /// making them.
     answers: Vec<Outgoing>,
     from: Time,
     key: u64,

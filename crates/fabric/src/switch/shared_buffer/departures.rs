@@ -22,7 +22,7 @@ use super::settings::MarkAt;
 use super::{Header, Ports};
 use crate::switch::PortPair;
 
-/// A packet that waits, and of which it is known when it leaves: as soon as what is before it has.
+/// A packet that waits and whose departure is known: it leaves right behind the packets before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planned {
     /// Until when it is sent.
@@ -59,7 +59,7 @@ impl<'a> Output<'a> {
     pub fn let_leave(&mut self, now: Time) {
         loop {
             let (left, rule) = (self.own.end(), &mut *self.rule);
-            // No input waits for it: it would have been noted.
+            // No input waits for this room: otherwise the port would have an event for the departure.
             if let (Some(Held { input, size, class }), Some(memory)) = (left, &mut rule.memory) {
                 let ports = PortPair { input, output: self.port }.counted_from(rule.first);
                 memory.let_go(ports, class, size.into());
@@ -355,7 +355,7 @@ impl Ports {
         Some(planned)
     }
 
-    /// So many packets were marked that have joined those that are planned at a port.
+    /// Counts packets that were marked as they joined those that are planned at a port.
     #[inline]
     pub(super) fn count_marked(&mut self, now: Time, port: u32, marked: u64) {
         if marked > 0 && now >= self.from {

@@ -100,7 +100,7 @@ impl Egress {
         }
     }
 
-    /// Whether what it sends has left by `now`, and nobody will tell.
+    /// Whether its transmission has ended by `now` without an event for that end.
     #[inline]
     pub fn has_left(&self, now: Time) -> bool {
         self.is_busy && !self.is_noted && self.until <= now

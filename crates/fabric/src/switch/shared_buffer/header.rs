@@ -37,8 +37,8 @@ pub struct Header {
     pub class: u8,
     /// Bits of the constants below.
     pub bits: u8,
-    /// Its planned arrival at the next place is void, since it was held back after that had been
-    /// planned.
+    /// The event of its arrival at the next switch no longer counts: the plan was revoked after that
+    /// event had been scheduled.
     pub is_early: bool,
 }
 
@@ -48,7 +48,7 @@ impl Header {
     /// No output is chosen in the switch that it is in or comes to.
     pub const NOT_CHOSEN: u32 = u32::MAX;
 
-    /// That of no packet.
+    /// The header in a place that no packet takes.
     pub const NOTHING: Header = Header {
         flow: 0,
         size: 0,

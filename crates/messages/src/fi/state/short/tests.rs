@@ -23,7 +23,7 @@ use crate::testing::{Random, taken};
 /// The bytes of each receive buffer.
 const ROOM: usize = LONGEST_INJECTED + 100;
 const STEPS: usize = 3000;
-/// What has not come after this time never does.
+/// How long the test waits for a completion before it fails.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A completion or the result of a call, without addresses, which differ between domains.
