@@ -100,47 +100,17 @@ pub enum SwitchParts {
 impl SwitchParts {
     /// How packets wait in its memory, if it has a shared one.
     pub fn queues(&self) -> Option<SharedQueues> {
-        match self {
-            SwitchParts::SharedMemory(own) => Some(own.queues),
-            SwitchParts::OutputQueued(_)
-            | SwitchParts::InputQueued(_)
-            | SwitchParts::Bus(_)
-            | SwitchParts::Crossbar(..)
-            | SwitchParts::OutputBuffered(..)
-            | SwitchParts::Fifos(_)
-            | SwitchParts::Hub(_)
-            | SwitchParts::Ring(_) => None,
-        }
+        if let SwitchParts::SharedMemory(own) = self { Some(own.queues) } else { None }
     }
 
     /// The settings of a switch between links with turns.
     pub fn fifos(&self) -> Option<BoxRules> {
-        match self {
-            SwitchParts::Fifos(rules) => Some(*rules),
-            SwitchParts::OutputQueued(_)
-            | SwitchParts::InputQueued(_)
-            | SwitchParts::Bus(_)
-            | SwitchParts::SharedMemory(_)
-            | SwitchParts::Crossbar(..)
-            | SwitchParts::OutputBuffered(..)
-            | SwitchParts::Hub(_)
-            | SwitchParts::Ring(_) => None,
-        }
+        if let SwitchParts::Fifos(rules) = self { Some(*rules) } else { None }
     }
 
     /// The settings of a ring.
     pub fn ring(&self) -> Option<&RingSettings> {
-        match self {
-            SwitchParts::Ring(own) => Some(own),
-            SwitchParts::OutputQueued(_)
-            | SwitchParts::InputQueued(_)
-            | SwitchParts::Bus(_)
-            | SwitchParts::SharedMemory(_)
-            | SwitchParts::Crossbar(..)
-            | SwitchParts::OutputBuffered(..)
-            | SwitchParts::Fifos(_)
-            | SwitchParts::Hub(_) => None,
-        }
+        if let SwitchParts::Ring(own) = self { Some(own) } else { None }
     }
 }
 
