@@ -179,10 +179,10 @@ def _kind(channel: dict[str, Any]) -> str:
 
 
 def _is_buffered(channel: dict[str, Any]) -> bool:
-    """Whether the switch keeps packets beside each port, as a hub does whose bus has a buffer."""
+    """Whether the switch keeps packets beside each port, as a hub does that has a buffer."""
     transfer = (channel.get("switch") or {}).get("transfer")
-    bus = transfer.get("bus") if isinstance(transfer, dict) else None
-    return _kind(channel) in _BUFFERED or bool(bus and bus.get("buffer"))
+    own = transfer.values() if isinstance(transfer, dict) else []
+    return _kind(channel) in _BUFFERED or any(settings.get("buffer") for settings in own)
 
 
 def _said(channel: dict[str, Any]) -> tuple[str, list[str]]:

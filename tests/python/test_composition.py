@@ -123,6 +123,7 @@ def test_a_hub_has_cells_where_its_ports_hold_packets() -> None:
     for transfer, cells in [
         ({"bus": {"arbitration": "50 ns", "buffer": 8}}, 3 * 4),
         ({"bus": {"arbitration": "50 ns", "buffer": None}}, 0),
+        ({"crossbar": {"buffer": 8, "arbiter": "request_sampling"}}, 3 * 4),
         ("direct", 0),
     ]:
         composition["channels"][0]["switch"] = {"kind": "hub", "transfer": transfer}

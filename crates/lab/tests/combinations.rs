@@ -142,6 +142,14 @@ const SWITCHES: Axis = Axis {
                 "{ hub = { ports = 16, latency = '90 ns', transfer = { bus = { buffer = 8 } } } }",
             )],
         ),
+        part(
+            "hub, packets, crossbar",
+            &[(
+                "switch",
+                "{ hub = { ports = 16, latency = '90 ns', transfer = { crossbar = { buffer = 8, \
+                 arbiter = 'request_sampling' } } } }",
+            )],
+        ),
     ],
 };
 

@@ -8,7 +8,10 @@ use super::{Departure, Graph, Kind};
 use crate::fabric::{Peer, Wiring};
 use crate::link::{FlowControl, LinkSettings};
 use crate::scheduler::Arbiter;
-use crate::switch::{BusParts, Grant, InputQueued, InputQueuedParts, Outbox, StopSettings};
+use crate::switch::{
+    BusParts, FifoCrossbarParts, Grant, HubScheduler, InputQueued, InputQueuedParts, Outbox,
+    StopSettings,
+};
 
 /// What a switch with queues at its inputs is built from.
 #[derive(Debug)]
@@ -34,6 +37,17 @@ pub struct ClockedBusParts {
     pub arbitration: Span,
     /// How many packets an input holds; at least one for each virtual channel.
     pub buffer: u32,
+}
+
+/// What a switch is built from that has the crossbar of a hub.
+#[derive(Debug)]
+pub struct ClockedHubParts {
+    /// From an input to the crossbar.
+    pub latency: Span,
+    /// How many packets an input holds; at least one.
+    pub buffer: u32,
+    /// What decides in place of request sampling.
+    pub scheduler: Option<Box<HubScheduler>>,
 }
 
 /// A signal from the far end of the cable of a port.
@@ -107,26 +121,55 @@ impl Surroundings<'_> {
     /// A switch of the graph that is a bus.
     pub fn bus(&self, number: u32, parts: ClockedBusParts) -> InputQueued {
         let ClockedBusParts { latency, arbitration, buffer } = parts;
-        let spans: Vec<Span> = self.cables(number).map(|own| own.span(self.packet)).collect();
-        let (shortest, longest) = (spans.iter().min(), spans.iter().max());
-        let on_bus = |span: Option<&Span>| arbitration + span.copied().unwrap_or_default();
         let room = buffer / u32::from(self.flow.channels);
-        let spare = self.cables(number).map(|own| {
-            let (span, delay) = (own.span(self.packet), own.propagation());
-            room.saturating_sub(underway(span, on_bus(shortest), delay, on_bus(longest)))
-        });
-        let stops =
-            self.flow.stop_go.map(|own| StopSettings { marks: own.marks, cells: 1, space: buffer });
         InputQueued::with_bus(BusParts {
             first: self.wiring.port(number, 0),
             latency: self.latency(number, latency),
             arbitration,
             room,
-            spare: spare.collect(),
-            spans,
+            spare: self.spare(number, room, arbitration),
+            spans: self.spans(number),
             channels: self.flow.channels,
-            stops,
+            stops: self.stops_of_packets(buffer),
         })
+    }
+
+    /// A switch of the graph that is the crossbar of a hub.
+    pub fn fifo_crossbar(&self, number: u32, parts: ClockedHubParts) -> InputQueued {
+        let ClockedHubParts { latency, buffer, scheduler } = parts;
+        InputQueued::with_fifo_crossbar(FifoCrossbarParts {
+            first: self.wiring.port(number, 0),
+            latency: self.latency(number, latency),
+            room: buffer,
+            spare: self.spare(number, buffer, Span::ZERO),
+            spans: self.spans(number),
+            stops: self.stops_of_packets(buffer),
+            scheduler,
+        })
+    }
+
+    /// How long a packet takes on the link of each port of a switch.
+    fn spans(&self, number: u32) -> Vec<Span> {
+        self.cables(number).map(|own| own.span(self.packet)).collect()
+    }
+
+    /// How many packets each input of a hub may hold while its sender certainly has a credit left. From
+    /// a decision to the first byte of a packet passes `lead`.
+    fn spare(&self, number: u32, room: u32, lead: Span) -> Vec<u32> {
+        let spans = self.spans(number);
+        let (shortest, longest) = (spans.iter().min(), spans.iter().max());
+        let occupied = |span: Option<&Span>| lead + span.copied().unwrap_or_default();
+        let (shortest, longest) = (occupied(shortest), occupied(longest));
+        let delays = self.cables(number).map(LinkSettings::propagation);
+        let spare = |(span, delay): (&Span, Span)| {
+            room.saturating_sub(underway(*span, shortest, delay, longest))
+        };
+        spans.iter().zip(delays).map(spare).collect()
+    }
+
+    /// When the inputs of a hub stop their cables, counted in packets.
+    fn stops_of_packets(&self, buffer: u32) -> Option<StopSettings> {
+        self.flow.stop_go.map(|own| StopSettings { marks: own.marks, cells: 1, space: buffer })
     }
 
     /// The link of the cable in each port of a switch.

@@ -37,7 +37,7 @@ use crate::switch::{
 
 pub use apart::{Apart, Beyond, Numbers};
 use clocked::Surroundings;
-pub use clocked::{ClockedBusParts, ClockedParts, Heard, Leave, Wakes};
+pub use clocked::{ClockedBusParts, ClockedHubParts, ClockedParts, Heard, Leave, Wakes};
 use deciding::Deciding;
 pub use division::Together;
 use flow::Flow;
@@ -82,6 +82,8 @@ pub enum SwitchParts {
     InputQueued(Box<ClockedParts>),
     /// With queues at its inputs, and a bus that carries one packet at a time.
     Bus(ClockedBusParts),
+    /// With the crossbar of a hub, which has one queue at each input.
+    FifoCrossbar(ClockedHubParts),
     /// With a shared memory.
     SharedMemory(SharedMemorySettings),
     /// Without buffers, and the random stream of its choices.
@@ -283,6 +285,11 @@ impl Graph {
             SwitchParts::Bus(own) => {
                 self.clocked.push(around.bus(number, own));
                 (Kind::Clocked(self.clocked.len() as u32 - 1), own.latency + own.arbitration)
+            }
+            SwitchParts::FifoCrossbar(own) => {
+                let latency = own.latency;
+                self.clocked.push(around.fifo_crossbar(number, own));
+                (Kind::Clocked(self.clocked.len() as u32 - 1), latency)
             }
             SwitchParts::SharedMemory(own) => {
                 let SharedMemorySettings { latency, pool, bandwidth, .. } = own;

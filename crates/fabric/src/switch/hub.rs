@@ -1,6 +1,7 @@
 //! The hub of a network that keeps one order of all packets: a broadcast bus, or a cut-through
 //! crossbar that a broadcast takes over as a whole (Memory Channel 2, The MEMORY CHANNEL 2 Hub).
-//! Without mapped windows around it a hub is another switch of its fabric: see [`BusParts`](super::BusParts).
+//! Without mapped windows around it a hub is another switch of its fabric: see
+//! [`BusParts`](super::BusParts) and [`FifoCrossbarParts`](super::FifoCrossbarParts).
 //!
 //! The point of global ordering is here: a packet has its place in the order when it is granted.
 //! Packets of one input pass in order, so that each sender's order holds on every path; one with
@@ -12,13 +13,15 @@ use weft_kernel::Stream;
 use weft_units::{PositiveCount, Span, Time};
 
 use crate::link::Lane;
-use crate::scheduler::{Matcher, PortSet, Scheduler, SchedulerError, SchedulerSettings};
+use crate::scheduler::{PortSet, SchedulerError, SchedulerSettings};
 
+mod arbiter;
 mod request_sampling;
 mod synchronisation;
 mod times;
 
-use request_sampling::Sampled;
+pub use arbiter::HubScheduler;
+pub(super) use request_sampling::Sampled;
 pub use synchronisation::Synchronisation;
 pub use times::{HubTimes, HubTimesParts, TimesOfSize};
 
@@ -59,7 +62,8 @@ pub enum TransferSettings {
     /// Packets for different targets at the same time, one for several targets alone (generation
     /// 2).
     Crossbar {
-        /// How many packets an input holds. An adapter sends while it knows of free space.
+        /// How many packets an input holds. An adapter sends while it knows of free space; without a
+        /// `window`, flow control keeps to it.
         buffer: PositiveCount,
         /// The arbitration.
         arbiter: ArbiterSettings,
@@ -138,7 +142,7 @@ pub struct Hub<K> {
     synchronisation: Synchronisation,
     arbitration: Span,
     is_bus: bool,
-    scheduler: Option<Box<CrossbarArbiter>>,
+    scheduler: Option<Box<HubScheduler>>,
 }
 
 #[derive(Debug)]
@@ -151,13 +155,6 @@ struct Input<K> {
 struct Output {
     requests: Sampled,
     lane: Lane,
-}
-
-/// A scheduler, and what it draws from.
-#[derive(Debug)]
-struct CrossbarArbiter {
-    matcher: Matcher<1>,
-    random: Stream,
 }
 
 impl HubSettings {
@@ -205,12 +202,8 @@ impl<K: Copy> Hub<K> {
         if !(1..=MAX_HUB_PORTS).contains(&ports) {
             return Err(SchedulerError::Ports { ports, most: MAX_HUB_PORTS });
         }
-        let scheduler = match &settings.transfer {
-            TransferSettings::Crossbar { arbiter: ArbiterSettings::Scheduler(own), .. } => {
-                Some(Box::new(CrossbarArbiter { matcher: Matcher::new(own, ports)?, random }))
-            }
-            _ => None,
-        };
+        let scheduler = settings.scheduler().map(|own| HubScheduler::new(own, ports, random));
+        let scheduler = scheduler.transpose()?.map(Box::new);
         let arbitration = match settings.transfer {
             TransferSettings::Bus { arbitration, .. } => arbitration,
             TransferSettings::Direct | TransferSettings::Crossbar { .. } => Span::ZERO,
@@ -403,20 +396,11 @@ impl<K: Copy> Hub<K> {
     }
 
     fn match_narrow(&mut self, now: Time, ready: u64, side: &mut impl HubSide<K>) {
-        // A pass without requests would move the priorities of a scheduler on for nothing.
         if ready == 0 {
             return;
         }
-        let Some(mut arbiter) = self.scheduler.take() else { return };
-        let CrossbarArbiter { matcher, random } = &mut *arbiter;
-        matcher.requests.clear_all();
-        for (place, output) in self.outputs.iter().enumerate() {
-            if ready >> place & 1 == 1 {
-                output.requests.inputs().for_each(|input| matcher.requests.set(input, place));
-            }
-        }
-        let Matcher { scheduler, requests, matching } = matcher;
-        scheduler.schedule(requests, random, matching);
+        let Some(mut scheduler) = self.scheduler.take() else { return };
+        let matching = scheduler.decide(ready, |output| self.outputs[output].requests);
         for (input, output) in matching.iter() {
             self.outputs[output].requests.remove(input);
             if self.outputs[output].requests.is_empty() {
@@ -424,7 +408,7 @@ impl<K: Copy> Hub<K> {
             }
             self.pass(now, input, 1 << output, side);
         }
-        self.scheduler = Some(arbiter);
+        self.scheduler = Some(scheduler);
     }
 
     /// The first packet of an input passes, and occupies these outputs.

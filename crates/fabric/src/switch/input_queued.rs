@@ -4,10 +4,12 @@
 //! that no packet waits behind one for another output (Tamir and Frazier, "High-performance
 //! multi-queue buffers for VLSI communication switches", ISCA 1988). At the edges of a clock, a cell
 //! apart, the scheduler chooses which inputs send to which outputs. A packet of several cells keeps
-//! its input and output until its end, so that it costs one decision however long it is. In place of
-//! the crossbar there may be a [bus], which needs neither slots nor a scheduler.
+//! its input and output until its end, so that it costs one decision however long it is. The parts of a
+//! hub may stand in the place of all this, a [bus] or a [crossbar](fifo_crossbar), which need no slots.
 
 mod bus;
+mod fifo_crossbar;
+mod hubs;
 mod inputs;
 mod sized;
 
@@ -19,6 +21,8 @@ use weft_units::{Bytes, PositiveCount, Span, Time};
 use crate::scheduler::{Arbiter, SchedulerSettings};
 use bus::Bus;
 pub use bus::BusParts;
+use fifo_crossbar::FifoCrossbar;
+pub use fifo_crossbar::FifoCrossbarParts;
 use inputs::Inputs;
 pub use inputs::StopSettings;
 use sized::InputQueuedOf;
@@ -103,6 +107,8 @@ enum Size {
     Widest(Box<InputQueuedOf<16>>),
     /// Any number, on a bus.
     Bus(Box<Bus>),
+    /// Those of a hub with a crossbar.
+    Hub(Box<FifoCrossbar>),
 }
 
 /// The same for each size.
@@ -113,6 +119,7 @@ macro_rules! of_any_size {
             Size::Wide($own) => $result,
             Size::Widest($own) => $result,
             Size::Bus($own) => $result,
+            Size::Hub($own) => $result,
         }
     };
 }
@@ -147,6 +154,19 @@ impl InputQueued {
             occupations: parts.occupations(),
             inputs: Inputs::new(parts.channels, parts.room, spare),
             size: Size::Bus(Box::new(Bus::new(parts))),
+        }
+    }
+
+    /// A switch without packets, with the crossbar of a hub. Its clock has an edge at every instant.
+    pub fn with_fifo_crossbar(mut parts: FifoCrossbarParts) -> InputQueued {
+        let spare = std::mem::take(&mut parts.spare);
+        InputQueued {
+            first: parts.first,
+            slot: Span(1),
+            lead: Span::ZERO,
+            occupations: parts.spans.clone().into(),
+            inputs: Inputs::new(1, parts.room, spare),
+            size: Size::Hub(Box::new(FifoCrossbar::new(parts))),
         }
     }
 

@@ -27,12 +27,12 @@ pub use fifo_bus::{
     BarrierCounter, BusController, FifoBusSettings, HeaderQueues, MulticastStart, Transfer,
 };
 pub use hub::{
-    ArbiterSettings, Awaited, Hub, HubRequest, HubSettings, HubSide, HubTimes, HubTimesParts,
-    MAX_HUB_PORTS, Synchronisation, TimesOfSize, TransferSettings,
+    ArbiterSettings, Awaited, Hub, HubRequest, HubScheduler, HubSettings, HubSide, HubTimes,
+    HubTimesParts, MAX_HUB_PORTS, Synchronisation, TimesOfSize, TransferSettings,
 };
 pub use input_queued::{
-    BusParts, Grant, InputQueued, InputQueuedParts, InputQueuedSettings, InputQueues, Outbox,
-    StopSettings,
+    BusParts, FifoCrossbarParts, Grant, InputQueued, InputQueuedParts, InputQueuedSettings,
+    InputQueues, Outbox, StopSettings,
 };
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
 pub use output_queued::OutputQueuedSettings;

@@ -227,7 +227,7 @@ fn check_neighbours(
         (has_two_sizes(settings), &settings.control)
     {
         let reason = match hub::is_of_packets(settings, buffered) {
-            true => "which gives each credit when a packet of that size has crossed its bus",
+            true => "which gives each credit when a packet of that size has passed it",
             false => "whose slots all have the length of one",
         };
         let accepted = format!("{}, the size of a packet, with {kind}, {reason}", settings.packet);

@@ -309,7 +309,7 @@ fn refuse_switches_beside(kinds: &[(Kind<'_>, String)], name: &str) -> Result<()
                 ("a switch whose hosts send in slots", "a slot has room for packets of one size")
             }
             Kind::Ring(_) => ("ring", "its bridges keep packets of one size and class"),
-            Kind::Bus(_) => (
+            Kind::Hub(_) => (
                 "hub",
                 "it gives credits for packets of one size, which the far end of the cable would have \
                  to count",

@@ -36,7 +36,7 @@ pub(super) enum Kind<'a> {
     Buffered(&'a OutputBufferedSettings),
     Slots(Slotting<'a>),
     Ring(&'a RingSettings),
-    Bus(hub::Bus<'a>),
+    Hub(hub::Hub<'a>),
 }
 
 /// A place in the file: the channel and the key below it.
@@ -211,7 +211,7 @@ fn refuse_a_cycle(
 ) -> Result<(), Error> {
     let is_bridged = |kind: &Kind<'_>| matches!(kind, Kind::Ring(own) if own.bridge.is_some());
     let holds = |switch: u32| match &kinds[switch as usize] {
-        Kind::Input(..) | Kind::Memory(_) | Kind::Bus(_) => true,
+        Kind::Input(..) | Kind::Memory(_) | Kind::Hub(_) => true,
         ring @ Kind::Ring(_) => is_bridged(ring),
         Kind::Output(_)
         | Kind::Buffer(_)
@@ -231,7 +231,7 @@ fn switches(
     site: Site<'_>,
 ) -> Result<Vec<SwitchParts>, Error> {
     let own = |(number, (kind, key)): (u32, &(Kind<'_>, String))| {
-        if let Kind::Bus(own) = kind {
+        if let Kind::Hub(own) = kind {
             let place = Place { channel: site.name, key };
             hub::refuse_too_few_ports(number, *own, wiring, place)?;
         }
@@ -275,7 +275,7 @@ fn kind<'a>(
         SwitchSettings::SharedBuffer(own) => Ok(Kind::Buffer(own)),
         SwitchSettings::Crossbar(own) => Ok(Kind::Crossbar(own)),
         SwitchSettings::Ring(own) => Ok(Kind::Ring(own)),
-        SwitchSettings::Hub(own) => hub::bus(settings, own, place).map(Kind::Bus),
+        SwitchSettings::Hub(own) => hub::of_packets(settings, own, place).map(Kind::Hub),
         SwitchSettings::OutputBuffered(own) => Ok(Kind::Buffered(own)),
         other => match slots::of(settings, switch) {
             Some(slots) => Ok(Kind::Slots(slots)),
@@ -339,7 +339,8 @@ fn switch(
     wiring: &Wiring,
     site: Site<'_>,
 ) -> Result<SwitchParts, Error> {
-    let random = || site.streams.stream(&format!("{}.switch", site.name), number as usize);
+    let drawn = |what| site.streams.stream(&format!("{}.{what}", site.name), number as usize);
+    let random = || drawn("switch");
     let (own, cell, buffer) = match kind {
         Kind::Output(own) if has_two_sizes && own.buffers != Limit::Unlimited => {
             return Ok(SwitchParts::OutputBuffered(counted(own), random()));
@@ -349,7 +350,7 @@ fn switch(
         Kind::Output(own) => return Ok(SwitchParts::OutputQueued(own.clone())),
         Kind::Memory(own) => return Ok(SwitchParts::SharedMemory(own.clone())),
         Kind::Ring(own) => return Ok(SwitchParts::Ring(Box::new(own.clone()))),
-        Kind::Bus(own) => return Ok(hub::switch(own)),
+        Kind::Hub(own) => return hub::switch(own, || drawn("scheduler"), site.name),
         Kind::Buffer(own) => {
             // Its queues are those of the ports with classes; the graph knows only its cables.
             let (latency, buffers) = (own.latency, Limit::Unlimited);
@@ -376,7 +377,7 @@ fn switch(
         cell,
         buffer,
         arbiter,
-        random: site.streams.stream(&format!("{}.scheduler", site.name), number as usize),
+        random: drawn("scheduler"),
     })))
 }
 
@@ -426,7 +427,7 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
         Kind::Input(_, _, buffer) => Some(*buffer),
         Kind::Memory(own) => Some(own.buffer.get()),
         Kind::Ring(own) => own.bridge.map(|bridge| bridge.buffer.get()),
-        Kind::Bus(own) => Some(own.buffer),
+        Kind::Hub(own) => Some(own.buffer),
         Kind::Output(_)
         | Kind::Buffer(_)
         | Kind::Crossbar(_)

@@ -3,11 +3,12 @@
 
 use weft_fabric::adapter::{Feed, Insertion};
 use weft_fabric::fabric::Wiring;
-use weft_fabric::graph::{ClockedBusParts, SwitchParts};
-use weft_fabric::switch::{HubSettings, MAX_HUB_PORTS, TransferSettings};
+use weft_fabric::graph::{ClockedBusParts, ClockedHubParts, SwitchParts};
+use weft_fabric::switch::{HubScheduler, HubSettings, MAX_HUB_PORTS, TransferSettings};
 use weft_fabric::workload::Source;
+use weft_kernel::Stream;
 use weft_protocol::flow::FlowControlSettings;
-use weft_units::Span;
+use weft_units::{PositiveCount, Span};
 
 use super::engine::Place;
 use super::network::SharedCells;
@@ -86,21 +87,22 @@ pub(super) fn is_of_packets(settings: &ChannelSettings, switch: &SwitchSettings)
     settings.window.is_none() && matches!(switch, SwitchSettings::Hub(_))
 }
 
-/// A hub without windows: its settings, and its bus.
+/// A hub without windows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bus<'a> {
-    hub: &'a HubSettings,
+pub(super) struct Hub<'a> {
+    settings: &'a HubSettings,
     /// How many packets each of its ports holds.
     pub buffer: u32,
-    arbitration: Span,
+    /// From a decision of its bus to the first byte, if it has one and no crossbar.
+    arbitration: Option<Span>,
 }
 
-/// A hub without windows, if its bus can be part of a fabric.
-pub(super) fn bus<'a>(
+/// A hub without windows, if it can be part of a fabric.
+pub(super) fn of_packets<'a>(
     settings: &ChannelSettings,
     hub: &'a HubSettings,
     place: Place<'_>,
-) -> Result<Bus<'a>, Error> {
+) -> Result<Hub<'a>, Error> {
     let ports = usize::from(hub.ports);
     if !(1..=MAX_HUB_PORTS).contains(&ports) {
         let accepted = format!(
@@ -110,40 +112,56 @@ pub(super) fn bus<'a>(
         place.refuse("hub.ports", &ports.to_string(), &accepted)?;
     }
     let (arbitration, buffer) = match &hub.transfer {
-        TransferSettings::Bus { arbitration, buffer } => (*arbitration, *buffer),
+        TransferSettings::Bus { arbitration, buffer } => (Some(*arbitration), *buffer),
+        TransferSettings::Crossbar { buffer, .. } => (None, Some(*buffer)),
         TransferSettings::Direct => {
-            let accepted = "bus without `window`: a direct cable, with nothing in its middle, is what two \
-                            mapped windows have in place of a hub";
+            let accepted = "bus or crossbar without `window`: a direct cable, with nothing in its middle, \
+                            is what two mapped windows have in place of a hub";
             return place.refuse("hub.transfer", "direct", accepted);
         }
-        TransferSettings::Crossbar { .. } => {
-            let accepted = "bus without `window`, or input_queued in place of the hub: each input of this \
-                            crossbar has one queue, whose first packet would hold up all others while it \
-                            waits for room behind another switch";
-            return place.refuse("hub.transfer", "crossbar", accepted);
-        }
     };
-    let Some(buffer) = buffer else {
+    let Some(buffer) = buffer.map(PositiveCount::get) else {
         let accepted = "the packets that each port of the hub holds, since without `window` they wait \
                         there for the bus";
         return place.refuse("hub.transfer.bus.buffer", ABSENT, accepted);
     };
-    if let Some(FlowControlSettings::VirtualChannelCredits(own)) = &settings.flow_control {
-        let key = format!("{}.hub.transfer.bus.buffer", place.key);
-        let shared = SharedCells { key: &key, cells: buffer.get(), cells_per_packet: 1 };
-        network::channels_fit(own.channels, &shared, place.channel)?;
+    let hub = Hub { settings: hub, buffer, arbitration };
+    hub.check_channels(settings, place)?;
+    Ok(hub)
+}
+
+impl Hub<'_> {
+    /// A bus passes packets of several virtual channels. An input of the crossbar has one queue.
+    fn check_channels(&self, settings: &ChannelSettings, place: Place<'_>) -> Result<(), Error> {
+        let Some(FlowControlSettings::VirtualChannelCredits(own)) = &settings.flow_control else {
+            return Ok(());
+        };
+        if self.arbitration.is_some() {
+            let key = format!("{}.hub.transfer.bus.buffer", place.key);
+            let shared = SharedCells { key: &key, cells: self.buffer, cells_per_packet: 1 };
+            return network::channels_fit(own.channels, &shared, place.channel);
+        }
+        if own.channels == PositiveCount::ONE {
+            return Ok(());
+        }
+        let accepted = format!(
+            "1 where {} is a hub with a crossbar: each of its inputs has one queue, in which a packet \
+             of one channel would wait behind those of others",
+            place.key
+        );
+        let key = "flow_control.virtual_channel_credits.channels";
+        refuse(place.channel, key, &own.channels.to_string(), &accepted)
     }
-    Ok(Bus { hub, buffer: buffer.get(), arbitration })
 }
 
 /// A hub in the place of a switch has a port for each of its cables.
 pub(super) fn refuse_too_few_ports(
     number: u32,
-    bus: Bus<'_>,
+    hub: Hub<'_>,
     wiring: &Wiring,
     place: Place<'_>,
 ) -> Result<(), Error> {
-    let (needed, ports) = (wiring.ports_of(number), bus.hub.ports);
+    let (needed, ports) = (wiring.ports_of(number), hub.settings.ports);
     if needed <= u32::from(ports) {
         return Ok(());
     }
@@ -152,10 +170,24 @@ pub(super) fn refuse_too_few_ports(
     place.refuse("hub.ports", &ports.to_string(), &accepted)
 }
 
-/// What such a hub is made of in the place of a switch.
-pub(super) fn switch(bus: Bus<'_>) -> SwitchParts {
-    let Bus { hub, buffer, arbitration } = bus;
-    SwitchParts::Bus(ClockedBusParts { latency: hub.latency, arbitration, buffer })
+/// What such a hub is made of in the place of a switch. A scheduler may draw from `random`.
+pub(super) fn switch(
+    hub: Hub<'_>,
+    random: impl FnOnce() -> Stream,
+    name: &str,
+) -> Result<SwitchParts, Error> {
+    let Hub { settings, buffer, arbitration } = hub;
+    let latency = settings.latency;
+    if let Some(arbitration) = arbitration {
+        return Ok(SwitchParts::Bus(ClockedBusParts { latency, arbitration, buffer }));
+    }
+    let ports = usize::from(settings.ports);
+    let scheduler = settings.scheduler().map(|own| HubScheduler::new(own, ports, random()));
+    let scheduler = scheduler
+        .transpose()
+        .map_err(|error| Error::Scheduler { channel: name.to_owned(), error })?;
+    let scheduler = scheduler.map(Box::new);
+    Ok(SwitchParts::FifoCrossbar(ClockedHubParts { latency, buffer, scheduler }))
 }
 
 fn refuse_what_a_hub_does_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {

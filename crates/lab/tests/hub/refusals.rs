@@ -93,7 +93,7 @@ fn a_hub_without_a_window_and_a_window_without_a_hub() {
     .expect_err("it was carried out");
     expect![[r#"
         --set channel.bulk.switch.hub={ ports = 16, transfer = 'direct' }: channel.bulk.switch.hub.transfer = direct does not fit
-            accepted: bus without `window`: a direct cable, with nothing in its middle, is what two mapped windows have in place of a hub"#]].assert_eq(&error.to_string());
+            accepted: bus or crossbar without `window`: a direct cable, with nothing in its middle, is what two mapped windows have in place of a hub"#]].assert_eq(&error.to_string());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Hubs among switches, in exact picoseconds worked by hand and by laws.
+//! Hubs with a bus among switches, in exact picoseconds worked by hand and by laws. Those with a
+//! crossbar are in `hub_crossbars`.
 //!
 //! A packet takes 1 us on a link and a cable 20 ns. In a hub or a switch it may leave 90 ns after
 //! its first byte came; the bus of a hub takes 50 ns for a decision, so that it is free 1050 ns after
@@ -20,7 +21,7 @@ fn hub(buffer: u32) -> String {
 }
 
 /// Hosts 0 to 2 at the hub h, hosts 3 and 4 at the switch s behind it.
-fn behind_a_hub(more: &str) -> String {
+pub(super) fn behind_a_hub(more: &str) -> String {
     let hosts = [
         ("host 0", "h.0"),
         ("host 1", "h.1"),
@@ -40,13 +41,13 @@ fn two_hubs(buffer: u32) -> String {
 }
 
 /// A file of hosts around one hub.
-fn star(hosts: u32, hub: &str, channel: &str, workload: &str, length: &str) -> String {
+pub(super) fn star(hosts: u32, hub: &str, channel: &str, workload: &str, length: &str) -> String {
     file(hosts, channel, workload, length)
         .replace("switch.output_queued.latency = '90 ns'", &format!("switch.{hub}"))
 }
 
 /// Packets, each a time in nanoseconds, an initiator and a target.
-fn listed(packets: &[(u64, u32, u32)]) -> String {
+pub(super) fn listed(packets: &[(u64, u32, u32)]) -> String {
     let one = |(ns, from, to): &(u64, u32, u32)| {
         format!("{{ time = '{ns} ns', from = {from}, to = {to} }}")
     };
@@ -55,7 +56,7 @@ fn listed(packets: &[(u64, u32, u32)]) -> String {
 }
 
 /// The sum and the largest of the one-way latencies, in nanoseconds, and how many there are.
-fn one_way(run: &ChannelRun) -> (u64, u64, u64) {
+pub(super) fn one_way(run: &ChannelRun) -> (u64, u64, u64) {
     let seen = run.observations.recorder(Latency::OneWay);
     let ns = |ps: u128| {
         assert_eq!(ps % 1_000, 0);
@@ -183,18 +184,18 @@ fn a_port_lets_go_when_its_packet_is_chosen() {
 }
 
 /// When each packet has arrived, in order, in picoseconds.
-fn arrivals(run: &ChannelRun) -> Vec<u64> {
+pub(super) fn arrivals(run: &ChannelRun) -> Vec<u64> {
     let mut ends: Vec<u64> = run.trace.iter().map(|entry| entry.until.0).collect();
     ends.sort_unstable();
     ends
 }
 
-fn traced(text: &str, seed: u64) -> ChannelRun {
+pub(super) fn traced(text: &str, seed: u64) -> ChannelRun {
     run(&text.replace("[run]", "[run]\ntrace = true"), seed)
 }
 
 /// Random packets among five hosts.
-fn any_packets() -> impl Strategy<Value = Vec<(u64, u32, u32)>> {
+pub(super) fn any_packets() -> impl Strategy<Value = Vec<(u64, u32, u32)>> {
     let packets = prop::collection::vec((0_u64..40_000, 0_u32..5, 1_u32..5), 1..60);
     packets.prop_map(|packets| {
         packets.into_iter().map(|(ns, from, step)| (ns, from, (from + step) % 5)).collect()
@@ -389,15 +390,15 @@ fn a_hub_among_switches_says_what_it_needs() {
         ),
         (
             with(4, "crossbar = { buffer = 4, arbiter = 'request_sampling' }"),
-            "",
-            "whose first packet would hold up all others",
+            "flow_control.virtual_channel_credits.channels = 2",
+            "1 where switches.h is a hub with a crossbar: each of its inputs has one queue",
         ),
         (
             hub(3),
             "flow_control.virtual_channel_credits.channels = 4",
             "channel.c.switches.h.hub.transfer.bus.buffer = 3",
         ),
-        (hub(4), acknowledged, "when a packet of that size has crossed its bus"),
+        (hub(4), acknowledged, "when a packet of that size has passed it"),
         (hub(4), &disabled, "it only without hub, which does not ask"),
         (
             hub(4),

@@ -10,6 +10,7 @@ mod deadlock;
 mod dragonfly;
 mod endpoints;
 mod full;
+mod hub_crossbars;
 mod hubs;
 mod hyperx;
 mod large;

@@ -6,10 +6,12 @@ use std::thread::Builder;
 
 use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
-use weft_fabric::graph::{ClockedBusParts, ClockedParts, SwitchParts};
+use weft_fabric::graph::{ClockedBusParts, ClockedHubParts, ClockedParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::{InputQueuedSettings, OutputQueuedSettings, SharedMemorySettings};
+use weft_fabric::switch::{
+    HubScheduler, InputQueuedSettings, OutputQueuedSettings, SharedMemorySettings,
+};
 use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
@@ -31,7 +33,8 @@ struct Parts {
     /// Every switch whose number has a bit in `clocked`.
     other: InputQueuedSettings,
     clocked: u32,
-    /// Those of them that have a bus, and no crossbar.
+    /// Those of them that are hubs: every other one has a crossbar if it has one virtual channel, the
+    /// rest a bus.
     #[serde(default)]
     hubs: u32,
     /// Every other one whose number has a bit in `shared`.
@@ -69,11 +72,16 @@ pub(super) fn build(
         }
         let InputQueuedSettings { latency, cell, buffer, scheduler, .. } = &parts.other;
         if has(parts.hubs, number) {
-            return SwitchParts::Bus(ClockedBusParts {
-                latency: *latency,
-                arbitration: Span(30_000),
-                buffer: buffer.expect(text).get(),
-            });
+            let (latency, buffer) = (*latency, buffer.expect(text).get());
+            if number % 2 == 0 || flow.channels > 1 {
+                let arbitration = Span(30_000);
+                return SwitchParts::Bus(ClockedBusParts { latency, arbitration, buffer });
+            }
+            let ports = wiring.ports_of(number) as usize;
+            let random = streams.stream("c.scheduler", number as usize);
+            let scheduler = (number % 4 == 1)
+                .then(|| Box::new(HubScheduler::new(scheduler, ports, random).expect(text)));
+            return SwitchParts::FifoCrossbar(ClockedHubParts { latency, buffer, scheduler });
         }
         SwitchParts::InputQueued(Box::new(ClockedParts {
             latency: *latency,

@@ -3,7 +3,7 @@
 
 /// The requests of one arbiter, a bit for each input.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sampled {
+pub struct Sampled {
     sample: u64,
     newer: u64,
 }

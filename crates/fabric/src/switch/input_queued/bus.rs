@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use weft_units::{Span, Time};
 
+use super::hubs::{Announced, Arrivals, lag};
 use super::inputs::{Levels, StopSettings};
 use super::{Grant, Outbox};
 
@@ -49,18 +50,12 @@ impl BusParts {
 #[derive(Debug)]
 pub(super) struct Bus {
     channels: usize,
-    latency: Span,
     spans: Box<[Span]>,
     occupations: Box<[Span]>,
     /// When the bus has carried the packet that crossed last.
     free: Time,
-    /// When the switch next takes part, as last announced.
-    due: Time,
-    /// Packets that are travelling to each input or from it to the bus, and when each can be decided
-    /// on.
-    coming: Box<[VecDeque<(Time, u32)>]>,
-    /// When the first of all can be.
-    soonest: Time,
+    announced: Announced,
+    arrivals: Arrivals,
     /// Packets that have chosen their output, in the order in which they may cross, by output and
     /// virtual channel.
     queues: Box<[VecDeque<Waiting>]>,
@@ -93,13 +88,11 @@ impl Bus {
         let (ports, channels) = (parts.spans.len(), usize::from(parts.channels));
         Bus {
             channels,
-            latency: parts.latency,
             occupations: parts.occupations(),
             spans: parts.spans.into(),
             free: Time::ZERO,
-            due: Time::NEVER,
-            coming: vec![VecDeque::new(); ports].into(),
-            soonest: Time::NEVER,
+            announced: Announced::NONE,
+            arrivals: Arrivals::new(ports, parts.latency),
             queues: vec![VecDeque::new(); ports * channels].into(),
             without_credit: vec![false; ports * channels].into(),
             stopped: vec![false; ports].into(),
@@ -109,10 +102,8 @@ impl Bus {
     }
 
     pub fn expect(&mut self, arrival: Time, packet: u32, input: u32) -> Option<Time> {
-        let ready = arrival + self.latency;
-        self.coming[input as usize].push_back((ready, packet));
-        self.soonest = self.soonest.min(ready);
-        self.attend(ready)
+        let ready = self.arrivals.expect(arrival, packet, input);
+        self.announced.attend(ready)
     }
 
     pub fn edge(
@@ -122,13 +113,10 @@ impl Bus {
         outbox: &mut Outbox,
         choose: impl FnMut(u32, &[u32]) -> (u32, u8),
     ) {
-        if now != self.due {
+        if !self.announced.take(now) {
             return;
         }
-        self.due = Time::NEVER;
-        if self.soonest <= now {
-            self.admit_all(now, outbox, choose);
-        }
+        self.admit_all(now, outbox, choose);
         if self.free <= now
             && let Some(lot) = self.first().filter(|own| own.ready <= now).map(|own| own.lot)
         {
@@ -143,31 +131,18 @@ impl Bus {
         outbox: &mut Outbox,
         mut choose: impl FnMut(u32, &[u32]) -> (u32, u8),
     ) {
-        self.soonest = Time::NEVER;
-        for input in 0..self.coming.len() {
-            while let Some(&(ready, packet)) = self.coming[input].front() {
-                if ready > now {
-                    self.soonest = self.soonest.min(ready);
-                    break;
-                }
-                self.coming[input].pop_front();
-                let (output, channel) = choose(packet, &self.waiting);
-                self.waiting[output as usize] += 1;
-                let ready = ready + self.lag(input, output as usize);
-                let own = Waiting { ready, input: input as u16, packet };
-                let queue =
-                    &mut self.queues[output as usize * self.channels + usize::from(channel)];
-                let place = queue.partition_point(|other| other.order() <= own.order());
-                queue.insert(place, own);
-                // It takes its place while its last bytes still come, so it counts before it may cross.
-                self.levels.count_in(own.input, outbox);
-            }
-        }
-    }
-
-    /// By how much longer a packet takes to arrive by an input than to leave by an output.
-    fn lag(&self, input: usize, output: usize) -> Span {
-        Span(self.spans[input].0.saturating_sub(self.spans[output].0))
+        let Bus { arrivals, queues, waiting, levels, spans, channels, .. } = self;
+        arrivals.take(now, |input, ready, packet| {
+            let (output, channel) = choose(packet, waiting);
+            waiting[output as usize] += 1;
+            let ready = ready + lag(spans, input, output);
+            let own = Waiting { ready, input: input as u16, packet };
+            let queue = &mut queues[output as usize * *channels + usize::from(channel)];
+            let place = queue.partition_point(|other| other.order() <= own.order());
+            queue.insert(place, own);
+            // It takes its place while its last bytes still come, so it counts before it may cross.
+            levels.count_in(own.input, outbox);
+        });
     }
 
     /// The packet that crosses next if nothing changes, among those with room.
@@ -191,18 +166,9 @@ impl Bus {
         outbox.grants.push(Grant { packet, input, output, channel });
     }
 
-    /// The switch must take part at a time. Returns whether the clock must be told.
-    fn attend(&mut self, time: Time) -> Option<Time> {
-        let is_sooner = time < self.due;
-        if is_sooner {
-            self.due = time;
-        }
-        is_sooner.then_some(time)
-    }
-
     pub fn next_edge(&mut self, now: Time) -> Option<Time> {
         let crosses = self.first().map_or(Time::NEVER, |first| first.ready.max(self.free));
-        self.attend(crosses.min(self.soonest).max(now))
+        self.announced.attend(crosses.min(self.arrivals.soonest()).max(now))
     }
 
     pub fn lose_credit(&mut self, output: u32, channel: u8) {
@@ -282,8 +248,8 @@ mod tests {
     /// where. Packet n leaves by output `outputs[n]`.
     fn crossing(bus: &mut Bus, outputs: &[u32]) -> Vec<(u64, u32, u16, u16)> {
         let (mut seen, mut outbox) = (Vec::new(), Outbox::default());
-        while bus.due != Time::NEVER {
-            let now = bus.due;
+        while bus.announced.due() != Time::NEVER {
+            let now = bus.announced.due();
             bus.edge(now, &mut [], &mut outbox, |packet, _| (outputs[packet as usize], 0));
             let grants = outbox.grants.drain(..);
             seen.extend(grants.map(|own| (now.0, own.packet, own.input, own.output)));
