@@ -156,7 +156,7 @@ impl Engine {
             return self.edge(now, place);
         }
         for word in 0..self.clocks.begin(now, place) {
-            let mut switches = self.clocks.take(now, place, word);
+            let mut switches = self.clocks.take(place, word);
             while switches != 0 {
                 let number = word * 64 + switches.trailing_zeros() as usize;
                 switches &= switches - 1;
