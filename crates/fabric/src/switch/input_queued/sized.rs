@@ -10,8 +10,14 @@ use weft_units::{Span, Time};
 use super::coming::{Arrival, Coming};
 use super::inputs::Levels;
 use super::{Grant, InputQueuedParts, Outbox};
+use crate::link::MOST_CHANNELS;
 use crate::scheduler::{AnyScheduler, Matcher, Matching, PortSet, Requests, Scheduler};
 use crate::switch::Chain;
+
+/// The virtual channels of a cable as the bits of a number.
+type Lanes = u16;
+
+const _: () = assert!(MOST_CHANNELS <= Lanes::BITS);
 
 /// A switch with queues at its inputs, of up to 64 `W` ports. Functions without a comment are those of
 /// [`InputQueued`](super::InputQueued).
@@ -40,6 +46,11 @@ pub(super) struct InputQueuedOf<const W: usize> {
     wanted_by: Box<[PortSet<W>]>,
     /// The outputs without credit, by virtual channel.
     without_credit: Box<[PortSet<W>]>,
+    /// Both the other way round, a bit for each virtual channel: those of which packets in an input
+    /// wait for an output, by input and output, and those without credit, by output. Not kept either
+    /// if there is one channel.
+    lanes: Box<[Lanes]>,
+    shut_lanes: Box<[Lanes]>,
     /// By input, output and virtual channel.
     queues: Box<[Chain]>,
     /// Packets that are travelling to each input or from it to the scheduler.
@@ -86,6 +97,8 @@ impl<const W: usize> InputQueuedOf<W> {
             matching: matcher.matching,
             wanted_by: vec![PortSet::EMPTY; if channels == 1 { 0 } else { lots }].into(),
             without_credit: vec![PortSet::EMPTY; channels.into()].into(),
+            lanes: vec![0; if channels == 1 { 0 } else { ports * ports }].into(),
+            shut_lanes: vec![0; if channels == 1 { 0 } else { ports }].into(),
             queues: vec![Chain::EMPTY; ports * lots].into(),
             coming: Coming::new(ports),
             late: VecDeque::new(),
@@ -235,6 +248,7 @@ impl<const W: usize> InputQueuedOf<W> {
             if self.channels > 1 {
                 let lot = input * self.channels as usize + usize::from(channel);
                 self.wanted_by[lot].insert(output);
+                self.lanes[input * self.ports as usize + output] |= 1 << channel;
             }
         }
         if self.levels.may_stop() {
@@ -340,9 +354,9 @@ impl<const W: usize> InputQueuedOf<W> {
         if self.channels > 1 {
             let own = input * self.channels as usize;
             self.wanted_by[own + usize::from(channel)].remove(output);
-            let first = self.queue(input as u32, output as u32, 0);
-            let mut queues = self.queues[first..first + self.channels as usize].iter();
-            if queues.any(|queue| !queue.is_empty()) {
+            let lanes = &mut self.lanes[input * self.ports as usize + output];
+            *lanes &= !(1 << channel);
+            if *lanes != 0 {
                 return;
             }
         }
@@ -354,21 +368,17 @@ impl<const W: usize> InputQueuedOf<W> {
 
     /// The next virtual channel by which a packet of an input may leave by an output after the one
     /// that was served last there.
+    #[inline]
     fn turn(&mut self, input: usize, output: usize) -> u8 {
-        let channels = self.channels as usize;
-        let first = self.queue(input as u32, output as u32, 0);
-        let queues = &self.queues[first..first + channels];
-        let mut next = usize::from(self.turns[output]);
-        for _ in 0..channels {
-            next = if next + 1 == channels { 0 } else { next + 1 };
-            let has_credit =
-                self.credits_missing == 0 || !self.without_credit[next].contains(output);
-            if !queues[next].is_empty() && has_credit {
-                break;
-            }
-        }
-        self.turns[output] = next as u8;
-        next as u8
+        let lanes = self.lanes[input * self.ports as usize + output] & !self.shut_lanes[output];
+        debug_assert!(lanes != 0, "the scheduler chose an input without packets that may leave");
+        let later = u32::from(lanes) >> (self.turns[output] + 1);
+        let next = match later {
+            0 => lanes.trailing_zeros() as u8,
+            _ => self.turns[output] + 1 + later.trailing_zeros() as u8,
+        };
+        self.turns[output] = next;
+        next
     }
 
     #[inline]
@@ -395,11 +405,17 @@ impl<const W: usize> InputQueuedOf<W> {
 
     pub fn lose_credit(&mut self, output: u32, channel: u8) {
         self.without_credit[usize::from(channel)].insert(output as usize);
+        if let Some(lanes) = self.shut_lanes.get_mut(output as usize) {
+            *lanes |= 1 << channel;
+        }
         self.credits_missing += 1;
     }
 
     pub fn regain_credit(&mut self, now: Time, output: u32, channel: u8) -> Option<Time> {
         self.without_credit[usize::from(channel)].remove(output as usize);
+        if let Some(lanes) = self.shut_lanes.get_mut(output as usize) {
+            *lanes &= !(1 << channel);
+        }
         self.credits_missing -= 1;
         self.look(now)
     }
