@@ -159,16 +159,16 @@ impl Engine {
         }
     }
 
-    /// A switch must take part at an edge because of a packet that is sent to it, which is rare
-    /// where packets come often.
+    /// A switch must take part at an edge because of a packet or a signal that is sent to it. Where
+    /// packets come often it would have taken part anyway.
     #[inline(never)]
-    fn wake(&mut self, now: Time, switch: u32, edge: Time) {
+    pub(super) fn wake(&mut self, now: Time, switch: u32, edge: Time) {
         self.attend(now, switch, edge);
     }
 
     /// A switch must take part at an edge.
-    #[inline]
-    pub(super) fn attend(&mut self, now: Time, switch: u32, edge: Time) {
+    #[inline(always)]
+    fn attend(&mut self, now: Time, switch: u32, edge: Time) {
         match self.clocks.attend(now, switch, edge) {
             Needs::Nothing => {}
             Needs::Clock(place) => self.schedule(edge, self.places.edges + place, ALL),
@@ -282,7 +282,7 @@ impl Engine {
             Wakes::Nobody => {}
             Wakes::Gate if self.is_served(port) => self.serve(now, port),
             Wakes::Gate => self.try_gate(now, port),
-            Wakes::Switch(switch, edge) => self.attend(now, switch, edge),
+            Wakes::Switch(switch, edge) => self.wake(now, switch, edge),
         }
     }
 
