@@ -118,6 +118,7 @@ impl Between<'_> {
     }
 
     /// The place of a host.
+    #[inline]
     pub fn of_host(self, host: u32) -> u32 {
         match self {
             Between::Groups(groups) => groups.group_of_host(host),
@@ -126,7 +127,7 @@ impl Between<'_> {
     }
 
     /// The ports through which a packet may leave a switch on a minimal route to another place.
-    #[inline]
+    #[inline(always)]
     pub fn towards(self, switch: u32, place: u32) -> Choice {
         match self {
             Between::Groups(groups) => groups.towards_group(switch, place),
@@ -158,7 +159,7 @@ impl Between<'_> {
     }
 
     /// The ports through which a packet may leave a switch on a minimal route to a host.
-    #[inline]
+    #[inline(always)]
     fn minimal(self, switch: u32, to: u32) -> Choice {
         match self {
             Between::Groups(groups) => groups.choice(switch, to),
@@ -167,6 +168,7 @@ impl Between<'_> {
     }
 
     /// Cables between switches on a minimal route to a host.
+    #[inline]
     fn cables(self, switch: u32, to: u32) -> u32 {
         match self {
             Between::Groups(groups) => groups.cables(switch, to),
@@ -177,6 +179,7 @@ impl Between<'_> {
     }
 
     /// Cables between switches on the route to a host through another place.
+    #[inline]
     fn cables_by(self, switch: u32, place: u32, to: u32) -> u32 {
         match self {
             Between::Groups(groups) => groups.cables_by(switch, place, to),
@@ -187,7 +190,7 @@ impl Between<'_> {
     }
 
     /// One of the ports of a choice, each equally likely.
-    #[inline]
+    #[inline(always)]
     fn take(self, choice: Choice, route_state: &mut RouteState) -> u32 {
         let place = choice.first + route_state.rank(choice.count);
         match self {
@@ -211,6 +214,7 @@ impl Between<'_> {
     }
 
     /// Whether the route through a place is taken.
+    #[inline(never)]
     fn decide(
         self,
         switch: u32,
@@ -238,8 +242,29 @@ impl Between<'_> {
 
 impl Routes {
     /// The port by which a packet leaves a switch that may take a detour; `occupied` counts from zero.
-    #[inline(never)]
+    #[inline]
     pub(super) fn detoured(
+        &self,
+        between: Between<'_>,
+        switch: u32,
+        to: u32,
+        route_state: &mut RouteState,
+        occupied: impl Fn(u32) -> u64,
+    ) -> u32 {
+        // Each arm knows the kind of its places, so that no step asks for it again.
+        match between {
+            Between::Groups(own) => {
+                self.detoured_by(Between::Groups(own), switch, to, route_state, occupied)
+            }
+            Between::Switches(own, count) => {
+                let between = Between::Switches(own, count);
+                self.detoured_by(between, switch, to, route_state, occupied)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn detoured_by(
         &self,
         between: Between<'_>,
         switch: u32,

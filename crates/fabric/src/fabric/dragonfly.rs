@@ -59,6 +59,10 @@ pub(super) struct Groups {
     /// For each router of a group and each other group, given as the distance from its own: the
     /// ports towards it on minimal routes.
     choices: Vec<Choice>,
+    /// Likewise the minimal route to it.
+    legs: Vec<Leg>,
+    /// The group of each router, and its number there.
+    spots: Vec<Spot>,
     /// The numbers of the ports of choices: first every port at its own number.
     ports: Vec<u32>,
 }
@@ -121,17 +125,29 @@ impl DragonflySettings {
     }
 }
 
-/// The minimal route from a router to another group.
+/// The minimal route from a router to another group, by the first of the cables that lead there.
+#[derive(Clone, Copy, Debug)]
 struct Leg {
     cables: u32,
-    /// The router at which it enters that group.
+    /// The number in that group of the router at which it enters.
+    router: u32,
+}
+
+/// Where a router is.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    group: u32,
+    /// Its number in the group.
     router: u32,
 }
 
 impl Groups {
     fn new(hosts: u32, routers: u32, globals: u32, groups: u32) -> Groups {
         let ports = (0..hosts + routers - 1 + globals).collect();
-        let mut own = Groups { hosts, routers, globals, groups, choices: Vec::new(), ports };
+        let spot = |switch: u32| Spot { group: switch / routers, router: switch % routers };
+        let spots = (0..groups * routers).map(spot).collect();
+        let (choices, legs) = (Vec::new(), Vec::new());
+        let mut own = Groups { hosts, routers, globals, groups, choices, legs, spots, ports };
         for router in 0..routers {
             for behind in 1..groups {
                 let choice = own.towards(router, behind);
@@ -139,6 +155,7 @@ impl Groups {
                 own.ports.extend(choice);
                 let count = own.ports.len() as u32 - first;
                 own.choices.push(Choice { first, count });
+                own.legs.push(own.leg_towards(router, behind));
             }
         }
         own
@@ -223,19 +240,25 @@ impl Groups {
     pub fn choice(&self, switch: u32, target: u32) -> Choice {
         let home = target / self.hosts;
         if home == switch {
-            return Choice::one(target % self.hosts);
+            return Choice::one(target - home * self.hosts);
         }
-        let (group, router) = (switch / self.routers, switch % self.routers);
-        match self.behind(group, home / self.routers) {
-            0 => Choice::one(self.local(router, home % self.routers)),
-            behind => self.choices[(router * (self.groups - 1) + behind - 1) as usize],
+        let (own, to) = (self.spots[switch as usize], self.spots[home as usize]);
+        match own.group == to.group {
+            true => Choice::one(self.local(own.router, to.router)),
+            false => self.choices[self.place(own, to.group)],
         }
     }
 
     /// The ports through which a packet may leave on a minimal route to another group.
+    #[inline]
     pub fn towards_group(&self, switch: u32, group: u32) -> Choice {
-        let (own, router) = (switch / self.routers, switch % self.routers);
-        self.choices[(router * (self.groups - 1) + self.behind(own, group) - 1) as usize]
+        self.choices[self.place(self.spots[switch as usize], group)]
+    }
+
+    /// The place of another group among the choices and the legs of a router.
+    #[inline]
+    fn place(&self, from: Spot, group: u32) -> usize {
+        (from.router * (self.groups - 1) + self.behind(from.group, group) - 1) as usize
     }
 
     /// The port of the cable between groups by which a packet leaves its group if it leaves a
@@ -243,7 +266,7 @@ impl Groups {
     /// which those of the other routers count on, forward or, modulo 2^32, back.
     pub fn way_out(&self, output: SwitchPort, group: u32) -> u32 {
         let SwitchPort { switch, port } = output;
-        let (own, router) = (switch / self.routers, switch % self.routers);
+        let Spot { group: own, router } = self.spots[switch as usize];
         let Some(place) = (self.hosts..self.hosts + self.routers - 1)
             .contains(&port)
             .then_some(port - self.hosts)
@@ -265,47 +288,43 @@ impl Groups {
     /// The group of a router.
     #[inline]
     pub fn group(&self, switch: u32) -> u32 {
-        switch / self.routers
+        self.spots[switch as usize].group
     }
 
     /// The group of a host.
+    #[inline]
     pub fn group_of_host(&self, host: u32) -> u32 {
-        host / self.hosts / self.routers
+        self.group(host / self.hosts)
     }
 
-    /// The minimal route from a router to another group, by the first of the cables that lead
-    /// there.
-    fn leg(&self, switch: u32, group: u32) -> Leg {
-        let (own, router) = (switch / self.routers, switch % self.routers);
-        let behind = self.behind(own, group);
+    /// The minimal route from a router of a group to the group at this distance.
+    fn leg_towards(&self, router: u32, behind: u32) -> Leg {
         let is_own = |cable: &u32| cable / self.globals == router;
         let direct = self.between(behind).find(is_own);
         let cable = direct.or_else(|| self.between(behind).next()).unwrap_or_default();
         let others = self.groups - 1;
         let far = cable / others * others + self.groups - behind - 1;
-        Leg {
-            cables: 1 + u32::from(direct.is_none()),
-            router: group * self.routers + far / self.globals,
-        }
+        Leg { cables: 1 + u32::from(direct.is_none()), router: far / self.globals }
     }
 
     /// Cables between routers on the minimal route to a host.
     pub fn cables(&self, switch: u32, to: u32) -> u32 {
-        let home = to / self.hosts;
-        match self.group(home) {
-            _ if home == switch => 0,
-            group if group == self.group(switch) => 1,
-            group => {
-                let Leg { cables, router } = self.leg(switch, group);
-                cables + u32::from(router != home)
-            }
+        self.cables_from(self.spots[switch as usize], self.spots[(to / self.hosts) as usize])
+    }
+
+    #[inline]
+    fn cables_from(&self, from: Spot, home: Spot) -> u32 {
+        if from.group == home.group {
+            return u32::from(from.router != home.router);
         }
+        let Leg { cables, router } = self.legs[self.place(from, home.group)];
+        cables + u32::from(router != home.router)
     }
 
     /// Cables between routers on the route to a host through another group.
     pub fn cables_by(&self, switch: u32, group: u32, to: u32) -> u32 {
-        let Leg { cables, router } = self.leg(switch, group);
-        cables + self.cables(router, to)
+        let Leg { cables, router } = self.legs[self.place(self.spots[switch as usize], group)];
+        cables + self.cables_from(Spot { group, router }, self.spots[(to / self.hosts) as usize])
     }
 
     /// The distance from a group to another one, counted upwards and around.
@@ -324,7 +343,7 @@ impl Groups {
     #[inline]
     pub fn is_in_last_group(&self, switch: u32, port: u32, target: u32) -> bool {
         let is_local = (self.hosts..self.hosts + self.routers - 1).contains(&port);
-        is_local && switch / self.routers == target / self.hosts / self.routers
+        is_local && self.group(switch) == self.group_of_host(target)
     }
 }
 

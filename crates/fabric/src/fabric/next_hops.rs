@@ -113,7 +113,7 @@ impl NextHops {
             NextHops::Dragonfly(groups) => groups.choice(switch, target),
             NextHops::HyperX(lattice) => lattice.choice(switch, target),
             NextHops::Rails(rails) => rails.choice(switch, target),
-            NextHops::Planes(one, switches) => one.choice(switch % switches, target),
+            NextHops::Planes(one, switches) => one.choice_again(switch % switches, target),
             NextHops::Unlike(planes) => planes.choice(switch, target),
         }
     }
@@ -170,7 +170,9 @@ impl NextHops {
             NextHops::Grid(grid) => u8::from(grid.is_past_dateline(switch, port, target)),
             NextHops::Dragonfly(groups) => u8::from(groups.is_in_last_group(switch, port, target)),
             NextHops::HyperX(lattice) => lattice.virtual_channel(switch, target),
-            NextHops::Planes(one, switches) => one.virtual_channel(switch % switches, port, target),
+            NextHops::Planes(one, switches) => {
+                one.virtual_channel_again(switch % switches, port, target)
+            }
             NextHops::Tree(_) | NextHops::Table(_) | NextHops::Rails(_) | NextHops::Unlike(_) => 0,
         }
     }
@@ -183,11 +185,29 @@ impl NextHops {
             NextHops::Dragonfly(groups) => Some((Between::Groups(groups), u32::MAX)),
             NextHops::Grid(grid) => Some((Between::Switches(self, grid.switches()), u32::MAX)),
             NextHops::HyperX(own) => Some((Between::Switches(self, own.switches()), u32::MAX)),
-            NextHops::Planes(one, switches) => one.between().map(|own| (own.0, *switches)),
+            NextHops::Planes(one, switches) => one.between_again().map(|own| (own.0, *switches)),
             NextHops::Tree(_) | NextHops::Table(_) | NextHops::Rails(_) | NextHops::Unlike(_) => {
                 None
             }
         }
+    }
+
+    // What a plane asks of the next hops that all planes have. These are functions of their own, so
+    // that the others do not call themselves and can be inlined.
+
+    #[inline(never)]
+    fn choice_again(&self, switch: u32, target: u32) -> Choice {
+        self.choice(switch, target)
+    }
+
+    #[inline(never)]
+    fn virtual_channel_again(&self, switch: u32, port: u32, target: u32) -> u8 {
+        self.virtual_channel(switch, port, target)
+    }
+
+    #[inline(never)]
+    fn between_again(&self) -> Option<(Between<'_>, u32)> {
+        self.between()
     }
 
     /// Ports for hosts at each switch of a torus, a mesh or a `HyperX`, whose hosts are numbered switch by

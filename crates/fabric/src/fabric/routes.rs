@@ -257,21 +257,19 @@ impl Routes {
         route_state: RouteState,
     ) -> u8 {
         let SwitchPort { switch, port } = output;
-        let (to, detour) = (to.into(), route_state.detour);
-        let own = || self.next_hops.virtual_channel(switch, port, to);
-        if detour == Detour::NONE {
-            return own();
-        }
-        match (self.next_hops.between(), detour.place()) {
-            (Some((between, plane)), Some(place)) => {
-                let output = SwitchPort { switch: switch % plane, port };
-                between.virtual_channel_towards(output, place)
+        let (detour, mut before) = (route_state.detour, 0);
+        if detour != Detour::NONE
+            && let Some((between, plane)) = self.next_hops.between()
+        {
+            if let Some(place) = detour.place() {
+                let output = SwitchPort { switch: in_plane(switch, plane), port };
+                return between.virtual_channel_towards(output, place);
             }
-            (Some((between, _)), None) if detour.is_past() => {
-                between.virtual_channels_before() + own()
+            if detour.is_past() {
+                before = between.virtual_channels_before();
             }
-            _ => own(),
         }
+        before + self.next_hops.virtual_channel(switch, port, to.into())
     }
 
     /// Whether packets may go through an intermediate place.
@@ -440,7 +438,8 @@ impl Routes {
         if self.takes_detours()
             && let Some((between, plane)) = self.next_hops.between()
         {
-            return self.detoured(between, switch % plane, to, route_state, occupied);
+            let switch = in_plane(switch, plane);
+            return self.detoured(between, switch, to, route_state, occupied);
         }
         let choice = self.next_hops.choice(switch, to);
         if choice.count == 1 {
@@ -494,6 +493,13 @@ impl PacketRoutes {
             }
         }
     }
+}
+
+/// The number of a switch in its plane, which has so many. Most fabrics have one plane, in which
+/// that takes no division.
+#[inline]
+fn in_plane(switch: u32, switches: u32) -> u32 {
+    if switch < switches { switch } else { switch % switches }
 }
 
 /// A number for each pair of hosts.

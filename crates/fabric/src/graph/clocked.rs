@@ -237,7 +237,7 @@ impl Graph {
     /// A packet has been sent on a virtual channel and will arrive at a place. If that is a port of a clocked
     /// switch in this part of the graph, the switch expects it from now on, and the result says what to do.
     /// Otherwise the arrival is an event.
-    #[inline]
+    #[inline(always)]
     pub fn expect(
         &mut self,
         (arrival, place): (Time, u32),
@@ -271,7 +271,7 @@ impl Graph {
     }
 
     /// A packet that arrived on a virtual channel leaves a clocked switch.
-    #[inline]
+    #[inline(always)]
     pub fn leave(&mut self, now: Time, switch: u32, grant: &Grant, came_by: u8) -> Option<Leave> {
         let Kind::Clocked(index) = self.kinds[switch as usize] else { return None };
         let own = self.clocked.get_mut(index as usize)?;

@@ -32,7 +32,7 @@ use crate::link::{FlowControl, LinkSettings};
 use crate::measure::Spent;
 use crate::switch::{
     BoxRules, CrossbarSettings, InputQueued, OutputBufferedSettings, OutputQueuedSettings,
-    RingSettings, SharedMemorySettings, SharedQueues,
+    PortPair, RingSettings, SharedMemorySettings, SharedQueues,
 };
 
 pub use apart::{Apart, Beyond, Numbers};
@@ -525,6 +525,18 @@ impl Graph {
             wire: link.propagation,
             switches: switch.map_or(Span::ZERO, |switch| self.switches[*switch as usize].latency),
             transmission: lag + Span(link.arrival.0 - link.propagation.0),
+        }
+    }
+
+    /// The times of a packet from an input of a switch to the far end of the cable in an output.
+    #[inline]
+    pub fn spent_across(&self, switch: u32, ports: PortPair) -> Spent {
+        let (from, to) = (self.link(ports.input), self.link(ports.output));
+        let lag = Span(from.span.0.saturating_sub(to.span.0));
+        Spent {
+            wire: to.propagation,
+            switches: self.switches[switch as usize].latency,
+            transmission: lag + Span(to.arrival.0 - to.propagation.0),
         }
     }
 

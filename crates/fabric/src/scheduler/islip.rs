@@ -108,7 +108,7 @@ impl<const W: usize> Scheduler<W> for Islip<W> {
     ) {
         debug_assert_eq!(requests.ports(), self.ports);
         matching.clear();
-        let mut open = matching.unmatched_targets();
+        let mut open = requests.asked();
         for round in 0..self.iterations {
             let granted = self.grant(requests, matching.unmatched_initiators(), &mut open);
             if granted.is_empty() {

@@ -84,6 +84,19 @@ impl<const W: usize> Matching<W> {
         self.unmatched_targets
     }
 
+    /// Targets with a connection.
+    #[inline]
+    pub fn matched_targets(&self) -> PortSet<W> {
+        PortSet::below(self.ports) - self.unmatched_targets
+    }
+
+    /// The initiator of a target that has a connection.
+    #[inline]
+    pub fn partner(&self, target: usize) -> usize {
+        debug_assert!(!self.unmatched_targets.contains(target), "unmatched target");
+        self.initiators[target].into()
+    }
+
     /// Number of connections.
     #[inline]
     pub fn len(&self) -> usize {
@@ -106,8 +119,7 @@ impl<const W: usize> Matching<W> {
     /// The same by ascending target.
     #[inline]
     pub fn by_target(&self) -> impl Iterator<Item = (usize, usize)> + use<'_, W> {
-        let matched = PortSet::below(self.ports) - self.unmatched_targets;
-        matched.into_iter().map(|target| (self.initiators[target].into(), target))
+        self.matched_targets().into_iter().map(|target| (self.partner(target), target))
     }
 }
 

@@ -54,7 +54,7 @@ impl<const W: usize> Scheduler<W> for Pim<W> {
         matching.clear();
         for _ in 0..self.iterations {
             let mut granted = PortSet::<W>::EMPTY;
-            for target in matching.unmatched_targets() {
+            for target in requests.asked() & matching.unmatched_targets() {
                 let candidates = requests.column(target) & matching.unmatched_initiators();
                 if !candidates.is_empty() {
                     let initiator = candidates.any(random);

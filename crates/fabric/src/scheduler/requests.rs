@@ -9,6 +9,8 @@ pub struct Requests<const W: usize = 1> {
     ports: usize,
     rows: PerPort<PortSet<W>, W>,
     columns: PerPort<PortSet<W>, W>,
+    /// The targets that any initiator asks for.
+    asked: PortSet<W>,
 }
 
 impl<const W: usize> Requests<W> {
@@ -17,7 +19,7 @@ impl<const W: usize> Requests<W> {
     pub fn new(ports: usize) -> Requests<W> {
         debug_assert!(ports >= 1 && ports <= PortSet::<W>::MOST);
         let none = || PerPort::new(PortSet::EMPTY);
-        Requests { ports, rows: none(), columns: none() }
+        Requests { ports, rows: none(), columns: none(), asked: PortSet::EMPTY }
     }
 
     /// Number of initiators, and of targets.
@@ -32,6 +34,7 @@ impl<const W: usize> Requests<W> {
         debug_assert!(initiator < self.ports && target < self.ports);
         self.rows[initiator].insert(target);
         self.columns[target].insert(initiator);
+        self.asked.insert(target);
     }
 
     /// The initiator asks for the target no longer.
@@ -39,7 +42,17 @@ impl<const W: usize> Requests<W> {
     pub fn clear(&mut self, initiator: usize, target: usize) {
         debug_assert!(initiator < self.ports && target < self.ports);
         self.rows[initiator].remove(target);
-        self.columns[target].remove(initiator);
+        self.withdraw(initiator, target);
+    }
+
+    /// A target has lost a request.
+    #[inline]
+    fn withdraw(&mut self, initiator: usize, target: usize) {
+        let column = &mut self.columns[target];
+        column.remove(initiator);
+        if column.is_empty() {
+            self.asked.remove(target);
+        }
     }
 
     /// The initiator, who asks for nothing, asks for all of these targets.
@@ -47,6 +60,7 @@ impl<const W: usize> Requests<W> {
     pub fn set_row(&mut self, initiator: usize, targets: PortSet<W>) {
         debug_assert!(self.row(initiator).is_empty(), "a row is set once");
         self.rows[initiator] = targets;
+        self.asked |= targets;
         for target in targets {
             self.columns[target].insert(initiator);
         }
@@ -56,7 +70,7 @@ impl<const W: usize> Requests<W> {
     #[inline]
     pub fn clear_row(&mut self, initiator: usize) {
         for target in std::mem::take(&mut self.rows[initiator]) {
-            self.columns[target].remove(initiator);
+            self.withdraw(initiator, target);
         }
     }
 
@@ -64,6 +78,7 @@ impl<const W: usize> Requests<W> {
     pub fn clear_all(&mut self) {
         self.rows.fill(self.ports, PortSet::EMPTY);
         self.columns.fill(self.ports, PortSet::EMPTY);
+        self.asked = PortSet::EMPTY;
     }
 
     /// Whether the initiator asks for the target.
@@ -82,6 +97,12 @@ impl<const W: usize> Requests<W> {
     #[inline]
     pub fn column(&self, target: usize) -> PortSet<W> {
         self.columns[target]
+    }
+
+    /// The targets that any initiator asks for: all whose columns have members.
+    #[inline]
+    pub fn asked(&self) -> PortSet<W> {
+        self.asked
     }
 
     /// All columns in groups of four; the last group is filled up with empty sets.
@@ -103,6 +124,7 @@ mod tests {
         requests.set(2, 0);
         requests.set(2, 5);
         requests.clear(last, 0);
+        assert_eq!(requests.asked(), set(&[0, 5]));
         assert_eq!((requests.row(2), requests.row(last)), (set(&[0, 5]), PortSet::EMPTY));
         assert_eq!((requests.column(0), requests.column(5)), (set(&[2]), set(&[2])));
         assert!(requests.contains(2, 5) && !requests.contains(last, 0));
@@ -111,6 +133,7 @@ mod tests {
         requests.set_row(7, set(&[0, last]));
         assert_eq!(requests.row(7), set(&[0, last]));
         assert_eq!((requests.column(last), requests.column(0)), (set(&[7]), set(&[7])));
+        assert_eq!(requests.asked(), set(&[0, last]));
         requests.clear_row(7);
         assert_eq!(requests, Requests::new(64 * W));
     }

@@ -8,6 +8,7 @@
 //! hub may stand in the place of all this, a [bus] or a [crossbar](fifo_crossbar), which need no slots.
 
 mod bus;
+mod coming;
 mod fifo_crossbar;
 mod hubs;
 mod inputs;
@@ -124,6 +125,25 @@ macro_rules! of_any_size {
     };
 }
 
+// What most switches are is inlined where it is used; the others cost a call there.
+impl Size {
+    #[inline(never)]
+    fn expect(&mut self, arrival: Time, packet: u32, input: u32) -> Option<Time> {
+        of_any_size!(self, own => own.expect(arrival, packet, input))
+    }
+
+    #[inline(never)]
+    fn edge(
+        &mut self,
+        now: Time,
+        behind: &mut [u32],
+        outbox: &mut Outbox,
+        choose: impl FnMut(u32, &[u32]) -> (u32, u8),
+    ) {
+        of_any_size!(self, own => own.edge(now, behind, outbox, choose));
+    }
+}
+
 impl InputQueued {
     /// A switch without packets. The arbiter is for as many ports as there are in `holds`.
     pub fn new(mut parts: InputQueuedParts, arbiter: Arbiter) -> InputQueued {
@@ -188,7 +208,7 @@ impl InputQueued {
 
     /// A packet is sent to an input, by the virtual channel `came_by`; its first byte will be there
     /// at `arrival`. Returns at which edge the switch takes part, if that is sooner than was known.
-    #[inline]
+    #[inline(always)]
     pub fn expect(
         &mut self,
         arrival: Time,
@@ -196,13 +216,16 @@ impl InputQueued {
         (input, came_by): (u32, u8),
     ) -> Option<Time> {
         self.inputs.expect(input, came_by);
-        of_any_size!(&mut self.size, own => own.expect(arrival, packet, input))
+        match &mut self.size {
+            Size::Narrow(own) => own.expect(arrival, packet, input),
+            other => other.expect(arrival, packet, input),
+        }
     }
 
     /// An edge of the clock, unless it was another one that was announced last: what leaves goes into
     /// the outbox, which must be empty. `choose` tells the output of a packet that can be decided on
     /// from now on and the virtual channel there, given how many packets wait for each output.
-    #[inline]
+    #[inline(always)]
     pub fn edge(
         &mut self,
         now: Time,
@@ -210,7 +233,10 @@ impl InputQueued {
         outbox: &mut Outbox,
         choose: impl FnMut(u32, &[u32]) -> (u32, u8),
     ) {
-        of_any_size!(&mut self.size, own => own.edge(now, behind, outbox, choose));
+        match &mut self.size {
+            Size::Narrow(own) => own.edge(now, behind, outbox, choose),
+            other => other.edge(now, behind, outbox, choose),
+        }
     }
 
     /// The next edge at which the switch takes part, if it must be announced: when a packet can be

@@ -7,10 +7,17 @@ use std::collections::VecDeque;
 use weft_kernel::Stream;
 use weft_units::{Span, Time};
 
+use super::coming::{Arrival, Coming};
 use super::inputs::Levels;
 use super::{Grant, InputQueuedParts, Outbox};
+use crate::link::MOST_CHANNELS;
 use crate::scheduler::{AnyScheduler, Matcher, Matching, PortSet, Requests, Scheduler};
 use crate::switch::Chain;
+
+/// The virtual channels of a cable as the bits of a number.
+type Lanes = u16;
+
+const _: () = assert!(MOST_CHANNELS <= Lanes::BITS);
 
 /// A switch with queues at its inputs, of up to 64 `W` ports. Functions without a comment are those of
 /// [`InputQueued`](super::InputQueued).
@@ -29,8 +36,6 @@ pub(super) struct InputQueuedOf<const W: usize> {
     held: (PortSet<W>, PortSet<W>),
     /// The outputs that the far end has stopped.
     stopped: PortSet<W>,
-    /// Packets that can be decided on.
-    queued: u32,
     /// How many members the sets of `without_credit` have.
     credits_missing: u32,
     /// Which inputs have packets for which outputs, on any virtual channel.
@@ -41,15 +46,15 @@ pub(super) struct InputQueuedOf<const W: usize> {
     wanted_by: Box<[PortSet<W>]>,
     /// The outputs without credit, by virtual channel.
     without_credit: Box<[PortSet<W>]>,
+    /// Both the other way round, a bit for each virtual channel: those of which packets in an input
+    /// wait for an output, by input and output, and those without credit, by output. Not kept either
+    /// if there is one channel.
+    lanes: Box<[Lanes]>,
+    shut_lanes: Box<[Lanes]>,
     /// By input, output and virtual channel.
     queues: Box<[Chain]>,
-    /// Packets that are travelling to each input or from it to the scheduler, and when each can be
-    /// decided on. An input has one cable, so that they arrive in the order in which they were
-    /// sent.
-    coming: Box<[VecDeque<(Time, u32)>]>,
-    /// The inputs that have any, and when the first of all can be decided on.
-    expecting: PortSet<W>,
-    soonest: Time,
+    /// Packets that are travelling to each input or from it to the scheduler.
+    coming: Coming<W>,
     /// Packets that have chosen their output and arrive more slowly than they leave, by edge.
     late: VecDeque<Late>,
     /// Packets that have chosen each output and have not left.
@@ -87,16 +92,15 @@ impl<const W: usize> InputQueuedOf<W> {
             busy: PortSet::EMPTY,
             held: (PortSet::EMPTY, PortSet::EMPTY),
             stopped: PortSet::EMPTY,
-            queued: 0,
             credits_missing: 0,
             wanted: matcher.requests,
             matching: matcher.matching,
             wanted_by: vec![PortSet::EMPTY; if channels == 1 { 0 } else { lots }].into(),
             without_credit: vec![PortSet::EMPTY; channels.into()].into(),
+            lanes: vec![0; if channels == 1 { 0 } else { ports * ports }].into(),
+            shut_lanes: vec![0; if channels == 1 { 0 } else { ports }].into(),
             queues: vec![Chain::EMPTY; ports * lots].into(),
-            coming: vec![VecDeque::new(); ports].into(),
-            expecting: PortSet::EMPTY,
-            soonest: Time::NEVER,
+            coming: Coming::new(ports),
             late: VecDeque::new(),
             waiting: vec![0; ports].into(),
             turns: vec![0; ports].into(),
@@ -126,16 +130,11 @@ impl<const W: usize> InputQueuedOf<W> {
         is_sooner.then_some(edge)
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn expect(&mut self, arrival: Time, packet: u32, input: u32) -> Option<Time> {
         let ready = arrival + self.latency;
-        self.coming[input as usize].push_back((ready, packet));
-        self.expecting.insert(input as usize);
-        if ready >= self.soonest {
-            return None;
-        }
-        self.soonest = ready;
-        self.attend(self.edge_from(ready))
+        let is_first = self.coming.push(input as usize, Arrival { ready, packet });
+        if is_first { self.attend(self.edge_from(ready)) } else { None }
     }
 
     #[inline]
@@ -158,16 +157,16 @@ impl<const W: usize> InputQueuedOf<W> {
             self.late.pop_front();
             self.admit(&place, behind, outbox);
         }
-        if self.soonest <= now {
+        if self.coming.soonest() <= now {
             self.admit_all(now, behind, outbox, choose);
         }
-        if self.queued == 0 {
+        if self.busy.is_empty() {
             return;
         }
-        if self.is_open() {
-            self.choose_any(now, behind, outbox);
-        } else {
-            self.choose_open(now, behind, outbox);
+        let (outputs, lone) = if self.is_open() { self.choose_any() } else { self.choose_open() };
+        for output in outputs {
+            let input = lone.unwrap_or_else(|| self.matching.partner(output));
+            self.pass(now, (input, output), behind, outbox);
         }
     }
 
@@ -181,18 +180,12 @@ impl<const W: usize> InputQueuedOf<W> {
         mut choose: impl FnMut(u32, &[u32]) -> (u32, u8),
     ) {
         let mut soonest = Time::NEVER;
-        for input in self.expecting {
-            loop {
-                let own = &mut self.coming[input];
-                let Some(&(ready, packet)) = own.front() else {
-                    self.expecting.remove(input);
-                    break;
-                };
-                if ready > now {
-                    soonest = soonest.min(ready);
-                    break;
-                }
-                own.pop_front();
+        for input in self.coming.inputs() {
+            let mut first = self.coming.ready(input);
+            while first <= now {
+                let ready = first;
+                let packet;
+                (packet, first) = self.coming.pop(input);
                 let (output, channel) = choose(packet, &self.waiting);
                 self.waiting[output as usize] += 1;
                 let place = Grant { packet, input: input as u16, output: output as u16, channel };
@@ -203,8 +196,9 @@ impl<const W: usize> InputQueuedOf<W> {
                     self.admit(&place, behind, outbox);
                 }
             }
+            soonest = soonest.min(first);
         }
-        self.soonest = soonest;
+        self.coming.set_soonest(soonest);
     }
 
     /// By how much longer a packet takes to arrive by an input than to leave by an output.
@@ -254,9 +248,9 @@ impl<const W: usize> InputQueuedOf<W> {
             if self.channels > 1 {
                 let lot = input * self.channels as usize + usize::from(channel);
                 self.wanted_by[lot].insert(output);
+                self.lanes[input * self.ports as usize + output] |= 1 << channel;
             }
         }
-        self.queued += 1;
         if self.levels.may_stop() {
             self.levels.count_in(input, outbox);
         }
@@ -283,23 +277,23 @@ impl<const W: usize> InputQueuedOf<W> {
         row - shut
     }
 
-    /// The scheduler chooses among all packets that wait.
+    /// The scheduler chooses among all packets that wait: the outputs by which any leaves, and the
+    /// input if there is one alone; otherwise the matching says which it is.
     #[inline]
-    fn choose_any(&mut self, now: Time, behind: &mut [u32], outbox: &mut Outbox) {
+    fn choose_any(&mut self) -> (PortSet<W>, Option<usize>) {
         if !self.busy.has_several() {
             let input = self.busy.first();
             let row = self.wanted.row(input);
-            let output = row.first();
-            if !row.has_several() && self.scheduler.schedule_lone(input, output) {
-                return self.pass(now, (input, output), behind, outbox);
+            if !row.has_several() && self.scheduler.schedule_lone(input, row.first()) {
+                return (row, Some(input));
             }
         }
         self.scheduler.schedule(&self.wanted, &mut self.random, &mut self.matching);
-        self.pass_matching(now, behind, outbox);
+        (self.matching.matched_targets(), None)
     }
 
-    /// The scheduler chooses among the packets that may leave.
-    fn choose_open(&mut self, now: Time, behind: &mut [u32], outbox: &mut Outbox) {
+    /// Like [`choose_any`](Self::choose_any), among the packets that may leave.
+    fn choose_open(&mut self) -> (PortSet<W>, Option<usize>) {
         let (mut requesting, mut has_several) = (PortSet::<W>::EMPTY, false);
         for input in self.busy - self.held.0 {
             let row = self.row(input);
@@ -310,32 +304,22 @@ impl<const W: usize> InputQueuedOf<W> {
             }
         }
         if requesting.is_empty() {
-            return;
+            return (PortSet::EMPTY, None);
         }
         let input = requesting.first();
-        let output = self.open.row(input).first();
-        if !has_several && self.scheduler.schedule_lone(input, output) {
-            self.pass(now, (input, output), behind, outbox);
+        let row = self.open.row(input);
+        let chosen = if !has_several && self.scheduler.schedule_lone(input, row.first()) {
+            (row, Some(input))
         } else {
             self.scheduler.schedule(&self.open, &mut self.random, &mut self.matching);
-            self.pass_matching(now, behind, outbox);
-        }
+            (self.matching.matched_targets(), None)
+        };
         requesting.into_iter().for_each(|input| self.open.clear_row(input));
-    }
-
-    /// Lets through what the scheduler has chosen.
-    #[inline]
-    fn pass_matching(&mut self, now: Time, behind: &mut [u32], outbox: &mut Outbox) {
-        let matched = PortSet::below(self.ports as usize) - self.matching.unmatched_targets();
-        for output in matched {
-            if let Some(input) = self.matching.initiator_of(output) {
-                self.pass(now, (input, output), behind, outbox);
-            }
-        }
+        chosen
     }
 
     /// Lets the oldest packet for an output through.
-    #[inline]
+    #[inline(always)]
     fn pass(
         &mut self,
         now: Time,
@@ -345,11 +329,11 @@ impl<const W: usize> InputQueuedOf<W> {
     ) {
         let channel = if self.channels == 1 { 0 } else { self.turn(input, output) };
         let queue = self.queue(input as u32, output as u32, channel.into());
-        let Some(packet) = self.queues[queue].pop(behind) else { return };
-        if self.queues[queue].is_empty() {
+        let own = &mut self.queues[queue];
+        let Some(packet) = own.pop(behind) else { return };
+        if own.is_empty() {
             self.want_no_more(input, output, channel);
         }
-        self.queued -= 1;
         self.waiting[output] -= 1;
         let hold = self.holds[output];
         if hold > 1 {
@@ -370,8 +354,9 @@ impl<const W: usize> InputQueuedOf<W> {
         if self.channels > 1 {
             let own = input * self.channels as usize;
             self.wanted_by[own + usize::from(channel)].remove(output);
-            let mut lots = self.wanted_by[own..own + self.channels as usize].iter();
-            if lots.any(|wanted| wanted.contains(output)) {
+            let lanes = &mut self.lanes[input * self.ports as usize + output];
+            *lanes &= !(1 << channel);
+            if *lanes != 0 {
                 return;
             }
         }
@@ -383,25 +368,30 @@ impl<const W: usize> InputQueuedOf<W> {
 
     /// The next virtual channel by which a packet of an input may leave by an output after the one
     /// that was served last there.
+    #[inline]
     fn turn(&mut self, input: usize, output: usize) -> u8 {
-        let (last, channels) = (u32::from(self.turns[output]), self.channels);
-        let may_leave = |channel: &u32| {
-            let wanted = self.wanted_by[input * channels as usize + *channel as usize];
-            wanted.contains(output) && !self.without_credit[*channel as usize].contains(output)
+        let lanes = self.lanes[input * self.ports as usize + output] & !self.shut_lanes[output];
+        debug_assert!(lanes != 0, "the scheduler chose an input without packets that may leave");
+        let later = u32::from(lanes) >> (self.turns[output] + 1);
+        let next = match later {
+            0 => lanes.trailing_zeros() as u8,
+            _ => self.turns[output] + 1 + later.trailing_zeros() as u8,
         };
-        let mut after = (1..=channels).map(|step| (last + step) % channels);
-        let next = after.find(may_leave).unwrap_or_default();
-        self.turns[output] = next as u8;
-        next as u8
+        self.turns[output] = next;
+        next
     }
 
     #[inline]
     pub fn next_edge(&mut self, now: Time) -> Option<Time> {
         let mut next = self.late.front().map_or(Time::NEVER, |late| late.edge);
-        if self.soonest < next {
-            next = next.min(self.edge_from(self.soonest));
+        let soonest = self.coming.soonest();
+        if soonest < next {
+            // Most often that is the next edge, a slot from now.
+            let following = now + self.slot;
+            let is_next = soonest > now && soonest <= following;
+            next = next.min(if is_next { following } else { self.edge_from(soonest) });
         }
-        if self.queued > 0 {
+        if !self.busy.is_empty() {
             let mut ready = (self.busy - self.held.0).into_iter();
             if self.is_open() || ready.any(|input| !self.row(input).is_empty()) {
                 next = now + self.slot;
@@ -415,11 +405,17 @@ impl<const W: usize> InputQueuedOf<W> {
 
     pub fn lose_credit(&mut self, output: u32, channel: u8) {
         self.without_credit[usize::from(channel)].insert(output as usize);
+        if let Some(lanes) = self.shut_lanes.get_mut(output as usize) {
+            *lanes |= 1 << channel;
+        }
         self.credits_missing += 1;
     }
 
     pub fn regain_credit(&mut self, now: Time, output: u32, channel: u8) -> Option<Time> {
         self.without_credit[usize::from(channel)].remove(output as usize);
+        if let Some(lanes) = self.shut_lanes.get_mut(output as usize) {
+            *lanes &= !(1 << channel);
+        }
         self.credits_missing -= 1;
         self.look(now)
     }
@@ -435,7 +431,7 @@ impl<const W: usize> InputQueuedOf<W> {
 
     /// Looks at the next edge whether packets may leave now.
     fn look(&mut self, now: Time) -> Option<Time> {
-        if self.queued == 0 {
+        if self.busy.is_empty() {
             return None;
         }
         self.attend(self.edge_from(now))

@@ -149,7 +149,7 @@ impl Engine {
             false => None,
         };
         match wakes {
-            Some(Wakes::Switch(switch, edge)) => self.attend(self.now, switch, edge),
+            Some(Wakes::Switch(switch, edge)) => self.wake(self.now, switch, edge),
             Some(_) => {}
             None => self.parts.push(Event { time, place, item: id }),
         }

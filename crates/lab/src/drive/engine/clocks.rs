@@ -25,6 +25,8 @@ struct Clock {
     occupied: u64,
     /// By edge, a bit for each switch.
     due: Box<[u64]>,
+    /// The edge after the last one at which any took part, and its number. Most take part then.
+    following: (Time, u64),
 }
 
 /// What the calendar needs for an edge at which a switch takes part.
@@ -49,7 +51,7 @@ impl Clocks {
         for switch in 0..graph.switches() {
             let Some(slot) = graph.slot(switch) else { continue };
             let number = clocks.iter().position(|clock| clock.slot == slot).unwrap_or_else(|| {
-                clocks.push(Clock { slot, switches: Vec::new(), occupied: 0, due: Box::default() });
+                clocks.push(Clock::new(slot));
                 clocks.len() - 1
             });
             let switches = &mut clocks[number].switches;
@@ -67,10 +69,15 @@ impl Clocks {
     pub fn attend(&mut self, now: Time, switch: u32, edge: Time) -> Needs {
         let (clock, number) = self.own[switch as usize];
         let clock = &mut self.clocks[clock as usize];
-        let at = edge.0 / clock.slot.0;
-        if at - now.0 / clock.slot.0 >= AHEAD {
-            return Needs::Own;
-        }
+        let at = if edge == clock.following.0 {
+            clock.following.1
+        } else {
+            let at = edge.0 / clock.slot.0;
+            if at - now.0 / clock.slot.0 >= AHEAD {
+                return Needs::Own;
+            }
+            at
+        };
         let (at, words) = ((at % AHEAD) as usize, clock.words());
         clock.due[at * words + number as usize / 64] |= 1 << (number % 64);
         let bit = 1 << at;
@@ -86,15 +93,17 @@ impl Clocks {
     #[inline]
     pub fn begin(&mut self, now: Time, place: u32) -> usize {
         let clock = &mut self.clocks[self.own[place as usize].0 as usize];
-        clock.occupied &= !(1 << (now.0 / clock.slot.0 % AHEAD));
+        let number = now.0 / clock.slot.0;
+        clock.following = (now + clock.slot, number + 1);
+        clock.occupied &= !(1 << (number % AHEAD));
         clock.words()
     }
 
-    /// Takes the switches of a word that take part at an edge, a bit each.
+    /// Takes the switches of a word that take part at the edge that has begun, a bit each.
     #[inline]
-    pub fn take(&mut self, now: Time, place: u32, word: usize) -> u64 {
+    pub fn take(&mut self, place: u32, word: usize) -> u64 {
         let clock = &mut self.clocks[self.own[place as usize].0 as usize];
-        let at = (now.0 / clock.slot.0 % AHEAD) as usize;
+        let at = ((clock.following.1 - 1) % AHEAD) as usize;
         std::mem::take(&mut clock.due[at * clock.words() + word])
     }
 
@@ -106,6 +115,11 @@ impl Clocks {
 }
 
 impl Clock {
+    fn new(slot: Span) -> Clock {
+        let following = (Time::ZERO, 0);
+        Clock { slot, switches: Vec::new(), occupied: 0, due: Box::default(), following }
+    }
+
     #[inline]
     fn words(&self) -> usize {
         self.switches.len().div_ceil(64)

@@ -2,7 +2,7 @@
 //! ends.
 
 use weft_fabric::fabric::{Routes, SwitchPort};
-use weft_fabric::graph::{Departure, Heard, Passage, Wakes};
+use weft_fabric::graph::{Departure, Graph, Heard, Passage, Wakes};
 use weft_fabric::switch::{Grant, PortPair};
 use weft_kernel::Event;
 use weft_units::Time;
@@ -60,8 +60,8 @@ impl Engine {
             port: output - self.graph.first_port(switch),
         };
         let forwarding = &mut self.packets.forwarding[id as usize];
-        let virtual_channels = self.graph.virtual_channels();
-        forwarding.channel = channel_behind(&self.routes, virtual_channels, behind, forwarding);
+        let lanes = Lanes::of(&self.graph);
+        forwarding.channel = channel_behind(&self.routes, lanes, behind, forwarding);
         self.spend(PortPair { input, output }, id);
         if self.graph.enqueue(output, id, &mut self.packets.behind) {
             self.try_gate(now, output);
@@ -74,6 +74,13 @@ impl Engine {
             self.schedule(handed.next, self.places.generates + host, 0);
         }
         let port = self.graph.host_port(end);
+        if !self.adapters.is_on {
+            let channel = self.packets.forwarding[id as usize].channel;
+            if let Some(departure) = self.graph.send_at_once(now, port, channel) {
+                self.count_start(now, host, handed.message);
+                return self.travel(now, &departure, id, channel);
+            }
+        }
         if self.graph.enqueue(port, id, &mut self.packets.behind) {
             self.try_gate(now, port);
         }
@@ -92,7 +99,8 @@ impl Engine {
                 if port >= self.graph.switch_ports() {
                     self.start(now, id);
                 }
-                self.travel(now, &departure, id);
+                let channel = self.packets.forwarding[id as usize].channel;
+                self.travel(now, &departure, id, channel);
                 // The next one waits for this one, or for something else.
                 if self.graph.has_waiting(port) {
                     self.try_gate(now, port);
@@ -108,6 +116,12 @@ impl Engine {
         let packet = &mut self.packets.packets[id as usize];
         packet.start = now;
         let Packet { message, from: host, .. } = *packet;
+        self.count_start(now, host, message);
+    }
+
+    /// A packet of a message, or of none, starts at its host.
+    #[inline]
+    fn count_start(&mut self, now: Time, host: u32, message: MessageId) {
         self.observations.attempt(now);
         if message != MessageId::NONE {
             self.begin_message(now, host, message);
@@ -118,15 +132,22 @@ impl Engine {
         }
     }
 
-    /// A packet is on a cable.
-    #[inline]
-    pub(super) fn travel(&mut self, now: Time, departure: &Departure, id: u32) {
-        let channel = self.packets.forwarding[id as usize].channel;
+    /// A packet is on a virtual channel of a cable.
+    #[inline(always)]
+    pub(super) fn travel(&mut self, now: Time, departure: &Departure, id: u32, channel: u8) {
         match self.graph.expect((departure.arrival, departure.place), id, channel) {
-            Some(Wakes::Switch(switch, edge)) => self.attend(now, switch, edge),
+            Some(Wakes::Switch(switch, edge)) => self.wake(now, switch, edge),
             Some(_) => {}
-            None if self.adapters.is_on => self.go(now, departure, id),
-            None => self.arrive_at(departure, id),
+            None => self.travel_unexpected(now, departure, id),
+        }
+    }
+
+    /// A packet is on a cable at whose far end nobody has to expect it.
+    #[inline(never)]
+    fn travel_unexpected(&mut self, now: Time, departure: &Departure, id: u32) {
+        match self.adapters.is_on {
+            true => self.go(now, departure, id),
+            false => self.arrive_at(departure, id),
         }
     }
 
@@ -138,9 +159,16 @@ impl Engine {
         }
     }
 
+    /// A switch must take part at an edge because of a packet or a signal that is sent to it. Where
+    /// packets come often it would have taken part anyway.
+    #[inline(never)]
+    pub(super) fn wake(&mut self, now: Time, switch: u32, edge: Time) {
+        self.attend(now, switch, edge);
+    }
+
     /// A switch must take part at an edge.
-    #[inline]
-    pub(super) fn attend(&mut self, now: Time, switch: u32, edge: Time) {
+    #[inline(always)]
+    fn attend(&mut self, now: Time, switch: u32, edge: Time) {
         match self.clocks.attend(now, switch, edge) {
             Needs::Nothing => {}
             Needs::Clock(place) => self.schedule(edge, self.places.edges + place, ALL),
@@ -156,7 +184,7 @@ impl Engine {
             return self.edge(now, place);
         }
         for word in 0..self.clocks.begin(now, place) {
-            let mut switches = self.clocks.take(now, place, word);
+            let mut switches = self.clocks.take(place, word);
             while switches != 0 {
                 let number = word * 64 + switches.trailing_zeros() as usize;
                 switches &= switches - 1;
@@ -168,7 +196,7 @@ impl Engine {
     /// An edge at which a switch takes part.
     fn edge(&mut self, now: Time, switch: u32) {
         let (forwarding, routes) = (&mut self.packets.forwarding, &self.routes);
-        let virtual_channels = self.graph.virtual_channels();
+        let lanes = Lanes::of(&self.graph);
         let known = self.graph.number(switch);
         let choose = |id: u32, waiting: &[u32]| {
             let forwarding = &mut forwarding[id as usize];
@@ -182,7 +210,7 @@ impl Engine {
             );
             forwarding.hops += 1;
             let behind = SwitchPort { switch: known, port: output };
-            (output, channel_behind(routes, virtual_channels, behind, forwarding))
+            (output, channel_behind(routes, lanes, behind, forwarding))
         };
         self.graph.edge(now, switch, (&mut self.packets.behind, &mut self.outbox), choose);
         if !self.outbox.signals.is_empty() {
@@ -228,9 +256,11 @@ impl Engine {
                 input: first + u32::from(grant.input),
                 output: first + u32::from(grant.output),
             };
-            self.spend(ports, grant.packet);
+            if let Some(spent) = self.packets.spent(grant.packet) {
+                *spent = spent.and(self.graph.spent_across(switch, ports));
+            }
         }
-        self.travel(now, &left.departure, grant.packet);
+        self.travel(now, &left.departure, grant.packet, grant.channel);
     }
 
     /// A port will receive a signal from the far end of its cable, which may be in another part.
@@ -252,7 +282,7 @@ impl Engine {
             Wakes::Nobody => {}
             Wakes::Gate if self.is_served(port) => self.serve(now, port),
             Wakes::Gate => self.try_gate(now, port),
-            Wakes::Switch(switch, edge) => self.attend(now, switch, edge),
+            Wakes::Switch(switch, edge) => self.wake(now, switch, edge),
         }
     }
 
@@ -298,18 +328,41 @@ impl Overrun {
     }
 }
 
+/// How the virtual channels of a cable are used.
+#[derive(Clone, Copy)]
+struct Lanes {
+    /// Those that a packet uses on its route.
+    of_route: u8,
+    /// Whether there are more, so that each connection has some of its own.
+    has_classes: bool,
+}
+
+impl Lanes {
+    #[inline]
+    fn of(graph: &Graph) -> Lanes {
+        let of_route = graph.virtual_channels();
+        Lanes { of_route, has_classes: graph.channels() > of_route }
+    }
+
+    /// The first one of those that a packet uses which has arrived by one of them.
+    #[inline]
+    fn first(self, came_by: u8) -> u8 {
+        if self.has_classes { came_by - came_by % self.of_route } else { 0 }
+    }
+}
+
 /// The virtual channel by which a packet leaves a port of a switch.
 #[inline]
 fn channel_behind(
     routes: &Routes,
-    virtual_channels: u8,
+    lanes: Lanes,
     output: SwitchPort,
     forwarding: &Forwarding,
 ) -> u8 {
-    match virtual_channels {
+    match lanes.of_route {
         1 => forwarding.channel,
         _ => {
-            forwarding.channel - forwarding.channel % virtual_channels
+            lanes.first(forwarding.channel)
                 + routes.virtual_channel(output, forwarding.to, forwarding.route_state)
         }
     }

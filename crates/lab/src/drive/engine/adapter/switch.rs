@@ -144,7 +144,10 @@ impl Engine {
     #[inline]
     pub(super) fn put_on_cable(&mut self, now: Time, departure: &Departure, id: u32) {
         match self.graph.has_limits() {
-            true => self.travel(now, departure, id),
+            true => {
+                let channel = self.packets.forwarding[id as usize].channel;
+                self.travel(now, departure, id, channel);
+            }
             false => self.go(now, departure, id),
         }
     }

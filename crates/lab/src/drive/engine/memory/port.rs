@@ -217,7 +217,8 @@ impl Engine {
         if self.graph.is_mixed() {
             self.spend_cell(port, id, sending);
         }
-        self.travel(now, &departure, id);
+        let channel = self.packets.forwarding[id as usize].channel;
+        self.travel(now, &departure, id, channel);
     }
 
     /// A packet spends what it takes from an input of a switch, or from its host, to the far end of a

@@ -1,0 +1,213 @@
+//! The packets on the way to the inputs of a switch.
+
+use weft_units::Time;
+
+use crate::scheduler::PortSet;
+
+/// For each input the packets that travel to it or from it to the scheduler, and when each can be
+/// decided on. An input has one cable, so that they arrive in the order in which they were sent.
+///
+/// The rings of all inputs have one size, a power of two, and stand one after another, so that a packet
+/// costs no more than an index and a mask.
+#[derive(Debug)]
+pub(super) struct Coming<const W: usize> {
+    rings: Box<[Ring]>,
+    packets: Box<[Arrival]>,
+    /// The size of a ring less one.
+    mask: u32,
+    /// When the first of all packets can be decided on, as far as that is known: not after it.
+    soonest: Time,
+    /// The inputs to which any come.
+    inputs: PortSet<W>,
+}
+
+/// The packets in the ring of an input.
+#[derive(Clone, Copy, Debug)]
+struct Ring {
+    /// When the first one can be decided on; [`Time::NEVER`] if there is none.
+    ready: Time,
+    /// Its place among those of all rings.
+    first: u32,
+    count: u32,
+}
+
+/// A packet, and when it can be decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub ready: Time,
+    pub packet: u32,
+}
+
+const NOTHING: Arrival = Arrival { ready: Time::NEVER, packet: u32::MAX };
+
+/// How many packets the ring of an input holds at first.
+const FEW: u32 = 4;
+
+impl<const W: usize> Coming<W> {
+    /// No packets on the way to this many inputs.
+    pub fn new(inputs: usize) -> Coming<W> {
+        let ring = |input: u32| Ring { ready: Time::NEVER, first: input * FEW, count: 0 };
+        Coming {
+            rings: (0..inputs as u32).map(ring).collect(),
+            packets: vec![NOTHING; inputs * FEW as usize].into(),
+            mask: FEW - 1,
+            soonest: Time::NEVER,
+            inputs: PortSet::EMPTY,
+        }
+    }
+
+    /// The place in the same ring that is so many further.
+    #[inline]
+    fn further(&self, place: u32, by: u32) -> u32 {
+        place & !self.mask | place.wrapping_add(by) & self.mask
+    }
+
+    /// A packet is sent to an input after all others there. Returns whether it can be decided on before
+    /// all others.
+    #[inline(always)]
+    pub fn push(&mut self, input: usize, arrival: Arrival) -> bool {
+        if self.rings[input].count > self.mask {
+            self.grow();
+        }
+        let mask = self.mask;
+        let ring = &mut self.rings[input];
+        let place = ring.first & !mask | ring.first.wrapping_add(ring.count) & mask;
+        if ring.count == 0 {
+            ring.ready = arrival.ready;
+            self.inputs.insert(input);
+        }
+        ring.count += 1;
+        self.packets[place as usize] = arrival;
+        let is_first = arrival.ready < self.soonest;
+        if is_first {
+            self.soonest = arrival.ready;
+        }
+        is_first
+    }
+
+    /// The inputs to which packets come.
+    #[inline]
+    pub fn inputs(&self) -> PortSet<W> {
+        self.inputs
+    }
+
+    /// When the first of all packets can be decided on; [`Time::NEVER`] if there is none.
+    #[inline]
+    pub fn soonest(&self) -> Time {
+        self.soonest
+    }
+
+    /// Notes when the first of all packets that are left can be decided on.
+    #[inline]
+    pub fn set_soonest(&mut self, soonest: Time) {
+        self.soonest = soonest;
+    }
+
+    /// When the first packet of an input can be decided on; [`Time::NEVER`] if there is none.
+    #[inline]
+    pub fn ready(&self, input: usize) -> Time {
+        self.rings[input].ready
+    }
+
+    /// The first packet of an input, of which there must be one, leaves. Returns its number, and when the
+    /// next one can be decided on.
+    #[inline]
+    pub fn pop(&mut self, input: usize) -> (u32, Time) {
+        let Ring { first, count, .. } = self.rings[input];
+        debug_assert!(count > 0, "no packet comes to input {input}");
+        let behind = self.further(first, 1);
+        let packet = self.packets[first as usize].packet;
+        let ready = if count > 1 {
+            self.packets[behind as usize].ready
+        } else {
+            self.inputs.remove(input);
+            Time::NEVER
+        };
+        self.rings[input] = Ring { ready, first: behind, count: count.wrapping_sub(1) };
+        (packet, ready)
+    }
+
+    /// Makes the rings twice as large.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let size = 2 * (self.mask + 1);
+        let mut packets = vec![NOTHING; self.rings.len() * size as usize];
+        for input in 0..self.rings.len() {
+            let Ring { first, count, .. } = self.rings[input];
+            let moved = input as u32 * size;
+            for number in 0..count {
+                let old = self.further(first, number) as usize;
+                packets[(moved + number) as usize] = self.packets[old];
+            }
+            self.rings[input].first = moved;
+        }
+        self.packets = packets.into();
+        self.mask = size - 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The packets that can be decided on by a time, and when the next one can be.
+    fn taken(coming: &mut Coming<1>, input: usize, now: u64) -> (Vec<u32>, Time) {
+        let mut all = Vec::new();
+        while coming.ready(input) <= Time(now) {
+            let (packet, next) = coming.pop(input);
+            assert_eq!(next, coming.ready(input));
+            all.push(packet);
+        }
+        (all, coming.ready(input))
+    }
+
+    #[test]
+    fn packets_wait_until_they_can_be_decided_on() {
+        let mut coming = Coming::<1>::new(2);
+        assert_eq!(taken(&mut coming, 1, 99), (vec![], Time::NEVER));
+        let sent = [(10, 7), (20, 8), (30, 9)]
+            .map(|(ready, packet)| coming.push(1, Arrival { ready: Time(ready), packet }));
+        assert_eq!((sent, coming.soonest()), ([true, false, false], Time(10)));
+        assert!(coming.push(0, Arrival { ready: Time(5), packet: 6 }));
+        assert_eq!(taken(&mut coming, 0, 9), (vec![6], Time::NEVER));
+        assert_eq!(coming.inputs(), PortSet::only(1));
+        assert_eq!(taken(&mut coming, 1, 9), (vec![], Time(10)));
+        assert_eq!(taken(&mut coming, 0, 99), (vec![], Time::NEVER));
+        assert_eq!(taken(&mut coming, 1, 20), (vec![7, 8], Time(30)));
+        assert_eq!(taken(&mut coming, 1, 30), (vec![9], Time::NEVER));
+    }
+
+    proptest! {
+        /// Whatever was taken before the rings grew, against a queue for each input.
+        #[test]
+        fn every_input_keeps_its_order(
+            steps in prop::collection::vec((0_usize..3, 0_u32..12, 0_u32..12), 1..60),
+        ) {
+            let mut coming = Coming::<1>::new(3);
+            let mut plain = vec![VecDeque::new(); 3];
+            let mut packet = 0;
+            for (input, sent, left) in steps {
+                for _ in 0..sent {
+                    coming.push(input, Arrival { ready: Time(packet.into()), packet });
+                    plain[input].push_back(packet);
+                    packet += 1;
+                }
+                for _ in 0..left.min(plain[input].len() as u32) {
+                    let own = coming.pop(input).0;
+                    prop_assert_eq!(Some(own), plain[input].pop_front());
+                    let next = plain[input].front().map_or(Time::NEVER, |own| Time(u64::from(*own)));
+                    prop_assert_eq!(coming.ready(input), next);
+                }
+            }
+            for (input, plain) in plain.into_iter().enumerate() {
+                let (all, next) = taken(&mut coming, input, packet.into());
+                prop_assert_eq!((all, next), (plain.into(), Time::NEVER));
+            }
+        }
+    }
+}
