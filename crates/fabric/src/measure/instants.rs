@@ -68,7 +68,7 @@ impl Observations {
         self.count_delivery(one);
     }
 
-    #[inline]
+    #[inline(always)]
     fn record_latencies(&mut self, one: &Instants) {
         let now = one.delivered;
         let Waits { queueing, transit } = one.waits();
@@ -78,7 +78,7 @@ impl Observations {
     }
 
     /// Counts a delivery, of which no latency is recorded.
-    #[inline]
+    #[inline(always)]
     pub fn count_delivery(&mut self, one: &Instants) {
         let now = one.delivered;
         self.count_hops(now, one.hops);
