@@ -356,7 +356,6 @@ impl Ports {
     }
 
     /// Counts packets that were marked as they joined those that are planned at a port.
-    #[inline]
     pub(super) fn count_marked(&mut self, now: Time, port: u32, marked: u64) {
         if marked > 0 && now >= self.from {
             let queue = usize::from(self.egress[port as usize].planned_queue);
