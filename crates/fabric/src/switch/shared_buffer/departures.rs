@@ -406,8 +406,9 @@ impl Ports {
     #[inline]
     pub fn prefetch(&self, port: u32) {
         prefetch(&self.egress, port as usize);
-        match self.planned.get(port as usize).and_then(|own| own.front()) {
-            Some(next) => prefetch_whole(next),
+        match self.planned.get(port as usize) {
+            // What is planned leaves next, and packets that come do not join a queue.
+            Some(own) => own.front().into_iter().for_each(prefetch_whole),
             None => prefetch(&self.queues, port as usize * self.classes),
         }
     }
