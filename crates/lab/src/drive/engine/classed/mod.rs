@@ -229,8 +229,8 @@ impl Engine {
     }
 
     /// An event at a place of a channel whose packets have sizes and classes of their own. Most often a packet enters a
-    /// switch.
-    #[inline]
+    /// switch. What happens is not inlined: each kind saves the registers that it needs, and the loop around it none.
+    #[inline(always)]
     fn happen_classed(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Event { time: now, place, item } = event;
         let places = &self.places;
@@ -239,14 +239,13 @@ impl Engine {
         } else if place < places.frees {
             self.deliver_classed(now, place - places.hosts, item, watch);
         } else {
-            self.happen_besides(event);
+            self.happen_besides(now, place, item);
         }
     }
 
     /// What happens less often: neither does a packet enter a switch, nor is its last byte at its target.
     #[inline(never)]
-    fn happen_besides(&mut self, event: Event) {
-        let Event { time: now, place, item } = event;
+    fn happen_besides(&mut self, now: Time, place: u32, item: u32) {
         let places = self.places;
         if place < places.joins {
             self.has_sent(now, place - places.frees, item);
@@ -463,6 +462,7 @@ impl Engine {
     }
 
     /// A packet enters the memory of a switch, and chooses its output.
+    #[inline(never)]
     fn admit(&mut self, now: Time, input: u32, id: u32) {
         let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];
@@ -546,6 +546,7 @@ impl Engine {
     }
 
     /// The last byte of a packet is at its target.
+    #[inline(never)]
     fn deliver_classed(&mut self, now: Time, end: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
         let Some(own) = &mut self.classed else { return };
         if std::mem::take(&mut own.headers[id as usize].is_early) {
