@@ -400,7 +400,7 @@ impl Ports {
     /// A packet comes to a port where nothing waits. If it may start, it does so as from the queue,
     /// which it does not join: an empty queue marks nothing, and a class that is alone keeps no
     /// share. Returns how long its transmission takes; `None` if it may not start.
-    #[inline]
+    #[inline(always)]
     pub fn start_at_once(
         &mut self,
         now: Time,

@@ -309,6 +309,7 @@ impl Engine {
     }
 
     /// The header of a packet that is new.
+    #[inline(always)]
     pub(super) fn note_header(&mut self, id: u32, header: Header) {
         if let Some(spent) = self.packets.spent(id) {
             *spent = Spent::default();
@@ -352,7 +353,7 @@ impl Engine {
     }
 
     /// Whether a packet starts that comes to a port, and for how long it is then sent.
-    #[inline]
+    #[inline(always)]
     pub(super) fn start_at_once(&mut self, now: Time, port: u32, id: u32) -> Option<Span> {
         let own = self.classed.as_deref_mut()?;
         let header = &own.headers[id as usize];
@@ -390,7 +391,7 @@ impl Engine {
     }
 
     /// A packet starts, and is sent for so long.
-    #[inline]
+    #[inline(never)]
     pub(super) fn send(&mut self, now: Time, port: u32, id: u32, span: Span) {
         let is_awaited = self.is_awaited(port);
         let Some(own) = &mut self.classed else { return };
@@ -413,7 +414,7 @@ impl Engine {
 
     /// A packet sets out on the cable of a port at an instant, and is sent for so long. Returns whether it comes to
     /// the far end.
-    #[inline]
+    #[inline(always)]
     fn set_out(&mut self, start: Time, port: u32, id: u32, span: Span) -> bool {
         let Some(own) = &mut self.classed else { return false };
         let mut arrives = true;
@@ -440,6 +441,7 @@ impl Engine {
     }
 
     /// A packet leaves its host.
+    #[inline(always)]
     fn start_classed(&mut self, now: Time, id: u32, span: Span) {
         let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];

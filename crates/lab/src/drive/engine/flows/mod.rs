@@ -131,6 +131,7 @@ impl Flows {
     }
 
     /// Stores the content of a packet.
+    #[inline(always)]
     pub fn note(&mut self, id: u32, segment: Segment) {
         while self.segments.len() <= id as usize {
             append(&mut self.segments, segment);
