@@ -121,6 +121,12 @@ impl Ports {
         !self.egress[port as usize].is_busy
     }
 
+    /// Whether a port sends something and gets an [event](Self::sent) when that has left.
+    #[inline]
+    pub fn is_noted(&self, port: u32) -> bool {
+        self.egress[port as usize].is_noted
+    }
+
     /// What waits at a port, in bytes.
     #[inline]
     pub fn waiting_bytes(&self, port: u32) -> u64 {

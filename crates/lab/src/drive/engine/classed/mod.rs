@@ -372,10 +372,9 @@ impl Engine {
         if port < self.graph.switch_ports() {
             self.recall_if_held(port);
         } else if self.flows.is_some() {
-            if self.has_nothing_to_send(port) {
+            if self.has_nothing_to_send(port) || self.feed_port(now, port) {
                 return;
             }
-            self.feed_port(now, port);
         }
         let is_awaited = self.is_awaited(port);
         let Some(own) = &mut self.classed else { return };
