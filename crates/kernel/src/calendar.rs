@@ -271,12 +271,18 @@ impl Calendar {
     }
 
     /// Advances to a slot before which there are no events. Its block and the next one are near.
+    #[inline]
     fn enter(&mut self, number: u64) {
         self.slot = number;
         let reached = (number >> NEAR_DIGIT) + 1;
-        if reached == self.reached {
-            return;
+        if reached != self.reached {
+            self.reach(reached);
         }
+    }
+
+    /// A block is near from now on, and so are those before it.
+    #[inline(never)]
+    fn reach(&mut self, reached: u64) {
         while let Some((block, level)) = self.next_far().filter(|next| next.0 <= reached) {
             // The events there differ from `block` in lower digits only.
             self.reached = block;

@@ -18,6 +18,7 @@ pub(super) enum Asked {
 impl Transports {
     /// The initiator of a flow requests credits up to a number. Returns the grant that leaves
     /// immediately.
+    #[inline]
     pub(super) fn ask(
         &mut self,
         now: Time,
@@ -25,9 +26,20 @@ impl Transports {
         pull_target: u32,
         asked: Asked,
     ) -> Option<Outgoing> {
-        if self.pacers.is_empty() {
-            return None;
+        match self.pacers.is_empty() {
+            true => None,
+            false => self.ask_pacer(now, flow, pull_target, asked),
         }
+    }
+
+    #[inline(never)]
+    fn ask_pacer(
+        &mut self,
+        now: Time,
+        flow: u32,
+        pull_target: u32,
+        asked: Asked,
+    ) -> Option<Outgoing> {
         self.begin_target(flow);
         let target = self.targets[flow as usize].as_deref_mut()?;
         let joins = match asked {

@@ -396,7 +396,9 @@ impl Transports {
             Content::Data { number, asks, pull_target } => {
                 let grant = self.ask(now, segment.flow, pull_target, Asked::ByData);
                 let payload = self.receive(now, segment, number, asks, path);
-                self.answers.extend(grant);
+                if let Some(grant) = grant {
+                    self.answers.push(grant);
+                }
                 return Arrived { answers: self.answers.len(), payload };
             }
             Content::Acknowledgment { answer, is_marked, hops } => {

@@ -356,7 +356,6 @@ impl Ports {
     }
 
     /// Counts packets that were marked as they joined those that are planned at a port.
-    #[inline]
     pub(super) fn count_marked(&mut self, now: Time, port: u32, marked: u64) {
         if marked > 0 && now >= self.from {
             let queue = usize::from(self.egress[port as usize].planned_queue);
@@ -407,8 +406,9 @@ impl Ports {
     #[inline]
     pub fn prefetch(&self, port: u32) {
         prefetch(&self.egress, port as usize);
-        match self.planned.get(port as usize).and_then(|own| own.front()) {
-            Some(next) => prefetch_whole(next),
+        match self.planned.get(port as usize) {
+            // What is planned leaves next, and packets that come do not join a queue.
+            Some(own) => own.front().into_iter().for_each(prefetch_whole),
             None => prefetch(&self.queues, port as usize * self.classes),
         }
     }

@@ -52,12 +52,14 @@ enum Bound {
 }
 
 impl Bound {
-    #[inline]
-    fn of(self, free: u64) -> u64 {
+    /// Whether so many bytes are within it where so many are free.
+    #[inline(always)]
+    fn admits(self, bytes: u64, free: u64) -> bool {
         match self {
-            // No memory has 2^63 bytes, and signed numbers take fewer instructions to convert.
-            Bound::Alpha(alpha) => (alpha * free as i64 as f64) as i64 as u64,
-            Bound::Bytes(bytes) => bytes,
+            // No memory has 2^53 bytes, up to which every number of them is one of these; and signed numbers take fewer
+            // instructions to convert.
+            Bound::Alpha(alpha) => bytes as i64 as f64 <= alpha * free as i64 as f64,
+            Bound::Bytes(most) => bytes <= most,
         }
     }
 }
@@ -142,7 +144,7 @@ impl Memory {
     ///
     /// Packets that have left and were not [released](Self::release) can make it refuse a packet
     /// that would be held, but never hold one that would not.
-    #[inline]
+    #[inline(always)]
     pub fn hold(&mut self, ports: PortPair, class: u8, size: u64) -> bool {
         let PortPair { input, output } = ports;
         let free = self.free();
@@ -153,7 +155,7 @@ impl Memory {
                 let (before, after) =
                     (held.saturating_sub(reserved), (*held + size).saturating_sub(reserved));
                 let more = after - before;
-                let is_held = after == 0 || (after <= limit.of(free) && more <= free);
+                let is_held = after == 0 || (limit.admits(after, free) && more <= free);
                 if is_held {
                     *held += size;
                     self.used += more;
@@ -165,7 +167,7 @@ impl Memory {
                 // What came after a pause stays apart until it has left, as it would else take what
                 // others share.
                 let is_held =
-                    own.headroom == 0 && own.shared + size <= limit.of(free) && size <= free;
+                    own.headroom == 0 && limit.admits(own.shared + size, free) && size <= free;
                 if is_held {
                     own.shared += size;
                     self.used += size;
@@ -216,7 +218,7 @@ impl Memory {
         self.used -= size - of_headroom;
         let free = self.pool - self.used;
         let Input { shared, headroom, pauses, .. } = *own;
-        let is_low = shared == 0 || shared + below <= limit.of(free);
+        let is_low = shared == 0 || limit.admits(shared + below, free);
         if !pauses || headroom > 0 || !is_low {
             return false;
         }
@@ -226,7 +228,7 @@ impl Memory {
 
     /// Releases a packet from an input that does not pause its cable; its ports are those of the
     /// switch.
-    #[inline]
+    #[inline(always)]
     pub fn let_go(&mut self, ports: PortPair, class: u8, size: u64) {
         let PortPair { input, output } = ports;
         let place = |port: u32| port as usize * self.classes + usize::from(class);

@@ -67,7 +67,9 @@ impl Ports {
             }
         };
         let Egress { is_whole, ahead, peer, .. } = *at.own;
-        self.count_marked(now, output, marked);
+        if marked > 0 {
+            self.count_marked(now, output, marked);
+        }
         let whole = if is_whole { span } else { Span::ZERO };
         Some(Passage { start, span, arrival: start + ahead + whole, peer })
     }

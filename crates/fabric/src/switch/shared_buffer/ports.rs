@@ -121,6 +121,12 @@ impl Ports {
         !self.egress[port as usize].is_busy
     }
 
+    /// Whether a port sends something and gets an [event](Self::sent) when that has left.
+    #[inline]
+    pub fn is_noted(&self, port: u32) -> bool {
+        self.egress[port as usize].is_noted
+    }
+
     /// What waits at a port, in bytes.
     #[inline]
     pub fn waiting_bytes(&self, port: u32) -> u64 {
@@ -400,7 +406,7 @@ impl Ports {
     /// A packet comes to a port where nothing waits. If it may start, it does so as from the queue,
     /// which it does not join: an empty queue marks nothing, and a class that is alone keeps no
     /// share. Returns how long its transmission takes; `None` if it may not start.
-    #[inline]
+    #[inline(always)]
     pub fn start_at_once(
         &mut self,
         now: Time,

@@ -25,12 +25,13 @@ impl Engine {
         }
     }
 
-    /// Whether nothing waits at the only port of a host, and no flow waits for it. Most packets that a host receives find
-    /// it so.
+    /// Whether a port of a host has nothing to send now: it is busy and has an event for the end of that, or it is the
+    /// only one, nothing waits at it, and no flow waits for it. Most packets that a host receives find it so.
     #[inline]
     pub(super) fn has_nothing_to_send(&self, port: u32) -> bool {
         let Some(own) = &self.classed else { return true };
-        self.graph.planes() == 1 && own.ports.is_empty(port) && !self.is_awaited(port)
+        let is_alone = self.graph.planes() == 1;
+        own.ports.is_noted(port) || is_alone && own.ports.is_empty(port) && !self.is_awaited(port)
     }
 
     /// A packet comes to a port that sends another one. Returns whether it is planned when it leaves.
@@ -115,6 +116,11 @@ impl Engine {
     /// What a port sent has left: a packet that may be marked then, by its number and one, or anything else.
     pub(super) fn has_sent(&mut self, now: Time, port: u32, packet: u32) {
         let Some(own) = &mut self.classed else { return };
+        // A host marks nothing, has no memory that gets free, and plans nothing.
+        if port >= self.places.hosts {
+            own.ports.sent(now, port);
+            return self.send_next(now, port);
+        }
         if let Some(id) = packet.checked_sub(1) {
             own.ports.mark_departure(now, port, &mut own.headers[id as usize]);
         }
@@ -130,7 +136,7 @@ impl Engine {
             return self.schedule(until, self.places.frees + port, 0);
         }
         // Mostly nothing waits.
-        if port >= self.places.hosts || !own.ports.is_empty(port) {
+        if !own.ports.is_empty(port) {
             self.send_on(now, port);
         }
     }

@@ -229,8 +229,8 @@ impl Engine {
     }
 
     /// An event at a place of a channel whose packets have sizes and classes of their own. Most often a packet enters a
-    /// switch.
-    #[inline]
+    /// switch. What happens is not inlined: each kind saves the registers that it needs, and the loop around it none.
+    #[inline(always)]
     fn happen_classed(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Event { time: now, place, item } = event;
         let places = &self.places;
@@ -239,14 +239,13 @@ impl Engine {
         } else if place < places.frees {
             self.deliver_classed(now, place - places.hosts, item, watch);
         } else {
-            self.happen_besides(event);
+            self.happen_besides(now, place, item);
         }
     }
 
     /// What happens less often: neither does a packet enter a switch, nor is its last byte at its target.
     #[inline(never)]
-    fn happen_besides(&mut self, event: Event) {
-        let Event { time: now, place, item } = event;
+    fn happen_besides(&mut self, now: Time, place: u32, item: u32) {
         let places = self.places;
         if place < places.joins {
             self.has_sent(now, place - places.frees, item);
@@ -310,6 +309,7 @@ impl Engine {
     }
 
     /// The header of a packet that is new.
+    #[inline(always)]
     pub(super) fn note_header(&mut self, id: u32, header: Header) {
         if let Some(spent) = self.packets.spent(id) {
             *spent = Spent::default();
@@ -353,7 +353,7 @@ impl Engine {
     }
 
     /// Whether a packet starts that comes to a port, and for how long it is then sent.
-    #[inline]
+    #[inline(always)]
     pub(super) fn start_at_once(&mut self, now: Time, port: u32, id: u32) -> Option<Span> {
         let own = self.classed.as_deref_mut()?;
         let header = &own.headers[id as usize];
@@ -372,10 +372,9 @@ impl Engine {
         if port < self.graph.switch_ports() {
             self.recall_if_held(port);
         } else if self.flows.is_some() {
-            if self.has_nothing_to_send(port) {
+            if self.has_nothing_to_send(port) || self.feed_port(now, port) {
                 return;
             }
-            self.feed_port(now, port);
         }
         let is_awaited = self.is_awaited(port);
         let Some(own) = &mut self.classed else { return };
@@ -391,7 +390,7 @@ impl Engine {
     }
 
     /// A packet starts, and is sent for so long.
-    #[inline]
+    #[inline(never)]
     pub(super) fn send(&mut self, now: Time, port: u32, id: u32, span: Span) {
         let is_awaited = self.is_awaited(port);
         let Some(own) = &mut self.classed else { return };
@@ -414,7 +413,7 @@ impl Engine {
 
     /// A packet sets out on the cable of a port at an instant, and is sent for so long. Returns whether it comes to
     /// the far end.
-    #[inline]
+    #[inline(always)]
     fn set_out(&mut self, start: Time, port: u32, id: u32, span: Span) -> bool {
         let Some(own) = &mut self.classed else { return false };
         let mut arrives = true;
@@ -441,6 +440,7 @@ impl Engine {
     }
 
     /// A packet leaves its host.
+    #[inline(always)]
     fn start_classed(&mut self, now: Time, id: u32, span: Span) {
         let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];
@@ -463,6 +463,7 @@ impl Engine {
     }
 
     /// A packet enters the memory of a switch, and chooses its output.
+    #[inline(never)]
     fn admit(&mut self, now: Time, input: u32, id: u32) {
         let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];
@@ -546,6 +547,7 @@ impl Engine {
     }
 
     /// The last byte of a packet is at its target.
+    #[inline(never)]
     fn deliver_classed(&mut self, now: Time, end: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
         let Some(own) = &mut self.classed else { return };
         if std::mem::take(&mut own.headers[id as usize].is_early) {

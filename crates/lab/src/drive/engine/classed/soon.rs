@@ -9,6 +9,7 @@ use weft_fabric::switch::shared_buffer::Header;
 use weft_kernel::{Event, Halt, Stopped, prefetch};
 use weft_units::Time;
 
+use super::Classed;
 use crate::drive::engine::{Delivery, Engine};
 
 impl Engine {
@@ -46,29 +47,26 @@ impl Engine {
         let Engine { classed: Some(own), places, parts, graph, flows, .. } = self else {
             return;
         };
-        let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
-        let (is_alike, flows) = (own.ports.are_alike(), flows.as_deref());
+        let (places, enters) = (*places, places.enters..places.decides);
+        let (ports, headers) = (&own.ports, &own.headers[..]);
+        let (is_alike, flows) = (ports.are_alike(), flows.as_deref());
         parts.first().foresee(|Event { place, item, .. }| {
             let id = item as usize;
             // Most events are those of packets; asking for too much costs less than a branch that is
             // guessed wrong.
-            prefetch(&own.headers, id);
-            if place >= places.hosts
-                && place < places.frees
-                && let Some(flows) = flows
-            {
-                flows.prefetch(id);
-            } else if frees.contains(&place) {
-                own.ports.prefetch(place - places.frees);
+            prefetch(headers, id);
+            if place < places.frees {
+                flows.into_iter().for_each(|own| own.prefetch(id));
+            } else if place < places.joins {
+                ports.prefetch(place - places.frees);
                 graph.prefetch_port(place - places.frees);
-            } else if !is_alike && enters.contains(&place) {
+            } else if place < places.acts {
                 // Links are compared.
-                own.ports.prefetch(place - places.enters);
-            } else if place >= places.acts
-                && place < places.generates
-                && let Some(flows) = flows
-            {
-                flows.prefetch_wake(item);
+                if !is_alike && enters.contains(&place) {
+                    ports.prefetch(place - places.enters);
+                }
+            } else if place < places.generates {
+                flows.into_iter().for_each(|own| own.prefetch_wake(item));
             }
         });
     }
@@ -81,28 +79,31 @@ impl Engine {
         else {
             return;
         };
+        let places = *places;
         let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
         let flows = flows.as_deref();
         // Where cables fail, routes change meanwhile.
         let are_known = routes.look_at_packets_alone() && own.cables.is_none();
+        let Classed { ports, headers, .. } = &mut **own;
+        let (ports, headers) = (&*ports, &mut headers[..]);
         for Event { place, item, .. } in parts.first().soon() {
             if enters.contains(&place) {
-                let header = &mut own.headers[item as usize];
+                let header = &mut headers[item as usize];
                 if are_known && header.output == Header::NOT_CHOSEN {
                     let switch = graph.switch_of(place - places.enters);
                     let Header { hops, to, .. } = *header;
                     let number = routes.port(switch, hops, to, &mut header.route_state, |_| 0);
                     header.output = graph.first_port(switch) + number;
                     let output = header.output;
-                    own.ports.prefetch(output);
+                    ports.prefetch(output);
                     graph.prefetch_port(output);
                 }
             } else if frees.contains(&place) {
                 let port = place - places.frees;
                 let mut is_any = false;
-                for class in 0..own.ports.classes() {
-                    if let Some(id) = own.ports.oldest(port, class) {
-                        prefetch(&own.headers, id as usize);
+                for class in 0..ports.classes() {
+                    if let Some(id) = ports.oldest(port, class) {
+                        prefetch(headers, id as usize);
                         prefetch(&packets.behind, id as usize);
                         is_any = true;
                     }
@@ -117,7 +118,7 @@ impl Engine {
                 && place < places.frees
                 && let Some(flows) = flows
             {
-                flows.prefetch_end(&own.headers[item as usize]);
+                flows.prefetch_end(&headers[item as usize]);
             }
         }
     }

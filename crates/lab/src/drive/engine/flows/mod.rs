@@ -131,6 +131,7 @@ impl Flows {
     }
 
     /// Stores the content of a packet.
+    #[inline(always)]
     pub fn note(&mut self, id: u32, segment: Segment) {
         while self.segments.len() <= id as usize {
             append(&mut self.segments, segment);
@@ -198,30 +199,32 @@ impl Engine {
         }
     }
 
-    /// Puts a packet of each class that has one and may send it at the port of a host.
+    /// Puts a packet of each class that has one and may send it at the port of a host. Returns whether one has started
+    /// already, so that the port has nothing more to do now.
     #[inline]
-    pub(super) fn feed_port(&mut self, now: Time, port: u32) {
+    pub(super) fn feed_port(&mut self, now: Time, port: u32) -> bool {
         let end = port - self.graph.switch_ports();
         let host = self.graph.host_of(end);
-        let Some(flows) = &self.flows else { return };
+        let Some(flows) = &self.flows else { return false };
+        let mut has_started = false;
         // Flows that keep to a plane wait for the end there, others for any.
         let place = if flows.transports.planes() > 1 { end } else { host };
         for class in 0..flows.classes {
-            let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else { return };
+            let (Some(flows), Some(own)) = (&mut self.flows, &self.classed) else { break };
             if !flows.transports.is_waiting(place, class) || !own.takes_packet_of(port, class) {
                 continue;
             }
-            let left = self.routes.planes_left();
-            let plane = end / self.graph.hosts();
+            let (left, hosts) = (self.routes.planes_left(), self.graph.hosts());
             let may_leave =
-                |from, to| left.is_none_or(|left| left.admits(plane, HostPair { from, to }));
+                |from, to| left.is_none_or(|left| left.admits(end / hosts, HostPair { from, to }));
             if let Some(out) = flows.transports.next(now, place, class, may_leave) {
                 let id = self.insert_segment(now, host, &out);
                 self.use_end(end);
-                self.feed_packet(now, port, id);
+                has_started |= self.feed_packet(now, port, id);
             }
             self.schedule_wakes();
         }
+        has_started
     }
 
     /// Whether a flow waits until the port of a host is free.
@@ -235,15 +238,17 @@ impl Engine {
     }
 
     /// A packet of a flow, or a response, is at the port of its host. It starts immediately if
-    /// there is no other class that might be before it.
+    /// there is no other class that might be before it. Returns whether it does.
     #[inline]
-    fn feed_packet(&mut self, now: Time, port: u32, id: u32) {
+    fn feed_packet(&mut self, now: Time, port: u32, id: u32) -> bool {
         if self.flows.as_ref().is_some_and(|own| own.classes == 1)
             && let Some(span) = self.start_at_once(now, port, id)
         {
-            return self.send(now, port, id, span);
+            self.send(now, port, id, span);
+            return true;
         }
         self.put_in_queue(now, port, id);
+        false
     }
 
     /// A packet with what it says is in the adapter of a host.
