@@ -78,6 +78,6 @@ pub use halt::{Halt, Stopped};
 pub use pages::append;
 pub use prefetch::{prefetch, prefetch_whole};
 pub use queue::Queue;
-pub use stream::{Geometric, Position, Stream, Streams};
+pub use stream::{Geometric, Purpose, Stream, Streams};
 pub use timers::Timers;
 pub use windows::{Observed, Step, TimeWindows, WindowBounds};

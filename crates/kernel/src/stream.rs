@@ -18,16 +18,14 @@ pub struct Stream {
     generator: ChaCha8Rng,
 }
 
-/// The position of a [`Stream`], in 32 bytes; the stream itself has ten times as many, most of them
-/// numbers drawn in advance.
+/// The streams for one purpose, one for each owner. Who has many streams can keep this once, and of
+/// each stream how many [words](Stream::words) have been drawn: eight bytes, of which the stream
+/// itself has forty times as many, most of them numbers drawn in advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct Purpose {
     seed: u64,
-    /// The hash of the purpose.
-    purpose: u64,
-    owner: u64,
-    /// How many words of 32 bits have been drawn.
-    words: u64,
+    /// The hash of its name.
+    name: u64,
 }
 
 impl Streams {
@@ -38,38 +36,40 @@ impl Streams {
 
     /// The stream for one purpose of one host, port or other owner.
     pub fn stream(&self, purpose: &str, owner: usize) -> Stream {
-        let purpose = fnv1a(purpose.as_bytes());
-        Stream::at(Position { seed: self.seed, purpose, owner: owner as u64, words: 0 })
+        self.purpose(purpose).stream(owner)
+    }
+
+    /// The streams for one purpose.
+    pub fn purpose(&self, name: &str) -> Purpose {
+        Purpose { seed: self.seed, name: fnv1a(name.as_bytes()) }
     }
 }
 
-impl Stream {
-    /// The stream at this position.
-    pub fn at(Position { seed, purpose, owner, words }: Position) -> Stream {
+impl Purpose {
+    /// The stream of one owner.
+    pub fn stream(self, owner: usize) -> Stream {
+        self.stream_after(owner, 0)
+    }
+
+    /// The stream of one owner after this many [words](Stream::words).
+    pub fn stream_after(self, owner: usize, words: u64) -> Stream {
         let mut key = [0_u8; 32];
-        key[..8].copy_from_slice(&seed.to_le_bytes());
-        key[8..16].copy_from_slice(&purpose.to_le_bytes());
+        key[..8].copy_from_slice(&self.seed.to_le_bytes());
+        key[8..16].copy_from_slice(&self.name.to_le_bytes());
         let mut generator = ChaCha8Rng::from_seed(key);
-        generator.set_stream(owner);
+        generator.set_stream(owner as u64);
         if words > 0 {
             generator.set_word_pos(words.into());
         }
         Stream { generator }
     }
+}
 
-    /// Its position.
-    pub fn position(&self) -> Position {
-        let key = self.generator.get_seed();
-        let word = |from: usize| {
-            (from..from + 8).rev().fold(0, |word, place| word << 8 | u64::from(key[place]))
-        };
-        Position {
-            seed: word(0),
-            purpose: word(8),
-            owner: self.generator.get_stream(),
-            // No run draws 2^64 words.
-            words: self.generator.get_word_pos() as u64,
-        }
+impl Stream {
+    /// How many words of 32 bits have been drawn from it.
+    pub fn words(&self) -> u64 {
+        // No run draws 2^64 words.
+        self.generator.get_word_pos() as u64
     }
 
     /// Sixty-four random bits.
@@ -206,11 +206,12 @@ mod tests {
             for _ in 0..drawn {
                 one.bits();
             }
-            let mut other = Stream::at(one.position());
-            assert_eq!(one.position(), other.position(), "after {drawn}");
+            let purpose = Streams::new(1).purpose("test");
+            let mut other = purpose.stream_after(5, one.words());
+            assert_eq!([one.words(), other.words()], [2 * drawn; 2]);
             let next = |own: &mut Stream| (0..70).map(|_| own.bits()).collect::<Vec<_>>();
             assert_eq!(next(&mut one), next(&mut other), "after {drawn}");
-            assert_eq!(one.position(), other.position(), "70 after {drawn}");
+            assert_eq!([one.words(), other.words()], [2 * (drawn + 70); 2]);
         }
     }
 

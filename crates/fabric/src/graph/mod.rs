@@ -149,15 +149,16 @@ pub struct Graph {
 
 /// What all kinds of switches have.
 #[derive(Clone, Copy, Debug)]
-struct Switch {
+pub struct Switch {
     /// Its first port.
-    first: u32,
-    /// Its number in the whole graph, by which routes know it.
-    number: u32,
+    pub first: u32,
+    /// Its number in the whole graph, by which routes know it: its own but in a part that a process
+    /// [has alone](Apart).
+    pub number: u32,
     /// Whether it has queues without a limit at its outputs, before cables that never wait.
-    is_plain: bool,
+    pub is_plain: bool,
     /// From a byte at an input to the same byte at a free output.
-    latency: Span,
+    pub latency: Span,
 }
 
 /// How a switch queues.
@@ -390,6 +391,12 @@ impl Graph {
         self.owners[port as usize]
     }
 
+    /// All of this at once, for a packet that passes.
+    #[inline(always)]
+    pub fn switch(&self, switch: u32) -> Switch {
+        self.switches[switch as usize]
+    }
+
     /// The first port of a switch.
     #[inline]
     pub fn first_port(&self, switch: u32) -> u32 {
@@ -480,10 +487,10 @@ impl Graph {
         self.depart(now, self.host_port(end))
     }
 
-    /// A packet at an input of a plain switch joins the queue of an output of it.
+    /// A packet that has come through a plain switch at `ready` joins the queue of an output of it.
     #[inline(always)]
-    pub fn pass(&mut self, now: Time, switch: u32, output: u32) -> Departure {
-        self.depart(now + self.latency(switch), output)
+    pub fn pass(&mut self, ready: Time, output: u32) -> Departure {
+        self.depart(ready, output)
     }
 
     /// A packet passes a switch whose outputs may be full, by a port that is no gate; `None` if the

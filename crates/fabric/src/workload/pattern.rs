@@ -64,9 +64,9 @@ pub struct PermutationSettings(pub Option<Vec<u32>>);
 #[derive(Clone, Debug)]
 pub(super) enum Targets {
     Fixed(u32),
-    Any { hosts: u64 },
-    Others { host: u32, others: u64 },
-    HotSpot { target: u32, fraction: f64, host: u32, others: u64 },
+    Any { hosts: u32 },
+    Others { host: u32, others: u32 },
+    HotSpot { target: u32, fraction: f64, host: u32, others: u32 },
     Shares(Box<[Share]>),
 }
 
@@ -97,13 +97,13 @@ impl PatternSettings {
         streams: &Streams,
         channel: &str,
     ) -> Result<Vec<Option<Targets>>, WorkloadError> {
-        let others = u64::from(hosts).saturating_sub(1);
+        let others = hosts.saturating_sub(1);
         let fixed = |target: &dyn Fn(u32) -> u32| {
             Ok((0..hosts).map(|host| Some(Targets::Fixed(target(host)))).collect())
         };
         match self {
             PatternSettings::Uniform { self_included: true } => {
-                Ok(vec![Some(Targets::Any { hosts: u64::from(hosts) }); hosts as usize])
+                Ok(vec![Some(Targets::Any { hosts }); hosts as usize])
             }
             PatternSettings::Uniform { self_included: false } if others > 0 => {
                 Ok((0..hosts).map(|host| Some(Targets::Others { host, others })).collect())
@@ -238,7 +238,7 @@ impl Targets {
     pub fn draw(&self, random: &mut Stream) -> u32 {
         match self {
             Targets::Fixed(target) => *target,
-            Targets::Any { hosts } => random.below(*hosts) as u32,
+            Targets::Any { hosts } => random.below((*hosts).into()) as u32,
             Targets::Others { host, others } => other(*host, *others, random),
             Targets::HotSpot { target, fraction, host, others } => {
                 if random.chance(*fraction) {
@@ -259,8 +259,8 @@ impl Targets {
 
 /// Any host but this one.
 #[inline]
-fn other(host: u32, others: u64, random: &mut Stream) -> u32 {
-    let other = random.below(others) as u32;
+fn other(host: u32, others: u32, random: &mut Stream) -> u32 {
+    let other = random.below(others.into()) as u32;
     if other >= host { other + 1 } else { other }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use super::arrivals::Arrivals;
 use super::burst::Burst;
 use super::error::check_host;
 use super::flows::{self, FlowGroup, FlowList};
-use super::source::{Bursts, Law, OpenLoop};
+use super::source::{Bursts, Law, OpenLoops};
 use super::stream::{self, StreamGroup, StreamList};
 use super::{ArrivalsSettings, BurstSettings, Demand, PatternSettings, Source, WorkloadError};
 
@@ -334,21 +335,17 @@ impl WorkloadSettings {
         is_needed: &dyn Fn(u32) -> bool,
         streams: &Streams,
     ) -> Result<Vec<Source>, WorkloadError> {
-        let purpose = |what: &str| format!("{}.{what}", channel.name);
+        let purpose = |what| streams.purpose(&format!("{}.{what}", channel.name));
         let [times, destinations, lengths] = ["arrivals", "targets", "bursts"].map(purpose);
+        let all = Arc::new(OpenLoops { hosts: channel.hosts, times, destinations });
         let patterns = self.pattern().build(channel.hosts, streams, channel.name)?;
-        let sources = patterns.into_iter().enumerate().map(|(host, targets)| {
-            let targets = targets.filter(|_| is_needed(host as u32));
+        let sources = (0..).zip(patterns).map(|(host, targets)| {
+            let targets = targets.filter(|_| is_needed(host));
             let Some(targets) = targets else { return Source::silent() };
             let bursts = burst.map(|law| {
-                Box::new(Bursts { law, lengths: streams.stream(&lengths, host), left: 0 })
+                Box::new(Bursts { law, lengths: lengths.stream(host as usize), left: 0 })
             });
-            let process = OpenLoop {
-                law: Law { arrivals, targets, bursts },
-                times: streams.stream(&times, host),
-                destinations: streams.stream(&destinations, host),
-            };
-            Source::open_loop(process, channel.hosts as usize)
+            Source::open_loop(Law { arrivals, targets, bursts }, host, &all)
         });
         Ok(sources.collect())
     }

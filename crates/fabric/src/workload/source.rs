@@ -1,6 +1,8 @@
 //! The source of one host: when it submits the next packet, and the target.
 
-use weft_kernel::{Position, Stream};
+use std::sync::Arc;
+
+use weft_kernel::{Purpose, Stream};
 use weft_units::{Span, Time};
 
 use super::arrivals::Arrivals;
@@ -47,8 +49,8 @@ enum Kind {
     OpenLoop(Box<Ahead>),
     OfMany(Box<OfMany>),
     Greedy(Box<Greedy>),
-    PingPong(PingPong),
-    List(std::vec::IntoIter<Demand>),
+    PingPong(Box<PingPong>),
+    List(Box<std::vec::IntoIter<Demand>>),
 }
 
 /// How many demands are drawn at a time.
@@ -64,16 +66,19 @@ struct Ahead {
     process: OpenLoop,
 }
 
-/// The source of one of very many hosts, in half as many bytes: it stores the positions of its streams, and
-/// creates them anew when it draws. That costs each stream a block of words, most of which the packets drawn
-/// at a time use.
+/// The source of one of very many hosts, in half as many bytes: it stores how many words of its streams have
+/// been drawn, and creates them anew when it draws. That costs each stream a block of words, most of which the
+/// packets drawn at a time use.
 #[derive(Debug)]
 struct OfMany {
-    next: usize,
+    next: u32,
+    host: u32,
     times: [Time; DRAWN_OF_MANY],
     targets: [u32; DRAWN_OF_MANY],
     law: Law,
-    streams: [Position; 2],
+    /// Of the stream of times and that of targets.
+    words: [u64; 2],
+    all: Arc<OpenLoops>,
 }
 
 /// How many demands one of very many hosts draws at a time.
@@ -81,7 +86,7 @@ const DRAWN_OF_MANY: usize = 18;
 
 /// The number of hosts from which they count as very many. With fewer, all sources fit into the cache, and
 /// drawing in this way takes one or two percent longer.
-const VERY_MANY: usize = 16_384;
+const VERY_MANY: u32 = 16_384;
 
 /// Arrivals that do not depend on the fabric.
 #[derive(Debug)]
@@ -89,6 +94,24 @@ pub(super) struct OpenLoop {
     pub law: Law,
     pub times: Stream,
     pub destinations: Stream,
+}
+
+/// What the open loops of all hosts of a channel have in common.
+#[derive(Debug)]
+pub(super) struct OpenLoops {
+    pub hosts: u32,
+    /// The streams of the times of all hosts, and those of their targets.
+    pub times: Purpose,
+    pub destinations: Purpose,
+}
+
+impl OpenLoops {
+    /// The two streams of a host after this many words each.
+    fn streams(&self, host: u32, words: [u64; 2]) -> [Stream; 2] {
+        let [times, destinations] = words;
+        let host = host as usize;
+        [self.times.stream_after(host, times), self.destinations.stream_after(host, destinations)]
+    }
 }
 
 /// How arrivals are drawn.
@@ -134,35 +157,46 @@ impl Source {
     pub fn poisson(mean: Span, host: u32, hosts: u32, times: Stream, targets: Stream) -> Source {
         let law = Law {
             arrivals: Arrivals::Poisson { mean: mean.0 as f64 },
-            targets: Targets::Others { host, others: u64::from(hosts) - 1 },
+            targets: Targets::Others { host, others: hosts - 1 },
             bursts: None,
         };
-        Source::open_loop(OpenLoop { law, times, destinations: targets }, hosts as usize)
+        let mut process = OpenLoop { law, times, destinations: targets };
+        let next = process.first();
+        Source::ahead(process, next)
     }
 
     /// Exactly these packets, in order of time; those of one time in the order given.
     pub fn list(mut demands: Vec<Demand>) -> Source {
         demands.sort_by_key(|demand| demand.time);
         let mut rest = demands.into_iter();
-        Source { next: rest.next().unwrap_or(NOTHING), kind: Kind::List(rest) }
+        Source { next: rest.next().unwrap_or(NOTHING), kind: Kind::List(Box::new(rest)) }
     }
 
-    /// The source of one of this many hosts.
-    pub(super) fn open_loop(mut process: OpenLoop, hosts: usize) -> Source {
+    /// The open loop of one host among all.
+    pub(super) fn open_loop(law: Law, host: u32, all: &Arc<OpenLoops>) -> Source {
+        let [times, destinations] = all.streams(host, [0; 2]);
+        let mut process = OpenLoop { law, times, destinations };
         let next = process.first();
-        if hosts < VERY_MANY {
-            let ahead = Ahead { next: DRAWN, drawn: [next; DRAWN], process };
-            return Source { next, kind: Kind::OpenLoop(Box::new(ahead)) };
+        if all.hosts < VERY_MANY {
+            return Source::ahead(process, next);
         }
         let OpenLoop { law, times, destinations } = process;
         let of_many = OfMany {
-            next: DRAWN_OF_MANY,
+            next: DRAWN_OF_MANY as u32,
+            host,
             times: [next.time; DRAWN_OF_MANY],
             targets: [next.target; DRAWN_OF_MANY],
             law,
-            streams: [times.position(), destinations.position()],
+            words: [times.words(), destinations.words()],
+            all: Arc::clone(all),
         };
         Source { next, kind: Kind::OfMany(Box::new(of_many)) }
+    }
+
+    /// An open loop that keeps its streams, and its first demand.
+    fn ahead(process: OpenLoop, next: Demand) -> Source {
+        let ahead = Ahead { next: DRAWN, drawn: [next; DRAWN], process };
+        Source { next, kind: Kind::OpenLoop(Box::new(ahead)) }
     }
 
     /// Always has a packet, from time zero on.
@@ -175,7 +209,7 @@ impl Source {
     /// zero.
     pub(super) fn ping_pong(partner: u32, turnaround: Span, initiates: bool) -> Source {
         let next = if initiates { Demand { time: Time::ZERO, target: partner } } else { NOTHING };
-        Source { next, kind: Kind::PingPong(PingPong { partner, turnaround }) }
+        Source { next, kind: Kind::PingPong(Box::new(PingPong { partner, turnaround })) }
     }
 
     /// When the next packet is submitted; [`Time::NEVER`] if none will be without feedback.
@@ -221,9 +255,10 @@ impl Source {
     /// The last byte of a packet from host `from` reached this host at `now`. A ping-pong source
     /// then has the response; it means nothing to others.
     pub fn delivered(&mut self, now: Time, from: u32) {
-        if let Kind::PingPong(PingPong { partner, turnaround }) = self.kind
-            && partner == from
+        if let Kind::PingPong(own) = &self.kind
+            && own.partner == from
         {
+            let PingPong { partner, turnaround } = **own;
             self.next = Demand { time: now + turnaround, target: partner };
         }
     }
@@ -255,23 +290,24 @@ impl OfMany {
     /// The demand after the one that was returned last.
     #[inline]
     fn after(&mut self) -> Demand {
-        if self.next == DRAWN_OF_MANY {
+        if self.next as usize == DRAWN_OF_MANY {
             self.draw();
         }
+        let place = self.next as usize;
         self.next += 1;
-        Demand { time: self.times[self.next - 1], target: self.targets[self.next - 1] }
+        Demand { time: self.times[place], target: self.targets[place] }
     }
 
     #[inline(never)]
     fn draw(&mut self) {
-        let [mut times, mut destinations] = self.streams.map(Stream::at);
+        let [mut times, mut destinations] = self.all.streams(self.host, self.words);
         let last = DRAWN_OF_MANY - 1;
         let mut last = Demand { time: self.times[last], target: self.targets[last] };
         for (time, target) in self.times.iter_mut().zip(&mut self.targets) {
             last = self.law.after(last, &mut times, &mut destinations);
             (*time, *target) = (last.time, last.target);
         }
-        self.streams = [times.position(), destinations.position()];
+        self.words = [times.words(), destinations.words()];
         self.next = 0;
     }
 }
@@ -357,9 +393,9 @@ mod tests {
 
     #[test]
     fn a_source_is_small_beside_its_process() {
-        assert!(size_of::<Source>() <= 56, "{} bytes", size_of::<Source>());
+        assert!(size_of::<Source>() <= 32, "{} bytes", size_of::<Source>());
         let (one, of_many) = (size_of::<Ahead>(), size_of::<OfMany>());
-        assert!(2 * of_many <= one + 32, "{of_many} bytes beside {one}");
+        assert!(of_many <= 312 && 2 * of_many <= one, "{of_many} bytes beside {one}");
     }
 
     #[test]
@@ -374,14 +410,14 @@ mod tests {
             let taken = |hosts| {
                 let streams = Streams::new(number);
                 let bursts = || Bursts { law, lengths: streams.stream("bursts", 7), left: 0 };
+                let [times, destinations] = ["times", "to"].map(|name| streams.purpose(name));
+                let all = Arc::new(OpenLoops { hosts, times, destinations });
                 let law = Law {
                     arrivals: Arrivals::Poisson { mean: 1e4 },
                     targets: Targets::Others { host: 7, others: 99 },
                     bursts: has_bursts.then(|| Box::new(bursts())),
                 };
-                let (times, destinations) = (streams.stream("times", 7), streams.stream("to", 7));
-                let process = OpenLoop { law, times, destinations };
-                let mut source = Source::open_loop(process, hosts);
+                let mut source = Source::open_loop(law, 7, &all);
                 (0..1_000).map(|_| source.take()).collect::<Vec<_>>()
             };
             assert_eq!(taken(VERY_MANY), taken(VERY_MANY - 1));

@@ -3,9 +3,7 @@
 
 use std::collections::VecDeque;
 
-use weft_units::Time;
-
-use super::RingSettings;
+use weft_units::{Limit, Time};
 
 /// The kind of a packet on a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +47,7 @@ pub enum RingTurn {
 /// A node of a ring. It has one link to the next node. Passing packets and acknowledgments go before
 /// requests of its own, so that nothing on the ring waits for a request that has not begun. It owns no
 /// clock: the engine asks for the next packet when the link is free.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RingNode {
     /// Packets that have come through the bypass, and acknowledgments of this node.
     passing: VecDeque<u32>,
@@ -58,10 +56,25 @@ pub struct RingNode {
     own: VecDeque<RingDemand>,
     /// Own requests on the ring whose acknowledgment is not back.
     outstanding: usize,
+    /// How many there may be.
+    most: Limit,
 }
 
 impl RingNode {
+    /// A node without packets that may have `most` requests on the ring at a time.
+    pub fn new(most: Limit) -> RingNode {
+        let (passing, again, own) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        RingNode { passing, again, own, outstanding: 0, most }
+    }
+
+    /// Whether packets wait that have come through the bypass, or acknowledgments of this node.
+    #[inline]
+    pub fn has_passing(&self) -> bool {
+        !self.passing.is_empty()
+    }
+
     /// A packet has come through the bypass, or the node acknowledges one.
+    #[inline]
     pub fn pass(&mut self, packet: u32) {
         self.passing.push_back(packet);
     }
@@ -79,20 +92,28 @@ impl RingNode {
     }
 
     /// The acknowledgment of an own request is back, whatever it says.
+    #[inline]
     pub fn answered(&mut self) {
         debug_assert!(self.outstanding > 0, "an acknowledgment of nothing");
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 
     /// The next packet for the link, which is free now; `None` if there is none, or as many
-    /// requests as the settings allow are on the ring. Repetitions go before new requests.
-    pub fn next(&mut self, settings: &RingSettings) -> Option<RingTurn> {
+    /// requests as it may have are on the ring. Repetitions go before new requests.
+    #[inline]
+    pub fn next(&mut self) -> Option<RingTurn> {
         if let Some(packet) = self.passing.pop_front() {
             return Some(RingTurn::Pass(packet));
         }
-        if !settings.outstanding.admits(self.outstanding) {
+        if !self.has_waiting() || !self.most.admits(self.outstanding) {
             return None;
         }
+        self.next_own()
+    }
+
+    /// The next request of this node, again or for the first time.
+    #[inline(never)]
+    fn next_own(&mut self) -> Option<RingTurn> {
         let turn = match self.again.pop_front() {
             Some(packet) => RingTurn::Repeat(packet),
             None => {
@@ -115,6 +136,7 @@ impl RingNode {
     }
 
     /// Whether requests of this node wait, for the first time or again.
+    #[inline]
     pub fn has_waiting(&self) -> bool {
         !self.own.is_empty() || !self.again.is_empty()
     }
@@ -122,21 +144,7 @@ impl RingNode {
 
 #[cfg(test)]
 mod tests {
-    use weft_units::{Bytes, Limit, Span};
-
     use super::*;
-
-    fn settings(outstanding: u32) -> RingSettings {
-        RingSettings {
-            bypass: Span::ZERO,
-            acknowledgment: Bytes(8),
-            outstanding: Limit::at_most(outstanding).unwrap_or(Limit::Unlimited),
-            retry_after: Span::ZERO,
-            retries: Limit::Unlimited,
-            links: Vec::new(),
-            bridge: None,
-        }
-    }
 
     fn demand(name: u32, packets: u32) -> RingDemand {
         RingDemand { to: 1, packets, name, generated: Time(5) }
@@ -144,34 +152,34 @@ mod tests {
 
     #[test]
     fn what_passes_goes_first_then_what_is_repeated_then_what_is_new() {
-        let (mut node, any) = (RingNode::default(), settings(0));
+        let mut node = RingNode::new(Limit::Unlimited);
         node.submit(demand(7, 2));
         node.submit(demand(8, 0));
         node.submit(demand(9, 1));
         node.repeat(30);
         node.pass(20);
         node.pass(21);
-        assert_eq!((node.unsent(), node.has_waiting()), (3, true));
-        let turns: Vec<_> = std::iter::from_fn(|| node.next(&any)).collect();
+        assert_eq!((node.unsent(), node.has_waiting(), node.has_passing()), (3, true, true));
+        let turns: Vec<_> = std::iter::from_fn(|| node.next()).collect();
         let fresh = |name| RingTurn::Fresh(demand(name, 1));
         let passing = [RingTurn::Pass(20), RingTurn::Pass(21)];
         assert_eq!(turns[..2], passing);
         assert_eq!(turns[2..], [RingTurn::Repeat(30), fresh(7), fresh(7), fresh(9)]);
-        assert_eq!((node.unsent(), node.has_waiting()), (0, false));
+        assert_eq!((node.unsent(), node.has_waiting(), node.has_passing()), (0, false, false));
     }
 
     #[test]
     fn outstanding_requests_are_bounded_and_what_passes_is_not() {
-        let (mut node, two) = (RingNode::default(), settings(2));
+        let mut node = RingNode::new(Limit::at_most(2).unwrap());
         node.submit(demand(0, 2));
         node.repeat(30);
-        assert_eq!(node.next(&two), Some(RingTurn::Repeat(30)));
-        assert_eq!(node.next(&two), Some(RingTurn::Fresh(demand(0, 1))));
-        assert_eq!(node.next(&two), None);
+        assert_eq!(node.next(), Some(RingTurn::Repeat(30)));
+        assert_eq!(node.next(), Some(RingTurn::Fresh(demand(0, 1))));
+        assert_eq!(node.next(), None);
         node.pass(20);
-        assert_eq!(node.next(&two), Some(RingTurn::Pass(20)));
-        assert_eq!(node.next(&two), None);
+        assert_eq!(node.next(), Some(RingTurn::Pass(20)));
+        assert_eq!(node.next(), None);
         node.answered();
-        assert_eq!(node.next(&two), Some(RingTurn::Fresh(demand(0, 1))));
+        assert_eq!(node.next(), Some(RingTurn::Fresh(demand(0, 1))));
     }
 }

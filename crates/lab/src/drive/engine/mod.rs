@@ -53,7 +53,7 @@ mod wire;
 use std::sync::Arc;
 
 use weft_fabric::fabric::{Routes, Wiring};
-use weft_fabric::graph::{Departure, Graph};
+use weft_fabric::graph::{Departure, Graph, Switch};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{Outbox, PortPair};
 use weft_kernel::{Event, Halt, Stopped};
@@ -370,9 +370,8 @@ impl Engine {
     #[inline(always)]
     fn reach(&mut self, now: Time, input: u32, id: u32) {
         let switch = self.graph.switch_of(input);
-        let first = self.graph.first_port(switch);
         let graph = &self.graph;
-        let is_plain = graph.is_plain(switch);
+        let Switch { first, number, is_plain, latency } = graph.switch(switch);
         let forwarding = &mut self.packets.forwarding[id as usize];
         let routes = &self.routes;
         // The state is copied only if a packet compares ports.
@@ -384,14 +383,14 @@ impl Engine {
             };
             until.saturating_sub(routes.idle(now))
         };
-        let number = self.routes.port(
-            graph.number(switch),
+        let port = self.routes.port(
+            number,
             forwarding.hops,
             forwarding.to,
             &mut forwarding.route_state,
             occupied,
         );
-        let output = first + number;
+        let output = first + port;
         forwarding.hops += 1;
         if graph.is_mixed() {
             let is_short = self.adapters.is_acknowledgment(id);
@@ -402,7 +401,7 @@ impl Engine {
             }
         }
         match is_plain {
-            true => self.pass(now, switch, PortPair { input, output }, id),
+            true => self.pass(now + latency, PortPair { input, output }, id),
             false => self.hold(now, switch, PortPair { input, output }, id),
         }
     }
@@ -413,16 +412,20 @@ impl Engine {
         let output = self.packets.forwarding[id as usize].output;
         let switch = self.graph.switch_of(output);
         match self.graph.is_plain(switch) {
-            true => self.pass(now, switch, PortPair { input, output }, id),
+            true => {
+                let ready = now + self.graph.latency(switch);
+                self.pass(ready, PortPair { input, output }, id);
+            }
             false => self.hold(now, switch, PortPair { input, output }, id),
         }
     }
 
-    /// A packet joins the queue of an output that is never full.
+    /// A packet that has come through a switch at `ready` joins the queue of an output that is never
+    /// full.
     #[inline(always)]
-    fn pass(&mut self, now: Time, switch: u32, ports: PortPair, id: u32) {
+    fn pass(&mut self, ready: Time, ports: PortPair, id: u32) {
         let PortPair { input, output } = ports;
-        let departure = self.graph.pass(now, switch, output);
+        let departure = self.graph.pass(ready, output);
         if let Some(spent) = self.packets.spent(id) {
             *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
         }

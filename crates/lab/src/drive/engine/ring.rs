@@ -27,7 +27,7 @@ use super::{Delivery, Engine, Handed};
 use crate::drive::carrier::{Message, MessageId};
 use crate::drive::receiver::Receiver;
 
-use stations::{End, Flight};
+use stations::{End, Flight, Times};
 pub(super) use stations::{RingSwitch, Rings};
 
 /// What the stations of rings have apart from the settings of their rings. Stations are numbered
@@ -106,8 +106,7 @@ impl Engine {
 
     fn at_station(&mut self, time: Time, station: u32, what: u32, item: u32) {
         let Some(own) = &self.ring else { return };
-        let place = self.places.samples + what * own.stations.len() as u32 + station;
-        self.schedule(time, place, item);
+        self.schedule(time, self.places.samples + own.place(what, station), item);
     }
 
     /// Processes an event of a ring.
@@ -116,7 +115,6 @@ impl Engine {
         let Some(own) = &mut self.ring else { return };
         let (place, stations) = (place - self.places.samples, own.stations.len() as u32);
         let (what, station) = (place / stations, place % stations);
-        let node = &mut own.stations[station as usize].node;
         match what {
             happens::SENT => {
                 if let Some(feed) = self.supply.messages() {
@@ -125,12 +123,9 @@ impl Engine {
             }
             happens::HEAD => self.come_to_station(now, station, item),
             happens::TAIL => self.end_at_station(now, station, item, watch),
-            happens::PASS => {
-                node.pass(item);
-                self.serve_station(now, station);
-            }
+            happens::PASS => self.pass_station(now, station, item),
             happens::REPEAT => {
-                node.repeat(item);
+                own.stations[station as usize].node.repeat(item);
                 self.serve_station(now, station);
             }
             happens::FREE => self.serve_station(now, station),
@@ -177,17 +172,31 @@ impl Engine {
         let Some(own) = &mut self.ring else { return };
         let (flight, at) = (&mut own.flights[id as usize], &own.stations[station as usize]);
         let is_short = flight.is_short();
-        if station == flight.goal() {
-            let span = self.graph.span_of(at.link_before, is_short);
-            flight.spent.transmission += span;
-            return self.at_station(now + span, station, happens::TAIL, id);
+        let Times { arrival, lag, .. } = *at.times(is_short);
+        let (what, time) = if station == flight.goal() {
+            flight.spent.transmission += arrival;
+            (happens::TAIL, now + arrival)
+        } else {
+            flight.spent.switches += at.bypass;
+            flight.spent.transmission += lag;
+            flight.passed += u16::from(!is_short);
+            (happens::PASS, now + at.bypass + lag)
+        };
+        let place = own.place(what, station);
+        self.schedule(time, self.places.samples + place, id);
+    }
+
+    /// A packet has come through the bypass of a station.
+    #[inline]
+    fn pass_station(&mut self, now: Time, station: u32, id: u32) {
+        let Some(own) = &mut self.ring else { return };
+        let at = &mut own.stations[station as usize];
+        // The next one for the link would be this one.
+        if self.graph.free(at.link) <= now && !at.node.has_passing() {
+            return self.start_on_link(now, station, id);
         }
-        let bypass = at.bypass;
-        let lag = self.graph.lag_of(at.link_before, at.link, is_short);
-        flight.spent.switches += bypass;
-        flight.spent.transmission += lag;
-        flight.passed += u16::from(!is_short);
-        self.at_station(now + bypass + lag, station, happens::PASS, id);
+        at.node.pass(id);
+        self.serve_station(now, station);
     }
 
     /// A packet is whole at its destination on this ring.
@@ -223,11 +232,11 @@ impl Engine {
         watch: &mut impl FnMut(Delivery),
     ) {
         let Some(own) = &mut self.ring else { return };
-        let (flight, end) = (own.flights[id as usize], own.end(station));
+        let end = own.end(station);
         let accepted = !damaged
             && match end {
                 End::Host(host) => own.receivers[host as usize].take(now),
-                End::Bridge => self.take_at_bridge(now, station, flight),
+                End::Bridge => self.take_at_bridge(now, station, id),
                 End::Nobody => false,
             };
         let Some(own) = &mut self.ring else { return };
@@ -240,17 +249,18 @@ impl Engine {
             own.counters.bridge_refused += u64::from(end == End::Bridge);
             self.observations.drop(Drop::NoReceiveBuffer, now);
         } else if let End::Host(host) = end {
-            let spent = self.count_ring(flight);
-            self.deliver_over_rings(now, host, flight.packet, spent, watch);
+            let packet = own.flights[id as usize].packet;
+            let spent = self.count_ring(id);
+            self.deliver_over_rings(now, host, packet, spent, watch);
         }
     }
 
-    /// A packet has come over a ring. Returns the times of its whole way so far.
-    fn count_ring(&mut self, flight: Flight) -> Spent {
-        let Flight { packet, spent, passed, .. } = flight;
-        if let Some(own) = &mut self.ring {
-            own.journeys[packet as usize].count_ring(passed);
-        }
+    /// The packet of a flight has come over a ring. Returns the times of its whole way so far.
+    #[inline]
+    fn count_ring(&mut self, id: u32) -> Spent {
+        let Some(own) = &mut self.ring else { return Spent::default() };
+        let Flight { packet, spent, passed, .. } = own.flights[id as usize];
+        own.journeys[packet as usize].count_ring(passed);
         let Some(all) = self.packets.spent(packet) else { return spent };
         *all = all.and(spent);
         *all
@@ -332,11 +342,10 @@ impl Engine {
     fn serve_station(&mut self, now: Time, station: u32) {
         let Some(own) = &mut self.ring else { return };
         let at = &mut own.stations[station as usize];
-        let (link, next) = (at.link, at.next);
-        if self.graph.free(link) > now {
+        if self.graph.free(at.link) > now {
             return;
         }
-        let Some(turn) = at.node.next(&own.rings[at.ring as usize].settings) else { return };
+        let Some(turn) = at.node.next() else { return };
         let id = match turn {
             RingTurn::Pass(id) => id,
             RingTurn::Repeat(id) => self.start_at_station(now, station, id),
@@ -345,8 +354,13 @@ impl Engine {
                 None => return,
             },
         };
+        self.start_on_link(now, station, id);
+    }
+
+    /// A packet starts on the link of a station, which is free.
+    fn start_on_link(&mut self, now: Time, station: u32, id: u32) {
         let Some(own) = &mut self.ring else { return };
-        let flight = &mut own.flights[id as usize];
+        let (flight, at) = (&mut own.flights[id as usize], &own.stations[station as usize]);
         let is_short = flight.is_short();
         if !is_short
             && let Some(Some(errors)) = own.link_errors.get_mut(station as usize)
@@ -354,11 +368,13 @@ impl Engine {
         {
             flight.kind = RingKind::Request { damaged: true };
         }
-        let (span, wire) = (self.graph.span_of(link, is_short), self.graph.propagation(link));
+        let (span, wire) = (at.times(is_short).span, at.wire);
         flight.spent.wire += wire;
-        self.graph.occupy(now, link, span);
-        self.at_station(now + wire, next, happens::HEAD, id);
-        self.at_station(now + span, station, happens::FREE, 0);
+        self.graph.occupy(now, at.link, span);
+        let first = self.places.samples;
+        let (head, free) = (own.place(happens::HEAD, at.next), own.place(happens::FREE, station));
+        self.schedule(now + wire, first + head, id);
+        self.schedule(now + span, first + free, 0);
     }
 
     /// A request of a host starts for the first time.

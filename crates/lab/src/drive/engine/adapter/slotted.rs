@@ -278,7 +278,7 @@ impl<'a, const W: usize> Loop<'a, W> {
                 self.carried[to][1] += 1;
             } else {
                 let at_switch = self.graph.send(start, from as u32).arrival;
-                self.graph.pass(at_switch, 0, self.outputs[to]);
+                self.graph.pass(at_switch + self.graph.latency(0), self.outputs[to]);
             }
             let (generated, buffered) = (packet.generated, packet.since);
             let (from, to) = (from as u16, to as u16);

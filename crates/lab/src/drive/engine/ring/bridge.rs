@@ -26,7 +26,7 @@ impl Engine {
     }
 
     /// A bridge takes a request that leaves the ring, if it has room for it.
-    pub(super) fn take_at_bridge(&mut self, now: Time, station: u32, flight: Flight) -> bool {
+    pub(super) fn take_at_bridge(&mut self, now: Time, station: u32, id: u32) -> bool {
         let Some(own) = &mut self.ring else { return false };
         let at = &mut own.stations[station as usize];
         let port = at.port;
@@ -35,10 +35,11 @@ impl Engine {
         }
         at.crossing += 1;
         own.counters.bridged += 1;
-        self.packets.forwarding[flight.packet as usize].output = port;
+        let packet = own.flights[id as usize].packet;
+        self.packets.forwarding[packet as usize].output = port;
         let latency = self.graph.latency(self.graph.switch_of(port));
-        self.at_station(now + latency, station, happens::CROSS, flight.packet);
-        self.count_ring(flight);
+        self.at_station(now + latency, station, happens::CROSS, packet);
+        self.count_ring(id);
         true
     }
 
@@ -80,14 +81,22 @@ impl Engine {
 
     /// A request is accepted or given up: its station need not keep it, and a bridge has room for
     /// another one.
+    #[inline]
     pub(super) fn end_flight(&mut self, now: Time, station: u32, id: u32) {
         let Some(own) = &mut self.ring else { return };
-        let channel = own.end_flight(id).channel;
+        let channel = own.end_flight(id);
         let at = &own.stations[station as usize];
         if at.end == End::Bridge {
-            let Heard { time, port } = self.graph.heard_from(now, at.port);
-            self.say(time, port, channel.into());
+            let port = at.port;
+            self.say_of_bridge(now, port, channel);
         }
+    }
+
+    /// A bridge has room again, which it tells the far end of the cable in its port.
+    #[inline(never)]
+    fn say_of_bridge(&mut self, now: Time, port: u32, channel: u8) {
+        let Heard { time, port } = self.graph.heard_from(now, port);
+        self.say(time, port, channel.into());
     }
 }
 

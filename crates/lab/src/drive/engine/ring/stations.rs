@@ -51,16 +51,37 @@ pub(super) struct Station {
     pub ring: u32,
     /// Its port of the ring.
     pub port: u32,
-    /// The port of its link, and that of the link by which packets come.
+    /// The port of its link.
     pub link: u32,
-    pub link_before: u32,
     /// The station at the far end of its link.
     pub next: u32,
     /// From a byte at its input to the same byte at its free output.
     pub bypass: Span,
+    /// Its link from end to end.
+    pub wire: Span,
+    /// The times of a request and of an acknowledgment.
+    times: [Times; 2],
     /// Packets that a bridge has taken from the ring, and that have not joined the queue before its
     /// cable.
     pub crossing: u32,
+}
+
+/// The times of a packet at a station.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// How long it takes to arrive whole by the link before the station, and to leave.
+    pub arrival: Span,
+    pub span: Span,
+    /// How much longer it takes to arrive than to leave.
+    pub lag: Span,
+}
+
+impl Station {
+    /// The times of an acknowledgment, or of a request.
+    #[inline]
+    pub fn times(&self, is_short: bool) -> &Times {
+        &self.times[usize::from(is_short)]
+    }
 }
 
 /// What a station is.
@@ -119,6 +140,7 @@ impl Flight {
     }
 
     /// The request is sent, for the first time or again.
+    #[inline]
     pub fn start(&mut self, damaged: bool) {
         self.kind = RingKind::Request { damaged };
         self.spent = Spent::default();
@@ -183,16 +205,23 @@ impl Rings {
                 if let End::Host(host) = end {
                     of_hosts[host as usize] = station;
                 }
-                let before = own.first + (number + ports - 1) % ports;
+                let before = graph.ring_link(own.first + (number + ports - 1) % ports);
+                let link = graph.ring_link(station);
+                let times = |is_short| Times {
+                    arrival: graph.span_of(before, is_short),
+                    span: graph.span_of(link, is_short),
+                    lag: graph.lag_of(before, link, is_short),
+                };
                 stations.push(Station {
-                    node: RingNode::default(),
+                    node: RingNode::new(own.settings.outstanding),
                     end,
                     ring,
                     port,
-                    link: graph.ring_link(station),
-                    link_before: graph.ring_link(before),
+                    link,
                     next: own.first + (number + 1) % ports,
                     bypass: own.settings.bypass,
+                    wire: graph.propagation(link),
+                    times: [false, true].map(times),
                     crossing: 0,
                 });
             }
@@ -217,6 +246,12 @@ impl Rings {
     #[inline]
     pub fn of_host(&self, host: u32) -> Option<u32> {
         Some(self.of_hosts[host as usize]).filter(|station| *station != ELSEWHERE)
+    }
+
+    /// The place of what happens at a station, counted from the first of all.
+    #[inline]
+    pub(super) fn place(&self, what: u32, station: u32) -> u32 {
+        what * self.stations.len() as u32 + station
     }
 
     /// What a station is.
@@ -245,6 +280,7 @@ impl Rings {
     }
 
     /// The number of a flight that begins.
+    #[inline]
     pub(super) fn begin_flight(&mut self, flight: Flight) -> u32 {
         let Some(id) = self.free.pop() else {
             self.flights.push(flight);
@@ -254,13 +290,15 @@ impl Rings {
         id
     }
 
-    /// A flight has ended. Returns what it was.
-    pub(super) fn end_flight(&mut self, id: u32) -> Flight {
+    /// A flight has ended. Returns the virtual channel of its place in the bridge that sent it.
+    #[inline]
+    pub(super) fn end_flight(&mut self, id: u32) -> u8 {
         self.free.push(id);
-        self.flights[id as usize]
+        self.flights[id as usize].channel
     }
 
     /// A station answers a request.
+    #[inline]
     pub(super) fn answer(&mut self, station: u32, id: u32, accepted: bool) {
         self.flights[id as usize].kind = RingKind::Acknowledgment { accepted };
         self.stations[station as usize].node.pass(id);
