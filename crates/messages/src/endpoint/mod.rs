@@ -471,7 +471,7 @@ impl Endpoint {
         match message.stored {
             Stored::Bytes(bytes) => {
                 // SAFETY: the caller of `receive` keeps the buffers writable.
-                unsafe { receive.to.copy_from(bytes.as_ptr(), bytes.len()) };
+                unsafe { receive.to.copy_from(bytes.as_slice().as_ptr(), bytes.as_slice().len()) };
                 self.complete(received, events);
             }
             Stored::Remote(channel, remote) => {

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use super::queue::{Receive, Stored, Unexpected};
+use super::queue::{Copied, Receive, Stored, Unexpected};
 use super::{Admits, Endpoint, Event, Events, Incoming, Outgoing, Pulling, failed, received};
 use crate::channel::{Arrival, Body, Broken, Envelope, Held, Look, Purpose, Receiving, Remote};
 use crate::endpoint::Received;
@@ -285,14 +285,9 @@ impl Endpoint {
         body: Body,
     ) -> Unexpected {
         let stored = match body {
-            Body::Here(bytes, length) => {
-                let mut copy = Box::<[u8]>::new_uninit_slice(length);
-                // SAFETY: the record stays in the ring until it is consumed; all of the copy is written.
-                let copy = unsafe {
-                    std::ptr::copy_nonoverlapping(bytes, copy.as_mut_ptr().cast(), length);
-                    copy.assume_init()
-                };
-                Stored::Bytes(copy)
+            // SAFETY: the record stays in the ring until it is consumed.
+            Body::Here(first, length) => {
+                Stored::Bytes(unsafe { Copied::from(RawBytes { first, length }) })
             }
             Body::There(remote) => Stored::Remote(channel, remote),
         };
