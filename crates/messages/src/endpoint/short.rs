@@ -62,7 +62,7 @@ impl Endpoint {
         events: &mut impl Events,
     ) -> bool {
         let Self { incoming, tagged, untagged, figures, .. } = self;
-        let Some(from) = &mut incoming[channel as usize] else { return false };
+        let Some(from) = incoming.get(channel) else { return false };
         let (source, envelope) = (from.peer, short.envelope);
         let RawBytes { first, length } = short.bytes;
         let queue = if envelope.is_tagged { tagged } else { untagged };
