@@ -225,6 +225,7 @@ impl<'a> Ring<'a> {
     }
 
     /// The word that is zero until the next slot holds a record. It lies in the segment.
+    #[inline(always)]
     pub fn next_head(&self, reader: &Reader) -> NonNull<AtomicU64> {
         NonNull::from(self.head(reader.slot()))
     }

@@ -117,18 +117,13 @@ impl Receiving {
         self.fetches = false;
     }
 
-    /// Whether a record is waiting; a cheap check without validation.
-    #[inline(always)]
-    pub fn has_next(&self) -> bool {
-        self.segment.ring(Side::Sender).has_next(&self.reader)
-    }
-
     /// The most records that the ring holds at once.
     pub fn most_records(&self) -> u64 {
         self.segment.slots_of(Side::Sender).count()
     }
 
     /// The word that is zero until the next record is there.
+    #[inline(always)]
     pub fn next_head(&self) -> NonNull<AtomicU64> {
         self.segment.ring(Side::Sender).next_head(&self.reader)
     }

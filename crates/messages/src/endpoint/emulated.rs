@@ -151,8 +151,7 @@ impl Endpoint {
         bytes: u64,
     ) -> Result<bool, Broken> {
         let emulation = self.emulation.as_deref_mut().ok_or(Broken::Protocol)?;
-        let from = self.incoming.get_mut(channel as usize).and_then(Option::as_mut);
-        let from = from.ok_or(Broken::Closed)?;
+        let from = self.incoming.get(channel).ok_or(Broken::Closed)?;
         let now_ns = sys::monotonic_ns();
         // The adapter is reserved only once a record is due, so that a later one does not block an earlier one.
         if from.arrives_ns.is_none() && now_ns >= due_ns {
@@ -165,13 +164,13 @@ impl Endpoint {
         }
         from.arrives_ns = None;
         // The record that is due follows at once, so that the same poll takes it too.
-        from.is_busy = true;
+        from.found_at = self.polls;
         Ok(true)
     }
 
     /// Whether a record is held back until it is due: nothing wakes a sleeping thread then, so it must go on polling.
     pub fn holds_back(&self) -> bool {
-        self.emulation.is_some() && self.incoming.iter().flatten().any(|from| from.is_held_back)
+        self.emulation.is_some() && self.incoming.iter().any(|from| from.is_held_back)
     }
 
     /// Delivers records before they are due, or no longer.

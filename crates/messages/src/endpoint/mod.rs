@@ -6,6 +6,7 @@
 mod atomic;
 mod connected;
 mod emulated;
+mod incoming;
 mod progress;
 mod queue;
 mod remote;
@@ -19,11 +20,12 @@ pub use atomic::{is_offered as is_atomic_offered, size_of_datatype};
 use connected::Connected;
 pub use connected::MOST_DESCRIPTORS;
 use emulated::Emulation;
+use incoming::{Channels, Incoming};
 use queue::{Queue, Stored, Unexpected};
 pub use queue::{Receive, Wanted};
 pub use remote::{Access, Touch};
 
-use crate::channel::{Broken, Envelope, Held, Operation, Purpose, Range, Receiving, Sending};
+use crate::channel::{Broken, Envelope, Held, Operation, Purpose, Range, Sending};
 use crate::figures::Figures;
 use crate::parts::Parts;
 use crate::peers::{PeerId, Peers};
@@ -168,25 +170,6 @@ enum Outgoing {
     Lost(Broken),
 }
 
-/// The channel from another endpoint.
-#[derive(Debug)]
-struct Incoming {
-    peer: PeerId,
-    receiving: Receiving,
-    /// Whether the last poll found a record.
-    is_busy: bool,
-    /// When the receiving adapter is done with the next record, if that is known; only under emulation.
-    arrives_ns: Option<u64>,
-    /// Whether the next record is held back until it is due.
-    is_held_back: bool,
-}
-
-impl Incoming {
-    const fn new(peer: PeerId, receiving: Receiving) -> Self {
-        Self { peer, receiving, is_busy: false, arrives_ns: None, is_held_back: false }
-    }
-}
-
 /// What becomes of a message that is pulled through the ring.
 #[derive(Debug)]
 enum Pulling {
@@ -205,8 +188,7 @@ pub struct Endpoint {
     watch: Watch,
     /// Indexed by peer.
     outgoing: Vec<Outgoing>,
-    /// In the order of connection; indices are not reused.
-    incoming: Vec<Option<Incoming>>,
+    incoming: Channels,
     /// Accepted sockets whose hello has not arrived yet.
     pending: Vec<OwnedFd>,
     admits: Admits,
@@ -220,8 +202,11 @@ pub struct Endpoint {
     /// The number of messages that wait for their receivers to fetch them.
     held: usize,
     figures: Figures,
-    /// Calls since the clock was last read, and when the kernel was last polled.
-    calls: u32,
+    /// The number of the last poll, that of the poll which reads the clock next, and how many follow between two such.
+    polls: u64,
+    due: u64,
+    calls: u64,
+    /// When the kernel was last polled.
     polled: Instant,
     probed: Instant,
     fetches: bool,
@@ -264,7 +249,7 @@ impl Endpoint {
             listener,
             watch,
             outgoing: Vec::new(),
-            incoming: Vec::new(),
+            incoming: Channels::default(),
             pending: Vec::new(),
             admits: Admits::All,
             tagged: Queue::default(),
@@ -274,7 +259,9 @@ impl Endpoint {
             replies: BTreeMap::new(),
             held: 0,
             figures: Figures::new()?,
-            calls: 0,
+            polls: 1,
+            due: 1 + progress::MOST_CALLS,
+            calls: progress::MOST_CALLS,
             polled: now,
             probed: now,
             fetches: true,
@@ -301,7 +288,7 @@ impl Endpoint {
     /// memory.
     pub fn disable_fetch(&mut self) {
         self.fetches = false;
-        for from in self.incoming.iter_mut().flatten() {
+        for from in self.incoming.iter_mut() {
             from.receiving.disable_fetch();
         }
     }
@@ -435,6 +422,7 @@ impl Endpoint {
             self.watch.add(pidfd, token)?;
         }
         self.outgoing[to.index()] = Outgoing::Open(Box::new(Sending::new(peer, segment)));
+        self.expect_channels();
         Ok(())
     }
 
@@ -471,7 +459,7 @@ impl Endpoint {
         match message.stored {
             Stored::Bytes(bytes) => {
                 // SAFETY: the caller of `receive` keeps the buffers writable.
-                unsafe { receive.to.copy_from(bytes.as_ptr(), bytes.len()) };
+                unsafe { receive.to.copy_from(bytes.as_slice().as_ptr(), bytes.as_slice().len()) };
                 self.complete(received, events);
             }
             Stored::Remote(channel, remote) => {
@@ -542,7 +530,7 @@ impl Endpoint {
     }
 
     fn incoming_channel(&mut self, channel: u32) -> Option<&mut Incoming> {
-        self.incoming.get_mut(channel as usize).and_then(Option::as_mut)
+        self.incoming.get(channel)
     }
 
     /// Reports a message that has arrived completely.

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use super::queue::{Receive, Stored, Unexpected};
+use super::queue::{Copied, Receive, Stored, Unexpected};
 use super::{Admits, Endpoint, Event, Events, Incoming, Outgoing, Pulling, failed, received};
 use crate::channel::{Arrival, Body, Broken, Envelope, Held, Look, Purpose, Receiving, Remote};
 use crate::endpoint::Received;
@@ -16,7 +16,9 @@ use crate::sys::{self, Errno};
 /// The most records of one sender that are received before the other senders' turn.
 const TURN: u32 = 64;
 /// Calls between two readings of the clock.
-const CALLS: u32 = 64;
+pub(super) const MOST_CALLS: u64 = 64;
+/// The same while channels open: then more are likely to, and where ranks wait for processors a call takes microseconds.
+const FEWEST_CALLS: u64 = 4;
 /// The shortest interval between two polls of the kernel for new and closed connections.
 const KERNEL_POLL: Duration = Duration::from_micros(50);
 /// The interval between probes of peers that a receive waits for and that have never connected.
@@ -56,9 +58,12 @@ impl Endpoint {
     /// Receives what has arrived; returns whether there was anything.
     #[inline]
     pub fn progress(&mut self, peers: &mut Peers, events: &mut impl Events) -> bool {
+        self.polls += 1;
         let mut any = false;
-        for channel in 0..self.incoming.len() {
-            any |= self.receive_from(channel as u32, events);
+        for channel in 0..self.incoming.count() {
+            if self.incoming.has_news(channel) {
+                any |= self.receive_from(channel, events);
+            }
         }
         if self.held > 0 {
             any |= self.handle_all_answers(events);
@@ -69,8 +74,7 @@ impl Endpoint {
         if !any {
             self.figures.counts().empty_polls.add(1);
         }
-        self.calls += 1;
-        if self.calls >= CALLS {
+        if self.polls >= self.due {
             any |= self.poll_kernel_if_due(peers, events);
         }
         any
@@ -79,23 +83,28 @@ impl Endpoint {
     /// Polls the kernel, unless it was polled a short time ago; returns whether anything arrived.
     #[cold]
     fn poll_kernel_if_due(&mut self, peers: &mut Peers, events: &mut impl Events) -> bool {
-        self.calls = 0;
-        self.polled.elapsed() >= KERNEL_POLL && self.poll_kernel(peers, events)
+        let is_due = self.polled.elapsed() >= KERNEL_POLL;
+        let found = is_due && self.poll_kernel(peers, events);
+        if is_due && !found {
+            self.calls = (2 * self.calls).min(MOST_CALLS);
+        }
+        self.due = self.polls + self.calls;
+        found
+    }
+
+    /// A channel has opened or ended, so that others are likely to: reads the clock after fewer calls for a while.
+    pub(super) fn expect_channels(&mut self) {
+        self.calls = FEWEST_CALLS;
+        self.due = self.due.min(self.polls + FEWEST_CALLS);
     }
 
     /// Whether nothing has arrived and the kernel need not be polled yet; a cheap check.
     #[inline(always)]
     pub fn is_idle(&mut self) -> bool {
-        let mut has_news = self.held > 0 && self.has_answers() || !self.replies.is_empty();
-        for from in &mut self.incoming {
-            let Some(from) = from else { continue };
-            let has_next = from.receiving.has_next();
-            from.is_busy &= has_next;
-            has_news |= has_next;
-        }
-        let is_idle = !has_news && self.calls < CALLS;
+        let has_work = self.held > 0 && self.has_answers() || !self.replies.is_empty();
+        let is_idle = !has_work && self.polls < self.due && !self.incoming.have_news();
         if is_idle {
-            self.calls += 1;
+            self.polls += 1;
             self.figures.counts().empty_polls.add(1);
         }
         is_idle
@@ -103,12 +112,9 @@ impl Endpoint {
 
     /// Adds the words at which news will be seen after a poll that found none; for how many polls they are enough.
     pub fn watch_for_news(&self, heads: &mut Vec<NonNull<AtomicU64>>) -> u32 {
-        let mut polls = if self.replies.is_empty() { CALLS.saturating_sub(self.calls) } else { 0 };
-        for from in self.incoming.iter().flatten() {
-            // One that was busy is to be marked as idle by the next poll.
-            polls = if from.is_busy { 0 } else { polls };
-            heads.push(from.receiving.next_head());
-        }
+        let until_due = self.due.saturating_sub(self.polls);
+        let mut polls = if self.replies.is_empty() { until_due as u32 } else { 0 };
+        heads.extend(self.incoming.iter().map(|from| from.receiving.next_head()));
         for way in &self.outgoing {
             match way {
                 Outgoing::Open(way) if way.has_held() => match way.next_answer() {
@@ -123,7 +129,7 @@ impl Endpoint {
 
     /// Counts polls that found nothing at the words of [`Endpoint::watch_for_news`].
     pub fn pass(&mut self, polls: u32) {
-        self.calls = self.calls.saturating_add(polls);
+        self.polls += u64::from(polls);
         self.figures.counts().empty_polls.add(u64::from(polls));
     }
 
@@ -138,12 +144,9 @@ impl Endpoint {
     #[inline(always)]
     fn receive_from(&mut self, channel: u32, events: &mut impl Events) -> bool {
         let mut taken = 0;
-        while let Some(from) = &mut self.incoming[channel as usize] {
+        while let Some(from) = self.incoming.get(channel) {
             match from.receiving.look() {
-                Look::Nothing => {
-                    from.is_busy = false;
-                    break;
-                }
+                Look::Nothing => break,
                 Look::Short(short) => {
                     if !self.receive_short(channel, &short, events) {
                         // Its parts: a reference would keep it in memory for the most frequent case, too.
@@ -160,12 +163,15 @@ impl Endpoint {
                 }
             }
             taken += 1;
-            let Some(from) = self.incoming_channel(channel) else { break };
-            let is_busy = std::mem::replace(&mut from.is_busy, true);
-            if !is_busy || taken == TURN {
+            let poll = self.polls;
+            let Some(from) = self.incoming.get(channel) else { break };
+            let was_busy = from.is_busy(poll);
+            from.found_at = poll;
+            if !was_busy || taken == TURN {
                 break;
             }
         }
+        self.incoming.has_moved(channel);
         taken > 0
     }
 
@@ -285,14 +291,9 @@ impl Endpoint {
         body: Body,
     ) -> Unexpected {
         let stored = match body {
-            Body::Here(bytes, length) => {
-                let mut copy = Box::<[u8]>::new_uninit_slice(length);
-                // SAFETY: the record stays in the ring until it is consumed; all of the copy is written.
-                let copy = unsafe {
-                    std::ptr::copy_nonoverlapping(bytes, copy.as_mut_ptr().cast(), length);
-                    copy.assume_init()
-                };
-                Stored::Bytes(copy)
+            // SAFETY: the record stays in the ring until it is consumed.
+            Body::Here(first, length) => {
+                Stored::Bytes(unsafe { Copied::from(RawBytes { first, length }) })
             }
             Body::There(remote) => Stored::Remote(channel, remote),
         };
@@ -393,6 +394,9 @@ impl Endpoint {
                 None => {}
             }
         }
+        if count > 0 {
+            self.expect_channels();
+        }
         if self.polled - self.probed >= PROBE {
             self.probed = self.polled;
             self.probe_missing(peers, events);
@@ -423,7 +427,7 @@ impl Endpoint {
                     if matches!(self.outgoing.get(number.index()), Some(Outgoing::Lost(_))) {
                         continue;
                     }
-                    let channel = self.incoming.len() as u32;
+                    let channel = self.incoming.count();
                     let token = Token::Incoming(channel).number();
                     let changed = self.watch.change(&peer.socket, token);
                     let watched = peer.pidfd.as_ref().map(|pidfd| self.watch.add(pidfd, token));
@@ -434,7 +438,7 @@ impl Endpoint {
                     if !self.fetches {
                         receiving.disable_fetch();
                     }
-                    self.incoming.push(Some(Incoming::new(number, receiving)));
+                    self.incoming.add(Incoming::new(number, receiving));
                     self.figures.counts().peers.add(1);
                 }
             }
@@ -446,12 +450,14 @@ impl Endpoint {
         // Its connection may still be waiting to be accepted.
         self.accept_all(peers);
         self.deliver_early(true);
-        for channel in 0..self.incoming.len() {
-            let its = |from: &&Incoming| from.peer == peer;
-            let Some(from) = self.incoming[channel].as_ref().filter(its) else { continue };
+        for channel in 0..self.incoming.count() {
+            let Some(from) = self.incoming.get(channel) else { continue };
+            if from.peer != peer {
+                continue;
+            }
             // Another process may go on writing to the ring of one that has ended: what the ring can hold is enough.
             for _ in 0..from.receiving.most_records() {
-                if !self.receive_from(channel as u32, events) {
+                if !self.receive_from(channel, events) {
                     break;
                 }
             }
@@ -485,11 +491,11 @@ impl Endpoint {
             }
             self.watch.remove(&way.peer);
         }
-        for channel in 0..self.incoming.len() {
-            let its = self.incoming[channel].take_if(|from| from.peer == peer);
+        for channel in 0..self.incoming.count() {
+            let its = self.incoming.take_from(peer, channel);
             let Some(mut from) = its else { continue };
             for number in from.receiving.abandon() {
-                let pulling = self.pulling.remove(&(channel as u32, number));
+                let pulling = self.pulling.remove(&(channel, number));
                 if let Some(Pulling::Receive(received)) = pulling {
                     events.on_event(Event::ReceiveFailed { received, error });
                 }
@@ -518,7 +524,7 @@ impl Endpoint {
         missing.sort_unstable_by_key(|peer| peer.index());
         missing.dedup();
         missing.retain(|peer| {
-            let is_here = self.incoming.iter().flatten().any(|from| from.peer == *peer);
+            let is_here = self.incoming.of_peer(*peer).is_some();
             !is_here && !matches!(self.outgoing.get(peer.index()), Some(Outgoing::Open(_)))
         });
         for peer in missing {
@@ -530,7 +536,7 @@ impl Endpoint {
 
     /// Asks all peers for wake-ups. The caller makes progress once more before it sleeps.
     pub fn arm(&mut self) {
-        for from in self.incoming.iter_mut().flatten() {
+        for from in self.incoming.iter_mut() {
             from.receiving.arm();
         }
         for way in &self.outgoing {
@@ -542,7 +548,7 @@ impl Endpoint {
 
     /// Asks for no more wake-ups.
     pub fn disarm(&mut self) {
-        for from in self.incoming.iter().flatten() {
+        for from in self.incoming.iter() {
             from.receiving.disarm();
         }
         for way in &self.outgoing {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::channel::{Envelope, Remote};
-use crate::parts::Parts;
+use crate::parts::{Parts, RawBytes, copy};
 use crate::peers::PeerId;
 
 /// What a receive matches.
@@ -35,11 +35,54 @@ pub struct Receive {
     pub is_reported: bool,
 }
 
+/// The bytes that a record of one cache line holds behind its head and header.
+const FEW: usize = 40;
+
+/// A copy of an eager message.
+#[derive(Debug)]
+pub enum Copied {
+    /// In place: where processes wait for processors, most short messages come before their receives.
+    Few(u8, [u8; FEW]),
+    /// In memory of its own.
+    Many(Box<[u8]>),
+}
+
+impl Copied {
+    /// A copy of bytes that may change meanwhile.
+    ///
+    /// # Safety
+    ///
+    /// They must be readable.
+    pub unsafe fn from(bytes: RawBytes) -> Self {
+        let RawBytes { first, length } = bytes;
+        if length <= FEW {
+            let mut few = [0; FEW];
+            // SAFETY: the caller's promise; the copy has room.
+            unsafe { copy(first, few.as_mut_ptr(), length) };
+            return Self::Few(length as u8, few);
+        }
+        let mut many = Box::<[u8]>::new_uninit_slice(length);
+        // SAFETY: the caller's promise; all of the copy is written.
+        Self::Many(unsafe {
+            std::ptr::copy_nonoverlapping(first, many.as_mut_ptr().cast(), length);
+            many.assume_init()
+        })
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Few(length, few) => &few[..usize::from(*length)],
+            Self::Many(many) => many,
+        }
+    }
+}
+
 /// The bytes of an unexpected message.
 #[derive(Debug)]
 pub enum Stored {
     /// An eager message, copied.
-    Bytes(Box<[u8]>),
+    Bytes(Copied),
     /// A long message in the memory of the sender at the other end of this channel.
     Remote(u32, Remote),
 }
@@ -59,7 +102,7 @@ impl Unexpected {
     /// Its length in bytes.
     pub fn length(&self) -> usize {
         match &self.stored {
-            Stored::Bytes(bytes) => bytes.len(),
+            Stored::Bytes(bytes) => bytes.as_slice().len(),
             Stored::Remote(_, remote) => remote.length,
         }
     }
@@ -182,7 +225,18 @@ mod tests {
 
     fn message(source: PeerId, tag: u64) -> Unexpected {
         let envelope = Envelope { is_tagged: true, tag, data: None };
-        Unexpected { source, envelope, stored: Stored::Bytes(Box::default()) }
+        Unexpected { source, envelope, stored: Stored::Bytes(Copied::Few(0, [0; FEW])) }
+    }
+
+    #[test]
+    fn a_copy_has_all_bytes_wherever_they_are() {
+        let bytes: Vec<u8> = (1..=100).collect();
+        for length in [0, 1, FEW - 1, FEW, FEW + 1, 100] {
+            // SAFETY: there are that many.
+            let copy = unsafe { Copied::from(RawBytes { first: bytes.as_ptr(), length }) };
+            assert_eq!(copy.as_slice(), &bytes[..length]);
+            assert_eq!(matches!(copy, Copied::Few(..)), length <= FEW);
+        }
     }
 
     #[test]

@@ -358,14 +358,11 @@ impl Endpoint {
             let Ok(from) = from else {
                 // The registration has ended since; whoever ends it cannot expect the read to succeed.
                 let error = libc::EACCES;
-                let channel = self
-                    .incoming
-                    .iter()
-                    .position(|it| it.as_ref().is_some_and(|from| from.peer == peer));
+                let channel = self.incoming.of_peer(peer);
                 let number = reply.number;
                 queue.pop_front();
                 if let Some(channel) = channel {
-                    self.answer_request(channel as u32, number, error)?;
+                    self.answer_request(channel, number, error)?;
                 }
                 continue;
             };

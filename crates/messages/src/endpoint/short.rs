@@ -30,25 +30,26 @@ impl Endpoint {
         true
     }
 
-    /// Posts a receive for which no message has arrived yet, which is the most frequent case; false if it was not
-    /// posted: [`Endpoint::receive`] does the rest.
+    /// Whether no message has arrived yet for a receive and one may still come, which is the most frequent case: then
+    /// [`Endpoint::post`] is enough. If not, [`Endpoint::receive`] does the rest.
+    #[inline(always)]
+    pub fn may_post(&mut self, is_tagged: bool, wanted: &Wanted) -> bool {
+        let is_lost = wanted.source.is_some_and(|source| {
+            matches!(self.outgoing.get(source.index()), Some(Outgoing::Lost(_)))
+        });
+        !is_lost && !self.queue(is_tagged).has_message_for(wanted)
+    }
+
+    /// Posts a receive that [`Endpoint::may_post`] has allowed.
     ///
     /// # Safety
     ///
     /// The requirements of [`Endpoint::receive`].
     #[inline(always)]
-    pub unsafe fn post(&mut self, is_tagged: bool, wanted: Wanted, receive: Receive) -> bool {
-        let is_lost = wanted.source.is_some_and(|source| {
-            matches!(self.outgoing.get(source.index()), Some(Outgoing::Lost(_)))
-        });
-        let queue = self.queue(is_tagged);
-        let may_post = !is_lost && !queue.has_message_for(&wanted);
-        if may_post {
-            queue.post(wanted, receive);
-            #[cfg(test)]
-            crate::testing::took(crate::testing::Shortcut::Posted);
-        }
-        may_post
+    pub unsafe fn post(&mut self, is_tagged: bool, wanted: Wanted, receive: Receive) {
+        self.queue(is_tagged).post(wanted, receive);
+        #[cfg(test)]
+        crate::testing::took(crate::testing::Shortcut::Posted);
     }
 
     /// Receives a short message if the oldest posted receive is for it, and has one buffer with room for all of it;
@@ -61,7 +62,7 @@ impl Endpoint {
         events: &mut impl Events,
     ) -> bool {
         let Self { incoming, tagged, untagged, figures, .. } = self;
-        let Some(from) = &mut incoming[channel as usize] else { return false };
+        let Some(from) = incoming.get(channel) else { return false };
         let (source, envelope) = (from.peer, short.envelope);
         let RawBytes { first, length } = short.bytes;
         let queue = if envelope.is_tagged { tagged } else { untagged };

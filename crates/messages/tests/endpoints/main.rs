@@ -360,7 +360,6 @@ fn whatever_reaches_an_idle_endpoint_is_seen_at_the_words_that_it_names() {
             assert!(watched(&mut other).2 && !other.endpoint.is_idle(), "message {context}");
         }
         until(&mut [&mut other], |ends| ends[0].outcome(context).is_some());
-        assert_eq!(watched(&mut other).0, 0, "the next record may come at once");
         while !other.endpoint.is_idle() {
             other.progress();
         }

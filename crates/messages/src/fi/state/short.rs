@@ -1,6 +1,6 @@
 //! Short messages and receives in one buffer, in few instructions: the most frequent calls of programs.
 
-use super::{Bound, Entry, Reported, Reporter, State, sent};
+use super::{Bound, Entry, Reported, Reporter, State, Working, sent};
 use crate::channel::Envelope;
 use crate::endpoint::{Receive, Wanted};
 use crate::fi::abi::{FI_CLAIM, FI_DELIVERY_COMPLETE, FI_DISCARD, FI_MATCH_COMPLETE, FI_PEEK};
@@ -85,7 +85,7 @@ impl State {
         true
     }
 
-    /// Posts a receive if nothing has arrived for it. If not, it returns false, and has done nothing.
+    /// Posts a receive of a plain endpoint, without flags. If more has to be done it returns false, and has done nothing.
     ///
     /// # Safety
     ///
@@ -110,12 +110,36 @@ impl State {
             let Ok(peer) = vector.peer(from) else { return false };
             Some(peer)
         };
-        self.changes += 1;
         let wanted = Wanted { source, tag, ignore };
         let is_reported = flags.is_reported(&bindings.receives);
         let receive = Receive { context, to: Parts::one(base, length), is_reported };
         // SAFETY: the caller's promise.
-        unsafe { bound.endpoint.post(is_tagged, wanted, receive) }
+        unsafe {
+            if bound.endpoint.may_post(is_tagged, &wanted) {
+                bound.endpoint.post(is_tagged, wanted, receive);
+            } else {
+                self.receive_arrived(endpoint, is_tagged, wanted, receive);
+            }
+        }
+        true
+    }
+
+    /// Posts a receive whose message has arrived, or will never arrive.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`State::post_short`].
+    #[inline(never)]
+    unsafe fn receive_arrived(
+        &mut self,
+        endpoint: usize,
+        is_tagged: bool,
+        wanted: Wanted,
+        receive: Receive,
+    ) {
+        let Ok(Working { bound, mut reporter, .. }) = self.working(endpoint) else { return };
+        // SAFETY: the caller's promise.
+        unsafe { bound.endpoint.receive(is_tagged, wanted, receive, &mut reporter) };
     }
 }
 
