@@ -108,10 +108,12 @@ impl Plan {
             count.checked_mul(axis.steps.len()).filter(|count| *count <= MOST_POINTS)
         });
         let count = count.ok_or(Error::TooManyPoints { most: MOST_POINTS })?;
-        let points = (0..count)
-            .map(|index| point(&tree, &axes, &settings, index).map(|(_, point)| point))
-            .collect::<Result<_, _>>()?;
-        let (first, _) = point(&tree, &axes, &settings, 0)?;
+        let (first, begins) = point(&tree, &axes, &settings, 0)?;
+        let mut points = Vec::with_capacity(count);
+        points.push(begins);
+        for index in 1..count {
+            points.push(point(&tree, &axes, &settings, index)?.1);
+        }
         let tree = tree.without_presets();
         let written = write(&tree, kept, &axes)?;
         let axes = axes.into_iter().flat_map(|axis| axis.names).collect();
