@@ -101,7 +101,7 @@ impl RingNode {
     /// The next packet for the link, which is free now; `None` if there is none, or as many
     /// requests as it may have are on the ring. Repetitions go before new requests.
     #[inline]
-    pub fn next(&mut self) -> Option<RingTurn> {
+    pub fn next_turn(&mut self) -> Option<RingTurn> {
         if let Some(packet) = self.passing.pop_front() {
             return Some(RingTurn::Pass(packet));
         }
@@ -160,7 +160,7 @@ mod tests {
         node.pass(20);
         node.pass(21);
         assert_eq!((node.unsent(), node.has_waiting(), node.has_passing()), (3, true, true));
-        let turns: Vec<_> = std::iter::from_fn(|| node.next()).collect();
+        let turns: Vec<_> = std::iter::from_fn(|| node.next_turn()).collect();
         let fresh = |name| RingTurn::Fresh(demand(name, 1));
         let passing = [RingTurn::Pass(20), RingTurn::Pass(21)];
         assert_eq!(turns[..2], passing);
@@ -168,18 +168,42 @@ mod tests {
         assert_eq!((node.unsent(), node.has_waiting(), node.has_passing()), (0, false, false));
     }
 
+    /// So a packet that finds the link free and nothing passing may go on without being queued.
+    #[test]
+    fn what_passes_alone_is_next_whatever_else_waits() {
+        for most in [Limit::Unlimited, Limit::at_most(1).unwrap()] {
+            for before in 0..8 {
+                let mut node = RingNode::new(most);
+                if before & 1 != 0 {
+                    node.submit(demand(7, 2));
+                    assert!(node.next_turn().is_some());
+                }
+                if before & 2 != 0 {
+                    node.repeat(30);
+                }
+                if before & 4 != 0 {
+                    node.submit(demand(8, 1));
+                }
+                let untouched = format!("{node:?}");
+                node.pass(20);
+                assert_eq!(node.next_turn(), Some(RingTurn::Pass(20)));
+                assert_eq!(format!("{node:?}"), untouched);
+            }
+        }
+    }
+
     #[test]
     fn outstanding_requests_are_bounded_and_what_passes_is_not() {
         let mut node = RingNode::new(Limit::at_most(2).unwrap());
         node.submit(demand(0, 2));
         node.repeat(30);
-        assert_eq!(node.next(), Some(RingTurn::Repeat(30)));
-        assert_eq!(node.next(), Some(RingTurn::Fresh(demand(0, 1))));
-        assert_eq!(node.next(), None);
+        assert_eq!(node.next_turn(), Some(RingTurn::Repeat(30)));
+        assert_eq!(node.next_turn(), Some(RingTurn::Fresh(demand(0, 1))));
+        assert_eq!(node.next_turn(), None);
         node.pass(20);
-        assert_eq!(node.next(), Some(RingTurn::Pass(20)));
-        assert_eq!(node.next(), None);
+        assert_eq!(node.next_turn(), Some(RingTurn::Pass(20)));
+        assert_eq!(node.next_turn(), None);
         node.answered();
-        assert_eq!(node.next(), Some(RingTurn::Fresh(demand(0, 1))));
+        assert_eq!(node.next_turn(), Some(RingTurn::Fresh(demand(0, 1))));
     }
 }

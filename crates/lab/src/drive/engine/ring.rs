@@ -345,7 +345,7 @@ impl Engine {
         if self.graph.free(at.link) > now {
             return;
         }
-        let Some(turn) = at.node.next() else { return };
+        let Some(turn) = at.node.next_turn() else { return };
         let id = match turn {
             RingTurn::Pass(id) => id,
             RingTurn::Repeat(id) => self.start_at_station(now, station, id),
