@@ -6,12 +6,13 @@ const LONG: usize = 4 << 20;
 /// How many elements a list has room for at first.
 const LEAST: usize = 64;
 
-/// Up to how many bytes a list is short.
+/// From how many bytes on a list is no longer short, and from how many on it is huge.
 const SHORT: usize = 64 << 10;
+const HUGE: usize = 32 << 20;
 
-/// How many times its room a list takes when it is full, while it is short and later.
-const MORE_IF_SHORT: usize = 2;
-const MORE: usize = 8;
+/// How many times its room a list takes when it is full: while it is short or huge, and in between.
+const DOUBLE: usize = 2;
+const MUCH_MORE: usize = 8;
 
 /// Appends an element to a list that may become long. With lists of many megabytes whose elements are read in no order,
 /// a processor misses the address of nearly every one in its table of pages, unless these are large.
@@ -24,13 +25,12 @@ pub fn append<T>(all: &mut Vec<T>, one: T) {
 }
 
 /// Moves a list to where it has room for more. While it moves it is in memory twice, and it leaves a hole that may stay
-/// with the process, but room that nothing has been written to takes no memory: unless a list is short it takes much
-/// more room than it needs, so that it moves seldom.
+/// with the process, but room that nothing has been written to is only addresses. So a list that is not short takes
+/// much more room than it needs, and moves seldom. A huge one does not: a system may refuse room that it does not have.
 #[cold]
 fn make_room<T>(all: &mut Vec<T>) {
     let held = all.len() * size_of::<T>();
-    let times = if held < SHORT { MORE_IF_SHORT } else { MORE };
-    let mut more: Vec<T> = Vec::with_capacity((times * all.len()).max(LEAST));
+    let mut more: Vec<T> = Vec::with_capacity((times(held) * all.len()).max(LEAST));
     let bytes = more.capacity().saturating_mul(size_of::<T>());
     // Asked before anything is written there, since pages that exist stay small. A list may never fill a large page
     // until it is half as long as one that is worth them.
@@ -40,6 +40,11 @@ fn make_room<T>(all: &mut Vec<T>) {
     }
     more.append(all);
     *all = more;
+}
+
+/// How many times its room a full list takes.
+fn times(bytes: usize) -> usize {
+    if (SHORT..HUGE).contains(&bytes) { MUCH_MORE } else { DOUBLE }
 }
 
 /// Asks the system to take large pages for memory that nothing has been written to yet. It may refuse, which changes
@@ -88,5 +93,11 @@ mod tests {
         }
         rooms.dedup();
         assert_eq!(rooms, [64, 128, 256, 2_048, 16_384]);
+    }
+
+    #[test]
+    fn a_huge_list_takes_twice_its_room() {
+        let held = [0, SHORT - 1, SHORT, HUGE - 1, HUGE, 1 << 40];
+        assert_eq!(held.map(times), [2, 2, 8, 8, 2, 2]);
     }
 }
