@@ -281,6 +281,20 @@ mod tests {
         }
     }
 
+    /// A bound admits bytes up to the whole part of a share of what is free.
+    #[test]
+    fn a_share_admits_as_many_bytes_as_it_has_whole() {
+        for alpha in [1.0 / 128.0, 1.0 / 3.0, 0.5, 1.0, 8.0, 1024.0] {
+            for free in [0, 1, 2, 3, 127, 128, 129, 999_999, (1 << 40) - 1, 1 << 40] {
+                let whole = (alpha * free as f64) as u64;
+                for bytes in [whole.saturating_sub(1), whole, whole + 1] {
+                    let admits = Bound::Alpha(alpha).admits(bytes, free);
+                    assert_eq!(admits, bytes <= whole, "{bytes} of {alpha} times {free}");
+                }
+            }
+        }
+    }
+
     /// Choudhury and Hahne: n queues that want more than they get hold alpha / (1 + n alpha) of the
     /// memory each, and 1 / (1 + n alpha) of it stays free.
     #[test]
