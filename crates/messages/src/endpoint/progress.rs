@@ -92,7 +92,8 @@ impl Endpoint {
         found
     }
 
-    /// A channel has opened or ended, so that others are likely to: reads the clock after fewer calls for a while.
+    /// A channel has been asked for, or the kernel has told something of one, so that more is likely to come of it:
+    /// reads the clock after fewer calls for a while.
     pub(super) fn expect_channels(&mut self) {
         self.calls = FEWEST_CALLS;
         self.due = self.due.min(self.polls + FEWEST_CALLS);

@@ -268,9 +268,6 @@ unsafe fn poll_and_take(
     state.poll(queue.number);
     // SAFETY: the caller's promise.
     let taken = unsafe { take(state, queue, buffer, count, sources) };
-    if taken.is_ok() {
-        state.note_drained(queue.number);
-    }
     state.leave();
     result(taken)
 }

@@ -79,19 +79,6 @@ impl State {
         }
     }
 
-    /// A poll of a queue has looked at everything, and the program has just taken all that it brought. Programs that
-    /// read until there is nothing ask once more at once: that read looks at nothing.
-    #[inline(always)]
-    pub fn note_drained(&mut self, queue: usize) {
-        let (changes, is_recorded) = (self.changes, self.record.is_some());
-        let Ok(Queue { entries, quiet, .. }) = self.queues.get(queue) else { return };
-        if entries.is_empty() && !is_recorded {
-            quiet.heads.clear();
-            quiet.changes = changes;
-            (quiet.granted, quiet.left) = (0, 1);
-        }
-    }
-
     /// A poll of a queue, which began after that many changes, has looked at everything and found nothing.
     #[inline(always)]
     fn note_empty(&mut self, queue: usize, before: u64) {
@@ -237,25 +224,6 @@ mod tests {
             assert_eq!(counted, format!("Count({all})"), "with the first ones and the last");
             state.poll(1);
             assert!(!state.is_quiet(1), "no endpoint reports to this one");
-        });
-    }
-
-    #[test]
-    fn the_read_after_one_that_took_all_looks_at_nothing() {
-        with_domain("drained", |state, _| {
-            state.note_drained(0);
-            assert!(state.is_quiet(0));
-            assert!(!state.is_quiet(0), "once");
-            state.queues.get(0).unwrap().entries.push_back(super::super::sent(0, false, None));
-            state.note_drained(0);
-            assert!(!state.is_quiet(0), "an entry is left");
-            state.queues.get(0).unwrap().entries.clear();
-            state.note_drained(0);
-            state.endpoints();
-            assert!(!state.is_quiet(0), "something was done since");
-            state.note_drained(0);
-            state.poll(0);
-            assert!(!state.is_quiet(0), "a poll has looked since");
         });
     }
 

@@ -137,6 +137,7 @@ impl State {
         wanted: Wanted,
         receive: Receive,
     ) {
+        // `post_short` has just found the endpoint, and nothing is closed in between.
         let Ok(Working { bound, mut reporter, .. }) = self.working(endpoint) else { return };
         // SAFETY: the caller's promise.
         unsafe { bound.endpoint.receive(is_tagged, wanted, receive, &mut reporter) };
