@@ -260,7 +260,7 @@ pub enum SwitchSettings {
     /// switches and other rings.
     Ring(RingSettings),
     /// A hub that keeps packets of any size in one order, between mapped windows; or without these, a
-    /// switch of any fabric whose bus carries one packet at a time.
+    /// switch of any fabric, with a bus that carries one packet at a time or a crossbar.
     Hub(HubSettings),
 }
 

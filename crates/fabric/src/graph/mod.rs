@@ -391,7 +391,7 @@ impl Graph {
         self.owners[port as usize]
     }
 
-    /// All of this at once, for a packet that passes.
+    /// Number, first port, kind and latency of a switch at once, for a packet that passes.
     #[inline(always)]
     pub fn switch(&self, switch: u32) -> Switch {
         self.switches[switch as usize]

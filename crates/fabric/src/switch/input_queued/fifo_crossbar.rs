@@ -336,9 +336,9 @@ mod tests {
         assert_eq!(seen, [(5, 1, 1, 0), (65, 0, 0, 1), (105, 2, 1, 2)]);
     }
 
-    /// Any scheduler takes the place of request sampling: each output that is asked for sends.
+    /// Any scheduler takes the place of request sampling.
     #[test]
-    fn every_scheduler_serves_every_output_that_is_free() {
+    fn every_scheduler_serves_every_request_one_at_a_time() {
         for (name, settings) in SchedulerSettings::all_defaults() {
             let mut own = crossbar(&[50; 4], Some(&settings));
             let outputs: Vec<u32> = (0..32).map(|packet| (packet * 7 / 4) % 4).collect();

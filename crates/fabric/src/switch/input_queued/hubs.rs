@@ -58,8 +58,8 @@ pub(super) fn lag(spans: &[Span], input: usize, output: u32) -> Span {
     Span(spans[input].0.saturating_sub(spans[output as usize].0))
 }
 
-/// The edge at which a switch next takes part, as last announced. One that was announced before and
-/// is later stays an event, which is not announced twice.
+/// The edge at which a switch next takes part, as last announced. Those that were announced before and
+/// are later stay events, and the last of them is not announced twice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Announced {
     due: Time,

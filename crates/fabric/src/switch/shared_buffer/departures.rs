@@ -407,7 +407,8 @@ impl Ports {
     pub fn prefetch(&self, port: u32) {
         prefetch(&self.egress, port as usize);
         match self.planned.get(port as usize) {
-            // What is planned leaves next, and packets that come do not join a queue.
+            // What is planned leaves next, and most packets that come do not join a queue. Those that do
+            // cost a miss.
             Some(own) => own.front().into_iter().for_each(prefetch_whole),
             None => prefetch(&self.queues, port as usize * self.classes),
         }

@@ -371,10 +371,10 @@ impl Engine {
     pub(super) fn send_next(&mut self, now: Time, port: u32) {
         if port < self.graph.switch_ports() {
             self.recall_if_held(port);
-        } else if self.flows.is_some() {
-            if self.has_nothing_to_send(port) || self.feed_port(now, port) {
-                return;
-            }
+        } else if self.flows.is_some()
+            && (self.has_nothing_to_send(port) || self.feed_port(now, port))
+        {
+            return;
         }
         let is_awaited = self.is_awaited(port);
         let Some(own) = &mut self.classed else { return };
