@@ -1,7 +1,8 @@
 """Open MPI's own transports against the provider, in turn: `make bench-mpi`.
 
 One JSON object a case says the least and the middle of their times, and the ratios: messages
-between two ranks, an allreduce of more ranks than there are processors, and whole programs.
+between two ranks, an allreduce of more ranks than there are processors, whole programs, and the
+loop of a program with more ranks than processors.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import re
 import statistics
 import sys
 import tempfile
@@ -96,6 +98,28 @@ def bench_programs(stage: launching.Stage, turns: int) -> None:
         print(json.dumps(said), flush=True)
 
 
+def bench_crowded(stage: launching.Stage, turns: int) -> None:
+    """Print how long the loop of LAMMPS takes on more ranks than there are processors."""
+    words = programs.melting(stage)
+    for ranks in (4, 6):
+        taken: dict[str, list[float]] = {"weft": [], "vader": []}
+        for turn in range(turns):
+            both = [("weft", launching.WEFT), ("vader", launching.SHARED)]
+            for name, transport in both[:: 1 if turn % 2 == 0 else -1]:
+                said = stage.mpirun(ranks, transport, *words)
+                loop = re.search(r"Loop time of ([0-9.]+)", said)
+                if loop is None:
+                    message = f"LAMMPS says no time of its loop: {said}"
+                    raise launching.FailedError(message)
+                taken[name].append(float(loop[1]))
+        least = {name: min(found) for name, found in taken.items()}
+        middle = {name: statistics.median(found) for name, found in taken.items()}
+        case = {"program": "loop of LAMMPS", "ranks": ranks}
+        times = {"least_s": least, "median_s": middle}
+        ratio = middle["weft"] / middle["vader"]
+        print(json.dumps({**case, **times, "weft/vader": ratio}), flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--provider", type=Path, required=True)
@@ -107,6 +131,8 @@ def main() -> int:
         stage = launching.Stage(options.provider.resolve(), Path(folder), directory)
         bench(stage, options.turns)
         bench_programs(stage, options.turns)
+        if launching.is_there("lmp"):
+            bench_crowded(stage, options.turns)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_char, c_int, c_void, size_t, ssize_t};
 
@@ -25,6 +26,10 @@ pub struct Cq {
     pub number: usize,
     entry_size: usize,
     event: Arc<OwnedFd>,
+    /// Whether polls that find nothing give the processor away.
+    is_crowded: bool,
+    /// How many reads in a row have found nothing, if so.
+    empty: AtomicU32,
 }
 
 static FID: fi_ops =
@@ -78,7 +83,8 @@ pub unsafe fn open(
         fid: fid { fclass: FI_CLASS_CQ, context, ops: &raw const FID },
         ops: &raw const OPS,
     };
-    let queue = Cq { fid, shared: Arc::clone(&domain.shared), number, entry_size, event };
+    let (shared, is_crowded) = (Arc::clone(&domain.shared), is_crowded());
+    let queue = Cq { fid, shared, number, entry_size, event, is_crowded, empty: AtomicU32::new(0) };
     // SAFETY: the caller's promise; the object begins with its identifier.
     unsafe { hand_out(place, Box::new(queue)) }
 }
@@ -213,7 +219,43 @@ unsafe fn read_any(
         return -(libc::EAGAIN as ssize_t);
     }
     // SAFETY: the caller's promise.
-    unsafe { look_and_take(state, queue, buffer, count, sources) }
+    let result = unsafe { look_and_take(state, queue, buffer, count, sources) };
+    queue.yield_if_crowded(result)
+}
+
+/// After so many reads in a row that find nothing, the processor is given away where others need it. Open MPI gives
+/// it away after each such read itself, but not in a send that waits to be taken: its target would not run before
+/// the scheduler's next turn.
+const PATIENCE: u32 = 64;
+
+/// Whether this host has fewer processors than the program has processes here, as far as its launcher says.
+fn is_crowded() -> bool {
+    let here = std::env::var("OMPI_COMM_WORLD_LOCAL_SIZE").ok();
+    let here = here.and_then(|value| value.parse::<i64>().ok());
+    // SAFETY: it only tells a number.
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    here.is_some_and(|here| here > processors)
+}
+
+impl Cq {
+    /// Gives the processor away after reads that found nothing, where others need it.
+    #[inline(always)]
+    fn yield_if_crowded(&self, result: ssize_t) -> ssize_t {
+        if self.is_crowded {
+            self.count_and_yield(result == -(libc::EAGAIN as ssize_t));
+        }
+        result
+    }
+
+    #[cold]
+    fn count_and_yield(&self, found_nothing: bool) {
+        let empty = if found_nothing { self.empty.load(Ordering::Relaxed) + 1 } else { 0 };
+        let is_patient = empty < PATIENCE;
+        self.empty.store(if is_patient { empty } else { 0 }, Ordering::Relaxed);
+        if !is_patient {
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Reads up to `count` entries where threads share the domain.
@@ -228,7 +270,9 @@ unsafe fn read_locked(queue: &Cq, buffer: *mut c_void, count: usize, sources: *m
         return -(libc::EAGAIN as ssize_t);
     }
     // SAFETY: the caller's promise.
-    unsafe { look_and_take(&mut state, queue, buffer, count, sources) }
+    let result = unsafe { look_and_take(&mut state, queue, buffer, count, sources) };
+    drop(state);
+    queue.yield_if_crowded(result)
 }
 
 /// Reads up to `count` entries, if a cheap look at the endpoints says that there may be some.
