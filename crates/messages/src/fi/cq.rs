@@ -26,10 +26,7 @@ pub struct Cq {
     pub number: usize,
     entry_size: usize,
     event: Arc<OwnedFd>,
-    /// Whether polls that find nothing give the processor away.
-    is_crowded: bool,
-    /// How many reads in a row have found nothing, if so.
-    empty: AtomicU32,
+    crowd: Crowd,
 }
 
 static FID: fi_ops =
@@ -83,8 +80,8 @@ pub unsafe fn open(
         fid: fid { fclass: FI_CLASS_CQ, context, ops: &raw const FID },
         ops: &raw const OPS,
     };
-    let (shared, is_crowded) = (Arc::clone(&domain.shared), is_crowded());
-    let queue = Cq { fid, shared, number, entry_size, event, is_crowded, empty: AtomicU32::new(0) };
+    let (shared, crowd) = (Arc::clone(&domain.shared), Crowd::of_launcher());
+    let queue = Cq { fid, shared, number, entry_size, event, crowd };
     // SAFETY: the caller's promise; the object begins with its identifier.
     unsafe { hand_out(place, Box::new(queue)) }
 }
@@ -220,41 +217,53 @@ unsafe fn read_any(
     }
     // SAFETY: the caller's promise.
     let result = unsafe { look_and_take(state, queue, buffer, count, sources) };
-    queue.yield_if_crowded(result)
+    queue.crowd.after(result)
 }
 
 /// After so many reads in a row that find nothing, the processor is given away where others need it. Open MPI gives
 /// it away after each such read itself, but not in a send that waits to be taken: its target would not run before
 /// the scheduler's next turn.
-const PATIENCE: u32 = 64;
+const READS_IN_VAIN: u32 = 64;
 
-/// Whether this host has fewer processors than the program has processes here, as far as its launcher says.
-fn is_crowded() -> bool {
-    let here = std::env::var("OMPI_COMM_WORLD_LOCAL_SIZE").ok();
-    let here = here.and_then(|value| value.parse::<i64>().ok());
-    // SAFETY: it only tells a number.
-    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    here.is_some_and(|here| here > processors)
+/// When reads that find nothing give the processor away.
+struct Crowd {
+    /// Whether this host has fewer processors than the program has processes here.
+    is_crowded: bool,
+    /// How many reads in a row have found nothing, if so.
+    in_vain: AtomicU32,
 }
 
-impl Cq {
-    /// Gives the processor away after reads that found nothing, where others need it.
+impl Crowd {
+    /// As far as Open MPI's launcher says how many processes there are; others say nothing, and the host is taken to
+    /// have processors for all.
+    fn of_launcher() -> Self {
+        let here = std::env::var("OMPI_COMM_WORLD_LOCAL_SIZE").ok();
+        let here = here.and_then(|value| value.parse::<i64>().ok());
+        // SAFETY: it only tells a number.
+        let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        Self::new(here.is_some_and(|here| here > processors))
+    }
+
+    const fn new(is_crowded: bool) -> Self {
+        Self { is_crowded, in_vain: AtomicU32::new(0) }
+    }
+
+    /// Gives the processor away if a read with this result was one too many in vain.
     #[inline(always)]
-    fn yield_if_crowded(&self, result: ssize_t) -> ssize_t {
-        if self.is_crowded {
-            self.count_and_yield(result == -(libc::EAGAIN as ssize_t));
+    fn after(&self, result: ssize_t) -> ssize_t {
+        if self.is_crowded && self.is_over(result == -(libc::EAGAIN as ssize_t)) {
+            std::thread::yield_now();
         }
         result
     }
 
+    /// Counts a read. Returns whether it was the last of those in vain, after which they are counted anew.
     #[cold]
-    fn count_and_yield(&self, found_nothing: bool) {
-        let empty = if found_nothing { self.empty.load(Ordering::Relaxed) + 1 } else { 0 };
-        let is_patient = empty < PATIENCE;
-        self.empty.store(if is_patient { empty } else { 0 }, Ordering::Relaxed);
-        if !is_patient {
-            std::thread::yield_now();
-        }
+    fn is_over(&self, found_nothing: bool) -> bool {
+        let in_vain = if found_nothing { self.in_vain.load(Ordering::Relaxed) + 1 } else { 0 };
+        let is_over = in_vain >= READS_IN_VAIN;
+        self.in_vain.store(if is_over { 0 } else { in_vain }, Ordering::Relaxed);
+        is_over
     }
 }
 
@@ -272,7 +281,7 @@ unsafe fn read_locked(queue: &Cq, buffer: *mut c_void, count: usize, sources: *m
     // SAFETY: the caller's promise.
     let result = unsafe { look_and_take(&mut state, queue, buffer, count, sources) };
     drop(state);
-    queue.yield_if_crowded(result)
+    queue.crowd.after(result)
 }
 
 /// Reads up to `count` entries, if a cheap look at the endpoints says that there may be some.
@@ -438,4 +447,21 @@ pub fn try_wait(queue: &Cq) -> Result<(), Errno> {
         return Ok(());
     }
     Err(libc::EAGAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Crowd, READS_IN_VAIN};
+
+    #[test]
+    fn the_processor_is_given_away_after_reads_in_vain_alone() {
+        let crowd = Crowd::new(true);
+        let most = READS_IN_VAIN - 1;
+        assert!((0..most).all(|_| !crowd.is_over(true)));
+        assert!(!crowd.is_over(false), "one that finds something begins anew");
+        assert!((0..most).all(|_| !crowd.is_over(true)));
+        assert!(crowd.is_over(true));
+        assert!((0..most).all(|_| !crowd.is_over(true)));
+        assert!(crowd.is_over(true), "and again after as many");
+    }
 }
