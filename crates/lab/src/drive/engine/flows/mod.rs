@@ -318,7 +318,10 @@ impl Engine {
         let Header { hops, to: host, generated, start, from, .. } = header;
         // The time of control packets per stage is not recorded.
         let spent = match segment.content {
-            Content::Data { .. } => self.spent_in_all(id, header.size),
+            Content::Data { .. } => {
+                self.observations.prefetch_latencies(header.class, generated, start, now);
+                self.spent_in_all(id, header.size)
+            }
             _ => Spent::default(),
         };
         let said = self.classed.as_ref().and_then(|own| own.telemetry_of(id));
