@@ -215,12 +215,20 @@ impl Calendar {
         self.open[self.head..].iter().map(|key| unpack(*key))
     }
 
-    /// Shows the events of the slot that is opened next, in no order, as far as they are scheduled by now, and
-    /// prefetches the slot behind it: whoever prefetches what an event needs when its slot is opened asks for much of
-    /// it too late.
+    /// Shows the events of the slot that is opened next, in no order, as far as they are scheduled by now: whoever
+    /// prefetches what an event needs when its slot is opened asks for much of it too late.
     #[inline]
     pub fn foresee(&self, mut show: impl FnMut(Event)) {
         let Some(place) = self.near.next_after(self.slot as usize % RING) else { return };
+        self.chunks.each(self.near.slots[place], |key| show(unpack(key)));
+    }
+
+    /// Shows those of the slot behind that one in the same way, and prefetches the slot behind both. What is shown
+    /// may be in an earlier one if hardly any slot has events.
+    #[inline]
+    pub fn foresee_behind(&self, mut show: impl FnMut(Event)) {
+        let next = self.near.next_after(self.slot as usize % RING);
+        let Some(place) = next.and_then(|place| self.near.next_after(place)) else { return };
         self.chunks.each(self.near.slots[place], |key| show(unpack(key)));
         if let Some(behind) = self.near.next_after(place) {
             self.chunks.prefetch(self.near.slots[behind]);
@@ -663,16 +671,27 @@ mod tests {
             all.sort_unstable();
             all
         };
+        let behind = |calendar: &Calendar| {
+            let mut all: Vec<u64> = Vec::new();
+            calendar.foresee_behind(|event| all.push(event.time.0));
+            all.sort_unstable();
+            all
+        };
         assert!(foreseen(&calendar).is_empty());
         for time in [20, 40, 41, 1 << 30] {
             calendar.push(event(time, 7, 0));
         }
         assert!(calendar.open(Time(20)));
         assert_eq!(foreseen(&calendar), [(40, 7), (41, 7)]);
+        for time in [100, 64, 65] {
+            calendar.push(event(time, 7, 0));
+        }
+        assert_eq!(behind(&calendar), [64, 65]);
         calendar.push(event(47, 3, 0));
         calendar.push(event(25, 3, 0));
         assert_eq!(foreseen(&calendar), [(40, 7), (41, 7), (47, 3)]);
         assert_eq!(all(&mut calendar, 41).len(), 4);
+        assert_eq!(all(&mut calendar, 100).len(), 4);
         assert!(foreseen(&calendar).is_empty(), "it is in a block far away");
     }
 

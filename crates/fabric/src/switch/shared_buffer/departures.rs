@@ -406,11 +406,26 @@ impl Ports {
     #[inline]
     pub fn prefetch(&self, port: u32) {
         prefetch(&self.egress, port as usize);
-        match self.planned.get(port as usize) {
-            // What is planned leaves next, and most packets that come do not join a queue. Those that do
-            // cost a miss.
-            Some(own) => own.front().into_iter().for_each(prefetch_whole),
-            None => prefetch(&self.queues, port as usize * self.classes),
+        // Where packets are planned, most do not join a queue.
+        match self.planned.is_empty() {
+            true => prefetch(&self.queues, port as usize * self.classes),
+            false => prefetch(&self.planned, port as usize),
+        }
+    }
+
+    /// A packet joins those that wait at a port very soon, or those before it leave. The port has been
+    /// [prefetched](Self::prefetch).
+    #[inline]
+    pub fn prefetch_waiting(&self, port: u32) {
+        let Some(own) = self.egress.get(port as usize) else { return };
+        if own.waiting != 0 {
+            return prefetch(&self.queues, port as usize * self.classes);
+        }
+        if own.has_planned
+            && let Some(planned) = self.planned.get(port as usize)
+        {
+            planned.front().into_iter().for_each(prefetch_whole);
+            planned.back().into_iter().for_each(prefetch_whole);
         }
     }
 }

@@ -551,10 +551,11 @@ impl Engine {
     #[inline(never)]
     fn deliver_classed(&mut self, now: Time, end: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
         let Some(own) = &mut self.classed else { return };
-        if std::mem::take(&mut own.headers[id as usize].is_early) {
+        let header = own.headers[id as usize];
+        if header.is_early {
+            own.headers[id as usize].is_early = false;
             return;
         }
-        let header = own.headers[id as usize];
         if self.flows.is_some() && !header.has(Header::APART) {
             return self.deliver_segment(now, end, id, header, watch);
         }
