@@ -331,17 +331,8 @@ impl Engine {
         let Arrived { answers, payload } =
             self.arrive_at_end(now, &segment, header, hops, said.as_ref());
         self.schedule_wakes();
-        for number in 0..answers {
-            let Some(out) = self.flows.as_ref().map(|own| own.transports.answers()[number]) else {
-                return;
-            };
-            // A grant may be for another flow than the one whose packet has come.
-            let port = self.graph.host_port(self.end_towards(end, out.to));
-            let id = self.insert_segment(now, host, &out);
-            if let (Some(own), Some(said)) = (&mut self.classed, said) {
-                own.carry_telemetry(id, said);
-            }
-            self.feed_packet(now, port, id);
+        if answers > 0 {
+            self.answer_segment(now, end, host, said);
         }
         match self.graph.planes() {
             1 => self.send_next(now, self.graph.host_port(host)),
@@ -365,6 +356,25 @@ impl Engine {
             target: Span::ZERO,
         };
         self.observe_delivery(instants, watch);
+    }
+
+    /// A host answers the packet of a flow that has just come to one of its ends, with what switches wrote into that.
+    #[inline(never)]
+    fn answer_segment(&mut self, now: Time, end: u32, host: u32, said: Option<Telemetry>) {
+        let Some(flows) = &mut self.flows else { return };
+        let answers = flows.transports.take_answers();
+        for out in &answers {
+            // A grant may be for another flow than the one whose packet has come.
+            let port = self.graph.host_port(self.end_towards(end, out.to));
+            let id = self.insert_segment(now, host, out);
+            if let (Some(own), Some(said)) = (&mut self.classed, said) {
+                own.carry_telemetry(id, said);
+            }
+            self.feed_packet(now, port, id);
+        }
+        if let Some(flows) = &mut self.flows {
+            flows.transports.return_answers(answers);
+        }
     }
 
     /// A packet is at an end of its flow, with what switches wrote into it, where they do.
