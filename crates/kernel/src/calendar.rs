@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 
 use weft_units::{Span, Time};
 
-use crate::{append, prefetch, prefetch_whole};
+use crate::{append, prefetch, prefetch_first, prefetch_whole};
 
 /// Something that happens at a place: `item` says to what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,17 @@ const FAR: usize = 1 << FAR_DIGIT;
 const RING: usize = 2 * NEAR;
 const LEVELS: usize = (u64::BITS - NEAR_DIGIT).div_ceil(FAR_DIGIT) as usize;
 
-/// Events that stand one after another in memory; a power of two.
-const CHUNK: usize = 8;
+/// Events that stand one after another in memory; a power of two. Those of most slots are in one chunk.
+const CHUNK: usize = 16;
+
+/// A chunk begins with a line of the cache, so that an event is never written to two.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Chunk([u128; CHUNK]);
+
+/// How many events ahead of one that moves to its slot the slot is fetched, and the chunk there that is not full.
+const FETCH_SLOT: usize = 16;
+const FETCH_CHUNK: usize = 8;
 
 /// An event that is scheduled for the open slot is inserted among at most this many earlier ones,
 /// which move one place forward; a slot is opened with as much room before its events.
@@ -89,7 +98,7 @@ struct Slot {
 /// The chunks of all slots. One that is left is the next to be used, while it is in the cache.
 #[derive(Clone, Debug, Default)]
 struct Chunks {
-    events: Vec<[u128; CHUNK]>,
+    events: Vec<Chunk>,
     /// The next chunk in its slot, or in the stack of free ones.
     next: Vec<u32>,
     free: u32,
@@ -215,12 +224,20 @@ impl Calendar {
         self.open[self.head..].iter().map(|key| unpack(*key))
     }
 
-    /// Shows the events of the slot that is opened next, in no order, as far as they are scheduled by now, and
-    /// prefetches the slot behind it: whoever prefetches what an event needs when its slot is opened asks for much of
-    /// it too late.
+    /// Shows the events of the slot that is opened next, in no order, as far as they are scheduled by now: whoever
+    /// prefetches what an event needs when its slot is opened asks for much of it too late.
     #[inline]
     pub fn foresee(&self, mut show: impl FnMut(Event)) {
         let Some(place) = self.near.next_after(self.slot as usize % RING) else { return };
+        self.chunks.each(self.near.slots[place], |key| show(unpack(key)));
+    }
+
+    /// Shows those of the slot behind that one in the same way, and prefetches the slot behind both. What is shown
+    /// may be in an earlier one if hardly any slot has events.
+    #[inline]
+    pub fn foresee_behind(&self, mut show: impl FnMut(Event)) {
+        let next = self.near.next_after(self.slot as usize % RING);
+        let Some(place) = next.and_then(|place| self.near.next_after(place)) else { return };
         self.chunks.each(self.near.slots[place], |key| show(unpack(key)));
         if let Some(behind) = self.near.next_after(place) {
             self.chunks.prefetch(self.near.slots[behind]);
@@ -293,12 +310,28 @@ impl Calendar {
         self.reached = reached;
     }
 
-    /// Moves the events of a slot of a higher level to their present slots.
+    /// Moves the events of a slot of a higher level to their present slots: these are in no order, and hardly any of
+    /// them is in the cache.
     fn spread(&mut self, slot: Slot) {
         let mut moving = std::mem::take(&mut self.moving);
         self.chunks.drain(slot, |keys| moving.extend_from_slice(keys));
-        moving.drain(..).for_each(|key| self.push(unpack(key)));
+        for (index, key) in moving.iter().enumerate() {
+            if let Some(later) = moving.get(index + FETCH_SLOT) {
+                prefetch(&*self.near.slots, self.near_place(*later));
+            }
+            if let Some(later) = moving.get(index + FETCH_CHUNK) {
+                self.chunks.prefetch_end(self.near.slots[self.near_place(*later)]);
+            }
+            self.push(unpack(*key));
+        }
+        moving.clear();
         self.moving = moving;
+    }
+
+    /// The slot of the lowest level in which an event is if it is near.
+    #[inline]
+    fn near_place(&self, key: u128) -> usize {
+        (time_of(key).0 >> self.shift) as usize % RING
     }
 
     /// The number of the next slot of the lowest level that has events.
@@ -486,7 +519,7 @@ impl<const SLOTS: usize> Ring<SLOTS> {
             slot.first = chunks.begin(if slot.count == 0 { NONE } else { slot.first });
             self.occupied[place / 64] |= 1 << (place % 64);
         }
-        chunks.events[slot.first as usize][within] = key;
+        chunks.events[slot.first as usize].0[within] = key;
         slot.count += 1;
     }
 
@@ -550,7 +583,7 @@ impl Chunks {
 
     #[cold]
     fn grow(&mut self, behind: u32) -> u32 {
-        append(&mut self.events, [0; CHUNK]);
+        append(&mut self.events, Chunk([0; CHUNK]));
         append(&mut self.next, behind);
         (self.next.len() - 1) as u32
     }
@@ -559,8 +592,17 @@ impl Chunks {
     #[inline]
     fn prefetch(&self, slot: Slot) {
         if let Some(first) = self.events.get(slot.first as usize) {
-            prefetch_whole(first);
+            let held = slot.count.wrapping_sub(1) as usize % CHUNK + 1;
+            prefetch_first(first, held * size_of::<u128>());
             prefetch(&self.next, slot.first as usize);
+        }
+    }
+
+    /// An event is added to a slot soon.
+    #[inline]
+    fn prefetch_end(&self, slot: Slot) {
+        if let Some(first) = self.events.get(slot.first as usize) {
+            prefetch(&first.0, slot.count as usize % CHUNK);
         }
     }
 
@@ -574,7 +616,7 @@ impl Chunks {
             if let Some(next) = self.events.get(behind as usize) {
                 prefetch_whole(next);
             }
-            self.events[place as usize][..held].iter().for_each(|key| show(*key));
+            self.events[place as usize].0[..held].iter().for_each(|key| show(*key));
             left -= held;
             place = behind;
         }
@@ -587,8 +629,11 @@ impl Chunks {
         while left > 0 {
             let held = (left - 1) % CHUNK + 1;
             let behind = std::mem::replace(&mut self.next[place as usize], self.free);
-            prefetch(&self.events, behind as usize);
-            take(&self.events[place as usize][..held]);
+            if let Some(next) = self.events.get(behind as usize) {
+                prefetch_whole(next);
+                prefetch(&self.next, behind as usize);
+            }
+            take(&self.events[place as usize].0[..held]);
             left -= held;
             self.free = place;
             place = behind;
@@ -663,16 +708,27 @@ mod tests {
             all.sort_unstable();
             all
         };
+        let behind = |calendar: &Calendar| {
+            let mut all: Vec<u64> = Vec::new();
+            calendar.foresee_behind(|event| all.push(event.time.0));
+            all.sort_unstable();
+            all
+        };
         assert!(foreseen(&calendar).is_empty());
         for time in [20, 40, 41, 1 << 30] {
             calendar.push(event(time, 7, 0));
         }
         assert!(calendar.open(Time(20)));
         assert_eq!(foreseen(&calendar), [(40, 7), (41, 7)]);
+        for time in [100, 64, 65] {
+            calendar.push(event(time, 7, 0));
+        }
+        assert_eq!(behind(&calendar), [64, 65]);
         calendar.push(event(47, 3, 0));
         calendar.push(event(25, 3, 0));
         assert_eq!(foreseen(&calendar), [(40, 7), (41, 7), (47, 3)]);
         assert_eq!(all(&mut calendar, 41).len(), 4);
+        assert_eq!(all(&mut calendar, 100).len(), 4);
         assert!(foreseen(&calendar).is_empty(), "it is in a block far away");
     }
 

@@ -15,13 +15,19 @@ pub fn prefetch<T>(all: &[T], index: usize) {
 /// Asks the processor for all cache lines of a value that is read or written soon.
 #[inline(always)]
 pub fn prefetch_whole<T>(one: &T) {
+    prefetch_first(one, size_of::<T>());
+}
+
+/// Asks the processor for the cache lines of the first `bytes` bytes of a value that are read or written soon.
+#[inline(always)]
+pub fn prefetch_first<T>(one: &T, bytes: usize) {
     let first = (&raw const *one).cast::<u8>();
-    for line in 0..size_of::<T>().div_ceil(LINE) {
+    for line in 0..bytes.div_ceil(LINE) {
         ask(first.wrapping_add(line * LINE));
     }
     // One that does not begin with a line may end in another.
     if !align_of::<T>().is_multiple_of(LINE) {
-        ask(first.wrapping_add(size_of::<T>().saturating_sub(1)));
+        ask(first.wrapping_add(bytes.saturating_sub(1)));
     }
 }
 

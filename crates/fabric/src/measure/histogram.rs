@@ -1,6 +1,7 @@
 //! A log-linear histogram of unsigned integers: exact to merge, and small in relative error.
 
 use serde::{Deserialize, Serialize};
+use weft_kernel::prefetch;
 
 /// Each octave is cut into `2^PRECISION` buckets of equal width.
 const PRECISION: u32 = 10;
@@ -38,6 +39,12 @@ impl Histogram {
             Some(count) => *count += 1,
             None => self.grow(index),
         }
+    }
+
+    /// A value is counted soon.
+    #[inline]
+    pub fn prefetch(&self, value: u64) {
+        prefetch(&self.counts, index(value));
     }
 
     /// Counts values again, `times` times, each time larger by `growth`.

@@ -77,6 +77,19 @@ impl Observations {
         self.latency(Latency::OneWay, now, queueing + transit + one.target);
     }
 
+    /// A packet of a class is [delivered](Self::complete) at `now` that was submitted and started at these instants, and
+    /// is observed soon: each latency is counted in another line of the cache, of a few thousand.
+    #[inline]
+    pub fn prefetch_latencies(&self, class: u8, generated: Time, started: Time, now: Time) {
+        let (queueing, transit) = (started.since(generated), now.since(started));
+        self.latencies[Latency::Queueing as usize].prefetch(queueing);
+        self.latencies[Latency::Transit as usize].prefetch(transit);
+        self.latencies[Latency::OneWay as usize].prefetch(queueing + transit);
+        if let Some(class) = self.classes.get(usize::from(class)) {
+            class.one_way.prefetch(queueing + transit);
+        }
+    }
+
     /// Counts a delivery, of which no latency is recorded.
     #[inline(always)]
     pub fn count_delivery(&mut self, one: &Instants) {

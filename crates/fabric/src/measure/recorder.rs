@@ -52,6 +52,12 @@ impl Recorder {
         }
     }
 
+    /// A span is recorded soon.
+    #[inline]
+    pub fn prefetch(&self, span: Span) {
+        self.histogram.prefetch(span.0);
+    }
+
     /// Records spans again that were recorded last, `times` times.
     pub(super) fn repeat(
         &mut self,

@@ -1,13 +1,14 @@
 //! The sender of a flow.
 
 use std::collections::VecDeque;
+use std::mem::offset_of;
 
 use super::{Answer, Bits, LossRecovery};
 
-/// The state of one flow at its sender.
+/// The state of one flow at its sender: first what both kinds of recovery read, then what only selective repeat does.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Sender {
-    reliability: LossRecovery,
     count: u32,
     /// Everything before this number is acknowledged.
     acknowledged: u32,
@@ -15,23 +16,24 @@ pub struct Sender {
     next: u32,
     /// The first packet that has never been sent.
     fresh: u32,
-    /// Selective repeat: which packets after `acknowledged` are known to have arrived, how many,
-    /// and one more than the highest of them.
-    come: Bits,
+    /// Selective repeat: how many packets after `acknowledged` are known to have arrived.
     come_count: u32,
+    /// Packets that are to be sent again, and so not under way.
+    missing: u32,
+    /// During a retransmission of missing packets: the next packet to check.
+    again: Option<u32>,
+    reliability: LossRecovery,
+    /// Those of the missing packets that the target has refused, in ascending order. They go first.
+    refused: VecDeque<u32>,
+    /// Selective repeat: which packets have come, and one more than the highest of them.
+    come: Bits,
     highest: u32,
     /// A packet counts as lost when one whose number is higher by this many has arrived.
     threshold: u32,
-    /// During a retransmission of missing packets: the next packet to check.
-    again: Option<u32>,
     /// What was missing below it has been sent again, or is about to be.
     again_to: u32,
     /// The first packet that had never been sent when the last of those was sent again.
     behind_again: u32,
-    /// Packets that are to be sent again, and so not under way.
-    missing: u32,
-    /// Those of them that the target has refused, in ascending order. They go first.
-    refused: VecDeque<u32>,
     /// All packets that it ever refused, whether they were retransmitted or not: gaps do not mark
     /// these as lost again.
     named: Bits,
@@ -47,6 +49,9 @@ pub struct Heard {
 }
 
 impl Sender {
+    /// How many of its first bytes hold all that go-back-N reads.
+    pub const OF_GO_BACK_N: usize = offset_of!(Sender, come);
+
     /// The sender of a flow of `count` packets, for selective repeat with the number of packets by
     /// which a packet may be overtaken before it counts as lost, 1 or more.
     pub fn new(reliability: LossRecovery, count: u32, threshold: u32) -> Sender {

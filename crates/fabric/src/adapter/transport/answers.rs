@@ -6,10 +6,17 @@ use weft_units::{Bytes, Time};
 use super::{Content, Outgoing, SeenOnPath, Segment, Transports};
 
 impl Transports {
-    /// The responses to the packet that arrived last, in the order in which they are sent.
+    /// The responses to the packet that arrived last, in the order in which they are sent. The caller gives the list
+    /// [back](Self::return_answers) before the next packet arrives, so that its room is used again.
     #[inline]
-    pub fn answers(&self) -> &[Outgoing] {
-        &self.answers
+    pub fn take_answers(&mut self) -> Vec<Outgoing> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// Takes back the list of responses, which have been sent.
+    #[inline]
+    pub fn return_answers(&mut self, answers: Vec<Outgoing>) {
+        self.answers = answers;
     }
 
     /// The response of a target that has received the whole flow.

@@ -23,6 +23,7 @@ impl Transports {
             payload: self.payload,
             overhead: self.overhead,
             lines: self.lines.clone(),
+            full_span: self.full_span,
             planes: self.planes,
             classes: self.classes,
             flows: self.flows.clone(),

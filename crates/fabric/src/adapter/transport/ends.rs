@@ -1,5 +1,7 @@
 //! The state of a flow at its initiator and at its target.
 
+use std::mem::offset_of;
+
 use weft_protocol::congestion::{CongestionControl, Demand};
 use weft_protocol::spraying::Spraying;
 use weft_protocol::transport::{Answer, Notifier, Receiver, Sender};
@@ -8,26 +10,29 @@ use weft_units::{Bytes, Span, Time};
 use super::Transports;
 use crate::workload::FlowDemand;
 
-/// The state of a flow at its initiator.
+/// The state of a flow at its initiator: first what every packet needs, in as few lines of the cache as that takes, and
+/// at the end what only some flows have.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Initiator {
-    pub sender: Sender,
-    pub control: CongestionControl,
-    /// Its queue pair, if these are kept, and how many bytes that had carried before: congestion control
-    /// continues from there.
-    pub queue_pair: u32,
-    pub before: u64,
-    pub spraying: Option<Spraying>,
     /// When the next packet may start.
     pub ready: Time,
     /// When something new was received, or something was sent while nothing was in flight.
     pub progress: Time,
-    /// Whether it is in the list of flows that may send, and the next one there.
-    pub is_queued: bool,
+    /// How many bytes its queue pair had carried before, if these are kept: congestion control continues from there.
+    pub before: u64,
+    /// Its queue pair, if these are kept.
+    pub queue_pair: u32,
+    /// The next flow in the list of those that may send.
     pub behind: u32,
+    /// Whether it is in that list.
+    pub is_queued: bool,
     /// Whether a wake-up is scheduled because it may send, and one because of its timer.
     pub is_waking: bool,
     pub has_timer: bool,
+    pub control: CongestionControl,
+    pub sender: Sender,
+    pub spraying: Option<Spraying>,
 }
 
 /// The state of a flow at its target.
@@ -47,6 +52,9 @@ pub(super) struct Target {
 }
 
 impl Initiator {
+    /// How many of its first bytes hold all that flows need that send everything from a gap on again.
+    pub const OF_GO_BACK_N: usize = offset_of!(Initiator, sender) + Sender::OF_GO_BACK_N;
+
     /// Whether the next packet fits the window and has credit, whenever it may start.
     #[inline]
     pub fn may_send(&self, packet: u64, most: Option<Bytes>) -> bool {

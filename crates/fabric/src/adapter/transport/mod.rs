@@ -81,6 +81,8 @@ pub struct Transports {
     payload: u64,
     overhead: u64,
     lines: Vec<Line>,
+    /// How long a full packet takes on the line of any host, if all are alike.
+    full_span: Option<Span>,
     planes: u32,
     classes: usize,
     flows: Vec<FlowDemand>,
@@ -130,6 +132,7 @@ impl Transports {
             credits.map(|own| lines.iter().map(|line| Pacer::new(own, all(line))).collect());
         let mut own = Transports {
             pacers: pacers.unwrap_or_default(),
+            full_span: full_span(&lines),
             lines,
             planes,
             kept: (settings.queue_pairs == QueuePairs::Kept).then(Kept::default),
@@ -316,7 +319,10 @@ impl Transports {
         let FlowDemand { to, from, class, .. } = self.flows[flow as usize];
         let payload = self.payload(flow, number);
         let size = self.size(payload);
-        let span = self.lines[from as usize].rate.span(size);
+        let span = match self.full_span {
+            Some(span) if payload.0 == self.payload => span,
+            _ => self.lines[from as usize].rate.span(size),
+        };
         let (mut is_first, mut asks, mut spray) = (false, false, 0);
         let full = self.payload + self.overhead;
         let short = (!self.pacers.is_empty()).then(|| self.short(flow));
@@ -578,6 +584,12 @@ impl Transports {
         let own = self.initiators.get_mut(flow as usize)?.as_deref_mut()?;
         Some(Allowed { rate: own.control.rate(now), window: own.control.window() })
     }
+}
+
+/// How long a full packet takes on the line of any host, if all are alike.
+fn full_span(lines: &[Line]) -> Option<Span> {
+    let (first, others) = lines.split_first()?;
+    others.iter().all(|own| own == first).then(|| first.rate.span(first.packet))
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ pub struct SeenOnPath {
 /// The effects of a packet that arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// How many [responses](super::Transports::answers) there are.
+    /// How many [responses](super::Transports::take_answers) there are.
     pub answers: usize,
     /// How many bytes of the flow arrived for the first time; zero if the packet carries no part of
     /// a flow.

@@ -1,18 +1,31 @@
 //! Prefetches the state of flows into the cache before it is needed.
 
-use weft_kernel::prefetch_whole;
+use weft_kernel::{prefetch, prefetch_first, prefetch_whole};
+use weft_protocol::transport::LossRecovery;
 
 use super::Transports;
+use super::ends::Initiator;
 
 impl Transports {
     /// A packet of a flow will soon reach the initiator, if it is a response, or the target.
     #[inline]
     pub fn prefetch(&self, flow: u32, is_answer: bool) {
-        let (initiators, targets) = (&self.initiators, &self.targets);
-        if !is_answer && let Some(Some(own)) = targets.get(flow as usize) {
+        prefetch(&self.flows, flow as usize);
+        if is_answer {
+            return self.prefetch_initiator(flow);
+        }
+        prefetch(&self.outcomes, flow as usize);
+        if let Some(Some(own)) = self.targets.get(flow as usize) {
             prefetch_whole(&**own);
-        } else if is_answer && let Some(Some(own)) = initiators.get(flow as usize) {
-            prefetch_whole(&**own);
+        }
+    }
+
+    #[inline]
+    fn prefetch_initiator(&self, flow: u32) {
+        let Some(Some(own)) = self.initiators.get(flow as usize) else { return };
+        match self.settings.reliability {
+            LossRecovery::GoBackN => prefetch_first(&**own, Initiator::OF_GO_BACK_N),
+            LossRecovery::SelectiveRepeat => prefetch_whole(&**own),
         }
     }
 

@@ -143,7 +143,7 @@ impl Pair {
                         SeenOnPath { is_marked: self.is_marked, hops: 1 },
                         &[],
                     );
-                    let answers = self.own.answers().to_vec();
+                    let answers = self.own.take_answers();
                     answers.into_iter().for_each(|out| self.start(now, out));
                 }
             }
@@ -456,7 +456,7 @@ fn a_packet_that_was_cut_is_granted_credits() {
     let sent = pair.own.next(Time(0), 0, 0, |_, _| true).expect("a packet");
     let arrived = pair.own.arrive_cut(Time(1_080_000), &sent.segment, 1);
     assert_eq!(arrived, Arrived { answers: 2, payload: None });
-    let [refusal, grant] = [0, 1].map(|number| pair.own.answers()[number].segment);
+    let [refusal, grant] = [0, 1].map(|number| pair.own.answers[number].segment);
     pair.own.arrive(Time(2_085_000), &refusal, SeenOnPath { is_marked: false, hops: 1 }, &[]);
     assert_eq!(
         pair.own.next(Time(2_085_000), 0, 0, |_, _| true),

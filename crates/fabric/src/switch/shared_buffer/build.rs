@@ -6,6 +6,7 @@ use super::counts::{ClassCounts, PauseCounts};
 use super::credits::Credits;
 use super::egress::{CableEnd, Egress, Queue};
 use super::marks::any_at_departure;
+use super::planned::PlannedLists;
 use super::ports::{Ports, SwitchRule};
 use super::rule::{Link, Rule, response};
 use super::settings::{ClassSettings, ScheduleSettings, SwitchForwarding};
@@ -134,7 +135,7 @@ impl Ports {
             marks_departures: any_at_departure(&parts.switches),
             responses: egress.iter().map(response).collect(),
             egress,
-            planned: Vec::new(),
+            planned: PlannedLists::new(0),
             rules: parts.rules(),
         }
     }

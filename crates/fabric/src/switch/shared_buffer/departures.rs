@@ -7,37 +7,26 @@
 //! such a port is [settled](Ports::settle) when it is next used. Other ports get an event
 //! ([`Ports::sent`]), and so do all ports of hosts with several, since any of them may send next.
 
-use std::collections::VecDeque;
-
-use weft_kernel::{prefetch, prefetch_whole};
+use weft_kernel::prefetch;
 use weft_units::{Span, Time};
 
 use super::credits::{Credit, InputCredit};
 use super::egress::{Egress, Held};
 use super::marks::mark;
 use super::memory::Admission;
+use super::planned::{Planned, PlannedLists};
 use super::ports::Freed;
 use super::rule::{Link, Rule};
 use super::settings::MarkAt;
 use super::{Header, Ports};
 use crate::switch::PortPair;
 
-/// A packet that waits and whose departure is known: it leaves right behind the packets before it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Planned {
-    /// Until when it is sent.
-    pub end: Time,
-    pub packet: u32,
-    pub size: u32,
-    pub input: u32,
-    pub class: u8,
-}
-
 /// The output of a port, with all that changes when packets join it and leave.
 pub(super) struct Output<'a> {
     pub own: &'a mut Egress,
     pub rule: &'a mut Rule,
-    planned: Option<&'a mut VecDeque<Planned>>,
+    pub link: &'a mut Link,
+    planned: &'a mut PlannedLists,
     port: u32,
 }
 
@@ -46,12 +35,14 @@ impl<'a> Output<'a> {
     pub fn of(
         egress: &'a mut [Egress],
         rules: &'a mut [Rule],
-        planned: &'a mut [VecDeque<Planned>],
+        planned: &'a mut PlannedLists,
+        links: &'a mut [Link],
         port: u32,
     ) -> Output<'a> {
         let own = &mut egress[port as usize];
         let rule = &mut rules[own.rule as usize];
-        Output { own, rule, planned: planned.get_mut(port as usize), port }
+        let link = &mut links[own.link as usize];
+        Output { own, rule, link, planned, port }
     }
 
     /// What it has sent by `now` has left.
@@ -77,14 +68,12 @@ impl<'a> Output<'a> {
         if !own.has_planned {
             return false;
         }
-        let Some(planned) = self.planned.as_deref_mut() else { return false };
-        let Some(Planned { end, size, input, class, .. }) = planned.pop_front() else {
-            return false;
-        };
-        own.has_planned = !planned.is_empty();
+        let Some(next) = self.planned.pop(self.port) else { return false };
+        let Planned { size, input, class, .. } = next;
+        own.has_planned = self.planned.count(self.port) > 0;
         own.waiting_bytes -= u64::from(size);
         (own.input, own.size, own.class) = (input, size, class);
-        (own.is_busy, own.until) = (true, end);
+        (own.is_busy, own.until) = (true, own.until + self.link.span(size));
         own.sent += u64::from(size);
         true
     }
@@ -103,7 +92,6 @@ impl<'a> Output<'a> {
         &mut self,
         packet: u32,
         header: &mut Header,
-        links: &mut [Link],
         marked: &mut u64,
     ) -> (Time, Span) {
         let (own, rule) = (&mut *self.own, &mut *self.rule);
@@ -115,12 +103,9 @@ impl<'a> Output<'a> {
             *marked += 1;
         }
         let Header { size, input, class, .. } = *header;
-        let span = links[own.link as usize].note_span(size);
-        let mut start = own.until;
-        if let Some(planned) = self.planned.as_deref_mut() {
-            start = planned.back().map_or(start, |last| last.end);
-            planned.push_back(Planned { end: start + span, packet, size, input, class });
-        }
+        let span = self.link.note_span(size);
+        let start = self.planned.until(self.port).unwrap_or(own.until);
+        self.planned.push(self.port, start + span, Planned { packet, input, size, class });
         (own.has_planned, own.planned_queue) = (true, queue as u8);
         own.waiting_bytes += u64::from(size);
         (start, span)
@@ -141,7 +126,7 @@ impl Ports {
         let Some((_, switches)) = self.rules.split_last_mut() else { return };
         switches.iter_mut().for_each(Rule::let_plan);
         if switches.iter().flat_map(|rule| rule.plannable).any(|most| most > 0) {
-            self.planned = vec![Default::default(); self.egress.len()];
+            self.planned = PlannedLists::new(self.egress.len());
         }
     }
 
@@ -170,7 +155,8 @@ impl Ports {
 
     #[inline(always)]
     fn output(&mut self, port: u32) -> Output<'_> {
-        Output::of(&mut self.egress, &mut self.rules, &mut self.planned, port)
+        let Ports { egress, rules, planned, links, .. } = self;
+        Output::of(egress, rules, planned, links, port)
     }
 
     /// The transmission of a port ends at `until`. Returns whether the port needs an event then: if
@@ -210,9 +196,8 @@ impl Ports {
         if rule.most < u32::MAX {
             let queue = rule.queue_of(header.class);
             let place = output as usize * self.classes;
-            let planned = self.planned.get(output as usize);
-            let planned = planned.filter(|_| usize::from(egress.planned_queue) == queue);
-            let planned = planned.map_or(0, |own| own.len() as u32);
+            let is_same = usize::from(egress.planned_queue) == queue;
+            let planned = if is_same { self.planned.count(output) } else { 0 };
             let waiting = self.queues[place + queue].packets + planned;
             if waiting + u32::from(egress.is_busy) >= rule.most {
                 let counts = &mut self.counts[place + usize::from(header.class)];
@@ -344,13 +329,13 @@ impl Ports {
         header: &mut Header,
     ) -> Option<(Time, Span)> {
         let Ports { egress, rules, planned, links, .. } = self;
-        let mut at = Output::of(egress, rules, planned, port);
+        let mut at = Output::of(egress, rules, planned, links, port);
         let is_held = at.own.paused != 0 || at.own.has_to_tell || at.own.waiting != 0;
         if is_held || !at.own.is_busy || !at.may_plan(header) {
             return None;
         }
         let mut marked = 0;
-        let planned = at.put_behind(packet, header, links, &mut marked);
+        let planned = at.put_behind(packet, header, &mut marked);
         self.count_marked(now, port, marked);
         Some(planned)
     }
@@ -384,7 +369,7 @@ impl Ports {
         let number = egress.planned_queue;
         let queue = &mut self.queues[port as usize * self.classes + usize::from(number)];
         debug_assert!(queue.chain.is_empty(), "nothing else waits where packets are planned");
-        for Planned { packet, size, .. } in self.planned[port as usize].drain(..) {
+        while let Some(Planned { packet, size, .. }) = self.planned.pop(port) {
             queue.chain.push(packet, behind);
             queue.packets += 1;
             queue.bytes += u64::from(size);
@@ -397,20 +382,37 @@ impl Ports {
 
     /// The inputs by which the packets came that are planned at a port and have not begun to leave.
     pub fn planned_inputs(&self, now: Time, port: u32) -> impl Iterator<Item = u32> {
-        let all = self.planned.get(port as usize).into_iter().flatten();
-        let mut start = self.egress[port as usize].until;
-        all.filter(move |own| std::mem::replace(&mut start, own.end) > now).map(|own| own.input)
+        let own = &self.egress[port as usize];
+        let (mut until, link) = (own.until, &self.links[own.link as usize]);
+        let has_not_begun = move |own: &Planned| {
+            let start = until;
+            until = start + link.span(own.size);
+            start > now
+        };
+        self.planned.of(port).filter(has_not_begun).map(|own| own.input)
     }
 
     /// Something happens at a port soon.
     #[inline]
     pub fn prefetch(&self, port: u32) {
         prefetch(&self.egress, port as usize);
-        match self.planned.get(port as usize) {
-            // What is planned leaves next, and most packets that come do not join a queue. Those that do
-            // cost a miss.
-            Some(own) => own.front().into_iter().for_each(prefetch_whole),
-            None => prefetch(&self.queues, port as usize * self.classes),
+        // Where packets are planned, most do not join a queue.
+        match self.planned.is_empty() {
+            true => prefetch(&self.queues, port as usize * self.classes),
+            false => self.planned.prefetch(port),
+        }
+    }
+
+    /// A packet joins those that wait at a port very soon, or those before it leave. The port has been
+    /// [prefetched](Self::prefetch).
+    #[inline]
+    pub fn prefetch_waiting(&self, port: u32) {
+        let Some(own) = self.egress.get(port as usize) else { return };
+        if own.waiting != 0 {
+            return prefetch(&self.queues, port as usize * self.classes);
+        }
+        if own.has_planned {
+            self.planned.prefetch_ends(port);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Ports of parts of a channel that run side by side.
 
 use super::Ports;
+use super::planned::PlannedLists;
 use super::rule::Rule;
 
 impl Ports {
@@ -22,7 +23,7 @@ impl Ports {
             from: self.from,
             alike: self.alike,
             egress: self.egress.clone(),
-            planned: Vec::new(),
+            planned: PlannedLists::new(0),
             responses: self.responses.clone(),
             queues: self.queues.clone(),
             deficits: self.deficits.clone(),

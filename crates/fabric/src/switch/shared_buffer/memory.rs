@@ -28,7 +28,11 @@ pub struct Memory {
     used: u64,
     classes: usize,
     rules: Vec<Rule>,
-    /// By input and class.
+    /// What each input holds of a class that loses nothing, of what is shared: all that most packets need to know,
+    /// so that the inputs of all switches take little room in the cache. [`BEYOND`] is added while its headroom
+    /// holds something.
+    shared: Vec<u64>,
+    /// The rest, by input and class too.
     inputs: Vec<Input>,
     /// What the queue of each output and class holds of classes that may lose something.
     queues: Vec<u64>,
@@ -64,15 +68,18 @@ impl Bound {
     }
 }
 
-/// What an input holds of a class that loses nothing.
+/// What an input has of a class for itself.
 #[derive(Clone, Copy, Debug, Default)]
 struct Input {
-    shared: u64,
+    /// What its headroom holds, or its buffer where it gives credits.
     headroom: u64,
     /// What there is of that.
     kept: u64,
     pauses: bool,
 }
+
+/// Says of an input that its headroom holds something. No memory has so many bytes.
+const BEYOND: u64 = 1 << 63;
 
 /// What becomes of a packet at a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +125,7 @@ impl Memory {
             used: 0,
             classes: classes.len(),
             rules: classes.iter().map(rule).collect(),
+            shared: vec![0; headroom.len()],
             inputs: headroom.iter().map(input).collect(),
             queues: vec![0; ports * classes.len()],
         }
@@ -163,13 +171,13 @@ impl Memory {
                 is_held
             }
             Rule::Lossless { limit, .. } => {
-                let own = &mut self.inputs[place(input)];
+                let shared = &mut self.shared[place(input)];
                 // What came after a pause stays apart until it has left, as it would else take what
                 // others share.
                 let is_held =
-                    own.headroom == 0 && limit.admits(own.shared + size, free) && size <= free;
+                    *shared < BEYOND && limit.admits(*shared + size, free) && size <= free;
                 if is_held {
-                    own.shared += size;
+                    *shared += size;
                     self.used += size;
                 }
                 is_held
@@ -191,11 +199,13 @@ impl Memory {
         if !matches!(self.rules[usize::from(class)], Rule::Lossless { .. }) {
             return Admission::Full;
         }
-        let own = &mut self.inputs[input as usize * self.classes + usize::from(class)];
+        let place = input as usize * self.classes + usize::from(class);
+        let own = &mut self.inputs[place];
         if own.headroom + size > own.kept {
             return Admission::Full;
         }
         own.headroom += size;
+        self.shared[place] |= BEYOND;
         match std::mem::replace(&mut own.pauses, true) {
             true => Admission::Held,
             false => Admission::Pauses,
@@ -211,19 +221,18 @@ impl Memory {
             self.let_go(ports, class, size);
             return false;
         };
-        let own = &mut self.inputs[place];
+        let (own, shared) = (&mut self.inputs[place], &mut self.shared[place]);
         let of_headroom = own.headroom.min(size);
         own.headroom -= of_headroom;
-        own.shared -= size - of_headroom;
+        *shared -= size - of_headroom;
         self.used -= size - of_headroom;
-        let free = self.pool - self.used;
-        let Input { shared, headroom, pauses, .. } = *own;
-        let is_low = shared == 0 || limit.admits(shared + below, free);
-        if !pauses || headroom > 0 || !is_low {
+        if own.headroom > 0 {
             return false;
         }
-        own.pauses = false;
-        true
+        *shared &= !BEYOND;
+        let free = self.pool - self.used;
+        let is_low = *shared == 0 || limit.admits(*shared + below, free);
+        is_low && std::mem::take(&mut own.pauses)
     }
 
     /// Releases a packet from an input that does not pause its cable; its ports are those of the
@@ -240,9 +249,9 @@ impl Memory {
                 self.used -= before - held.saturating_sub(reserved);
             }
             Rule::Lossless { .. } => {
-                let own = &mut self.inputs[place(input)];
-                debug_assert!(!own.pauses && own.headroom == 0, "input {input} does not pause");
-                own.shared -= size;
+                let place = place(input);
+                debug_assert!(!self.inputs[place].pauses, "input {input} does not pause");
+                self.shared[place] -= size;
                 self.used -= size;
             }
             Rule::Credited => self.inputs[place(input)].headroom -= size,
@@ -269,8 +278,8 @@ mod tests {
 
     /// What an input holds of class 0: of what is shared, and of its headroom.
     fn held_from(memory: &Memory, input: usize) -> [u64; 2] {
-        let own = &memory.inputs[input * memory.classes];
-        [own.shared, own.headroom]
+        let place = input * memory.classes;
+        [memory.shared[place] & !BEYOND, memory.inputs[place].headroom]
     }
 
     fn lossy(alpha: f64, reserved: u64) -> ClassSettings {

@@ -17,6 +17,7 @@ mod headroom;
 mod marks;
 mod memory;
 mod pass;
+mod planned;
 mod ports;
 mod rule;
 mod settings;

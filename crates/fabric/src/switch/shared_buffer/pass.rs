@@ -40,7 +40,7 @@ impl Ports {
         header: &mut Header,
     ) -> Option<Passage> {
         let Ports { egress, rules, planned, links, .. } = self;
-        let mut at = Output::of(egress, rules, planned, output);
+        let mut at = Output::of(egress, rules, planned, links, output);
         if at.own.has_left(now) {
             at.let_leave(now);
         }
@@ -58,9 +58,9 @@ impl Ports {
         }
         let mut marked = 0;
         let (start, span) = match is_busy {
-            true => at.put_behind(packet, header, links, &mut marked),
+            true => at.put_behind(packet, header, &mut marked),
             false => {
-                let span = links[own.link as usize].note_span(header.size);
+                let span = at.link.note_span(header.size);
                 own.start(header);
                 (own.until, own.is_noted) = (now + span, false);
                 (now, span)

@@ -5,18 +5,16 @@
 //! A pause frame waits only for the packet that is being sent. For every class it says whether it
 //! may be sent, as of the time when its first byte leaves.
 
-use std::collections::VecDeque;
-
 use weft_kernel::Stream;
 use weft_units::{Bytes, Rate, Span, Time};
 
 use super::Header;
 use super::counts::{ClassCounts, PauseCounts};
 use super::credits::{Credit, Credits};
-use super::departures::Planned;
 use super::egress::{Egress, Queue};
 use super::marks::mark;
 use super::memory::Memory;
+use super::planned::PlannedLists;
 use super::rule::{Link, Rule};
 use super::settings::{ClassSettings, MarkAt, SwitchForwarding};
 use super::telemetry::Telemetry;
@@ -80,8 +78,8 @@ pub struct Ports {
     /// The latency of all switches and when packets leave them, if all cables are of one kind.
     pub(super) alike: Option<(Span, SwitchForwarding)>,
     pub(super) egress: Vec<Egress>,
-    /// By port, what is [planned](Ports::plan); empty where nothing is.
-    pub(super) planned: Vec<VecDeque<Planned>>,
+    /// What is [planned](Ports::plan).
+    pub(super) planned: PlannedLists,
     /// How long each port heeds a pause after it came.
     pub(super) responses: Vec<Span>,
     /// By port and class, as all below.
@@ -139,11 +137,12 @@ impl Ports {
         let own = &self.egress[port as usize];
         let (mut until, mut waiting) = (own.until, own.waiting_bytes);
         if own.has_planned {
-            for next in &self.planned[port as usize] {
+            for next in self.planned.of(port) {
                 if until > now {
                     break;
                 }
-                (until, waiting) = (next.end, waiting - u64::from(next.size));
+                until += self.links[own.link as usize].span(next.size);
+                waiting -= u64::from(next.size);
             }
         }
         let behind = match waiting {

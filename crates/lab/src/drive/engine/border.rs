@@ -93,7 +93,7 @@ impl Engine {
             leaving.headers.push(header);
             leaving.telemetry.extend(own.telemetry_of(id));
             let flows = self.flows.as_ref().filter(|_| !header.has(Header::APART));
-            leaving.segments.extend(flows.map(|own| own.segment(id)));
+            leaving.segments.extend(flows.map(|own| own.segment(id, header.flow)));
         }
         self.packets.remove(id);
     }

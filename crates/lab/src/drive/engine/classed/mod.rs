@@ -446,6 +446,7 @@ impl Engine {
         let header = &mut own.headers[id as usize];
         header.start = now;
         let Header { message, from: host, .. } = *header;
+        let is_of_source = self.flows.is_none() || header.has(Header::APART);
         let message = MessageId::of(message);
         if !header.has(Header::CONTROL) {
             self.observations.attempt(now);
@@ -456,8 +457,8 @@ impl Engine {
         {
             self.schedule(now + span, self.places.sends + host, message.number());
         }
-        // The buffer of a greedy source is free when the transmission starts.
-        if self.supply.has_another(host) {
+        // The buffer of a greedy source is free when the transmission starts. Packets of flows come from no source.
+        if is_of_source && self.supply.has_another(host) {
             self.schedule(now, self.places.generates + host, 0);
         }
     }
@@ -550,10 +551,11 @@ impl Engine {
     #[inline(never)]
     fn deliver_classed(&mut self, now: Time, end: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
         let Some(own) = &mut self.classed else { return };
-        if std::mem::take(&mut own.headers[id as usize].is_early) {
+        let header = own.headers[id as usize];
+        if header.is_early {
+            own.headers[id as usize].is_early = false;
             return;
         }
-        let header = own.headers[id as usize];
         if self.flows.is_some() && !header.has(Header::APART) {
             return self.deliver_segment(now, end, id, header, watch);
         }

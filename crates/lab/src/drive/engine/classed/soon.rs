@@ -1,11 +1,13 @@
 //! The loop over the events, which has fetched what they need when they happen.
 //!
 //! With many packets in flight an event finds hardly anything of its packet and its port in the
-//! cache. Which events a slot of the calendar has is known when it is opened, and nearly all of them when the
-//! slot before it is, so that the memory is asked for all that they need together, and answers while
-//! others happen: for packets a slot ahead, and for what their packets tell when the slot is opened.
+//! cache. Nearly all events of a slot of the calendar are known when the second slot before it is opened, so that the
+//! memory is asked for all that they need together, and answers while others happen: for packets two slots ahead, for
+//! the ports and flows that these name one slot ahead, and for what waits at these ports when the slot is opened.
 
-use weft_fabric::switch::shared_buffer::Header;
+use weft_fabric::fabric::Routes;
+use weft_fabric::graph::Graph;
+use weft_fabric::switch::shared_buffer::{Header, Ports};
 use weft_kernel::{Event, Halt, Stopped, prefetch};
 use weft_units::Time;
 
@@ -35,13 +37,14 @@ impl Engine {
         }
     }
 
-    /// Fetches what the events of the open slot and of the next one need.
+    /// Fetches what the events of the open slot and of the next two need.
     pub(in crate::drive::engine) fn look_ahead(&mut self) {
         self.fetch_packets();
         self.fetch_what_packets_tell();
+        self.fetch_what_waits();
     }
 
-    /// Fetches the packets and ports of the events of the slot behind the open one.
+    /// Fetches the packets and ports of the events of the second slot behind the open one.
     #[inline]
     fn fetch_packets(&mut self) {
         let Engine { classed: Some(own), places, parts, graph, flows, .. } = self else {
@@ -50,16 +53,17 @@ impl Engine {
         let (places, enters) = (*places, places.enters..places.decides);
         let (ports, headers) = (&own.ports, &own.headers[..]);
         let (is_alike, flows) = (ports.are_alike(), flows.as_deref());
-        parts.first().foresee(|Event { place, item, .. }| {
+        parts.first().foresee_behind(|Event { place, item, .. }| {
             let id = item as usize;
             // Most events are those of packets; asking for too much costs less than a branch that is
             // guessed wrong.
             prefetch(headers, id);
             if place < places.frees {
+                // A packet comes to the end of its flow, which may answer.
                 flows.into_iter().for_each(|own| own.prefetch(id));
+                fetch_port(ports, graph, graph.host_port(place.wrapping_sub(places.hosts)));
             } else if place < places.joins {
-                ports.prefetch(place - places.frees);
-                graph.prefetch_port(place - places.frees);
+                fetch_port(ports, graph, place - places.frees);
             } else if place < places.acts {
                 // Links are compared.
                 if !is_alike && enters.contains(&place) {
@@ -71,8 +75,8 @@ impl Engine {
         });
     }
 
-    /// Fetches the outputs to which the packets of the open slot go, those that leave next, and the flows that they are
-    /// of.
+    /// Fetches the outputs to which the packets of the next slot go, and the flows that packets are of or that leave
+    /// next.
     #[inline]
     fn fetch_what_packets_tell(&mut self) {
         let Engine { classed: Some(own), places, packets, parts, graph, flows, routes, .. } = self
@@ -82,21 +86,14 @@ impl Engine {
         let places = *places;
         let (frees, enters) = (places.frees..places.joins, places.enters..places.decides);
         let flows = flows.as_deref();
-        // Where cables fail, routes change meanwhile.
-        let are_known = routes.look_at_packets_alone() && own.cables.is_none();
+        let are_known = own.knows_outputs(routes);
         let Classed { ports, headers, .. } = &mut **own;
         let (ports, headers) = (&*ports, &mut headers[..]);
-        for Event { place, item, .. } in parts.first().soon() {
+        parts.first().foresee(|Event { place, item, .. }| {
             if enters.contains(&place) {
-                let header = &mut headers[item as usize];
-                if are_known && header.output == Header::NOT_CHOSEN {
-                    let switch = graph.switch_of(place - places.enters);
-                    let Header { hops, to, .. } = *header;
-                    let number = routes.port(switch, hops, to, &mut header.route_state, |_| 0);
-                    header.output = graph.first_port(switch) + number;
-                    let output = header.output;
-                    ports.prefetch(output);
-                    graph.prefetch_port(output);
+                if are_known {
+                    let port = place - places.enters;
+                    choose_output(&mut headers[item as usize], port, ports, graph, routes);
                 }
             } else if frees.contains(&place) {
                 let port = place - places.frees;
@@ -120,6 +117,61 @@ impl Engine {
             {
                 flows.prefetch_end(&headers[item as usize]);
             }
+        });
+    }
+
+    /// Fetches what waits at the outputs to which the packets of the open slot go.
+    #[inline]
+    fn fetch_what_waits(&mut self) {
+        let Engine { classed: Some(own), places, parts, graph, routes, .. } = self else {
+            return;
+        };
+        let (enters, first) = (places.enters..places.decides, places.enters);
+        if !own.knows_outputs(routes) {
+            return;
+        }
+        let Classed { ports, headers, .. } = &mut **own;
+        for Event { place, item, .. } in parts.first().soon() {
+            if enters.contains(&place) {
+                let header = &mut headers[item as usize];
+                choose_output(header, place - first, ports, graph, routes);
+                ports.prefetch_waiting(header.output);
+            }
         }
     }
+}
+
+impl Classed {
+    /// Whether packets may choose their outputs ahead: not where queues are weighed, nor where cables fail, so that
+    /// routes change meanwhile.
+    fn knows_outputs(&self, routes: &Routes) -> bool {
+        routes.look_at_packets_alone() && self.cables.is_none()
+    }
+}
+
+/// A packet chooses the output by which it will leave the switch to which it comes by a port, unless it has, and the
+/// output is fetched.
+#[inline(always)]
+fn choose_output(
+    header: &mut Header,
+    input: u32,
+    ports: &Ports,
+    graph: &Graph,
+    routes: &mut Routes,
+) {
+    if header.output != Header::NOT_CHOSEN {
+        return;
+    }
+    let switch = graph.switch_of(input);
+    let Header { hops, to, .. } = *header;
+    let number = routes.port(switch, hops, to, &mut header.route_state, |_| 0);
+    header.output = graph.first_port(switch) + number;
+    fetch_port(ports, graph, header.output);
+}
+
+/// Something happens at a port soon.
+#[inline(always)]
+fn fetch_port(ports: &Ports, graph: &Graph, port: u32) {
+    ports.prefetch(port);
+    graph.prefetch_port(port);
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use weft_fabric::adapter::{HeldPackets, Segment, Transports};
+use weft_fabric::adapter::{HeldPackets, Transports};
 
 use super::Flows;
 use crate::drive::engine::{Alone, Engine};
@@ -27,11 +27,6 @@ impl Flows {
             alone: self.alone.of_hosts(hosts),
             path: Vec::new(),
         }
-    }
-
-    /// The content of a packet of a flow.
-    pub fn segment(&self, id: u32) -> Segment {
-        self.segments[id as usize]
     }
 }
 

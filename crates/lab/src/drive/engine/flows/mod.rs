@@ -19,7 +19,7 @@ use weft_fabric::measure::{Drop, Instants};
 use weft_fabric::switch::PortPair;
 use weft_fabric::switch::shared_buffer::{Header, HopTelemetry, Telemetry};
 use weft_fabric::workload::FlowDemand;
-use weft_kernel::{append, prefetch_whole};
+use weft_kernel::{append, prefetch};
 use weft_protocol::congestion::LinkState;
 use weft_protocol::transport::LossRecovery;
 use weft_units::{Span, Time};
@@ -45,7 +45,7 @@ pub struct FlowParts {
 pub(super) struct Flows {
     transports: Transports,
     /// The content of each packet, by its number.
-    segments: Vec<Segment>,
+    segments: Vec<Carried>,
     groups: Vec<String>,
     classes: u8,
     /// The message that each flow is, where flows are messages; and their class.
@@ -57,6 +57,18 @@ pub(super) struct Flows {
     alone: Routes,
     path: Vec<PortPair>,
 }
+
+/// What a packet carries from one end of its flow to the other. The flow itself is named by its header.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+struct Carried {
+    content: Content,
+    sent: Time,
+    spray: u16,
+}
+
+// Two of them in a line of the cache, and none in two lines.
+const _: () = assert!(size_of::<Carried>() == 32);
 
 /// A flow that has begun and has not come to an end.
 pub(super) struct FlowUnderWay<'a> {
@@ -109,7 +121,7 @@ impl Flows {
     /// A packet is at an end of its flow soon.
     #[inline]
     pub fn prefetch(&self, id: usize) {
-        self.segments.get(id).into_iter().for_each(prefetch_whole);
+        prefetch(&self.segments, id);
     }
 
     /// Prefetches the state that a flow has at the end that the packet reaches.
@@ -133,10 +145,19 @@ impl Flows {
     /// Stores the content of a packet.
     #[inline(always)]
     pub fn note(&mut self, id: u32, segment: Segment) {
+        let Segment { content, sent, spray, .. } = segment;
+        let carried = Carried { content, sent, spray };
         while self.segments.len() <= id as usize {
-            append(&mut self.segments, segment);
+            append(&mut self.segments, carried);
         }
-        self.segments[id as usize] = segment;
+        self.segments[id as usize] = carried;
+    }
+
+    /// The content of a packet of a flow.
+    #[inline]
+    pub fn segment(&self, id: u32, flow: u32) -> Segment {
+        let Carried { content, sent, spray } = self.segments[id as usize];
+        Segment { flow, content, sent, spray }
     }
 }
 
@@ -293,11 +314,14 @@ impl Engine {
         watch: &mut impl FnMut(Delivery),
     ) {
         let Some(flows) = &self.flows else { return };
-        let segment = flows.segments[id as usize];
+        let segment = flows.segment(id, header.flow);
         let Header { hops, to: host, generated, start, from, .. } = header;
         // The time of control packets per stage is not recorded.
         let spent = match segment.content {
-            Content::Data { .. } => self.spent_in_all(id, header.size),
+            Content::Data { .. } => {
+                self.observations.prefetch_latencies(header.class, generated, start, now);
+                self.spent_in_all(id, header.size)
+            }
             _ => Spent::default(),
         };
         let said = self.classed.as_ref().and_then(|own| own.telemetry_of(id));
@@ -307,17 +331,8 @@ impl Engine {
         let Arrived { answers, payload } =
             self.arrive_at_end(now, &segment, header, hops, said.as_ref());
         self.schedule_wakes();
-        for number in 0..answers {
-            let Some(out) = self.flows.as_ref().map(|own| own.transports.answers()[number]) else {
-                return;
-            };
-            // A grant may be for another flow than the one whose packet has come.
-            let port = self.graph.host_port(self.end_towards(end, out.to));
-            let id = self.insert_segment(now, host, &out);
-            if let (Some(own), Some(said)) = (&mut self.classed, said) {
-                own.carry_telemetry(id, said);
-            }
-            self.feed_packet(now, port, id);
+        if answers > 0 {
+            self.answer_segment(now, end, host, said);
         }
         match self.graph.planes() {
             1 => self.send_next(now, self.graph.host_port(host)),
@@ -341,6 +356,25 @@ impl Engine {
             target: Span::ZERO,
         };
         self.observe_delivery(instants, watch);
+    }
+
+    /// A host answers the packet of a flow that has just come to one of its ends, with what switches wrote into that.
+    #[inline(never)]
+    fn answer_segment(&mut self, now: Time, end: u32, host: u32, said: Option<Telemetry>) {
+        let Some(flows) = &mut self.flows else { return };
+        let answers = flows.transports.take_answers();
+        for out in &answers {
+            // A grant may be for another flow than the one whose packet has come.
+            let port = self.graph.host_port(self.end_towards(end, out.to));
+            let id = self.insert_segment(now, host, out);
+            if let (Some(own), Some(said)) = (&mut self.classed, said) {
+                own.carry_telemetry(id, said);
+            }
+            self.feed_packet(now, port, id);
+        }
+        if let Some(flows) = &mut self.flows {
+            flows.transports.return_answers(answers);
+        }
     }
 
     /// A packet is at an end of its flow, with what switches wrote into it, where they do.
