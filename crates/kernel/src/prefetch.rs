@@ -25,6 +25,28 @@ pub fn prefetch_whole<T>(one: &T) {
     }
 }
 
+/// Asks the processor for the first cache lines of a value that is read or written soon, up to this many.
+#[inline(always)]
+pub fn prefetch_first<T>(one: &T, lines: usize) {
+    let first = (&raw const *one).cast::<u8>();
+    for line in 0..lines.min(size_of::<T>().div_ceil(LINE)) {
+        ask(first.wrapping_add(line * LINE));
+    }
+}
+
+/// Asks the processor for all cache lines of a short list that is read or written soon.
+#[inline(always)]
+pub fn prefetch_all<T>(all: &[T]) {
+    let (first, size) = (all.as_ptr().cast::<u8>(), size_of_val(all));
+    for line in 0..size.div_ceil(LINE) {
+        ask(first.wrapping_add(line * LINE));
+    }
+    if let Some(last) = size.checked_sub(1) {
+        // A list need not begin with a line, and then may end in one more.
+        ask(first.wrapping_add(last));
+    }
+}
+
 #[inline(always)]
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn ask(address: *const u8) {
