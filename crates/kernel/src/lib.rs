@@ -76,7 +76,7 @@ pub use calendar::{Calendar, Event};
 pub use delay_line::DelayLine;
 pub use halt::{Halt, Stopped};
 pub use pages::append;
-pub use prefetch::{prefetch, prefetch_first, prefetch_whole};
+pub use prefetch::{prefetch, prefetch_all, prefetch_first, prefetch_whole};
 pub use queue::Queue;
 pub use stream::{Geometric, Purpose, Stream, Streams};
 pub use timers::Timers;

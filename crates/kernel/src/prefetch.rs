@@ -21,13 +21,26 @@ pub fn prefetch_whole<T>(one: &T) {
 /// Asks the processor for the cache lines of the first `bytes` bytes of a value that are read or written soon.
 #[inline(always)]
 pub fn prefetch_first<T>(one: &T, bytes: usize) {
-    let first = (&raw const *one).cast::<u8>();
+    let (first, bytes) = ((&raw const *one).cast::<u8>(), bytes.min(size_of::<T>()));
     for line in 0..bytes.div_ceil(LINE) {
         ask(first.wrapping_add(line * LINE));
     }
     // One that does not begin with a line may end in another.
     if !align_of::<T>().is_multiple_of(LINE) {
         ask(first.wrapping_add(bytes.saturating_sub(1)));
+    }
+}
+
+/// Asks the processor for all cache lines of a short list that is read or written soon.
+#[inline(always)]
+pub fn prefetch_all<T>(all: &[T]) {
+    let (first, size) = (all.as_ptr().cast::<u8>(), size_of_val(all));
+    for line in 0..size.div_ceil(LINE) {
+        ask(first.wrapping_add(line * LINE));
+    }
+    if let Some(last) = size.checked_sub(1) {
+        // A list need not begin with a line, and then may end in one more.
+        ask(first.wrapping_add(last));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Switches that take part at the edges of a clock: those with queues at their inputs, before a
 //! crossbar or a bus.
 
-use weft_kernel::Stream;
+use weft_kernel::{Stream, prefetch, prefetch_all};
 use weft_units::{Bytes, Span, Time};
 
 use super::{Departure, Graph, Kind};
@@ -262,6 +262,65 @@ impl Graph {
         if let Some(own) = self.clocked(switch) {
             own.edge(now, behind, outbox, choose);
         }
+    }
+
+    /// Prepares an edge of a clocked switch, which another switch precedes in so many: each step asks the
+    /// processor for what the next one reads. The last one shows packets that the edge is going to read.
+    #[inline]
+    pub fn prepare_edge(&self, now: Time, switch: u32, ahead: usize, show: impl FnMut(u32)) {
+        let Kind::Clocked(index) = self.kinds[switch as usize] else { return };
+        let Some(own) = self.clocked.get(index as usize) else { return };
+        match ahead {
+            1 => own.each_packet(now, show),
+            2 => own.prefetch_queues(),
+            3 => {
+                own.prefetch_tables();
+                let first = own.first() as usize;
+                let ports = first..first + own.ports();
+                prefetch_all(self.ports.get(ports.clone()).unwrap_or_default());
+                self.flow.prefetch_all(ports);
+            }
+            _ => own.prefetch_head(),
+        }
+    }
+
+    /// Asks the processor for what [`leave`](Self::leave) and [`expect`](Self::expect) read at the far ends of the
+    /// cables by which packets came and by which they leave.
+    #[inline]
+    pub fn prepare_leave(&self, switch: u32, grants: &[Grant]) {
+        let first = self.first_port(switch);
+        for grant in grants {
+            if let Some(input) = self.ports.get((first + u32::from(grant.input)) as usize) {
+                self.flow.prefetch(input.peer());
+            }
+            self.prefetch_receiver(first + u32::from(grant.output));
+        }
+    }
+
+    /// Asks the processor for what a gated port reads when a packet joins it.
+    #[inline]
+    pub fn prefetch_gate(&self, port: u32) {
+        prefetch(&self.gates, port as usize);
+        prefetch(&self.ports, port as usize);
+        self.flow.prefetch(port);
+    }
+
+    /// Asks the processor for what [`expect`](Self::expect) reads where the cable in a port ends.
+    #[inline]
+    pub fn prefetch_receiver(&self, port: u32) {
+        if let Some((own, input)) = self.receiver(port) {
+            own.prefetch_input(input);
+        }
+    }
+
+    /// The clocked switch at which the cable in a port ends, and the input there.
+    #[inline]
+    fn receiver(&self, port: u32) -> Option<(&InputQueued, u32)> {
+        let place = self.ports.get(port as usize)?.peer();
+        let switch = *self.owners.get(place as usize)?;
+        let Kind::Clocked(index) = self.kinds[switch as usize] else { return None };
+        let own = self.clocked.get(index as usize)?;
+        Some((own, place - own.first()))
     }
 
     /// The next edge at which a clocked switch takes part, if an event is needed for it.

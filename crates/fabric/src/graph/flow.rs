@@ -1,8 +1,10 @@
 //! The near end of the flow control of every cable that leads to a buffer of limited size.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use weft_kernel::{prefetch, prefetch_all};
 use weft_units::Span;
 
 use crate::link::FlowControl;
@@ -99,6 +101,20 @@ impl Flow {
     #[inline]
     fn place(&self, port: u32, channel: u8) -> usize {
         (port * self.channels + u32::from(channel)) as usize
+    }
+
+    /// Asks the processor for the credits of a port.
+    #[inline]
+    pub fn prefetch(&self, port: u32) {
+        prefetch(&self.credits, port.wrapping_mul(self.channels) as usize);
+    }
+
+    /// Asks the processor for the credits of these ports.
+    #[inline]
+    pub fn prefetch_all(&self, ports: Range<usize>) {
+        let channels = self.channels as usize;
+        let places = ports.start * channels..ports.end * channels;
+        prefetch_all(self.credits.get(places).unwrap_or_default());
     }
 
     /// Whether a packet may be sent.

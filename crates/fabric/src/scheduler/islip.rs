@@ -125,6 +125,13 @@ impl<const W: usize> Scheduler<W> for Islip<W> {
         self.accept_pointers[initiator] = after(target, self.ports) as u16;
         true
     }
+
+    #[inline]
+    fn prefetch(&self, _random: &Stream) {
+        self.grants.prefetch(self.ports);
+        self.grant_pointers.prefetch(self.ports);
+        self.accept_pointers.prefetch(self.ports);
+    }
 }
 
 #[cfg(test)]

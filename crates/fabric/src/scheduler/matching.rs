@@ -97,6 +97,13 @@ impl<const W: usize> Matching<W> {
         self.initiators[target].into()
     }
 
+    /// Asks the processor for all of them.
+    #[inline]
+    pub fn prefetch(&self) {
+        self.targets.prefetch(self.ports);
+        self.initiators.prefetch(self.ports);
+    }
+
     /// Number of connections.
     #[inline]
     pub fn len(&self) -> usize {

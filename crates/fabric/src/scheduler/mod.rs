@@ -55,6 +55,9 @@ pub trait Scheduler<const W: usize = 1> {
     fn schedule_lone(&mut self, _initiator: usize, _target: usize) -> bool {
         false
     }
+
+    /// Asks the processor for what [`schedule`](Self::schedule) reads. Without any effect on results.
+    fn prefetch(&self, _random: &Stream) {}
 }
 
 /// Why a scheduler cannot be built or described.
@@ -136,6 +139,11 @@ macro_rules! schedulers {
                 match self {
                     $(AnyScheduler::$name(own) => own.schedule_lone(initiator, target),)*
                 }
+            }
+
+            #[inline]
+            fn prefetch(&self, random: &Stream) {
+                match self { $(AnyScheduler::$name(own) => own.prefetch(random),)* }
             }
         }
 

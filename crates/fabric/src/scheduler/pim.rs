@@ -5,7 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_kernel::Stream;
+use weft_kernel::{Stream, prefetch_whole};
 
 use super::ports::{PerPort, PortSet};
 use super::{Algorithm, Iterations, Matching, Requests, Scheduler};
@@ -70,5 +70,11 @@ impl<const W: usize> Scheduler<W> for Pim<W> {
                 matching.pair(initiator, grants.any(random));
             }
         }
+    }
+
+    #[inline]
+    fn prefetch(&self, random: &Stream) {
+        prefetch_whole(random);
+        self.grants.prefetch(self.ports);
     }
 }

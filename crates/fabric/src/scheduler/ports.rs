@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Index, IndexMut, Sub, SubAssign};
 
-use weft_kernel::Stream;
+use weft_kernel::{Stream, prefetch_all};
 
 /// A set of ports with numbers below 64 `W`. `W` is a power of two.
 ///
@@ -306,6 +306,12 @@ impl<T: Copy, const W: usize> PerPort<T, W> {
         let inline = ports.min(64);
         self.first[..inline].fill(value);
         self.more.as_flattened_mut()[..ports - inline].fill(value);
+    }
+
+    /// Asks the processor for the entries of the first ports, as far as they stand inline.
+    #[inline(always)]
+    pub fn prefetch(&self, ports: usize) {
+        prefetch_all(&self.first[..ports.min(64)]);
     }
 
     /// The entries of the first ports in groups of four; the last group has those of up to three

@@ -105,6 +105,13 @@ impl<const W: usize> Requests<W> {
         self.asked
     }
 
+    /// Asks the processor for all of them.
+    #[inline]
+    pub fn prefetch(&self) {
+        self.rows.prefetch(self.ports);
+        self.columns.prefetch(self.ports);
+    }
+
     /// All columns in groups of four; the last group is filled up with empty sets.
     #[inline]
     pub(super) fn columns_by_four(&self) -> impl Iterator<Item = &[PortSet<W>; 4]> {

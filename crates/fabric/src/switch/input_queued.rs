@@ -14,9 +14,11 @@ mod hubs;
 mod inputs;
 mod sized;
 
+use std::mem::offset_of;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_kernel::Stream;
+use weft_kernel::{Stream, prefetch_first};
 use weft_units::{Bytes, PositiveCount, Span, Time};
 
 use crate::scheduler::{Arbiter, SchedulerSettings};
@@ -86,8 +88,10 @@ pub struct InputQueuedParts {
     pub random: Stream,
 }
 
-/// A switch with queues at its inputs.
+/// A switch with queues at its inputs. In this order in memory, from the beginning of a line of the cache on: what
+/// every edge reads comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct InputQueued {
     first: u32,
     slot: Span,
@@ -102,6 +106,7 @@ pub struct InputQueued {
 /// What depends on sets of ports, with as many as the switch needs.
 #[allow(clippy::large_enum_variant, reason = "nearly all are narrow, and none moves while it runs")]
 #[derive(Debug)]
+#[repr(C)]
 enum Size {
     Narrow(InputQueuedOf<1>),
     Wide(Box<InputQueuedOf<4>>),
@@ -125,6 +130,18 @@ macro_rules! of_any_size {
     };
 }
 
+/// The same for each size of a switch with a scheduler; nothing for the others.
+macro_rules! of_any_queues {
+    ($switch:expr, $own:ident => $result:expr) => {
+        match $switch {
+            Size::Narrow($own) => $result,
+            Size::Wide($own) => $result,
+            Size::Widest($own) => $result,
+            Size::Bus(_) | Size::Hub(_) => {}
+        }
+    };
+}
+
 // What most switches are is inlined where it is used; the others cost a call there.
 impl Size {
     #[inline(never)]
@@ -143,6 +160,10 @@ impl Size {
         of_any_size!(self, own => own.edge(now, behind, outbox, choose));
     }
 }
+
+/// How many bytes a switch has before the tables of its scheduler; the tag of its size, and what aligns that, take
+/// less than 64 of them.
+const HEAD: usize = offset_of!(InputQueued, size) + InputQueuedOf::<1>::HEAD + 64;
 
 impl InputQueued {
     /// A switch without packets. The arbiter is for as many ports as there are in `holds`.
@@ -188,6 +209,12 @@ impl InputQueued {
             inputs: Inputs::new(1, parts.room, spare),
             size: Size::Hub(Box::new(FifoCrossbar::new(parts))),
         }
+    }
+
+    /// How many ports it has.
+    #[inline]
+    pub fn ports(&self) -> usize {
+        self.occupations.len()
     }
 
     /// From one edge of its clock to the next.
@@ -237,6 +264,42 @@ impl InputQueued {
             Size::Narrow(own) => own.edge(now, behind, outbox, choose),
             other => other.edge(now, behind, outbox, choose),
         }
+    }
+
+    // An edge of a switch may be prepared in four steps. Each asks the processor for what the next one reads, so
+    // that something else should happen in between.
+
+    /// Asks for what all other steps read.
+    #[inline]
+    pub fn prefetch_head(&self) {
+        prefetch_first(self, HEAD);
+    }
+
+    /// Asks for what there is for each port.
+    #[inline]
+    pub fn prefetch_tables(&self) {
+        self.inputs.prefetch();
+        of_any_queues!(&self.size, own => own.prefetch_tables());
+    }
+
+    /// Asks for what [`expect`](Self::expect) reads of an input.
+    #[inline]
+    pub fn prefetch_input(&self, input: u32) {
+        self.inputs.prefetch_input(input);
+        of_any_queues!(&self.size, own => own.prefetch_input(input));
+    }
+
+    /// Asks for the queues in which packets wait.
+    #[inline]
+    pub fn prefetch_queues(&self) {
+        of_any_queues!(&self.size, own => own.prefetch_queues());
+    }
+
+    /// Shows packets that an edge reads: the first one that comes to each input, and of those that wait in an input
+    /// for an output, one.
+    #[inline]
+    pub fn each_packet(&self, now: Time, show: impl FnMut(u32)) {
+        of_any_queues!(&self.size, own => own.each_packet(now, show));
     }
 
     /// The next edge at which the switch takes part, if it must be announced: when a packet can be
@@ -352,4 +415,90 @@ pub struct Outbox {
     pub signals: Vec<(u16, bool)>,
     /// An input that was written while it was full.
     pub overrun: Option<u16>,
+    /// Whether the state of switches does not stay in the cache from one edge to the next, so that it is worth the
+    /// instructions to ask for it before it is read.
+    pub fetches_ahead: bool,
+    /// Packets that have chosen their outputs and not joined their queues yet: none after the edge.
+    joining: Vec<Grant>,
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_kernel::Streams;
+
+    use super::*;
+
+    /// Three ports, a slot of 10 ps, virtual channels with room for 4 packets.
+    fn switch(channels: u8) -> InputQueued {
+        let parts = InputQueuedParts {
+            latency: Span(5),
+            slot: Span(10),
+            first: 0,
+            holds: vec![1; 3],
+            spans: Vec::new(),
+            room: 4,
+            spare: vec![4; 3],
+            channels,
+            stops: None,
+            random: Streams::new(1).stream("switch", 0),
+        };
+        let (_, scheduler) = SchedulerSettings::all_defaults().remove(0);
+        InputQueued::new(parts, scheduler.arbiter(3).expect("a scheduler for three ports"))
+    }
+
+    /// Packets go by the output that is their number modulo 10, and the virtual channel before that.
+    fn leave_at(switch: &mut InputQueued, now: u64, fetches_ahead: bool) -> Vec<u32> {
+        let mut outbox = Outbox { fetches_ahead, ..Outbox::default() };
+        let choose = |packet: u32, _: &[u32]| (packet % 10, (packet / 10 % 10) as u8);
+        switch.edge(Time(now), &mut [0; 200], &mut outbox, choose);
+        assert!(outbox.joining.is_empty());
+        outbox.grants.iter().map(|grant| grant.packet).collect()
+    }
+
+    #[test]
+    fn a_packet_passes_those_of_virtual_channels_without_credit() {
+        for (fetches_ahead, lost) in [(false, [0, 1]), (true, [1, 0])] {
+            let mut switch = switch(2);
+            for packet in [102, 112] {
+                switch.expect(Time(0), packet, (1, 0));
+            }
+            switch.lose_credit(2, lost[0]);
+            let [open, shut] = if lost[0] == 0 { [112, 102] } else { [102, 112] };
+            assert_eq!(leave_at(&mut switch, 10, fetches_ahead), [open]);
+            switch.lose_credit(2, lost[1]);
+            assert_eq!(switch.next_edge(Time(10)), None, "no virtual channel has a credit");
+            assert_eq!(switch.regain_credit(Time(20), 2, lost[1]), Some(Time(20)));
+            assert_eq!(leave_at(&mut switch, 20, fetches_ahead), [0; 0]);
+            assert_eq!(switch.regain_credit(Time(30), 2, lost[0]), Some(Time(30)));
+            assert_eq!(leave_at(&mut switch, 30, fetches_ahead), [shut]);
+        }
+    }
+
+    #[test]
+    fn one_virtual_channel_needs_a_credit() {
+        let mut switch = switch(1);
+        switch.expect(Time(0), 101, (0, 0));
+        switch.lose_credit(1, 0);
+        assert_eq!(leave_at(&mut switch, 10, true), [0; 0]);
+        assert_eq!(switch.regain_credit(Time(15), 1, 0), Some(Time(20)));
+        assert_eq!(leave_at(&mut switch, 20, true), [101]);
+    }
+
+    #[test]
+    fn packets_that_an_edge_reads_are_known_before_it() {
+        let mut switch = switch(2);
+        for (packet, input, arrival) in [(101, 0, 2), (111, 0, 3), (100, 2, 4), (102, 1, 7)] {
+            switch.expect(Time(arrival), packet, (input, 0));
+        }
+        let known = |switch: &InputQueued, now: u64| {
+            let mut all: Vec<u32> = Vec::new();
+            switch.each_packet(Time(now), |packet| all.push(packet));
+            all
+        };
+        assert_eq!(known(&switch, 6), [0; 0]);
+        assert_eq!(known(&switch, 10), [101, 100]);
+        // Of the two for output 1 the second virtual channel has its turn.
+        assert_eq!(leave_at(&mut switch, 10, true), [100, 111]);
+        assert_eq!(known(&switch, 20), [102, 101]);
+    }
 }

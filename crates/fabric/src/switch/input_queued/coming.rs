@@ -1,5 +1,6 @@
 //! The packets on the way to the inputs of a switch.
 
+use weft_kernel::{prefetch, prefetch_all, prefetch_whole};
 use weft_units::Time;
 
 use crate::scheduler::PortSet;
@@ -19,11 +20,12 @@ pub(super) struct Coming<const W: usize> {
     inputs: PortSet<W>,
 }
 
-/// The packets in the ring of an input.
+/// The packets in the ring of an input. The first one stands here, and not in its place.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
     /// When the first one can be decided on; [`Time::NEVER`] if there is none.
     ready: Time,
+    packet: u32,
     /// Its place among those of all rings.
     first: u32,
     count: u32,
@@ -46,8 +48,8 @@ const FEW: u32 = 4;
 impl<const W: usize> Coming<W> {
     /// No packets on the way to this many inputs.
     pub fn new(inputs: usize) -> Coming<W> {
-        let ring =
-            |input: u32| Ring { ready: Time::NEVER, first: input * FEW, count: 0, mask: FEW - 1 };
+        let Arrival { ready, packet } = NOTHING;
+        let ring = |input| Ring { ready, packet, first: input * FEW, count: 0, mask: FEW - 1 };
         Coming {
             rings: (0..inputs as u32).map(ring).collect(),
             packets: vec![NOTHING; inputs * FEW as usize],
@@ -64,13 +66,13 @@ impl<const W: usize> Coming<W> {
             self.grow(input);
         }
         let ring = &mut self.rings[input];
-        let place = ring.further(ring.count);
         if ring.count == 0 {
-            ring.ready = arrival.ready;
+            (ring.ready, ring.packet) = (arrival.ready, arrival.packet);
             self.inputs.insert(input);
+        } else {
+            self.packets[ring.further(ring.count) as usize] = arrival;
         }
         ring.count += 1;
-        self.packets[place as usize] = arrival;
         let is_first = arrival.ready < self.soonest;
         if is_first {
             self.soonest = arrival.ready;
@@ -107,18 +109,44 @@ impl<const W: usize> Coming<W> {
     #[inline]
     pub fn pop(&mut self, input: usize) -> (u32, Time) {
         let ring = self.rings[input];
-        let Ring { first, count, .. } = ring;
-        debug_assert!(count > 0, "no packet comes to input {input}");
-        let behind = ring.further(1);
-        let packet = self.packets[first as usize].packet;
-        let ready = if count > 1 {
-            self.packets[behind as usize].ready
+        debug_assert!(ring.count > 0, "no packet comes to input {input}");
+        let (first, count) = (ring.further(1), ring.count.wrapping_sub(1));
+        let Arrival { ready, packet } = if count > 0 {
+            self.packets[first as usize]
         } else {
             self.inputs.remove(input);
-            Time::NEVER
+            NOTHING
         };
-        self.rings[input] = Ring { ready, first: behind, count: count.wrapping_sub(1), ..ring };
-        (packet, ready)
+        self.rings[input] = Ring { ready, packet, first, count, ..ring };
+        (ring.packet, ready)
+    }
+
+    /// Asks the processor for the state of all rings.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch_all(&self.rings);
+    }
+
+    /// Asks the processor for the state of the ring of an input.
+    #[inline]
+    pub fn prefetch_input(&self, input: usize) {
+        self.rings.get(input).into_iter().for_each(prefetch_whole);
+    }
+
+    /// Shows the first packet of each input that can be decided on at an edge, and asks the processor for the
+    /// ones behind these.
+    #[inline]
+    pub fn each_due(&self, now: Time, mut show: impl FnMut(u32)) {
+        if self.soonest > now {
+            return;
+        }
+        for input in self.inputs {
+            let ring = &self.rings[input];
+            if ring.ready <= now {
+                show(ring.packet);
+                prefetch(&self.packets, ring.further(1) as usize);
+            }
+        }
     }
 
     /// Makes the ring of an input twice as large.

@@ -1,6 +1,7 @@
 //! The buffers of a switch with queues at its inputs: how many packets they hold, and when an input
 //! stops its cable.
 
+use weft_kernel::{prefetch, prefetch_all};
 use weft_protocol::flow::{Crossing, Hysteresis, Marks};
 
 use super::Outbox;
@@ -52,6 +53,19 @@ impl Inputs {
         let lot = self.lot(input, channel);
         self.held[lot] -= 1;
         self.held[lot] < self.spare[input as usize]
+    }
+
+    /// Asks the processor for all counts.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch_all(&self.held);
+        prefetch_all(&self.spare);
+    }
+
+    /// Asks the processor for the counts of an input.
+    #[inline]
+    pub fn prefetch_input(&self, input: u32) {
+        prefetch(&self.held, self.lot(input, 0));
     }
 
     /// From now on [`release`](Self::release) returns false.

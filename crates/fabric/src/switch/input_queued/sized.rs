@@ -1,5 +1,6 @@
 //! A switch with queues at its inputs whose sets of ports have a number of words that its type says.
 
+mod soon;
 mod standing;
 
 use std::collections::VecDeque;
@@ -21,7 +22,11 @@ const _: () = assert!(MOST_CHANNELS <= Lanes::BITS);
 
 /// A switch with queues at its inputs, of up to 64 `W` ports. Functions without a comment are those of
 /// [`InputQueued`](super::InputQueued).
+///
+/// In this order in memory: what every edge reads stands together, before the tables of the scheduler, so that
+/// [few lines of the cache](Self::HEAD) have all of it.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct InputQueuedOf<const W: usize> {
     ports: u32,
     channels: u32,
@@ -36,19 +41,11 @@ pub(super) struct InputQueuedOf<const W: usize> {
     held: (PortSet<W>, PortSet<W>),
     /// The outputs that the far end has stopped.
     stopped: PortSet<W>,
-    /// How many members the sets of `without_credit` have.
-    credits_missing: u32,
-    /// Which inputs have packets for which outputs, on any virtual channel.
-    wanted: Requests<W>,
-    matching: Matching<W>,
-    /// The outputs for which packets of each virtual channel in each input wait. Not kept if there
-    /// is one channel, since `wanted` says the same.
-    wanted_by: Box<[PortSet<W>]>,
-    /// The outputs without credit, by virtual channel.
-    without_credit: Box<[PortSet<W>]>,
-    /// Both the other way round, a bit for each virtual channel: those of which packets in an input
-    /// wait for an output, by input and output, and those without credit, by output. Not kept either
-    /// if there is one channel.
+    /// The outputs that have no credit on one of their virtual channels or more.
+    without_credit: PortSet<W>,
+    /// The virtual channels of which packets in an input wait for an output, by input and output, and those
+    /// without credit, by output; a bit each. Not kept if there is one channel, since `wanted` and `without_credit`
+    /// say the same.
     lanes: Box<[Lanes]>,
     shut_lanes: Box<[Lanes]>,
     /// By input, output and virtual channel.
@@ -66,6 +63,9 @@ pub(super) struct InputQueuedOf<const W: usize> {
     /// The input of the packet that leaves by each output, and until when.
     leaving: Box<[(u32, Time)]>,
     levels: Levels,
+    /// Which inputs have packets for which outputs, on any virtual channel.
+    wanted: Requests<W>,
+    matching: Matching<W>,
     scheduler: AnyScheduler<W>,
     random: Stream,
     /// The part of `wanted` that may leave, if not all of it may; empty between two edges.
@@ -92,11 +92,7 @@ impl<const W: usize> InputQueuedOf<W> {
             busy: PortSet::EMPTY,
             held: (PortSet::EMPTY, PortSet::EMPTY),
             stopped: PortSet::EMPTY,
-            credits_missing: 0,
-            wanted: matcher.requests,
-            matching: matcher.matching,
-            wanted_by: vec![PortSet::EMPTY; if channels == 1 { 0 } else { lots }].into(),
-            without_credit: vec![PortSet::EMPTY; channels.into()].into(),
+            without_credit: PortSet::EMPTY,
             lanes: vec![0; if channels == 1 { 0 } else { ports * ports }].into(),
             shut_lanes: vec![0; if channels == 1 { 0 } else { ports }].into(),
             queues: vec![Chain::EMPTY; ports * lots].into(),
@@ -108,6 +104,8 @@ impl<const W: usize> InputQueuedOf<W> {
             holds: holds.into(),
             spans: parts.spans.into(),
             levels: Levels::new(ports, parts.stops),
+            wanted: matcher.requests,
+            matching: matcher.matching,
             scheduler: matcher.scheduler,
             random: parts.random,
             open: Requests::new(ports),
@@ -152,10 +150,8 @@ impl<const W: usize> InputQueuedOf<W> {
         if !self.held.1.is_empty() {
             self.end_transmissions(now);
         }
-        while let Some(late) = self.late.front().filter(|late| late.edge <= now) {
-            let place = late.place;
-            self.late.pop_front();
-            self.admit(&place, behind, outbox);
+        if !self.late.is_empty() {
+            self.admit_late(now, behind, outbox);
         }
         if self.coming.soonest() <= now {
             self.admit_all(now, behind, outbox, choose);
@@ -192,6 +188,9 @@ impl<const W: usize> InputQueuedOf<W> {
                 let ready = ready + self.lag(input, output as usize);
                 if ready > now {
                     self.delay(ready, place);
+                } else if outbox.fetches_ahead {
+                    self.prefetch_queue(&place);
+                    outbox.joining.push(place);
                 } else {
                     self.admit(&place, behind, outbox);
                 }
@@ -199,6 +198,29 @@ impl<const W: usize> InputQueuedOf<W> {
             soonest = soonest.min(first);
         }
         self.coming.set_soonest(soonest);
+        if !outbox.joining.is_empty() {
+            self.admit_joining(behind, outbox);
+        }
+    }
+
+    /// Packets join the queues of the outputs that they have chosen.
+    #[inline(never)]
+    fn admit_joining(&mut self, behind: &mut [u32], outbox: &mut Outbox) {
+        let mut joining = std::mem::take(&mut outbox.joining);
+        for place in joining.drain(..) {
+            self.admit(&place, behind, outbox);
+        }
+        outbox.joining = joining;
+    }
+
+    /// Packets that chose their outputs before join their queues.
+    #[inline(never)]
+    fn admit_late(&mut self, now: Time, behind: &mut [u32], outbox: &mut Outbox) {
+        while let Some(late) = self.late.front().filter(|late| late.edge <= now) {
+            let place = late.place;
+            self.late.pop_front();
+            self.admit(&place, behind, outbox);
+        }
     }
 
     /// By how much longer a packet takes to arrive by an input than to leave by an output.
@@ -221,7 +243,7 @@ impl<const W: usize> InputQueuedOf<W> {
     /// Whether every packet that waits may leave.
     #[inline]
     fn is_open(&self) -> bool {
-        self.credits_missing == 0 && (self.held.1 | self.stopped).is_empty()
+        (self.without_credit | self.held.1 | self.stopped).is_empty()
     }
 
     /// Outputs whose packet has ended, and the inputs from which it came.
@@ -237,22 +259,20 @@ impl<const W: usize> InputQueuedOf<W> {
     }
 
     /// A packet joins the queue of its output.
-    #[inline]
+    #[inline(always)]
     fn admit(&mut self, place: &Grant, behind: &mut [u32], outbox: &mut Outbox) {
         let Grant { packet, input, output, channel } = *place;
         let queue = self.queue(input.into(), output.into(), channel.into());
-        if self.queues[queue].push(packet, behind) {
-            let (input, output) = (usize::from(input), usize::from(output));
-            self.wanted.set(input, output);
-            self.busy.insert(input);
-            if self.channels > 1 {
-                let lot = input * self.channels as usize + usize::from(channel);
-                self.wanted_by[lot].insert(output);
-                self.lanes[input * self.ports as usize + output] |= 1 << channel;
-            }
-        }
         if self.levels.may_stop() {
             self.levels.count_in(input, outbox);
+        }
+        let (input, output) = (usize::from(input), usize::from(output));
+        if self.channels > 1 {
+            self.lanes[input * self.ports as usize + output] |= 1 << channel;
+        }
+        if self.queues[queue].push(packet, behind) {
+            self.wanted.set(input, output);
+            self.busy.insert(input);
         }
     }
 
@@ -264,17 +284,17 @@ impl<const W: usize> InputQueuedOf<W> {
     /// The outputs for which an input has packets that may leave.
     #[inline]
     fn row(&self, input: usize) -> PortSet<W> {
-        let shut = self.held.1 | self.stopped;
+        let mut row = self.wanted.row(input) - (self.held.1 | self.stopped);
         if self.channels == 1 {
-            return self.wanted.row(input) - (shut | self.without_credit[0]);
+            return row - self.without_credit;
         }
-        let own = input * self.channels as usize;
-        let mut row = PortSet::EMPTY;
-        // By index: an iterator over both leaves a call behind for each input that is looked at.
-        for channel in 0..self.channels as usize {
-            row |= self.wanted_by[own + channel] - self.without_credit[channel];
+        let own = input * self.ports as usize;
+        for output in row & self.without_credit {
+            if self.lanes[own + output] & !self.shut_lanes[output] == 0 {
+                row.remove(output);
+            }
         }
-        row - shut
+        row
     }
 
     /// The scheduler chooses among all packets that wait: the outputs by which any leaves, and the
@@ -352,8 +372,6 @@ impl<const W: usize> InputQueuedOf<W> {
     #[inline]
     fn want_no_more(&mut self, input: usize, output: usize, channel: u8) {
         if self.channels > 1 {
-            let own = input * self.channels as usize;
-            self.wanted_by[own + usize::from(channel)].remove(output);
             let lanes = &mut self.lanes[input * self.ports as usize + output];
             *lanes &= !(1 << channel);
             if *lanes != 0 {
@@ -404,19 +422,21 @@ impl<const W: usize> InputQueuedOf<W> {
     }
 
     pub fn lose_credit(&mut self, output: u32, channel: u8) {
-        self.without_credit[usize::from(channel)].insert(output as usize);
+        self.without_credit.insert(output as usize);
         if let Some(lanes) = self.shut_lanes.get_mut(output as usize) {
             *lanes |= 1 << channel;
         }
-        self.credits_missing += 1;
     }
 
     pub fn regain_credit(&mut self, now: Time, output: u32, channel: u8) -> Option<Time> {
-        self.without_credit[usize::from(channel)].remove(output as usize);
+        let mut is_shut = false;
         if let Some(lanes) = self.shut_lanes.get_mut(output as usize) {
             *lanes &= !(1 << channel);
+            is_shut = *lanes != 0;
         }
-        self.credits_missing -= 1;
+        if !is_shut {
+            self.without_credit.remove(output as usize);
+        }
         self.look(now)
     }
 

@@ -8,12 +8,18 @@ use weft_units::{Span, Time};
 /// its own.
 const AHEAD: u64 = 64;
 
+/// From how many switches on that take part at an edge it is worth the instructions to ask the processor for what
+/// the next ones read.
+const MANY: usize = 96;
+
 /// Which switches take part at which edges.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
     /// The clock of each switch, and its number there; nothing where no switch has a clock.
     own: Vec<(u32, u32)>,
     clocks: Vec<Clock>,
+    /// The switches that take part at the edge that happens.
+    attending: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -61,7 +67,7 @@ impl Clocks {
         for clock in &mut clocks {
             clock.due = vec![0; clock.words() * AHEAD as usize].into();
         }
-        Clocks { own, clocks }
+        Clocks { own, clocks, attending: Vec::new() }
     }
 
     /// A switch takes part at an edge.
@@ -88,29 +94,38 @@ impl Clocks {
         Needs::Clock(clock.switches[0])
     }
 
-    /// An edge of the clock that has its events at the place of a switch: how many words of switches
-    /// it has, which [`take`](Self::take) gives.
+    /// An edge of the clock that has its events at the place of a switch: how many of its switches take part,
+    /// which [`attending`](Self::attending) gives.
     #[inline]
     pub fn begin(&mut self, now: Time, place: u32) -> usize {
         let clock = &mut self.clocks[self.own[place as usize].0 as usize];
         let number = now.0 / clock.slot.0;
         clock.following = (now + clock.slot, number + 1);
-        clock.occupied &= !(1 << (number % AHEAD));
-        clock.words()
+        let at = (number % AHEAD) as usize;
+        clock.occupied &= !(1 << at);
+        let words = clock.words();
+        self.attending.clear();
+        for (word, due) in clock.due[at * words..(at + 1) * words].iter_mut().enumerate() {
+            let mut left = std::mem::take(due);
+            while left != 0 {
+                let number = word * 64 + left.trailing_zeros() as usize;
+                left &= left - 1;
+                self.attending.push(clock.switches[number]);
+            }
+        }
+        self.attending.len()
     }
 
-    /// Takes the switches of a word that take part at the edge that has begun, a bit each.
+    /// Whether so many switches take part that their state does not stay in the cache from edge to edge.
     #[inline]
-    pub fn take(&mut self, place: u32, word: usize) -> u64 {
-        let clock = &mut self.clocks[self.own[place as usize].0 as usize];
-        let at = ((clock.following.1 - 1) % AHEAD) as usize;
-        std::mem::take(&mut clock.due[at * clock.words() + word])
+    pub fn are_many(&self) -> bool {
+        self.attending.len() >= MANY
     }
 
-    /// The switch of a bit of a word.
+    /// One of the switches that take part at the edge that has begun.
     #[inline]
-    pub fn switch(&self, place: u32, number: usize) -> u32 {
-        self.clocks[self.own[place as usize].0 as usize].switches[number]
+    pub fn attending(&self, index: usize) -> Option<u32> {
+        self.attending.get(index).copied()
     }
 }
 

@@ -183,12 +183,24 @@ impl Engine {
         if item == ALONE {
             return self.edge(now, place);
         }
-        for word in 0..self.clocks.begin(now, place) {
-            let mut switches = self.clocks.take(place, word);
-            while switches != 0 {
-                let number = word * 64 + switches.trailing_zeros() as usize;
-                switches &= switches - 1;
-                self.edge(now, self.clocks.switch(place, number));
+        let count = self.clocks.begin(now, place);
+        self.outbox.fetches_ahead = self.clocks.are_many();
+        for index in 0..count {
+            if self.outbox.fetches_ahead {
+                self.prepare_edges(now, index);
+            }
+            if let Some(switch) = self.clocks.attending(index) {
+                self.edge(now, switch);
+            }
+        }
+    }
+
+    /// Prepares the edges of the switches that take part behind one.
+    #[inline]
+    fn prepare_edges(&self, now: Time, index: usize) {
+        for ahead in 1..=4 {
+            if let Some(switch) = self.clocks.attending(index + ahead) {
+                self.graph.prepare_edge(now, switch, ahead, |id| self.packets.prefetch(id));
             }
         }
     }
@@ -219,6 +231,9 @@ impl Engine {
         if let Some(input) = self.outbox.overrun.take() {
             let port = self.graph.first_port(switch) + u32::from(input);
             self.note_overrun(now, port, self.graph.space(port));
+        }
+        if self.outbox.fetches_ahead {
+            self.graph.prepare_leave(switch, &self.outbox.grants);
         }
         for granted in 0..self.outbox.grants.len() {
             let grant = self.outbox.grants[granted];

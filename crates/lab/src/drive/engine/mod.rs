@@ -283,6 +283,11 @@ impl Engine {
 
     #[inline(never)]
     fn generate(&mut self, now: Time, host: u32) {
+        let is_limited = self.graph.has_limits();
+        let fetches_ahead = is_limited && self.outbox.fetches_ahead;
+        if fetches_ahead {
+            self.graph.prefetch_gate(self.graph.host_port(host));
+        }
         let handed = self.supply.hand_over(now, host, self.payload);
         let Handed { message, next, .. } = handed;
         // Packets of messages were counted when the messages were offered.
@@ -293,8 +298,10 @@ impl Engine {
             return self.hand_over(now, host, &handed);
         }
         let end = self.end_for(now, host, handed.to);
-        let is_gated = self.graph.has_limits() && self.graph.is_gated(self.graph.host_port(end));
-        if is_gated {
+        if is_limited && self.graph.is_gated(self.graph.host_port(end)) {
+            if fetches_ahead {
+                self.graph.prefetch_receiver(self.graph.host_port(end));
+            }
             let id = self.insert(host, now, &handed);
             return self.queue(now, host, end, id, &handed);
         }

@@ -2,7 +2,7 @@
 
 use weft_fabric::fabric::RouteState;
 use weft_fabric::measure::Spent;
-use weft_kernel::append;
+use weft_kernel::{append, prefetch_whole};
 use weft_units::Time;
 
 use super::border::Crossing;
@@ -122,6 +122,17 @@ impl Packets {
     pub fn remove(&mut self, id: u32) {
         debug_assert!(!self.free.contains(&id), "packet {id} is gone already");
         self.free.push(id);
+    }
+
+    /// Asks the processor for what a switch reads and writes of a packet.
+    #[inline]
+    pub fn prefetch(&self, id: u32) {
+        if let Some(forwarding) = self.forwarding.get(id as usize) {
+            prefetch_whole(forwarding);
+        }
+        if let Some(spent) = self.spent.as_ref().and_then(|spent| spent.get(id as usize)) {
+            prefetch_whole(spent);
+        }
     }
 
     /// The accumulated times of a packet, if they depend on its route.
