@@ -50,6 +50,9 @@ struct Chunk([u128; CHUNK]);
 const FETCH_SLOT: usize = 16;
 const FETCH_CHUNK: usize = 8;
 
+/// How many chunks ahead of the one that is read are prefetched: a list is not in order in memory.
+const CHUNKS_AHEAD: usize = 4;
+
 /// An event that is scheduled for the open slot is inserted among at most this many earlier ones,
 /// which move one place forward; a slot is opened with as much room before its events.
 const SOON: usize = 16;
@@ -210,6 +213,72 @@ impl Calendar {
         }
     }
 
+    /// The event of the open slot that leaves after this many others, if no more are scheduled for that slot
+    /// meanwhile.
+    #[inline(always)]
+    pub fn ahead(&self, others: usize) -> Option<Event> {
+        self.open.get(self.head + others).map(|key| unpack(*key))
+    }
+
+    /// Removes events of the open slot one after another while they are at places before `place`, `most` at most, and
+    /// schedules for each the event that `cause` returns, not before it. `cause` is also told which event
+    /// leaves `others` after that one, if one does. Returns how many were removed, and when the last of them was due.
+    ///
+    /// It may stop early, and removes nothing if some event of the slot is due after `limit`. Nothing but the next call of
+    /// [`pop_until`](Self::pop_until) tells what comes next.
+    #[inline(always)]
+    pub fn replace_each(
+        &mut self,
+        (limit, place): (Time, u32),
+        most: usize,
+        others: usize,
+        mut cause: impl FnMut(Event, Option<Event>) -> Event,
+    ) -> Option<(usize, Time)> {
+        let (mut removed, mut last) = (0, Time::ZERO);
+        while self.late.is_empty() && self.open.last().is_some_and(|key| time_of(*key) <= limit) {
+            let mut rare = None;
+            let first = self.head;
+            let mut head = first;
+            let end = first.saturating_add(most - removed);
+            let (slot, reached, shift) = (self.slot, self.reached, self.shift);
+            // Nothing is called here, so that all of this stays in registers.
+            let (open, slots) = (&self.open[..], &mut self.near.slots[..]);
+            let within_bounds = &open[..end.min(open.len())];
+            let events = &mut self.chunks.events[..];
+            while let Some(&key) = within_bounds.get(head)
+                && ((key >> 32) as u32) < place
+            {
+                let ahead = open.get(head + others).map(|key| unpack(*key));
+                head += 1;
+                let event = cause(unpack(key), ahead);
+                let number = event.time.0 >> shift;
+                let own = &mut slots[number as usize % RING];
+                let within = own.count as usize % CHUNK;
+                if number > slot
+                    && number >> NEAR_DIGIT <= reached
+                    && within != 0
+                    && let Some(chunk) = events.get_mut(own.first as usize)
+                {
+                    chunk.0[within] = pack(event);
+                    own.count += 1;
+                } else {
+                    rare = Some(event);
+                    break;
+                }
+            }
+            if head > first {
+                last = time_of(open[head - 1]);
+            }
+            removed += head - first;
+            self.head = head;
+            match rare {
+                Some(event) => self.push(event),
+                None => break,
+            }
+        }
+        (removed > 0).then_some((removed, last))
+    }
+
     /// Opens the next slot that has events if that which is open has none left, unless it begins after
     /// `limit`. Returns whether it did: [`soon`](Self::soon) then tells what is in it.
     #[inline]
@@ -264,8 +333,8 @@ impl Calendar {
     /// before it must still find its place.
     #[inline(never)]
     fn open_next(&mut self, limit: Time) -> bool {
-        self.open.truncate(SOON);
-        self.head = SOON;
+        // None is left. They stay where they are until others take their places.
+        self.head = self.open.len();
         let last = limit.0 >> self.shift;
         loop {
             if let Some(number) = self.next_near() {
@@ -274,8 +343,12 @@ impl Calendar {
                 }
                 self.enter(number);
                 let slot = self.near.take(number as usize % RING);
-                self.chunks.drain(slot, |keys| self.open.extend_from_slice(keys));
-                self.places.sort(&mut self.open[SOON..]);
+                if !self.places.sort_one_time(slot, &mut self.chunks, &mut self.open) {
+                    self.open.truncate(SOON);
+                    self.chunks.drain(slot, |keys| self.open.extend_from_slice(keys));
+                    self.open[SOON..].sort_unstable();
+                }
+                self.head = SOON;
                 return true;
             }
             match self.next_far() {
@@ -416,52 +489,44 @@ const MANY: usize = 24;
 /// Events of one time by their places.
 #[derive(Clone, Debug, Default)]
 struct Places {
-    /// No bit is set between two calls.
-    words: Vec<Word>,
+    /// A bit for each place with an event. None is set between two calls.
+    occupied: Vec<u64>,
+    /// The item of each. Apart from the bits, which so are few enough to stay in the cache.
+    items: Vec<[u32; 64]>,
 }
-
-/// Sixty-four places one after another.
-#[derive(Clone, Copy, Debug)]
-struct Word {
-    /// The places with an event.
-    occupied: u64,
-    /// The item of each.
-    items: [u32; 64],
-}
-
-const EMPTY: Word = Word { occupied: 0, items: [0; 64] };
 
 impl Places {
-    /// Sorts events.
-    fn sort(&mut self, events: &mut [u128]) {
-        if events.len() < MANY || !self.sort_one_time(events) {
-            events.sort_unstable();
-        }
-    }
-
-    /// Sorts events if they are of one time and of different places, which are dense enough to scan
-    /// all of them; returns whether they are.
-    fn sort_one_time(&mut self, events: &mut [u128]) -> bool {
-        let most = 4 * events.len();
-        if self.words.len() > most {
+    /// Sorts the events of a slot into `open`, from its place [`SOON`] on, and gives the chunks of the slot back, if they
+    /// are many, of one time and of different places, which are dense enough to scan all of them; returns whether they
+    /// are.
+    fn sort_one_time(&mut self, slot: Slot, chunks: &mut Chunks, open: &mut Vec<u128>) -> bool {
+        let count = slot.count as usize;
+        let most = count.saturating_mul(4);
+        if count < MANY || self.occupied.len() > most {
             return false;
         }
-        let Some(&any) = events.first() else { return true };
-        let time = time_of(any);
-        for (index, key) in events.iter().enumerate() {
-            if time_of(*key) != time || !self.note((key >> 32) as u32, *key as u32, most) {
-                self.forget(&events[..index]);
-                return false;
-            }
-        }
-        let mut sorted = events.iter_mut();
-        for (first, word) in (0_u32..).step_by(64).zip(&mut self.words) {
-            let mut left = std::mem::take(&mut word.occupied);
+        let time = time_of(chunks.events[slot.first as usize].0[0]);
+        let mut noted = 0;
+        let last = chunks.walk(slot, |keys| {
+            let own = self.note_all(keys, time, most);
+            noted += own;
+            own == keys.len()
+        });
+        let Some(last) = last else {
+            self.forget(slot, chunks, noted);
+            return false;
+        };
+        chunks.give_back(slot.first, last);
+        open.resize(SOON + count, 0);
+        let mut sorted = open[SOON..].iter_mut();
+        let words = self.occupied.iter_mut().zip(&self.items);
+        for (first, (occupied, items)) in (0_u32..).step_by(64).zip(words) {
+            let mut left = std::mem::take(occupied);
             while left != 0
                 && let Some(key) = sorted.next()
             {
                 let within = left.trailing_zeros();
-                let item = word.items[within as usize % 64];
+                let item = items[within as usize % 64];
                 *key = pack(Event { time, place: first + within, item });
                 left &= left - 1;
             }
@@ -469,39 +534,49 @@ impl Places {
         true
     }
 
-    /// Records the event of a place, unless it has one already or that would take room for more
-    /// than this many words; returns whether it did.
-    #[inline(always)]
-    fn note(&mut self, place: u32, item: u32, most: usize) -> bool {
-        let within = place % 64;
-        let Some(word) = self.words.get_mut(place as usize / 64) else {
-            return self.grow(place, item, most);
-        };
-        if word.occupied >> within & 1 != 0 {
-            return false;
+    /// Records events until one is not of a time, its place has one already, or it would take room for more than this
+    /// many words. Returns how many it recorded.
+    fn note_all(&mut self, keys: &[u128], time: Time, most: usize) -> usize {
+        let mut noted = 0;
+        loop {
+            let (occupied, items) = (&mut self.occupied[..], &mut self.items[..]);
+            let words = loop {
+                let Some(&key) = keys.get(noted).filter(|key| time_of(**key) == time) else {
+                    return noted;
+                };
+                let place = (key >> 32) as u32;
+                let word = place as usize / 64;
+                let (Some(occupied), Some(own)) = (occupied.get_mut(word), items.get_mut(word))
+                else {
+                    break word + 1;
+                };
+                let bit = 1 << (place % 64);
+                if *occupied & bit != 0 {
+                    return noted;
+                }
+                *occupied |= bit;
+                own[place as usize % 64] = key as u32;
+                noted += 1;
+            };
+            if words > most {
+                return noted;
+            }
+            self.occupied.resize(words, 0);
+            self.items.resize(words, [0; 64]);
         }
-        word.occupied |= 1 << within;
-        word.items[within as usize] = item;
-        true
     }
 
-    /// Makes room for a place, and marks its event.
+    /// Clears the marks of the first events of a slot.
     #[cold]
-    fn grow(&mut self, place: u32, item: u32, most: usize) -> bool {
-        let word = place as usize / 64;
-        if word >= most {
-            return false;
-        }
-        self.words.resize(word + 1, EMPTY);
-        self.note(place, item, most)
-    }
-
-    /// Clears the marks of events.
-    #[cold]
-    fn forget(&mut self, events: &[u128]) {
-        for key in events {
-            self.words[(key >> 32) as u32 as usize / 64].occupied = 0;
-        }
+    fn forget(&mut self, slot: Slot, chunks: &Chunks, count: usize) {
+        let mut left = count;
+        chunks.walk(slot, |keys| {
+            for key in keys.iter().take(left) {
+                self.occupied[(*key >> 32) as u32 as usize / 64] = 0;
+            }
+            left = left.saturating_sub(keys.len());
+            left > 0
+        });
     }
 }
 
@@ -575,6 +650,10 @@ impl Chunks {
         match self.next.get_mut(place as usize) {
             Some(next) => {
                 self.free = std::mem::replace(next, behind);
+                // The one that is used after this one.
+                if let Some(free) = self.events.get(self.free as usize) {
+                    prefetch_whole(free);
+                }
                 place
             }
             None => self.grow(behind),
@@ -609,35 +688,67 @@ impl Chunks {
     /// Shows the events of a slot, in no order.
     #[inline]
     fn each(&self, slot: Slot, mut show: impl FnMut(u128)) {
+        self.walk(slot, |keys| {
+            keys.iter().for_each(|key| show(*key));
+            true
+        });
+    }
+
+    /// Shows the events of a slot, some at a time, in no order, while `show` returns true. Returns the last chunk if it
+    /// always did.
+    #[inline]
+    fn walk(&self, slot: Slot, mut show: impl FnMut(&[u128]) -> bool) -> Option<u32> {
         let (mut place, mut left) = (slot.first, slot.count as usize);
+        let mut ahead = self.prefetch_first(slot.first);
+        let mut last = None;
         while left > 0 {
             let held = (left - 1) % CHUNK + 1;
-            let behind = self.next[place as usize];
-            if let Some(next) = self.events.get(behind as usize) {
-                prefetch_whole(next);
+            ahead = self.prefetch_next(ahead);
+            if !show(&self.events[place as usize].0[..held]) {
+                return None;
             }
-            self.events[place as usize].0[..held].iter().for_each(|key| show(*key));
             left -= held;
-            place = behind;
+            last = Some(place);
+            place = self.next[place as usize];
         }
+        last
     }
 
     /// Hands out the events of a slot, some at a time, and gives its chunks back.
     #[inline]
     fn drain(&mut self, slot: Slot, mut take: impl FnMut(&[u128])) {
         let (mut place, mut left) = (slot.first, slot.count as usize);
+        let mut ahead = self.prefetch_first(slot.first);
         while left > 0 {
             let held = (left - 1) % CHUNK + 1;
+            ahead = self.prefetch_next(ahead);
             let behind = std::mem::replace(&mut self.next[place as usize], self.free);
-            if let Some(next) = self.events.get(behind as usize) {
-                prefetch_whole(next);
-                prefetch(&self.next, behind as usize);
-            }
             take(&self.events[place as usize].0[..held]);
             left -= held;
             self.free = place;
             place = behind;
         }
+    }
+
+    /// Prefetches the first chunks of a list from one on. Returns the one before those that are not prefetched yet.
+    #[inline]
+    fn prefetch_first(&self, first: u32) -> u32 {
+        (1..CHUNKS_AHEAD).fold(first, |place, _| self.prefetch_next(place))
+    }
+
+    /// Prefetches the chunk behind one, which it returns.
+    #[inline(always)]
+    fn prefetch_next(&self, place: u32) -> u32 {
+        let next = self.next.get(place as usize).copied().unwrap_or(NONE);
+        if let Some(chunk) = self.events.get(next as usize) {
+            prefetch_whole(chunk);
+        }
+        next
+    }
+
+    /// Gives the chunks of a list back.
+    fn give_back(&mut self, first: u32, last: u32) {
+        self.next[last as usize] = std::mem::replace(&mut self.free, first);
     }
 }
 
@@ -763,6 +874,74 @@ mod tests {
             assert!(!calendar.is_empty());
             assert_eq!(all(&mut calendar, u64::MAX), expected[expected.len() / 3..]);
         }
+    }
+
+    proptest! {
+        /// What is replaced together leaves and is scheduled as if each had been alone.
+        #[test]
+        fn events_are_replaced_as_if_each_left_alone(
+            spacing in prop_oneof![Just(1_u64), Just(1_000), Just(1 << 20)],
+            times in prop::collection::vec((0_u64..4, 0_u32..200), 1..200),
+            delays in prop::collection::vec(prop_oneof![0_u64..9, 0_u64..1 << 12, 0_u64..1 << 40], 64),
+            (most, place, step) in (1_usize..80, 0_u32..220, 1_u64..400_000),
+        ) {
+            // Events in step and close to each other. Each causes another one.
+            let caused = |event: Event| Event {
+                time: event.time + Span(delays[event.item as usize % delays.len()]),
+                place: (event.place * 7 + event.item) % 200,
+                item: event.item + 1,
+            };
+            let run = |bound: u32| {
+                let mut calendar = Calendar::new(Span(spacing), Span(1 << 12));
+                for (item, (time, place)) in (0..).step_by(1_000).zip(&times) {
+                    calendar.push(event(time * 64_000, *place, item));
+                }
+                let mut left = Vec::new();
+                let limits = (1..20).map(|number| Time(number * step)).chain([Time::NEVER]);
+                for limit in limits {
+                    while left.len() < 1_000 {
+                        let before = left.len();
+                        let replaced =
+                            calendar.replace_each((limit, bound), most, 3, |own, ahead| {
+                                assert!(ahead.is_none_or(|ahead| ahead.time >= own.time));
+                                left.push(own);
+                                caused(own)
+                            });
+                        let own = &left[before..];
+                        let last = own.last().map(|last| (own.len(), last.time));
+                        assert_eq!(replaced, last);
+                        assert!(own.len() <= most);
+                        assert!(own.iter().all(|own| own.time <= limit && own.place < bound));
+                        let Some(own) = calendar.pop_until(limit) else { break };
+                        left.push(own);
+                        calendar.push(caused(own));
+                    }
+                }
+                left.truncate(1_000);
+                left
+            };
+            prop_assert_eq!(run(place), run(0));
+        }
+    }
+
+    /// Many events of one time leave together.
+    #[test]
+    fn events_in_step_are_replaced_together() {
+        let mut calendar = Calendar::new(Span(1_000), Span(1 << 12));
+        (0..100).for_each(|place| calendar.push(event(64_000, place, place)));
+        let later = |own: Event| Event { time: own.time + Span(64_000), ..own };
+        assert_eq!(calendar.replace_each((Time::NEVER, 90), 80, 9, |own, _| later(own)), None);
+        assert!(calendar.open(Time::NEVER));
+        let mut told = Vec::new();
+        let replaced = calendar.replace_each((Time::NEVER, 90), 80, 9, |own, ahead| {
+            told.extend(ahead.map(|ahead| ahead.place - own.place));
+            later(own)
+        });
+        assert_eq!((replaced, told), (Some((80, Time(64_000))), vec![9; 80]));
+        let replaced = calendar.replace_each((Time::NEVER, 90), 80, 9, |own, _| later(own));
+        assert_eq!(replaced, Some((10, Time(64_000))));
+        assert_eq!(all(&mut calendar, 64_000).len(), 10);
+        assert_eq!(all(&mut calendar, u64::MAX).len(), 90);
     }
 
     proptest! {

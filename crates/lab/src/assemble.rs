@@ -28,13 +28,13 @@ pub(crate) use planes::refuse_elsewhere as refuse_planes_elsewhere;
 pub(crate) use ring::refuse_programs_that_never_end;
 pub(crate) use scheduled::{refuse_named_switches, refuse_what_is_not_read};
 use weft_fabric::measure::Observations;
-use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
+use weft_fabric::workload::{ChannelFacts, Source, SourceSettings, WorkloadSettings};
 use weft_kernel::Streams;
 use weft_units::{Bytes, Span, Time};
 
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::Channel;
-use crate::drive::engine::{Alone, Coupled, Engine, Half};
+use crate::drive::engine::{Alone, Coupled, Engine, EngineParts, Half};
 use crate::error::Error;
 use crate::ranks::Ranks;
 
@@ -66,6 +66,26 @@ pub struct Site<'a> {
     pub until: Time,
     /// How often loads and occupancies of a fabric are sampled; never if absent.
     pub sample: Option<Span>,
+}
+
+/// What a channel is made of, after everything that could be refused has been checked.
+#[derive(Debug)]
+enum Checked {
+    Engine(Box<EngineParts>),
+    Built(Driver),
+}
+
+impl Checked {
+    fn of(parts: EngineParts) -> Checked {
+        Checked::Engine(Box::new(parts))
+    }
+
+    fn build(self) -> Driver {
+        match self {
+            Checked::Engine(parts) => Driver::Engine(Box::new(Engine::new(*parts))),
+            Checked::Built(driver) => driver,
+        }
+    }
 }
 
 impl ChannelSettings {
@@ -136,10 +156,27 @@ impl Driver {
         workload: Option<&WorkloadSettings>,
         site: Site<'_>,
     ) -> Result<Driver, Error> {
-        Driver::build(settings, workload, site, || {
+        let checked = Driver::checked(settings, workload, site, || {
             let sources = workload.map(|workload| sources(settings, workload, site));
             Ok(sources.transpose()?.unwrap_or_default())
-        })
+        });
+        Ok(checked?.build())
+    }
+
+    /// Refuses what [`new`](Self::new) refuses, in less time and memory.
+    pub(crate) fn check(
+        settings: &ChannelSettings,
+        workload: Option<&WorkloadSettings>,
+        site: Site<'_>,
+    ) -> Result<(), Error> {
+        // Sources of an open loop need no feedback, nor do silent ones, and nothing else of a source is refused.
+        let is_needed =
+            |_| workload.is_none_or(|own| !matches!(own.source, SourceSettings::OpenLoop));
+        let checked = Driver::checked(settings, workload, site, || {
+            let sources = workload.map(|own| sources_of(&is_needed, settings, own, site));
+            Ok(sources.transpose()?.unwrap_or_default())
+        });
+        checked.map(drop)
     }
 
     /// The part of this rank, if the channel may be divided among ranks and that is worthwhile, or why not.
@@ -151,7 +188,7 @@ impl Driver {
         ranks: &Ranks,
     ) -> Result<Result<Driver, Alone>, Error> {
         let nobody = || sources_of(&|_| false, settings, workload, site);
-        let mut driver = Driver::build(settings, Some(workload), site, nobody)?;
+        let mut driver = Driver::checked(settings, Some(workload), site, nobody)?.build();
         let Driver::Engine(engine) = &mut driver else { return Ok(Err(Alone::Kind)) };
         let exchange = &ranks.exchange;
         let kept = engine
@@ -166,19 +203,19 @@ impl Driver {
         Ok(Ok(driver))
     }
 
-    fn build(
+    fn checked(
         settings: &ChannelSettings,
         workload: Option<&WorkloadSettings>,
         site: Site<'_>,
         sources: impl FnOnce() -> Result<Vec<Source>, Error>,
-    ) -> Result<Driver, Error> {
+    ) -> Result<Checked, Error> {
         engine::refuse_more_hosts_than_others_count(settings, workload, site)?;
         failures::refuse_elsewhere(settings, site.name)?;
         planes::refuse_elsewhere(settings, site.hosts, site.name)?;
         flows::refuse_halves(settings, workload, site.name)?;
         let sources = sources()?;
         if settings.carries_messages(workload) {
-            return hosts::hosted(settings, workload, sources, site);
+            return hosts::hosted(settings, workload, sources, site).map(Checked::Built);
         }
         if ring::has_any(settings, site.hosts) {
             ring::refuse_what_a_ring_does_not_read(settings, workload, site.name)?;
@@ -188,16 +225,16 @@ impl Driver {
         hub::refuse_a_window_without(settings, site.name)?;
         if let Some(turns) = &settings.turns {
             network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
-            return turns::build(settings, turns, sources, site);
+            return turns::channel(settings, turns, sources, site).map(Checked::of);
         }
         turns::refuse_without_turns(settings, site.name)?;
         if engine::runs(settings) {
-            return engine::build(settings, workload, sources, site);
+            return engine::alone(settings, workload, sources, site).map(Checked::of);
         }
         network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
         network::refuse_a_fabric_of_others(settings, site.name)?;
         network::refuse_what_a_star_does_not_read(settings, site.name)?;
-        match &settings.switch {
+        let parts = match &settings.switch {
             SwitchSettings::Scheduled(_)
             | SwitchSettings::Ring(_)
             | SwitchSettings::InputQueued(_)
@@ -205,10 +242,11 @@ impl Driver {
             | SwitchSettings::OutputBuffered(_)
             | SwitchSettings::OutputQueued(_)
             | SwitchSettings::SharedBuffer(_)
-            | SwitchSettings::SharedMemory(_) => engine::build(settings, workload, sources, site),
-            SwitchSettings::Hub(switch) => hub::build(settings, switch, sources, site),
+            | SwitchSettings::SharedMemory(_) => engine::alone(settings, workload, sources, site),
+            SwitchSettings::Hub(switch) => hub::channel(settings, switch, sources, site),
             SwitchSettings::FifoBus(_) => turns::refuse_bus(site.name),
-        }
+        };
+        parts.map(Checked::of)
     }
 
     /// The observations of the channel. If hosts with stages stand in front of it, also the

@@ -14,13 +14,13 @@ use weft_fabric::link::ErrorSettings;
 use weft_fabric::switch::Contention;
 use weft_units::{Span, Time};
 
-use crate::assemble::engine::{engine, refuse_what_differs};
+use crate::assemble::engine::{self, refuse_what_differs};
 use crate::assemble::{
     Site, check_errors, check_handlers, refuse, refuse_failures_elsewhere, refuse_in_workload,
     refuse_planes_elsewhere, refuse_what_is_not_read, sources,
 };
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
-use crate::drive::engine::Coupled;
+use crate::drive::engine::{Coupled, Engine};
 use crate::drive::faults::Faults;
 use crate::drive::interface::InterfaceSettings;
 use crate::error::Error;
@@ -154,11 +154,12 @@ pub(crate) fn coupled(
     };
     let (workload, sources) = traffic(site.name, settings)?;
     let schedule = pipeline(settings, switch, &sources, Some((carried, quick)), site)?;
-    let bulk = engine(settings, workload, sources, Some(schedule), site)?;
+    let bulk = engine::parts(settings, workload, sources, Some(schedule), site)?;
+    let bulk = Engine::new(bulk);
     let (workload, sources) = traffic(&carried.by, quick)?;
     let quick_site = Site { name: &carried.by, ..site };
-    let quick = engine(quick, workload, sources, None, quick_site)?;
-    Ok(Coupled::new(bulk, quick))
+    let quick = engine::parts(quick, workload, sources, None, quick_site)?;
+    Ok(Coupled::new(bulk, Engine::new(quick)))
 }
 
 /// A schedule, and how another channel carries its signalling.

@@ -123,8 +123,7 @@ impl NextHops {
     #[inline(always)]
     pub fn next(&self, switch: u32, target: u32, rank: impl FnOnce(u32) -> u32) -> u32 {
         match self {
-            // Its ports stand in the order of their numbers.
-            NextHops::Tree(below) => below[switch as usize].choice(target).place(rank),
+            NextHops::Tree(below) => below[switch as usize].port(target, rank),
             _ => self.next_elsewhere(switch, target, rank),
         }
     }
@@ -256,6 +255,12 @@ impl NextHops {
 }
 
 impl Below {
+    /// See [`NextHops::next`]. The ports of a tree stand in the order of their numbers.
+    #[inline(always)]
+    pub fn port(&self, target: u32, rank: impl FnOnce(u32) -> u32) -> u32 {
+        self.choice(target).place(rank)
+    }
+
     #[inline]
     fn choice(&self, target: u32) -> Choice {
         let place = target.wrapping_sub(self.first);

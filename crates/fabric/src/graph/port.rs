@@ -35,6 +35,13 @@ pub struct RecordingWindow {
 }
 
 impl RecordingWindow {
+    /// Like [`overlap`](Self::overlap), for an interval whose length is known; most are in the window.
+    #[inline]
+    fn overlap_of(self, from: Time, until: Time, span: Span) -> Span {
+        let is_whole = from >= self.from && until <= self.until;
+        if is_whole { span } else { self.overlap(from, until) }
+    }
+
     /// How much of an interval is in the window; zero if they do not meet.
     #[inline]
     pub(super) fn overlap(self, from: Time, until: Time) -> Span {
@@ -114,7 +121,7 @@ impl Port {
     pub fn start(&self, start: Time, span: Span, window: RecordingWindow) {
         let free = start + span;
         self.free.store(free.0, Ordering::Relaxed);
-        let busy = self.busy() + window.overlap(start, free);
+        let busy = self.busy() + window.overlap_of(start, free, span);
         self.busy.store(busy.0, Ordering::Relaxed);
     }
 

@@ -1,6 +1,7 @@
 //! Fairness: deliveries by initiator.
 
 use serde::{Deserialize, Serialize};
+use weft_kernel::prefetch;
 
 /// How many packets of each initiator were delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +13,12 @@ impl Fairness {
     /// Nothing delivered yet, of `initiators` hosts.
     pub fn among(initiators: usize) -> Fairness {
         Fairness { delivered: vec![0; initiators] }
+    }
+
+    /// A delivery for an initiator is counted soon.
+    #[inline]
+    pub(super) fn prefetch(&self, initiator: usize) {
+        prefetch(&self.delivered, initiator);
     }
 
     /// Counts one delivery for an initiator; one that is not among them is not counted.

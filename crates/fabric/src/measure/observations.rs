@@ -337,6 +337,13 @@ impl Observations {
         }
     }
 
+    /// A packet of an initiator is delivered soon.
+    #[inline]
+    pub fn prefetch_of(&self, initiator: usize) {
+        self.standing.prefetch(initiator);
+        self.fairness.prefetch(initiator);
+    }
+
     /// Adds the span that a packet delivered at `now` spent in a stage.
     #[inline]
     pub fn spend(&mut self, stage: Stage, now: Time, span: Span) {

@@ -1,6 +1,7 @@
 //! Finds stalled hosts: those with packets in flight, none of which has arrived for some time.
 
 use serde::{Deserialize, Serialize};
+use weft_kernel::prefetch;
 use weft_units::Time;
 
 /// For each initiator, how many of its packets are in flight and since when none of them arrived.
@@ -40,6 +41,12 @@ impl Standing {
             }
             own.packets += packets;
         }
+    }
+
+    /// A packet of an initiator reaches its target soon.
+    #[inline]
+    pub(super) fn prefetch(&self, initiator: usize) {
+        prefetch(&self.initiators, initiator);
     }
 
     /// A packet of an initiator has reached its target. A packet that was not submitted here is not

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_kernel::{Purpose, Stream};
+use weft_kernel::{Purpose, Stream, prefetch_whole};
 use weft_units::{Span, Time};
 
 use super::arrivals::Arrivals;
@@ -61,9 +61,15 @@ const DRAWN: usize = 8;
 /// packet of a host to its next.
 #[derive(Debug)]
 struct Ahead {
+    demands: Demands,
+    process: OpenLoop,
+}
+
+/// The demands that were drawn, and which of them is next.
+#[derive(Debug)]
+struct Demands {
     next: usize,
     drawn: [Demand; DRAWN],
-    process: OpenLoop,
 }
 
 /// The source of one of very many hosts, in half as many bytes: it stores how many words of its streams have
@@ -195,7 +201,8 @@ impl Source {
 
     /// An open loop that keeps its streams, and its first demand.
     fn ahead(process: OpenLoop, next: Demand) -> Source {
-        let ahead = Ahead { next: DRAWN, drawn: [next; DRAWN], process };
+        let demands = Demands { next: DRAWN, drawn: [next; DRAWN] };
+        let ahead = Ahead { demands, process };
         Source { next, kind: Kind::OpenLoop(Box::new(ahead)) }
     }
 
@@ -216,6 +223,16 @@ impl Source {
     #[inline]
     pub fn next_time(&self) -> Time {
         self.next.time
+    }
+
+    /// The next packet is taken soon.
+    #[inline]
+    pub fn prefetch(&self) {
+        match &self.kind {
+            Kind::OpenLoop(ahead) => prefetch_whole(&ahead.demands),
+            Kind::OfMany(ahead) => prefetch_whole(&**ahead),
+            Kind::Silent | Kind::Greedy(_) | Kind::PingPong(_) | Kind::List(_) => {}
+        }
     }
 
     /// Hands over the next packet and draws the one after it. There must be one, see
@@ -268,21 +285,23 @@ impl Ahead {
     /// The demand after the one that was returned last.
     #[inline]
     fn after(&mut self) -> Demand {
-        if self.next == DRAWN {
+        if self.demands.next == DRAWN {
             self.draw();
         }
-        self.next += 1;
-        self.drawn[self.next - 1]
+        let Demands { next, drawn } = &mut self.demands;
+        *next += 1;
+        drawn[*next - 1]
     }
 
     #[inline(never)]
     fn draw(&mut self) {
-        let mut last = self.drawn[DRAWN - 1];
-        for demand in &mut self.drawn {
+        let Demands { next, drawn } = &mut self.demands;
+        let mut last = drawn[DRAWN - 1];
+        for demand in drawn {
             last = self.process.after(last);
             *demand = last;
         }
-        self.next = 0;
+        *next = 0;
     }
 }
 

@@ -18,10 +18,10 @@ use weft_units::{Bytes, Limit, Span};
 
 use super::network::{Buffers, RoutedFabric, SharedCells};
 use super::slots::{self, Slotting};
-use super::{Driver, Site, adapter, classed, flows, hub, network, ring};
+use super::{Site, adapter, classed, flows, hub, network, ring};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::couple::pipeline;
-use crate::drive::engine::{ConnectionParts, Engine, EngineParts, PipelineParts};
+use crate::drive::engine::{ConnectionParts, EngineParts, PipelineParts};
 use crate::error::{ABSENT, Error};
 
 /// A switch that the file describes, in a form that runs.
@@ -52,27 +52,27 @@ impl Place<'_> {
     }
 }
 
-/// The channel, with the switches of `switch` and those that the file names separately.
-pub(super) fn build(
+/// The parts of a channel on its own, with the switches of `switch` and those that the file names separately.
+pub(super) fn alone(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
     sources: Vec<Source>,
     site: Site<'_>,
-) -> Result<Driver, Error> {
+) -> Result<EngineParts, Error> {
     let schedule = settings.ideal_schedule();
     let schedule = schedule.map(|own| pipeline(settings, own, &sources, None, site)).transpose()?;
-    Ok(Driver::Engine(Box::new(engine(settings, workload, sources, schedule, site)?)))
+    parts(settings, workload, sources, schedule, site)
 }
 
-/// Like [`build`], without the choice of a schedule: under `schedule`, if that tells hosts what
+/// Like [`alone`], without the choice of a schedule: under `schedule`, if that tells hosts what
 /// became of their packets.
-pub(crate) fn engine(
+pub(crate) fn parts(
     settings: &ChannelSettings,
     workload: Option<&WorkloadSettings>,
     sources: Vec<Source>,
     schedule: Option<PipelineParts>,
     site: Site<'_>,
-) -> Result<Engine, Error> {
+) -> Result<EngineParts, Error> {
     network::refuse_what_switches_do_not_read(settings, site.name)?;
     let mut fabric = network::fabric(settings, site)?;
     if let (Some(_), SwitchSettings::Scheduled(own)) = (&schedule, &settings.switch) {
@@ -111,16 +111,7 @@ pub(crate) fn engine(
     if let Some(own) = &classed {
         parts.observations = parts.observations.of_classes(own.classes);
     }
-    Ok(Engine::new(EngineParts {
-        switches,
-        flow,
-        connections,
-        classed,
-        flows,
-        adapters,
-        ring,
-        ..parts
-    }))
+    Ok(EngineParts { switches, flow, connections, classed, flows, adapters, ring, ..parts })
 }
 
 /// On every cable a packet takes time.

@@ -12,18 +12,18 @@ use weft_units::{PositiveCount, Span};
 
 use super::engine::Place;
 use super::network::SharedCells;
-use super::{Driver, Site, errors, network, refuse, refuse_hosts};
+use super::{Site, errors, network, refuse, refuse_hosts};
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::engine::{Engine, EngineParts, HubParts};
+use crate::drive::engine::{EngineParts, HubParts};
 use crate::error::{ABSENT, Error};
 
-/// The channel of a hub.
-pub(super) fn build(
+/// The parts of the channel of a hub.
+pub(super) fn channel(
     settings: &ChannelSettings,
     hub: &HubSettings,
     sources: Vec<Source>,
     site: Site<'_>,
-) -> Result<Driver, Error> {
+) -> Result<EngineParts, Error> {
     refuse_what_a_hub_does_not_read(settings, site.name)?;
     errors::check(settings, false, site)?;
     let Some(window) = settings.window.clone() else {
@@ -56,11 +56,11 @@ pub(super) fn build(
     let windows =
         windows.or_else(|error| refuse(site.name, &error.key, &error.value, &error.accepted))?;
     let switch = (!hub.is_direct()).then(|| SwitchParts::Hub(hub.latency));
-    Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
+    Ok(EngineParts {
         switches: switch.into_iter().collect(),
         hub: Some(windows),
         ..network::bare(settings, network::fabric(settings, site)?, sources, site)
-    }))))
+    })
 }
 
 /// Only the hub of a star has windows.

@@ -12,9 +12,9 @@ use weft_protocol::turns::{LONGEST_MESSAGE, PACKET};
 use weft_units::{Bytes, Limit, Time};
 
 use super::network::{RoutedFabric, named};
-use super::{Driver, Site, adapter, errors, network, refuse};
+use super::{Site, adapter, errors, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::engine::{Engine, EngineParts, TurnParts};
+use crate::drive::engine::{EngineParts, TurnParts};
 use crate::drive::faults::Faults;
 use crate::error::{ABSENT, Error};
 
@@ -22,13 +22,13 @@ use crate::error::{ABSENT, Error};
 const NEEDED: &str = "it only where links have turns (`turns`), since frames of other links pass \
                       no FIFOs that could stop them";
 
-/// The channel of links with turns.
-pub(super) fn build(
+/// The parts of the channel of links with turns.
+pub(super) fn channel(
     settings: &ChannelSettings,
     turns: &TurnSettings,
     sources: Vec<Source>,
     site: Site<'_>,
-) -> Result<Driver, Error> {
+) -> Result<EngineParts, Error> {
     refuse_what_turns_do_not_read(settings, site)?;
     let Some(transfer) = settings.transfer.clone() else {
         let accepted = "the path between memory and FIFOs, required if links have turns";
@@ -56,11 +56,11 @@ pub(super) fn build(
     let routes = routes(settings, &wiring, site)?;
     let switches = switches(settings, turns, &wiring, site.name)?;
     let turns = parts(settings, turns, transfer, &wiring, site)?;
-    Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
+    Ok(EngineParts {
         switches: switches.into_iter().map(SwitchParts::Fifos).collect(),
         turns: Some(turns),
         ..network::bare(settings, RoutedFabric { wiring, routes }, sources, site)
-    }))))
+    })
 }
 
 /// Refuses settings that only links with turns read on other channels.
@@ -72,7 +72,7 @@ pub(super) fn refuse_without_turns(settings: &ChannelSettings, name: &str) -> Re
 }
 
 /// A bus of FIFOs has none without links that fill them by turns.
-pub(super) fn refuse_bus(name: &str) -> Result<Driver, Error> {
+pub(super) fn refuse_bus(name: &str) -> Result<EngineParts, Error> {
     refuse(name, "switch", "fifo_bus", NEEDED)
 }
 

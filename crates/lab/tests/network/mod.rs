@@ -19,6 +19,7 @@ mod links;
 mod mixed;
 mod oversubscription;
 mod parts;
+mod plain;
 mod planes;
 mod rank_parts;
 mod ranks;

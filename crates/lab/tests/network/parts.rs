@@ -122,7 +122,12 @@ pub(super) fn build(
 /// Everything that a run shows: deliveries in order, what was observed, what is left, who waits for whom, and
 /// which buffer was written while it was full; and how many packets were delivered and how many events
 /// there were.
-fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (String, usize, u64) {
+pub(super) fn shown(
+    text: &str,
+    hosts: u32,
+    seed: u64,
+    change: impl Fn(&mut Engine),
+) -> (String, usize, u64) {
     let (mut engine, until, _) = build(text, hosts, seed, &|_| true);
     change(&mut engine);
     told(engine, until)

@@ -283,6 +283,8 @@ impl Engine {
                 self.packets.has_spent(),
                 graph.has_limits() || classed.is_some(),
             ),
+            is_plain: false,
+            is_large: Engine::is_large(graph.switch_ports() + graph.ends()),
             clocks: Clocks::new(&graph),
             graph,
             observations: self.observations.of_part(),

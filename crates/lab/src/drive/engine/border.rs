@@ -163,8 +163,12 @@ impl Engine {
     /// Processes all events of a part up to an instant.
     pub(super) fn run_part(&mut self, last: Time) {
         loop {
-            if self.classed.is_some() && self.parts.first().open(last) {
-                self.look_ahead();
+            if self.classed.is_some() {
+                if self.parts.first().open(last) {
+                    self.look_ahead();
+                }
+            } else if self.is_large {
+                self.look_ahead_at_events(last);
             }
             let Some(event) = self.parts.first().pop_until(last) else { break };
             self.steps += 1;

@@ -48,6 +48,7 @@ mod ring;
 mod supply;
 mod turns;
 mod waiting;
+mod whole;
 mod wire;
 
 use std::sync::Arc;
@@ -106,6 +107,10 @@ pub struct Engine {
     /// The places for [`Engine::happen`]. If packets have classes, hosts have a hub, or links
     /// have turns, all are zero, so that it leaves every event to those.
     ranges: Places,
+    /// Whether all switches are plain and alike, and all links, in a graph that is not divided.
+    is_plain: bool,
+    /// Whether what events need is prefetched.
+    is_large: bool,
     clocks: Clocks,
     /// The future events, and the part of the graph of each.
     parts: Parts,
@@ -201,24 +206,6 @@ impl Engine {
         self.steps += 1;
         self.happen(event, &mut |_| {});
         Some(event.time)
-    }
-
-    fn run_whole(
-        &mut self,
-        until: Time,
-        halt: &Halt,
-        watch: &mut impl FnMut(Delivery),
-    ) -> Option<Stopped> {
-        while let Some(event) = self.parts.first().pop_until(until) {
-            self.now = event.time;
-            self.steps += 1;
-            self.happen(event, watch);
-            let stopped = halt.check(self.steps);
-            if stopped.is_some() {
-                return stopped;
-            }
-        }
-        None
     }
 
     /// A packet leaves for a place that may be in another part.

@@ -110,6 +110,16 @@ impl Supply {
         }
     }
 
+    /// A host submits a packet soon.
+    #[inline]
+    pub fn prefetch(&self, host: u32) {
+        if let Supply::Sources(sources) = self
+            && let Some(source) = sources.get(host as usize)
+        {
+            source.prefetch();
+        }
+    }
+
     /// A host submits a packet, with this payload if it comes from a source. The caller counts it;
     /// packets of messages were counted when these were offered.
     #[inline]
