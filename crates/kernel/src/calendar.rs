@@ -9,12 +9,17 @@
 //! (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987) above them. Where many
 //! events have one time, as in fabrics that work in step, a bit for each place sorts them.
 
+mod places;
+mod slots;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use weft_units::{Span, Time};
 
-use crate::{append, prefetch, prefetch_first, prefetch_whole};
+use crate::prefetch;
+use places::Places;
+use slots::{CHUNK, Chunks, Ring, Slot};
 
 /// Something that happens at a place: `item` says to what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,20 +43,9 @@ const FAR: usize = 1 << FAR_DIGIT;
 const RING: usize = 2 * NEAR;
 const LEVELS: usize = (u64::BITS - NEAR_DIGIT).div_ceil(FAR_DIGIT) as usize;
 
-/// Events that stand one after another in memory; a power of two. Those of most slots are in one chunk.
-const CHUNK: usize = 16;
-
-/// A chunk begins with a line of the cache, so that an event is never written to two.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Chunk([u128; CHUNK]);
-
 /// How many events ahead of one that moves to its slot the slot is fetched, and the chunk there that is not full.
 const FETCH_SLOT: usize = 16;
 const FETCH_CHUNK: usize = 8;
-
-/// How many chunks ahead of the one that is read are prefetched: a list is not in order in memory.
-const CHUNKS_AHEAD: usize = 4;
 
 /// An event that is scheduled for the open slot is inserted among at most this many earlier ones,
 /// which move one place forward; a slot is opened with as much room before its events.
@@ -83,31 +77,6 @@ pub struct Calendar {
     moving: Vec<u128>,
     places: Places,
 }
-
-/// The slots of one level and which of them have events.
-#[derive(Clone, Debug)]
-struct Ring<const SLOTS: usize> {
-    slots: Box<[Slot; SLOTS]>,
-    occupied: Box<[u64]>,
-}
-
-/// A list of chunks, of which all but the first are full.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    first: u32,
-    count: u32,
-}
-
-/// The chunks of all slots. One that is left is the next to be used, while it is in the cache.
-#[derive(Clone, Debug, Default)]
-struct Chunks {
-    events: Vec<Chunk>,
-    /// The next chunk in its slot, or in the stack of free ones.
-    next: Vec<u32>,
-    free: u32,
-}
-
-const NONE: u32 = u32::MAX;
 
 /// The key of no event: no place has the largest number.
 const NOTHING: u128 = u128::MAX;
@@ -146,7 +115,7 @@ impl Calendar {
             shift: width.ilog2().min(u64::BITS - NEAR_DIGIT - 1),
             near: Ring::new(),
             far: (0..LEVELS).map(|_| Ring::new()).collect(),
-            chunks: Chunks { free: NONE, ..Chunks::default() },
+            chunks: Chunks::new(),
             moving: Vec::new(),
             places: Places::default(),
         }
@@ -301,8 +270,8 @@ impl Calendar {
         self.chunks.each(self.near.slots[place], |key| show(unpack(key)));
     }
 
-    /// Shows those of the slot behind that one in the same way, and prefetches the slot behind both. What is shown
-    /// may be in an earlier one if hardly any slot has events.
+    /// Shows the events of the slot that is opened after that one in the same way, and prefetches the third. Slots may
+    /// still get events and be opened before, so that which ones these are is only a forecast.
     #[inline]
     pub fn foresee_behind(&self, mut show: impl FnMut(Event)) {
         let next = self.near.next_after(self.slot as usize % RING);
@@ -480,275 +449,6 @@ impl Calendar {
     pub fn is_empty(&self) -> bool {
         let is_open = self.head < self.open.len() || !self.late.is_empty();
         !is_open && self.next_near().is_none() && self.next_far().is_none()
-    }
-}
-
-/// Fewer events are sorted by comparing them.
-const MANY: usize = 24;
-
-/// Events of one time by their places.
-#[derive(Clone, Debug, Default)]
-struct Places {
-    /// A bit for each place with an event. None is set between two calls.
-    occupied: Vec<u64>,
-    /// The item of each. Apart from the bits, which so are few enough to stay in the cache.
-    items: Vec<[u32; 64]>,
-}
-
-impl Places {
-    /// Sorts the events of a slot into `open`, from its place [`SOON`] on, and gives the chunks of the slot back, if they
-    /// are many, of one time and of different places, which are dense enough to scan all of them; returns whether they
-    /// are.
-    fn sort_one_time(&mut self, slot: Slot, chunks: &mut Chunks, open: &mut Vec<u128>) -> bool {
-        let count = slot.count as usize;
-        let most = count.saturating_mul(4);
-        if count < MANY || self.occupied.len() > most {
-            return false;
-        }
-        let time = time_of(chunks.events[slot.first as usize].0[0]);
-        let mut noted = 0;
-        let last = chunks.walk(slot, |keys| {
-            let own = self.note_all(keys, time, most);
-            noted += own;
-            own == keys.len()
-        });
-        let Some(last) = last else {
-            self.forget(slot, chunks, noted);
-            return false;
-        };
-        chunks.give_back(slot.first, last);
-        open.resize(SOON + count, 0);
-        let mut sorted = open[SOON..].iter_mut();
-        let words = self.occupied.iter_mut().zip(&self.items);
-        for (first, (occupied, items)) in (0_u32..).step_by(64).zip(words) {
-            let mut left = std::mem::take(occupied);
-            while left != 0
-                && let Some(key) = sorted.next()
-            {
-                let within = left.trailing_zeros();
-                let item = items[within as usize % 64];
-                *key = pack(Event { time, place: first + within, item });
-                left &= left - 1;
-            }
-        }
-        true
-    }
-
-    /// Records events until one is not of a time, its place has one already, or it would take room for more than this
-    /// many words. Returns how many it recorded.
-    fn note_all(&mut self, keys: &[u128], time: Time, most: usize) -> usize {
-        let mut noted = 0;
-        loop {
-            let (occupied, items) = (&mut self.occupied[..], &mut self.items[..]);
-            let words = loop {
-                let Some(&key) = keys.get(noted).filter(|key| time_of(**key) == time) else {
-                    return noted;
-                };
-                let place = (key >> 32) as u32;
-                let word = place as usize / 64;
-                let (Some(occupied), Some(own)) = (occupied.get_mut(word), items.get_mut(word))
-                else {
-                    break word + 1;
-                };
-                let bit = 1 << (place % 64);
-                if *occupied & bit != 0 {
-                    return noted;
-                }
-                *occupied |= bit;
-                own[place as usize % 64] = key as u32;
-                noted += 1;
-            };
-            if words > most {
-                return noted;
-            }
-            self.occupied.resize(words, 0);
-            self.items.resize(words, [0; 64]);
-        }
-    }
-
-    /// Clears the marks of the first events of a slot.
-    #[cold]
-    fn forget(&mut self, slot: Slot, chunks: &Chunks, count: usize) {
-        let mut left = count;
-        chunks.walk(slot, |keys| {
-            for key in keys.iter().take(left) {
-                self.occupied[(*key >> 32) as u32 as usize / 64] = 0;
-            }
-            left = left.saturating_sub(keys.len());
-            left > 0
-        });
-    }
-}
-
-impl<const SLOTS: usize> Ring<SLOTS> {
-    fn new() -> Ring<SLOTS> {
-        let slots = Box::new([Slot::default(); SLOTS]);
-        Ring { slots, occupied: vec![0; SLOTS / 64].into_boxed_slice() }
-    }
-
-    #[inline]
-    fn add(&mut self, place: usize, key: u128, chunks: &mut Chunks) {
-        let slot = &mut self.slots[place];
-        let within = slot.count as usize % CHUNK;
-        if within == 0 {
-            slot.first = chunks.begin(if slot.count == 0 { NONE } else { slot.first });
-            self.occupied[place / 64] |= 1 << (place % 64);
-        }
-        chunks.events[slot.first as usize].0[within] = key;
-        slot.count += 1;
-    }
-
-    fn take(&mut self, place: usize) -> Slot {
-        self.occupied[place / 64] &= !(1 << (place % 64));
-        std::mem::take(&mut self.slots[place])
-    }
-
-    /// The slots with events.
-    fn filled(&self) -> impl Iterator<Item = Slot> {
-        (0..).zip(&*self.occupied).flat_map(move |(word, bits)| {
-            let mut left = *bits;
-            std::iter::from_fn(move || {
-                let within = left.trailing_zeros();
-                left &= left.checked_sub(1)?;
-                Some(self.slots[64 * word + within as usize])
-            })
-        })
-    }
-
-    /// The first slot with events after `place`, cyclically.
-    #[inline]
-    fn next_after(&self, place: usize) -> Option<usize> {
-        let first = place / 64;
-        let bits = self.occupied[first] & (!1 << (place % 64));
-        if bits != 0 {
-            return Some(64 * first + bits.trailing_zeros() as usize);
-        }
-        let words = self.occupied.iter().enumerate();
-        let mut behind = words.clone().skip(first + 1).chain(words.take(first + 1));
-        let (word, bits) = behind.find(|(_, bits)| **bits != 0)?;
-        Some(64 * word + bits.trailing_zeros() as usize)
-    }
-
-    /// The first slot with events after `place`. There are none before it.
-    #[inline]
-    fn first_after(&self, place: usize) -> Option<usize> {
-        let mut word = place / 64;
-        let mut bits = self.occupied[word] & (!1 << (place % 64));
-        while bits == 0 {
-            word += 1;
-            bits = *self.occupied.get(word)?;
-        }
-        Some(64 * word + bits.trailing_zeros() as usize)
-    }
-}
-
-impl Chunks {
-    /// A chunk in front of another one.
-    #[inline]
-    fn begin(&mut self, behind: u32) -> u32 {
-        let place = self.free;
-        match self.next.get_mut(place as usize) {
-            Some(next) => {
-                self.free = std::mem::replace(next, behind);
-                // The one that is used after this one.
-                if let Some(free) = self.events.get(self.free as usize) {
-                    prefetch_whole(free);
-                }
-                place
-            }
-            None => self.grow(behind),
-        }
-    }
-
-    #[cold]
-    fn grow(&mut self, behind: u32) -> u32 {
-        append(&mut self.events, Chunk([0; CHUNK]));
-        append(&mut self.next, behind);
-        (self.next.len() - 1) as u32
-    }
-
-    /// A slot is looked at soon.
-    #[inline]
-    fn prefetch(&self, slot: Slot) {
-        if let Some(first) = self.events.get(slot.first as usize) {
-            let held = slot.count.wrapping_sub(1) as usize % CHUNK + 1;
-            prefetch_first(first, held * size_of::<u128>());
-            prefetch(&self.next, slot.first as usize);
-        }
-    }
-
-    /// An event is added to a slot soon.
-    #[inline]
-    fn prefetch_end(&self, slot: Slot) {
-        if let Some(first) = self.events.get(slot.first as usize) {
-            prefetch(&first.0, slot.count as usize % CHUNK);
-        }
-    }
-
-    /// Shows the events of a slot, in no order.
-    #[inline]
-    fn each(&self, slot: Slot, mut show: impl FnMut(u128)) {
-        self.walk(slot, |keys| {
-            keys.iter().for_each(|key| show(*key));
-            true
-        });
-    }
-
-    /// Shows the events of a slot, some at a time, in no order, while `show` returns true. Returns the last chunk if it
-    /// always did.
-    #[inline]
-    fn walk(&self, slot: Slot, mut show: impl FnMut(&[u128]) -> bool) -> Option<u32> {
-        let (mut place, mut left) = (slot.first, slot.count as usize);
-        let mut ahead = self.prefetch_first(slot.first);
-        let mut last = None;
-        while left > 0 {
-            let held = (left - 1) % CHUNK + 1;
-            ahead = self.prefetch_next(ahead);
-            if !show(&self.events[place as usize].0[..held]) {
-                return None;
-            }
-            left -= held;
-            last = Some(place);
-            place = self.next[place as usize];
-        }
-        last
-    }
-
-    /// Hands out the events of a slot, some at a time, and gives its chunks back.
-    #[inline]
-    fn drain(&mut self, slot: Slot, mut take: impl FnMut(&[u128])) {
-        let (mut place, mut left) = (slot.first, slot.count as usize);
-        let mut ahead = self.prefetch_first(slot.first);
-        while left > 0 {
-            let held = (left - 1) % CHUNK + 1;
-            ahead = self.prefetch_next(ahead);
-            let behind = std::mem::replace(&mut self.next[place as usize], self.free);
-            take(&self.events[place as usize].0[..held]);
-            left -= held;
-            self.free = place;
-            place = behind;
-        }
-    }
-
-    /// Prefetches the first chunks of a list from one on. Returns the one before those that are not prefetched yet.
-    #[inline]
-    fn prefetch_first(&self, first: u32) -> u32 {
-        (1..CHUNKS_AHEAD).fold(first, |place, _| self.prefetch_next(place))
-    }
-
-    /// Prefetches the chunk behind one, which it returns.
-    #[inline(always)]
-    fn prefetch_next(&self, place: u32) -> u32 {
-        let next = self.next.get(place as usize).copied().unwrap_or(NONE);
-        if let Some(chunk) = self.events.get(next as usize) {
-            prefetch_whole(chunk);
-        }
-        next
-    }
-
-    /// Gives the chunks of a list back.
-    fn give_back(&mut self, first: u32, last: u32) {
-        self.next[last as usize] = std::mem::replace(&mut self.free, first);
     }
 }
 

@@ -264,8 +264,8 @@ impl Graph {
         }
     }
 
-    /// Prepares an edge of a clocked switch, which another switch precedes in so many: each step asks the
-    /// processor for what the next one reads. The last one shows packets that the edge is going to read.
+    /// Prepares an edge of a clocked switch whose turn comes when `ahead` other switches have had theirs: each step asks
+    /// the processor for what the next one reads, and the last one shows packets that the edge is going to read.
     #[inline]
     pub fn prepare_edge(&self, now: Time, switch: u32, ahead: usize, show: impl FnMut(u32)) {
         let Kind::Clocked(index) = self.kinds[switch as usize] else { return };

@@ -31,11 +31,6 @@ impl Graph {
 }
 
 impl PlainSwitches<'_> {
-    /// How many ports the switches have.
-    pub fn ports(&self) -> u32 {
-        self.owners.len() as u32
-    }
-
     /// The first byte of a packet is at a port of a switch. The packet leaves by the port that `choose` returns for the
     /// number of the switch.
     #[inline(always)]

@@ -269,7 +269,7 @@ impl InputQueued {
     // An edge of a switch may be prepared in four steps. Each asks the processor for what the next one reads, so
     // that something else should happen in between.
 
-    /// Asks for what all other steps read.
+    /// Asks for what all other steps read; of a switch of more than 64 ports, for where that is.
     #[inline]
     pub fn prefetch_head(&self) {
         prefetch_first(self, HEAD);

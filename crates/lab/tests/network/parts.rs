@@ -133,7 +133,8 @@ pub(super) fn shown(
     told(engine, until)
 }
 
-fn told(mut engine: Engine, until: Time) -> (String, usize, u64) {
+/// What the rest of a run shows.
+pub(super) fn told(mut engine: Engine, until: Time) -> (String, usize, u64) {
     let mut delivered = Vec::new();
     let stopped = engine.run_watched(until, &Halt::new(), |one| delivered.push(one));
     assert_eq!(stopped, None);
@@ -385,6 +386,16 @@ proptest! {
         if let Some((divided, ..)) = divided {
             prop_assert_eq!(whole, divided, "{}", text);
         }
+    }
+
+    /// Small graphs do without.
+    #[test]
+    fn what_is_prefetched_changes_nothing(
+        (text, hosts, _) in compositions(Others::Shared),
+        seed in any::<u64>(),
+    ) {
+        let usual = shown(&text, hosts, seed, |_| {});
+        prop_assert_eq!(usual, shown(&text, hosts, seed, Engine::prefetch_in_any_graph), "{}", text);
     }
 
     /// A credit that nobody can wait for before it is back counts from when it is given. So does no

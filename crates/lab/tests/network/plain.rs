@@ -1,9 +1,11 @@
 //! Fabrics in which all switches have queues without limits at their outputs, and all of them and all cables
 //! are alike: packets cross them in a loop of their own.
 
+use weft_kernel::{Halt, Stopped};
+use weft_lab::drive::carrier::Carrier as _;
 use weft_lab::drive::engine::Engine;
 
-use super::parts::shown;
+use super::parts::{build, shown, told};
 
 /// A fabric, its routes and its traffic.
 fn plain(fabric: &str, routes: &str, workload: &str) -> String {
@@ -39,4 +41,31 @@ fn packets_that_cross_switches_together_show_the_same_as_one_by_one() {
             }
         }
     }
+}
+
+/// Wherever a run stops, it goes on as if it had not.
+#[test]
+fn packets_that_cross_switches_together_stop_at_the_limit_of_steps() {
+    let fabric = "fabric.fat_tree = { radix = 8, tiers = 3 }";
+    let text = plain(fabric, "per_packet = 'random'", "arrivals = 'bernoulli'");
+    let (whole, _, steps) = shown(&text, 100, 3, |_| {});
+    let (mut engine, until, _) = build(&text, 100, 3, &|_| true);
+    let pieces = [1, 2, 3, 10, 1_000, 4_095, 4_096, 4_097];
+    let mut limit = 0;
+    for piece in pieces {
+        limit += piece;
+        let halt = Halt::new().with_step_limit(Some(limit));
+        let stopped = engine.run_watched(until, &halt, |_| {});
+        assert_eq!((stopped, engine.steps()), (Some(Stopped::StepLimit), limit));
+    }
+    let halt = Halt::new();
+    halt.ask();
+    let stopped = engine.run_watched(until, &halt, |_| {});
+    assert_eq!((stopped, engine.steps()), (Some(Stopped::Asked), limit.next_multiple_of(4_096)));
+    assert!(steps > 2 * limit, "{steps} steps");
+    let (rest, _, in_all) = told(engine, until);
+    // Without the deliveries, which are of the rest alone.
+    let behind = |text: &str| text.split_once('\n').map(|(_, behind)| behind.to_owned());
+    assert_eq!(in_all, steps);
+    assert!(behind(&rest) == behind(&whole), "{rest}");
 }

@@ -52,7 +52,8 @@ pub(super) struct Target {
 }
 
 impl Initiator {
-    /// How many of its first bytes hold all that flows need that send everything from a gap on again.
+    /// How many of its first bytes hold what a packet reads of a flow that sends everything from a gap on again,
+    /// except whether it is sprayed.
     pub const OF_GO_BACK_N: usize = offset_of!(Initiator, sender) + Sender::OF_GO_BACK_N;
 
     /// Whether the next packet fits the window and has credit, whenever it may start.

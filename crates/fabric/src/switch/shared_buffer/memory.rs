@@ -224,6 +224,10 @@ impl Memory {
         let (own, shared) = (&mut self.inputs[place], &mut self.shared[place]);
         let of_headroom = own.headroom.min(size);
         own.headroom -= of_headroom;
+        debug_assert!(
+            *shared & !BEYOND >= size - of_headroom,
+            "what an input holds is released once"
+        );
         *shared -= size - of_headroom;
         self.used -= size - of_headroom;
         if own.headroom > 0 {
@@ -251,6 +255,7 @@ impl Memory {
             Rule::Lossless { .. } => {
                 let place = place(input);
                 debug_assert!(!self.inputs[place].pauses, "input {input} does not pause");
+                debug_assert!(self.shared[place] < BEYOND, "input {input} needs no headroom");
                 self.shared[place] -= size;
                 self.used -= size;
             }

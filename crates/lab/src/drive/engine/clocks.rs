@@ -20,6 +20,8 @@ pub(super) struct Clocks {
     clocks: Vec<Clock>,
     /// The switches that take part at the edge that happens.
     attending: Vec<u32>,
+    /// From how many of them on what the next ones read is fetched: [`MANY`], but in tests.
+    many: usize,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,7 @@ impl Clocks {
         for clock in &mut clocks {
             clock.due = vec![0; clock.words() * AHEAD as usize].into();
         }
-        Clocks { own, clocks, attending: Vec::new() }
+        Clocks { own, clocks, attending: Vec::new(), many: MANY }
     }
 
     /// A switch takes part at an edge.
@@ -119,7 +121,12 @@ impl Clocks {
     /// Whether so many switches take part that their state does not stay in the cache from edge to edge.
     #[inline]
     pub fn are_many(&self) -> bool {
-        self.attending.len() >= MANY
+        self.attending.len() >= self.many
+    }
+
+    /// From now on any number of switches counts as many.
+    pub fn call_any_number_many(&mut self) {
+        self.many = 0;
     }
 
     /// One of the switches that take part at the edge that has begun.

@@ -38,10 +38,18 @@ struct Bounds {
 }
 
 /// More events than there are.
-const NEVER: usize = usize::MAX >> 1;
+const BEYOND_ALL: usize = usize::MAX >> 1;
 
 impl Engine {
-    /// Processes every event on its own, and prefetches nothing. Does not change results, which a test checks.
+    /// Prefetches what events and edges need, however small the graph is. Does not change results, which a test
+    /// checks.
+    pub fn prefetch_in_any_graph(&mut self) {
+        self.is_large = true;
+        self.clocks.call_any_number_many();
+    }
+
+    /// Processes every event of an undivided graph on its own, and prefetches nothing for them. Does not change
+    /// results, which a test checks.
     pub fn process_events_one_by_one(&mut self) {
         (self.is_plain, self.is_large) = (false, false);
     }
@@ -57,10 +65,10 @@ impl Engine {
         halt: &Halt,
         watch: &mut impl FnMut(Delivery),
     ) -> Option<Stopped> {
-        let crosses = self.is_plain && self.routes.look_at_packets_alone();
+        let may_cross = self.is_plain && self.routes.look_at_packets_alone();
         let hosts = self.ranges.hosts;
         loop {
-            if crosses {
+            if may_cross {
                 // It pays for two or more.
                 let calendar = self.parts.first();
                 let crosses = |after| calendar.ahead(after).is_some_and(|own| own.place < hosts);
@@ -87,7 +95,7 @@ impl Engine {
     fn cross(&mut self, until: Time, halt: &Halt) {
         // The last step before a halt is looked at is left to the caller.
         let most = halt.left(self.steps).min(0xfff - (self.steps & 0xfff)) as usize;
-        let ahead = if self.is_large { FAR } else { NEVER };
+        let ahead = if self.is_large { FAR } else { BEYOND_ALL };
         let bounds = Bounds { until, place: self.ranges.hosts, most, ahead };
         let Engine { graph, routes, packets: Packets { forwarding, .. }, parts, .. } = self;
         let (switches, calendar) = (graph.plain_switches(), parts.first());

@@ -61,7 +61,8 @@ impl Engine {
             if place < places.frees {
                 // A packet comes to the end of its flow, which may answer.
                 flows.into_iter().for_each(|own| own.prefetch(id));
-                fetch_port(ports, graph, graph.host_port(place.wrapping_sub(places.hosts)));
+                // The place of a host has the number of its port.
+                fetch_port(ports, graph, place);
             } else if place < places.joins {
                 fetch_port(ports, graph, place - places.frees);
             } else if place < places.acts {
@@ -152,13 +153,7 @@ impl Classed {
 /// A packet chooses the output by which it will leave the switch to which it comes by a port, unless it has, and the
 /// output is fetched.
 #[inline(always)]
-fn choose_output(
-    header: &mut Header,
-    input: u32,
-    ports: &Ports,
-    graph: &Graph,
-    routes: &mut Routes,
-) {
+fn choose_output(header: &mut Header, input: u32, ports: &Ports, graph: &Graph, routes: &Routes) {
     if header.output != Header::NOT_CHOSEN {
         return;
     }
