@@ -19,7 +19,7 @@ use weft_units::{Span, Time};
 
 use crate::prefetch;
 use places::Places;
-use slots::{CHUNK, Chunks, Ring, Slot};
+use slots::{Chunks, Ring, Slot};
 
 /// Something that happens at a place: `item` says to what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,65 +187,6 @@ impl Calendar {
     #[inline(always)]
     pub fn ahead(&self, others: usize) -> Option<Event> {
         self.open.get(self.head + others).map(|key| unpack(*key))
-    }
-
-    /// Removes events of the open slot one after another while they are at places before `place`, `most` at most, and
-    /// schedules for each the event that `cause` returns, not before it. `cause` is also told which event
-    /// leaves `others` after that one, if one does. Returns how many were removed, and when the last of them was due.
-    ///
-    /// It may stop early, and removes nothing if some event of the slot is due after `limit`. Nothing but the next call of
-    /// [`pop_until`](Self::pop_until) tells what comes next.
-    #[inline(always)]
-    pub fn replace_each(
-        &mut self,
-        (limit, place): (Time, u32),
-        most: usize,
-        others: usize,
-        mut cause: impl FnMut(Event, Option<Event>) -> Event,
-    ) -> Option<(usize, Time)> {
-        let (mut removed, mut last) = (0, Time::ZERO);
-        while self.late.is_empty() && self.open.last().is_some_and(|key| time_of(*key) <= limit) {
-            let mut rare = None;
-            let first = self.head;
-            let mut head = first;
-            let end = first.saturating_add(most - removed);
-            let (slot, reached, shift) = (self.slot, self.reached, self.shift);
-            // Nothing is called here, so that all of this stays in registers.
-            let (open, slots) = (&self.open[..], &mut self.near.slots[..]);
-            let within_bounds = &open[..end.min(open.len())];
-            let events = &mut self.chunks.events[..];
-            while let Some(&key) = within_bounds.get(head)
-                && ((key >> 32) as u32) < place
-            {
-                let ahead = open.get(head + others).map(|key| unpack(*key));
-                head += 1;
-                let event = cause(unpack(key), ahead);
-                let number = event.time.0 >> shift;
-                let own = &mut slots[number as usize % RING];
-                let within = own.count as usize % CHUNK;
-                if number > slot
-                    && number >> NEAR_DIGIT <= reached
-                    && within != 0
-                    && let Some(chunk) = events.get_mut(own.first as usize)
-                {
-                    chunk.0[within] = pack(event);
-                    own.count += 1;
-                } else {
-                    rare = Some(event);
-                    break;
-                }
-            }
-            if head > first {
-                last = time_of(open[head - 1]);
-            }
-            removed += head - first;
-            self.head = head;
-            match rare {
-                Some(event) => self.push(event),
-                None => break,
-            }
-        }
-        (removed > 0).then_some((removed, last))
     }
 
     /// Opens the next slot that has events if that which is open has none left, unless it begins after
@@ -574,74 +515,6 @@ mod tests {
             assert!(!calendar.is_empty());
             assert_eq!(all(&mut calendar, u64::MAX), expected[expected.len() / 3..]);
         }
-    }
-
-    proptest! {
-        /// What is replaced together leaves and is scheduled as if each had been alone.
-        #[test]
-        fn events_are_replaced_as_if_each_left_alone(
-            spacing in prop_oneof![Just(1_u64), Just(1_000), Just(1 << 20)],
-            times in prop::collection::vec((0_u64..4, 0_u32..200), 1..200),
-            delays in prop::collection::vec(prop_oneof![0_u64..9, 0_u64..1 << 12, 0_u64..1 << 40], 64),
-            (most, place, step) in (1_usize..80, 0_u32..220, 1_u64..400_000),
-        ) {
-            // Events in step and close to each other. Each causes another one.
-            let caused = |event: Event| Event {
-                time: event.time + Span(delays[event.item as usize % delays.len()]),
-                place: (event.place * 7 + event.item) % 200,
-                item: event.item + 1,
-            };
-            let run = |bound: u32| {
-                let mut calendar = Calendar::new(Span(spacing), Span(1 << 12));
-                for (item, (time, place)) in (0..).step_by(1_000).zip(&times) {
-                    calendar.push(event(time * 64_000, *place, item));
-                }
-                let mut left = Vec::new();
-                let limits = (1..20).map(|number| Time(number * step)).chain([Time::NEVER]);
-                for limit in limits {
-                    while left.len() < 1_000 {
-                        let before = left.len();
-                        let replaced =
-                            calendar.replace_each((limit, bound), most, 3, |own, ahead| {
-                                assert!(ahead.is_none_or(|ahead| ahead.time >= own.time));
-                                left.push(own);
-                                caused(own)
-                            });
-                        let own = &left[before..];
-                        let last = own.last().map(|last| (own.len(), last.time));
-                        assert_eq!(replaced, last);
-                        assert!(own.len() <= most);
-                        assert!(own.iter().all(|own| own.time <= limit && own.place < bound));
-                        let Some(own) = calendar.pop_until(limit) else { break };
-                        left.push(own);
-                        calendar.push(caused(own));
-                    }
-                }
-                left.truncate(1_000);
-                left
-            };
-            prop_assert_eq!(run(place), run(0));
-        }
-    }
-
-    /// Many events of one time leave together.
-    #[test]
-    fn events_in_step_are_replaced_together() {
-        let mut calendar = Calendar::new(Span(1_000), Span(1 << 12));
-        (0..100).for_each(|place| calendar.push(event(64_000, place, place)));
-        let later = |own: Event| Event { time: own.time + Span(64_000), ..own };
-        assert_eq!(calendar.replace_each((Time::NEVER, 90), 80, 9, |own, _| later(own)), None);
-        assert!(calendar.open(Time::NEVER));
-        let mut told = Vec::new();
-        let replaced = calendar.replace_each((Time::NEVER, 90), 80, 9, |own, ahead| {
-            told.extend(ahead.map(|ahead| ahead.place - own.place));
-            later(own)
-        });
-        assert_eq!((replaced, told), (Some((80, Time(64_000))), vec![9; 80]));
-        let replaced = calendar.replace_each((Time::NEVER, 90), 80, 9, |own, _| later(own));
-        assert_eq!(replaced, Some((10, Time(64_000))));
-        assert_eq!(all(&mut calendar, 64_000).len(), 10);
-        assert_eq!(all(&mut calendar, u64::MAX).len(), 90);
     }
 
     proptest! {

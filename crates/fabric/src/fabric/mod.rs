@@ -38,9 +38,7 @@ pub use live::{LiveNextHops, LivePlanes};
 pub use oversubscription::Oversubscription;
 pub use pairs::{HostPair, SwitchPort};
 pub use path::PathHop;
-pub use routes::{
-    ConnectionRoutes, GivenRoute, PacketRoutes, RouteState, Routes, RoutesSettings, TreeRoutes,
-};
+pub use routes::{ConnectionRoutes, GivenRoute, PacketRoutes, RouteState, Routes, RoutesSettings};
 pub use table::{Cable, End, TableSettings, TableSwitch};
 pub use torus::{Extent, TorusSettings};
 pub use tree::{FatTreeSettings, KAryTreeSettings, LeafSpineSettings, Tiers};

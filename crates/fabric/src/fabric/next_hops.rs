@@ -123,7 +123,8 @@ impl NextHops {
     #[inline(always)]
     pub fn next(&self, switch: u32, target: u32, rank: impl FnOnce(u32) -> u32) -> u32 {
         match self {
-            NextHops::Tree(below) => below[switch as usize].port(target, rank),
+            // Its ports stand in the order of their numbers.
+            NextHops::Tree(below) => below[switch as usize].choice(target).place(rank),
             _ => self.next_elsewhere(switch, target, rank),
         }
     }
@@ -255,12 +256,6 @@ impl NextHops {
 }
 
 impl Below {
-    /// See [`NextHops::next`]. The ports of a tree stand in the order of their numbers.
-    #[inline(always)]
-    pub fn port(&self, target: u32, rank: impl FnOnce(u32) -> u32) -> u32 {
-        self.choice(target).place(rank)
-    }
-
     #[inline]
     fn choice(&self, target: u32) -> Choice {
         let place = target.wrapping_sub(self.first);

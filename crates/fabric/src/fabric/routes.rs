@@ -13,10 +13,8 @@ use super::next_hops::{Choice, NextHops};
 use super::pairs::{HostPair, SwitchPort};
 use super::wiring::{Peer, Wiring};
 
-mod in_tree;
 mod settings;
 
-pub use in_tree::TreeRoutes;
 pub use settings::{ConnectionRoutes, GivenRoute, PacketRoutes, RoutesSettings};
 
 /// The route state of a packet, in six bytes: with the other fields that a switch needs, a packet then

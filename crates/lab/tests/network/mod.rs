@@ -19,7 +19,6 @@ mod links;
 mod mixed;
 mod oversubscription;
 mod parts;
-mod plain;
 mod planes;
 mod rank_parts;
 mod ranks;

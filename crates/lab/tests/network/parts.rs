@@ -133,8 +133,7 @@ pub(super) fn shown(
     told(engine, until)
 }
 
-/// What the rest of a run shows.
-pub(super) fn told(mut engine: Engine, until: Time) -> (String, usize, u64) {
+fn told(mut engine: Engine, until: Time) -> (String, usize, u64) {
     let mut delivered = Vec::new();
     let stopped = engine.run_watched(until, &Halt::new(), |one| delivered.push(one));
     assert_eq!(stopped, None);

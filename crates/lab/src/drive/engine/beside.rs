@@ -283,7 +283,6 @@ impl Engine {
                 self.packets.has_spent(),
                 graph.has_limits() || classed.is_some(),
             ),
-            is_plain: false,
             is_large: Engine::is_large(graph.switch_ports() + graph.ends()),
             clocks: Clocks::new(&graph),
             graph,

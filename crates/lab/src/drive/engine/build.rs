@@ -162,7 +162,6 @@ impl Engine {
                 (None, Some(own)) => Parts::whole(own.pace()),
                 (None, None) => Parts::one(&graph, adapters.is_on),
             },
-            is_plain: graph.is_plain_throughout(),
             is_large: Engine::is_large(graph.switch_ports() + graph.ends()),
             clocks: Clocks::new(&graph),
             plane_turns: PlaneTurns::new(graph.hosts(), graph.planes()),

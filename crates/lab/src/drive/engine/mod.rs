@@ -107,8 +107,6 @@ pub struct Engine {
     /// The places for [`Engine::happen`]. If packets have classes, hosts have a hub, or links
     /// have turns, all are zero, so that it leaves every event to those.
     ranges: Places,
-    /// Whether all switches are plain and alike, and all links, in a graph that is not divided.
-    is_plain: bool,
     /// Whether what events need is prefetched.
     is_large: bool,
     clocks: Clocks,
