@@ -3,7 +3,7 @@
 /// Bytes of a line of the cache. Where lines are longer some are asked for twice.
 const LINE: usize = 64;
 
-/// Asks the processor for the cache line of an element that is read or written soon. Changes nothing but the time
+/// Prefetches the cache line of an element that is read or written soon. Changes nothing but the time
 /// that takes; an index that is out of range asks for nothing.
 #[inline(always)]
 pub fn prefetch<T>(all: &[T], index: usize) {
@@ -12,13 +12,13 @@ pub fn prefetch<T>(all: &[T], index: usize) {
     }
 }
 
-/// Asks the processor for all cache lines of a value that is read or written soon.
+/// Prefetches all cache lines of a value that is read or written soon.
 #[inline(always)]
 pub fn prefetch_whole<T>(one: &T) {
     prefetch_first(one, size_of::<T>());
 }
 
-/// Asks the processor for the cache lines of the first `bytes` bytes of a value that are read or written soon.
+/// Prefetches the cache lines of the first `bytes` bytes of a value that are read or written soon.
 #[inline(always)]
 pub fn prefetch_first<T>(one: &T, bytes: usize) {
     let (first, bytes) = ((&raw const *one).cast::<u8>(), bytes.min(size_of::<T>()));
@@ -31,7 +31,7 @@ pub fn prefetch_first<T>(one: &T, bytes: usize) {
     }
 }
 
-/// Asks the processor for all cache lines of a short list that is read or written soon.
+/// Prefetches all cache lines of a short list that is read or written soon.
 #[inline(always)]
 pub fn prefetch_all<T>(all: &[T]) {
     let (first, size) = (all.as_ptr().cast::<u8>(), size_of_val(all));

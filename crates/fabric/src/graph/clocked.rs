@@ -284,7 +284,7 @@ impl Graph {
         }
     }
 
-    /// Asks the processor for what [`leave`](Self::leave) and [`expect`](Self::expect) read at the far ends of the
+    /// Prefetches what [`leave`](Self::leave) and [`expect`](Self::expect) read at the far ends of the
     /// cables by which packets came and by which they leave.
     #[inline]
     pub fn prepare_leave(&self, switch: u32, grants: &[Grant]) {
@@ -297,7 +297,7 @@ impl Graph {
         }
     }
 
-    /// Asks the processor for what a gated port reads when a packet joins it.
+    /// Prefetches what a gated port reads when a packet joins it.
     #[inline]
     pub fn prefetch_gate(&self, port: u32) {
         prefetch(&self.gates, port as usize);
@@ -305,7 +305,7 @@ impl Graph {
         self.flow.prefetch(port);
     }
 
-    /// Asks the processor for what [`expect`](Self::expect) reads where the cable in a port ends.
+    /// Prefetches what [`expect`](Self::expect) reads where the cable in a port ends.
     #[inline]
     pub fn prefetch_receiver(&self, port: u32) {
         if let Some((own, input)) = self.receiver(port) {

@@ -103,13 +103,13 @@ impl Flow {
         (port * self.channels + u32::from(channel)) as usize
     }
 
-    /// Asks the processor for the credits of a port.
+    /// Prefetches the credits of a port.
     #[inline]
     pub fn prefetch(&self, port: u32) {
         prefetch(&self.credits, port.wrapping_mul(self.channels) as usize);
     }
 
-    /// Asks the processor for the credits of these ports.
+    /// Prefetches the credits of these ports.
     #[inline]
     pub fn prefetch_all(&self, ports: Range<usize>) {
         let channels = self.channels as usize;

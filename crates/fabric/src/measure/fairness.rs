@@ -15,7 +15,7 @@ impl Fairness {
         Fairness { delivered: vec![0; initiators] }
     }
 
-    /// A delivery for an initiator is counted soon.
+    /// Prefetches the count of an initiator's deliveries.
     #[inline]
     pub(super) fn prefetch(&self, initiator: usize) {
         prefetch(&self.delivered, initiator);

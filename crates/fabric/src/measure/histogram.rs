@@ -41,7 +41,7 @@ impl Histogram {
         }
     }
 
-    /// A value is counted soon.
+    /// Prefetches the bucket of a value.
     #[inline]
     pub fn prefetch(&self, value: u64) {
         prefetch(&self.counts, index(value));

@@ -337,7 +337,7 @@ impl Observations {
         }
     }
 
-    /// A packet of an initiator is delivered soon.
+    /// Prefetches what the delivery of a packet of an initiator writes.
     #[inline]
     pub fn prefetch_of(&self, initiator: usize) {
         self.standing.prefetch(initiator);

@@ -52,7 +52,7 @@ impl Recorder {
         }
     }
 
-    /// A span is recorded soon.
+    /// Prefetches what recording a span writes.
     #[inline]
     pub fn prefetch(&self, span: Span) {
         self.histogram.prefetch(span.0);

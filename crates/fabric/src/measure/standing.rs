@@ -43,7 +43,7 @@ impl Standing {
         }
     }
 
-    /// A packet of an initiator reaches its target soon.
+    /// Prefetches the record of an initiator.
     #[inline]
     pub(super) fn prefetch(&self, initiator: usize) {
         prefetch(&self.initiators, initiator);

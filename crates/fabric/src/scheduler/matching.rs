@@ -97,7 +97,7 @@ impl<const W: usize> Matching<W> {
         self.initiators[target].into()
     }
 
-    /// Asks the processor for all of them.
+    /// Prefetches all entries.
     #[inline]
     pub fn prefetch(&self) {
         self.targets.prefetch(self.ports);

@@ -56,7 +56,7 @@ pub trait Scheduler<const W: usize = 1> {
         false
     }
 
-    /// Asks the processor for what [`schedule`](Self::schedule) reads. Without any effect on results.
+    /// Prefetches what [`schedule`](Self::schedule) reads. Without any effect on results.
     fn prefetch(&self, _random: &Stream) {}
 }
 

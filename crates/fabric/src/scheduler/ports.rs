@@ -308,7 +308,7 @@ impl<T: Copy, const W: usize> PerPort<T, W> {
         self.more.as_flattened_mut()[..ports - inline].fill(value);
     }
 
-    /// Asks the processor for the entries of the first ports, as far as they stand inline.
+    /// Prefetches the entries of the first ports, as far as they stand inline.
     #[inline(always)]
     pub fn prefetch(&self, ports: usize) {
         prefetch_all(&self.first[..ports.min(64)]);

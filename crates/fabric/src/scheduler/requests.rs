@@ -105,7 +105,7 @@ impl<const W: usize> Requests<W> {
         self.asked
     }
 
-    /// Asks the processor for all of them.
+    /// Prefetches all entries.
     #[inline]
     pub fn prefetch(&self) {
         self.rows.prefetch(self.ports);

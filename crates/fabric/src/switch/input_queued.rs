@@ -269,27 +269,27 @@ impl InputQueued {
     // An edge of a switch may be prepared in four steps. Each asks the processor for what the next one reads, so
     // that something else should happen in between.
 
-    /// Asks for what all other steps read; of a switch of more than 64 ports, for where that is.
+    /// Prefetches what all other steps read; of a switch of more than 64 ports, only the pointer to that.
     #[inline]
     pub fn prefetch_head(&self) {
         prefetch_first(self, HEAD);
     }
 
-    /// Asks for what there is for each port.
+    /// Prefetches what there is for each port.
     #[inline]
     pub fn prefetch_tables(&self) {
         self.inputs.prefetch();
         of_any_queues!(&self.size, own => own.prefetch_tables());
     }
 
-    /// Asks for what [`expect`](Self::expect) reads of an input.
+    /// Prefetches what [`expect`](Self::expect) reads of an input.
     #[inline]
     pub fn prefetch_input(&self, input: u32) {
         self.inputs.prefetch_input(input);
         of_any_queues!(&self.size, own => own.prefetch_input(input));
     }
 
-    /// Asks for the queues in which packets wait.
+    /// Prefetches the queues in which packets wait.
     #[inline]
     pub fn prefetch_queues(&self) {
         of_any_queues!(&self.size, own => own.prefetch_queues());

@@ -225,7 +225,7 @@ impl Source {
         self.next.time
     }
 
-    /// The next packet is taken soon.
+    /// Prefetches the demands that were drawn.
     #[inline]
     pub fn prefetch(&self) {
         match &self.kind {

@@ -129,7 +129,7 @@ impl Chunks {
         (self.next.len() - 1) as u32
     }
 
-    /// A slot is looked at soon.
+    /// Prefetches the first chunk of a slot.
     #[inline]
     pub fn prefetch(&self, slot: Slot) {
         if let Some(first) = self.events.get(slot.first as usize) {
@@ -139,7 +139,7 @@ impl Chunks {
         }
     }
 
-    /// An event is added to a slot soon.
+    /// Prefetches where the next event of a slot is written.
     #[inline]
     pub fn prefetch_end(&self, slot: Slot) {
         if let Some(first) = self.events.get(slot.first as usize) {

@@ -387,7 +387,7 @@ proptest! {
         }
     }
 
-    /// Small graphs do without.
+    /// These graphs are so small that nothing is prefetched unless a test asks for it.
     #[test]
     fn what_is_prefetched_changes_nothing(
         (text, hosts, _) in compositions(Others::Shared),

@@ -52,8 +52,8 @@ pub(super) struct Target {
 }
 
 impl Initiator {
-    /// How many of its first bytes hold what a packet reads of a flow that sends everything from a gap on again,
-    /// except whether it is sprayed.
+    /// How many of its first bytes hold what a packet of a flow with go-back-N reads, except whether the flow is
+    /// sprayed.
     pub const OF_GO_BACK_N: usize = offset_of!(Initiator, sender) + Sender::OF_GO_BACK_N;
 
     /// Whether the next packet fits the window and has credit, whenever it may start.

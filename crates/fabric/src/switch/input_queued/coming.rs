@@ -20,7 +20,7 @@ pub(super) struct Coming<const W: usize> {
     inputs: PortSet<W>,
 }
 
-/// The packets in the ring of an input. The first one stands here, and not in its place.
+/// The packets in the ring of an input. The first one is stored here instead of in the ring.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
     /// When the first one can be decided on; [`Time::NEVER`] if there is none.
@@ -121,13 +121,13 @@ impl<const W: usize> Coming<W> {
         (ring.packet, ready)
     }
 
-    /// Asks the processor for the state of all rings.
+    /// Prefetches the state of all rings.
     #[inline]
     pub fn prefetch(&self) {
         prefetch_all(&self.rings);
     }
 
-    /// Asks the processor for the state of the ring of an input.
+    /// Prefetches the state of the ring of an input.
     #[inline]
     pub fn prefetch_input(&self, input: usize) {
         self.rings.get(input).into_iter().for_each(prefetch_whole);

@@ -55,14 +55,14 @@ impl Inputs {
         self.held[lot] < self.spare[input as usize]
     }
 
-    /// Asks the processor for all counts.
+    /// Prefetches all counts.
     #[inline]
     pub fn prefetch(&self) {
         prefetch_all(&self.held);
         prefetch_all(&self.spare);
     }
 
-    /// Asks the processor for the counts of an input.
+    /// Prefetches the counts of an input.
     #[inline]
     pub fn prefetch_input(&self, input: u32) {
         prefetch(&self.held, self.lot(input, 0));

@@ -392,7 +392,7 @@ impl Ports {
         self.planned.of(port).filter(has_not_begun).map(|own| own.input)
     }
 
-    /// Something happens at a port soon.
+    /// Prefetches what events at a port need.
     #[inline]
     pub fn prefetch(&self, port: u32) {
         prefetch(&self.egress, port as usize);

@@ -78,7 +78,7 @@ struct Input {
     pauses: bool,
 }
 
-/// Says of an input that its headroom holds something. No memory has so many bytes.
+/// The flag in `shared` that says that the headroom of an input is in use. No memory has that many bytes.
 const BEYOND: u64 = 1 << 63;
 
 /// What becomes of a packet at a memory.

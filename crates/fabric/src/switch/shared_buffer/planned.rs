@@ -1,6 +1,6 @@
 //! Packets that wait and whose departures are known, port by port.
 //!
-//! Of a million packets under way most may wait so. Each port has a list of chunks from one pool, in large pages, of
+//! In a large run most of a million packets may wait like this. Each port has a list of chunks from one pool, in large pages, of
 //! which the chunk that was left last is the next to be used: ports with a few packets share what is in the cache.
 
 use weft_kernel::{append, prefetch};
@@ -22,7 +22,7 @@ impl Planned {
 /// How many packets are in a chunk.
 const CHUNK: usize = 15;
 
-/// A few lines of the cache, none of which it shares.
+/// A chunk has four cache lines of its own.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Chunk {
@@ -151,13 +151,13 @@ impl PlannedLists {
         })
     }
 
-    /// Something happens at a port soon.
+    /// Prefetches what events at a port need.
     #[inline]
     pub fn prefetch(&self, port: u32) {
         prefetch(&self.lists, port as usize);
     }
 
-    /// A packet is planned at a port very soon, or leaves.
+    /// Prefetches the places of the oldest packet of a port and of the next one to be planned there.
     #[inline]
     pub fn prefetch_ends(&self, port: u32) {
         let Some(list) = self.lists.get(port as usize) else { return };

@@ -124,7 +124,7 @@ impl Packets {
         self.free.push(id);
     }
 
-    /// Asks the processor for what a switch reads and writes of a packet.
+    /// Prefetches what a switch reads and writes of a packet.
     #[inline]
     pub fn prefetch(&self, id: u32) {
         if let Some(forwarding) = self.forwarding.get(id as usize) {

@@ -110,7 +110,7 @@ impl Supply {
         }
     }
 
-    /// A host submits a packet soon.
+    /// Prefetches what the source of a host needs for its next packet.
     #[inline]
     pub fn prefetch(&self, host: u32) {
         if let Supply::Sources(sources) = self

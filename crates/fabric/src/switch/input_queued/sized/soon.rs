@@ -54,7 +54,7 @@ impl<const W: usize> InputQueuedOf<W> {
         }
     }
 
-    /// The queue that a packet is going to join.
+    /// Prefetches the queue that a packet is going to join.
     #[inline]
     pub(super) fn prefetch_queue(&self, place: &Grant) {
         let Grant { input, output, channel, .. } = *place;

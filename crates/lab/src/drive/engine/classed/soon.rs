@@ -164,7 +164,7 @@ fn choose_output(header: &mut Header, input: u32, ports: &Ports, graph: &Graph, 
     fetch_port(ports, graph, header.output);
 }
 
-/// Something happens at a port soon.
+/// Prefetches what events at a port need.
 #[inline(always)]
 fn fetch_port(ports: &Ports, graph: &Graph, port: u32) {
     ports.prefetch(port);
