@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use crate::at_once::spin_for;
-use crate::pair::{Pair, accelerated, close, outcome, preloaded, recv, send};
+use crate::pair::{
+    Pair, accelerated, close, outcome, preloaded, preloaded_undisturbed, recv, send,
+};
 
 extern "C" fn handle(_: c_int) {}
 
@@ -333,12 +335,13 @@ fn use_all_below(fd: c_int) -> Vec<c_int> {
 
 /// Of two threads that close a number at once one hears that it is none, however long the other takes, and
 /// whatever has got the number meanwhile stays open. A first thread that loses its processor just before its
-/// call closes that, as with the kernel; of a library that lets both close, 13 rounds of 20 and more show it.
+/// call closes that, as with the kernel, so a few rounds may show it, and on a busy machine more: then the trial
+/// is repeated. Of a library that lets both close, 13 rounds of 20 and more show it in every trial.
 #[test]
 fn a_number_that_is_being_closed_is_not_closed_twice() {
-    preloaded("taken::a_number_that_is_being_closed_is_not_closed_twice", || {
+    preloaded_undisturbed("taken::a_number_that_is_being_closed_is_not_closed_twice", || {
         let twice = (0..20).filter(|_| is_closed_twice()).count();
-        assert!(twice < 3, "both closed it in {twice} rounds");
+        assert!(twice < 5, "both closed it in {twice} rounds");
     });
 }
 
