@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::composition::Spec;
 use crate::error::Error;
 use crate::keys::{self, describe};
-use crate::plan::Plan;
+use crate::plan::{Outline, Plan};
 use crate::shape::{Shape, shape};
 use crate::shipped;
 use crate::source::Request;
@@ -130,14 +130,13 @@ fn system(name: &str) -> Result<SystemEntry, Error> {
 }
 
 fn experiment(name: &str) -> Result<ExperimentEntry, Error> {
-    let plan = Plan::new(&Request::new(name, None, &[]))?;
-    let settings = plan.points.first().map(|point| point.spec.experiment.clone());
-    let settings = settings.unwrap_or_default();
+    let study = Outline::new(&Request::new(name, None, &[]))?;
+    let settings = study.first.experiment;
     Ok(ExperimentEntry {
         name: name.to_owned(),
         title: settings.title,
-        system: plan.system,
+        system: study.system,
         section: settings.section,
-        points: plan.points.len(),
+        points: study.points,
     })
 }

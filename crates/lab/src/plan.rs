@@ -76,9 +76,23 @@ const PAIRED: &str = "paired";
 /// More points than this is taken for a mistake in the file.
 const MOST_POINTS: usize = 1_000_000;
 
-impl Plan {
-    /// Expands the sweeps and variants of a request.
-    pub fn new(request: &Request) -> Result<Plan, Error> {
+/// A study whose sweeps and variants are known, and none of its points yet.
+struct Study<'a> {
+    tree: Tree,
+    system: String,
+    presets: Vec<String>,
+    inherited: Vec<(String, String)>,
+    axes: Vec<Axis>,
+    /// The overrides that hold for all points.
+    settings: Vec<Override<'a>>,
+    /// How many points there are.
+    count: usize,
+    /// What of the file the points do not keep.
+    kept: [(&'static str, Option<Node>); 2],
+}
+
+impl<'a> Study<'a> {
+    fn new(request: &'a Request) -> Result<Study<'a>, Error> {
         let Source { mut tree, system, presets, inherited } = request.read()?;
         let kept = ["preset", "variant"].map(|name| (name, tree.get(name).cloned()));
         let mut settings = request.settings()?;
@@ -102,18 +116,50 @@ impl Plan {
                 }
             }
         }
-        let settings = fixed;
         anchor(&mut tree, Path::new(""));
         let count = axes.iter().try_fold(1_usize, |count, axis| {
             count.checked_mul(axis.steps.len()).filter(|count| *count <= MOST_POINTS)
         });
         let count = count.ok_or(Error::TooManyPoints { most: MOST_POINTS })?;
-        let (first, begins) = point(&tree, &axes, &settings, 0)?;
-        let mut points = Vec::with_capacity(count);
+        Ok(Study { tree, system, presets, inherited, axes, settings: fixed, count, kept })
+    }
+
+    fn point(&self, index: usize) -> Result<(Tree, Point), Error> {
+        point(&self.tree, &self.axes, &self.settings, index)
+    }
+}
+
+/// What is listed of a study.
+#[derive(Clone, Debug)]
+pub struct Outline {
+    /// The system at the bottom of the layers.
+    pub system: String,
+    /// How many points it has.
+    pub points: usize,
+    /// The composition of its first point.
+    pub first: Spec,
+}
+
+impl Outline {
+    /// Reads no more of a study than is listed: a plan checks every point, which takes some hundred times as long.
+    pub fn new(request: &Request) -> Result<Outline, Error> {
+        let study = Study::new(request)?;
+        let first = study.point(0)?.1.spec;
+        Ok(Outline { system: study.system, points: study.count, first })
+    }
+}
+
+impl Plan {
+    /// Expands the sweeps and variants of a request.
+    pub fn new(request: &Request) -> Result<Plan, Error> {
+        let study = Study::new(request)?;
+        let (first, begins) = study.point(0)?;
+        let mut points = Vec::with_capacity(study.count);
         points.push(begins);
-        for index in 1..count {
-            points.push(point(&tree, &axes, &settings, index)?.1);
+        for index in 1..study.count {
+            points.push(study.point(index)?.1);
         }
+        let Study { tree, system, presets, inherited, axes, kept, .. } = study;
         let tree = tree.without_presets();
         let written = write(&tree, kept, &axes)?;
         let axes = axes.into_iter().flat_map(|axis| axis.names).collect();

@@ -151,14 +151,14 @@ def _parts(name: str) -> tuple[str, list[str]]:
 
 def _check_is_system(file: str) -> None:
     """Refuse what is neither a shipped system nor a file, with what would be accepted."""
+    known = [str(entry["name"]) for entry in _seam.systems()]
+    if file in known or (file.endswith(".toml") and Path(file).is_file()):
+        return
     tried = {entry["name"]: entry["system"] for entry in _seam.experiments()}
     if file in tried:
         raise ComparisonError(
             f"{file} is an experiment; the system that it is about: {tried[file]}"
         )
-    known = [str(entry["name"]) for entry in _seam.systems()]
-    if file in known or (file.endswith(".toml") and Path(file).is_file()):
-        return
     what = "neither a shipped system nor a composition file"
     if file and Path(file).exists():
         what = "a folder" if Path(file).is_dir() else "no composition file, which ends in .toml"
