@@ -32,7 +32,7 @@ struct Parts {
 }
 
 const HOSTS: u32 = 12;
-const UNTIL: Time = Time(1_000_000_000);
+const UNTIL: Time = Time(500_000_000);
 const PACKET: Bytes = Bytes(1000);
 const SMALL: Bytes = Bytes(500);
 

@@ -333,7 +333,7 @@ proptest! {
         threads in 1_usize..5,
         seed in any::<u64>(),
     ) {
-        let until = Time(1_000_000_000);
+        let until = Time(400_000_000);
         let (whole, delivered, ..) = shown(channel(&text, hosts, (seed, until), 0), until);
         prop_assert!(delivered > 50, "{delivered} packets");
         let mut divided = channel(&text, hosts, (seed, until), 0);

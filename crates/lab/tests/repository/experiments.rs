@@ -7,11 +7,12 @@ use serde_json::{Map, Value};
 use weft_lab::experiment::Published;
 use weft_lab::spec::Tree;
 use weft_lab::{Options, Outcome, Plan, Request, Table};
+use weft_units::Span;
 
 use crate::repository::files::{self, File, Finding, assert_none};
 
-/// Long enough for every kind of packet and collision to be seen.
-const LENGTH: &str = "1 ms";
+/// Long enough for every kind of packet and collision to be seen where an experiment runs longer.
+const LENGTH: Span = Span(1_000_000_000);
 
 /// What is wrong with the experiment in a file. `name` is how it is requested.
 fn check(file: &File, name: &str) -> Vec<Finding> {
@@ -23,7 +24,9 @@ fn check(file: &File, name: &str) -> Vec<Finding> {
     if !weft_lab::systems().unwrap().iter().any(|system| system.name == plan.system) {
         findings.push(file.finding(1, format!("`{}` is not a shipped system", plan.system)));
     }
-    let short = Options { seeds: Some(1), length: Some(LENGTH.to_owned()), ..Options::default() };
+    let is_long = plan.points.iter().all(|point| point.spec.run.length > LENGTH);
+    let length = is_long.then(|| format!("{} us", LENGTH.as_us()));
+    let short = Options { seeds: Some(1), length, ..Options::default() };
     let outcome = match weft_lab::run(&Request::new(name, None, &[]), &short, &mut |_, _| true) {
         Ok(outcome) => outcome,
         Err(error) => return vec![file.finding(1, error.to_string())],
