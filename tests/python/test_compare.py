@@ -205,8 +205,13 @@ def test_a_share_is_a_ratio_over_seeds() -> None:
     assert shown_spread(alone.half_width) == ""
 
 
-def test_the_page_is_whole(browser: Browser, tmp_path: Path) -> None:
-    page = weft.compare(quick=True, seeds=2, store=None).report(tmp_path / "page.html")
+@pytest.fixture(scope="module")
+def shipped() -> weft.Result:
+    return weft.compare(quick=True, seeds=3, store=None)
+
+
+def test_the_page_is_whole(shipped: weft.Result, browser: Browser, tmp_path: Path) -> None:
+    page = shipped.report(tmp_path / "page.html")
     for width in (390, 800, 1400):
         seen = browser.visit(page, BOXES, width=width)
         assert (seen.complaints, seen.asked, seen.said["faults"]) == ([], [], []), width
@@ -441,13 +446,12 @@ def test_a_wrong_file_of_workloads_is_refused(text: str, said: str) -> None:
     assert said in str(refused.value)
 
 
-def test_the_page_of_the_manual_shows_this_table() -> None:
+def test_the_page_of_the_manual_shows_this_table(shipped: weft.Result) -> None:
     """`UPDATE_EXPECT=1` stores what comes out."""
-    found = weft.compare(quick=True, seeds=3, store=None)
     workloads, _ = read(None)
     columns = [column for workload in workloads for column in workload.columns]
     lines = []
-    for rates, rows in found.tables["comparison"].groupby("rates", sort=False):
+    for rates, rows in shipped.tables["comparison"].groupby("rates", sort=False):
         words = [f"{column.title} ({column.unit})" for column in columns]
         lines += ["", f"| {RATES_SHOWN[str(rates)]} | {' | '.join(words)} |"]
         lines += ["|---" + "|--:" * len(columns) + "|"]
