@@ -47,7 +47,7 @@ impl Engine {
     /// Fetches the packets and ports of the events of the second slot behind the open one.
     #[inline]
     fn fetch_packets(&mut self) {
-        let Engine { classed: Some(own), places, parts, graph, flows, .. } = self else {
+        let Engine { classed: Some(own), places, parts, flows, .. } = self else {
             return;
         };
         let (places, enters) = (*places, places.enters..places.decides);
@@ -62,9 +62,9 @@ impl Engine {
                 // A packet comes to the end of its flow, which may answer.
                 flows.into_iter().for_each(|own| own.prefetch(id));
                 // The place of a host has the number of its port.
-                fetch_port(ports, graph, place);
+                ports.prefetch(place);
             } else if place < places.joins {
-                fetch_port(ports, graph, place - places.frees);
+                ports.prefetch(place - places.frees);
             } else if place < places.acts {
                 // Links are compared.
                 if !is_alike && enters.contains(&place) {
@@ -161,12 +161,5 @@ fn choose_output(header: &mut Header, input: u32, ports: &Ports, graph: &Graph, 
     let Header { hops, to, .. } = *header;
     let number = routes.port(switch, hops, to, &mut header.route_state, |_| 0);
     header.output = graph.first_port(switch) + number;
-    fetch_port(ports, graph, header.output);
-}
-
-/// Prefetches what events at a port need.
-#[inline(always)]
-fn fetch_port(ports: &Ports, graph: &Graph, port: u32) {
-    ports.prefetch(port);
-    graph.prefetch_port(port);
+    ports.prefetch(header.output);
 }
