@@ -141,3 +141,24 @@ impl Egress {
         (size > 0).then_some(Held { input, size, class })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_counts_within_the_window_and_not_what_is_revoked() {
+        let window = RecordingWindow { from: Time(50), until: Time(330) };
+        let mut own = Egress::new(0, 0);
+        for start in [0, 60, 250, 310] {
+            own.occupy(Time(start), Span(60), window);
+        }
+        assert_eq!((own.free, own.busy), (Time(370), Span(10 + 60 + 60 + 20)));
+        // It sends until 310; the last one, of which the records had seen 20, was planned.
+        own.until = Time(310);
+        own.vacate(window);
+        assert_eq!((own.free, own.busy), (Time(310), Span(10 + 60 + 60)));
+        own.vacate(window);
+        assert_eq!((own.free, own.busy), (Time(310), Span(10 + 60 + 60)));
+    }
+}
