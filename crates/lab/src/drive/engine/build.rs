@@ -164,7 +164,7 @@ impl Engine {
             parts: match (&turns, &hub) {
                 (Some(own), _) => Parts::whole(own.pace()),
                 (None, Some(own)) => Parts::whole(own.pace()),
-                (None, None) => Parts::one(&graph, adapters.is_on),
+                (None, None) => Parts::one(&graph, adapters.is_on, classed.is_some()),
             },
             is_large: Engine::is_large(graph.switch_ports() + graph.ends()),
             clocks: Clocks::new(&graph),
