@@ -394,17 +394,4 @@ impl Ports {
             prefetch(&self.queues, port as usize * self.classes);
         }
     }
-
-    /// A packet joins those that wait at a port very soon, or those before it leave. The port has been
-    /// [prefetched](Self::prefetch).
-    #[inline]
-    pub fn prefetch_waiting(&self, port: u32) {
-        let Some(own) = self.egress.get(port as usize) else { return };
-        if own.waiting != 0 {
-            return prefetch(&self.queues, port as usize * self.classes);
-        }
-        if own.has_planned {
-            self.planned.prefetch_ends(own.planned);
-        }
-    }
 }

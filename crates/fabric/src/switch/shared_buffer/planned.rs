@@ -4,7 +4,7 @@
 //! pages, of which the chunk that was left last is the next to be used: ports with a few packets share what is in the
 //! cache.
 
-use weft_kernel::{append, prefetch};
+use weft_kernel::append;
 
 /// A packet that waits and whose departure is known: it leaves right behind the packets before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +36,8 @@ const _: () = assert!(size_of::<Chunk>() == 256);
 /// No chunk.
 const NONE: u32 = u32::MAX;
 
-/// The packets of one port: the place of the oldest one, and the place behind the youngest one. A place is the number of
-/// a chunk times its room, with the number of the chunk behind it counted, and the place in the chunk. Whoever holds the
-/// list knows whether it is empty.
+/// The packets of one port: the place of the oldest one, and the place behind the youngest one. A place is the number
+/// of its chunk times [`PLACES`], plus its number in the chunk. Whoever holds the list knows whether it is empty.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedList {
     first: u32,
@@ -50,7 +49,7 @@ impl PlannedList {
     pub const EMPTY: PlannedList = PlannedList { first: 0, end: 0 };
 }
 
-/// How many places the numbers of a chunk take: one more than it has, which means that it is full.
+/// How many places the numbers of a chunk allow for: those that it has, and one behind the last of them.
 const PLACES: u32 = CHUNK as u32 + 1;
 
 /// The chunk of a place, and the place in it.
@@ -144,16 +143,6 @@ impl PlannedPackets {
             own.packets.get(place).copied()
         })
     }
-
-    /// Prefetches the places of the oldest packet of a list that has any and of the next one to be planned.
-    #[inline]
-    pub fn prefetch_ends(&self, list: PlannedList) {
-        for (chunk, place) in [list.first, list.end].map(in_chunk) {
-            if let Some(own) = self.chunks.get(chunk) {
-                prefetch(&own.packets, place);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -167,7 +156,9 @@ mod tests {
     proptest! {
         /// Against a queue for each port, with more packets than a chunk holds.
         #[test]
-        fn packets_leave_a_port_as_they_came(steps in prop::collection::vec((0_usize..3, 0_u32..40, 0_u32..40), 0..60)) {
+        fn packets_leave_a_port_as_they_came(
+            steps in prop::collection::vec((0_usize..3, 0_u32..40, 0_u32..40), 0..60),
+        ) {
             let mut pool = PlannedPackets::new();
             let mut lists = [PlannedList::EMPTY; 3];
             let mut plain = [const { VecDeque::new() }; 3];
