@@ -72,11 +72,6 @@ impl Graph {
         self.ports[port as usize].start(now, span, self.window);
     }
 
-    /// A port is not [occupied](Self::occupy) any more from `now` on, where it was to be without a gap.
-    pub fn vacate(&mut self, now: Time, port: u32) {
-        self.ports[port as usize].end(now, self.window);
-    }
-
     /// A port is [occupied](Self::occupy) soon.
     #[inline]
     pub fn prefetch_port(&self, port: u32) {

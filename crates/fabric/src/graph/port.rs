@@ -37,14 +37,14 @@ pub struct RecordingWindow {
 impl RecordingWindow {
     /// Like [`overlap`](Self::overlap), for an interval whose length is known; most are in the window.
     #[inline]
-    fn overlap_of(self, from: Time, until: Time, span: Span) -> Span {
+    pub(crate) fn overlap_of(self, from: Time, until: Time, span: Span) -> Span {
         let is_whole = from >= self.from && until <= self.until;
         if is_whole { span } else { self.overlap(from, until) }
     }
 
     /// How much of an interval is in the window; zero if they do not meet.
     #[inline]
-    pub(super) fn overlap(self, from: Time, until: Time) -> Span {
+    pub(crate) fn overlap(self, from: Time, until: Time) -> Span {
         until.min(self.until).since(from.max(self.from))
     }
 }
@@ -124,13 +124,6 @@ impl Port {
         let busy = self.busy() + window.overlap_of(start, free, span);
         self.busy.store(busy.0, Ordering::Relaxed);
     }
-
-    /// What was to be sent from `now` on, without a gap, is not.
-    pub fn end(&self, now: Time, window: RecordingWindow) {
-        let less = window.overlap(now, self.free());
-        self.busy.store(self.busy().0 - less.0, Ordering::Relaxed);
-        self.free.store(now.0, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
@@ -146,11 +139,5 @@ mod tests {
         assert_eq!((port.free(), port.busy()), (Time(370), Span(10 + 60 + 60 + 20)));
         let held = [249, 250, 309, 310, 369, 370].map(|ready| port.held(Time(ready), Span(60)));
         assert_eq!(held, [3, 2, 2, 1, 1, 0]);
-        // The last two, of which the records had seen 80.
-        port.end(Time(250), window);
-        assert_eq!((port.free(), port.busy()), (Time(250), Span(70)));
-        port.start(Time(250), Span(30), window);
-        port.end(Time(270), window);
-        assert_eq!((port.free(), port.busy()), (Time(270), Span(90)));
     }
 }

@@ -336,7 +336,10 @@ impl Transports {
             pull_target = short.map_or(0, |short| own.pull_target(full, short));
             let has_more = own.sender.next().is_some() && own.fits(full, self.settings.window);
             asks = !is_first || !has_more;
-            spray = own.spraying.as_mut().map_or(0, Spraying::choose);
+            // The settings are asked first, since what a flow keeps of it may not be in the cache.
+            if self.settings.spraying.is_some() {
+                spray = own.spraying.as_mut().map_or(0, Spraying::choose);
+            }
             own.ready = now + own.gap(now, size).max(span);
             if !std::mem::replace(&mut own.has_timer, true) {
                 let time = own.progress + self.settings.timeout;
@@ -507,6 +510,9 @@ impl Transports {
 
     /// A response reports on the route of the packet that it answers.
     fn note_way(&mut self, now: Time, segment: &Segment, answer: &Answer, is_marked: bool) {
+        if self.settings.spraying.is_none() {
+            return;
+        }
         let Some(own) = self.initiators[segment.flow as usize].as_deref_mut() else { return };
         let Some(spraying) = &mut own.spraying else { return };
         let report = match (answer.is_refusal, is_marked) {

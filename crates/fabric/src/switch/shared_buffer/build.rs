@@ -1,17 +1,20 @@
 //! The ports of a channel at time zero.
 
-use weft_units::{Bytes, Span, Time};
+use std::collections::HashMap;
+
+use weft_units::{Bytes, Span};
 
 use super::counts::{ClassCounts, PauseCounts};
 use super::credits::Credits;
-use super::egress::{CableEnd, Egress, Queue};
+use super::egress::{Egress, PortKind, Queue};
 use super::marks::any_at_departure;
-use super::planned::PlannedLists;
+use super::planned::PlannedPackets;
 use super::ports::{Ports, SwitchRule};
 use super::rule::{Link, Rule, response};
 use super::settings::{ClassSettings, ScheduleSettings, SwitchForwarding};
-use super::turns::Sharing;
+use super::turns::{Sharing, Turn};
 use crate::fabric::{Peer, Wiring};
+use crate::graph::RecordingWindow;
 use crate::link::LinkSettings;
 use crate::switch::Chain;
 
@@ -30,8 +33,32 @@ pub struct PortsParts<'a> {
     pub switches: Vec<SwitchRule>,
     /// How classes share the cable of a host.
     pub hosts: Vec<ScheduleSettings>,
-    /// From when on is counted.
-    pub from: Time,
+    /// When is recorded: packets from the beginning on, and how long ports are busy up to the end.
+    pub window: RecordingWindow,
+}
+
+/// The far end of a cable, as in [`Egress`] and [`PortKind`].
+struct CableEnd {
+    peer: u32,
+    ahead: Span,
+    is_whole: bool,
+}
+
+/// All kinds of ports, with the number of each.
+#[derive(Default)]
+struct Kinds {
+    all: Vec<PortKind>,
+    numbers: HashMap<PortKind, u32>,
+}
+
+impl Kinds {
+    /// The number of a kind, which is added if it is new.
+    fn number(&mut self, kind: PortKind) -> u32 {
+        *self.numbers.entry(kind).or_insert_with(|| {
+            self.all.push(kind);
+            (self.all.len() - 1) as u32
+        })
+    }
 }
 
 impl PortsParts<'_> {
@@ -48,26 +75,28 @@ impl PortsParts<'_> {
     }
 
     /// The outputs of all ports: those of switches, and behind them those of hosts.
-    fn egress(&self, links: &[LinkSettings]) -> Vec<Egress> {
+    fn egress(&self, links: &[LinkSettings], kinds: &mut Kinds) -> Vec<Egress> {
         let wiring = self.wiring;
+        let mut new = |rule: u32, port: u32, far: CableEnd| {
+            let CableEnd { peer, ahead, is_whole } = far;
+            let link = wiring.link_of(port) as u32;
+            Egress::new(kinds.number(PortKind { rule, link, ahead, is_whole }), peer)
+        };
         let cable = |port: u32| links[wiring.link_of(port)].propagation();
-        let of_switch = |port: u32| {
-            let far = match wiring.peer(port) {
-                Peer::Port(peer) => self.at_switch(peer, cable(port)),
-                Peer::Host(host) => {
-                    CableEnd { peer: wiring.ports() + host, ahead: cable(port), is_whole: true }
-                }
-                Peer::Unused => CableEnd { peer: u32::MAX, ahead: Span::ZERO, is_whole: true },
-            };
-            Egress::new(wiring.switch_of(port), wiring.link_of(port) as u32, far)
+        let far_of = |port: u32| match wiring.peer(port) {
+            Peer::Port(peer) => self.at_switch(peer, cable(port)),
+            Peer::Host(host) => {
+                CableEnd { peer: wiring.ports() + host, ahead: cable(port), is_whole: true }
+            }
+            Peer::Unused => CableEnd { peer: u32::MAX, ahead: Span::ZERO, is_whole: true },
         };
-        let of_host = |end: u32| {
+        let of_switches =
+            (0..wiring.ports()).map(|port| (wiring.switch_of(port), port, far_of(port)));
+        let of_hosts = (0..wiring.ends()).map(|end| {
             let port = wiring.host_port(end);
-            let far = self.at_switch(port, cable(port));
-            Egress::new(wiring.switches(), wiring.link_of(port) as u32, far)
-        };
-        let of_hosts = (0..wiring.ends()).map(of_host);
-        (0..wiring.ports()).map(of_switch).chain(of_hosts).collect()
+            (wiring.switches(), port, self.at_switch(port, cable(port)))
+        });
+        of_switches.chain(of_hosts).map(|(rule, port, far)| new(rule, port, far)).collect()
     }
 
     /// What the switches at the far ends have room for; hosts read what comes at once.
@@ -111,9 +140,10 @@ impl PortsParts<'_> {
 impl Ports {
     /// Idle ports.
     pub fn new(parts: PortsParts<'_>) -> Ports {
-        let PortsParts { wiring, packet, classes, from, .. } = parts;
+        let PortsParts { wiring, packet, classes, window, .. } = parts;
         let links = wiring.links(parts.link);
-        let egress = parts.egress(&links);
+        let mut kinds = Kinds::default();
+        let egress = parts.egress(&links, &mut kinds);
         let response = |own: &Egress| match own.peer < wiring.ports() {
             true => response(parts.switch_of(own.peer)),
             false => Span::ZERO,
@@ -123,7 +153,8 @@ impl Ports {
         let all = egress.len() * classes;
         Ports {
             classes,
-            from,
+            from: window.from,
+            window,
             alike: parts.alike(&links),
             queues: vec![Queue { chain: Chain::EMPTY, packets: 0, bytes: 0 }; all],
             deficits: vec![0; all],
@@ -134,8 +165,13 @@ impl Ports {
             packet: size,
             marks_departures: any_at_departure(&parts.switches),
             responses: egress.iter().map(response).collect(),
+            pauses: vec![0; egress.len()],
+            turns: vec![Turn::default(); egress.len()],
+            sent: vec![0; egress.len()],
             egress,
-            planned: PlannedLists::new(0),
+            kinds: kinds.all,
+            planned: PlannedPackets::new(),
+            plans: false,
             rules: parts.rules(),
         }
     }

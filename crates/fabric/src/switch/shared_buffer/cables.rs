@@ -3,6 +3,7 @@
 use weft_units::{Fraction, Span, Time};
 
 use super::Ports;
+use super::egress::PortKind;
 use super::rule::Link;
 use crate::link::LinkSettings;
 
@@ -15,7 +16,7 @@ impl Ports {
 
     /// The number of the link of a port.
     pub fn link(&self, port: u32) -> u32 {
-        self.egress[port as usize].link
+        self.kind_of(port).link
     }
 
     /// Adds a link like that of a port with so much of its rate, and returns its number.
@@ -29,7 +30,13 @@ impl Ports {
 
     /// What a port sends from now on goes by another link.
     pub fn use_link(&mut self, port: u32, link: u32) {
-        self.egress[port as usize].link = link;
+        let kind = PortKind { link, ..*self.kind_of(port) };
+        let known = self.kinds.iter().position(|own| *own == kind);
+        let number = known.unwrap_or_else(|| {
+            self.kinds.push(kind);
+            self.kinds.len() - 1
+        });
+        self.egress[port as usize].kind = number as u32;
     }
 
     /// How long a packet takes on a link, by its number.
@@ -39,7 +46,7 @@ impl Ports {
 
     /// Whether packets that leave by a port count as arrived with their last byte.
     pub fn waits_for_all(&self, port: u32) -> bool {
-        self.egress[port as usize].is_whole
+        self.kind_of(port).is_whole
     }
 
     /// The cable in a port fails: no pause of the far end is in force any more. If the port `holds`

@@ -11,40 +11,28 @@ use weft_kernel::prefetch;
 use weft_units::{Span, Time};
 
 use super::credits::{Credit, InputCredit};
-use super::egress::{Egress, Held};
+use super::egress::{Egress, Held, PortKind};
 use super::marks::mark;
 use super::memory::Admission;
-use super::planned::{Planned, PlannedLists};
+use super::planned::{Planned, PlannedPackets};
 use super::ports::Freed;
 use super::rule::{Link, Rule};
 use super::settings::MarkAt;
 use super::{Header, Ports};
+use crate::graph::RecordingWindow;
 use crate::switch::PortPair;
 
 /// The output of a port, with all that changes when packets join it and leave.
 pub(super) struct Output<'a> {
     pub own: &'a mut Egress,
+    pub kind: PortKind,
     pub rule: &'a mut Rule,
     pub link: &'a mut Link,
-    planned: &'a mut PlannedLists,
+    planned: &'a mut PlannedPackets,
     port: u32,
 }
 
-impl<'a> Output<'a> {
-    #[inline(always)]
-    pub fn of(
-        egress: &'a mut [Egress],
-        rules: &'a mut [Rule],
-        planned: &'a mut PlannedLists,
-        links: &'a mut [Link],
-        port: u32,
-    ) -> Output<'a> {
-        let own = &mut egress[port as usize];
-        let rule = &mut rules[own.rule as usize];
-        let link = &mut links[own.link as usize];
-        Output { own, rule, link, planned, port }
-    }
-
+impl Output<'_> {
     /// What it has sent by `now` has left.
     #[inline]
     pub fn let_leave(&mut self, now: Time) {
@@ -68,13 +56,11 @@ impl<'a> Output<'a> {
         if !own.has_planned {
             return false;
         }
-        let Some(next) = self.planned.pop(self.port) else { return false };
-        let Planned { size, input, class, .. } = next;
-        own.has_planned = self.planned.count(self.port) > 0;
+        let (Planned { size, input, class, .. }, is_last) = self.planned.pop(&mut own.planned);
+        own.has_planned = !is_last;
         own.waiting_bytes -= u64::from(size);
         (own.input, own.size, own.class) = (input, size, class);
         (own.is_busy, own.until) = (true, own.until + self.link.span(size));
-        own.sent += u64::from(size);
         true
     }
 
@@ -92,6 +78,7 @@ impl<'a> Output<'a> {
         &mut self,
         packet: u32,
         header: &mut Header,
+        window: RecordingWindow,
         marked: &mut u64,
     ) -> (Time, Span) {
         let (own, rule) = (&mut *self.own, &mut *self.rule);
@@ -104,10 +91,11 @@ impl<'a> Output<'a> {
         }
         let Header { size, input, class, .. } = *header;
         let span = self.link.note_span(size);
-        let start = self.planned.until(self.port).unwrap_or(own.until);
-        self.planned.push(self.port, start + span, Planned { packet, input, size, class });
+        let (start, is_first) = (own.free, !own.has_planned);
+        self.planned.push(&mut own.planned, is_first, Planned { packet, input, size, class });
         (own.has_planned, own.planned_queue) = (true, queue as u8);
         own.waiting_bytes += u64::from(size);
+        own.occupy(start, span, window);
         (start, span)
     }
 }
@@ -125,9 +113,7 @@ impl Ports {
         // That of hosts is the last one: what they send is decided when their ports are free.
         let Some((_, switches)) = self.rules.split_last_mut() else { return };
         switches.iter_mut().for_each(Rule::let_plan);
-        if switches.iter().flat_map(|rule| rule.plannable).any(|most| most > 0) {
-            self.planned = PlannedLists::new(self.egress.len());
-        }
+        self.plans = switches.iter().flat_map(|rule| rule.plannable).any(|most| most > 0);
     }
 
     /// Has no port plan anything, before anything happens.
@@ -154,18 +140,22 @@ impl Ports {
     }
 
     #[inline(always)]
-    fn output(&mut self, port: u32) -> Output<'_> {
-        let Ports { egress, rules, planned, links, .. } = self;
-        Output::of(egress, rules, planned, links, port)
+    pub(super) fn output(&mut self, port: u32) -> Output<'_> {
+        let Ports { egress, kinds, rules, planned, links, .. } = self;
+        let own = &mut egress[port as usize];
+        let kind = kinds[own.kind as usize];
+        let (rule, link) = (&mut rules[kind.rule as usize], &mut links[kind.link as usize]);
+        Output { own, kind, rule, link, planned, port }
     }
 
-    /// The transmission of a port ends at `until`. Returns whether the port needs an event then: if
+    /// A port sends for `span` from `now` on. Returns whether it needs an event for the end of that: if
     /// something waits for that there or, as `is_awaited` says, at its host.
     #[inline]
-    pub fn note_end(&mut self, port: u32, until: Time, is_awaited: bool) -> bool {
+    pub fn note_end(&mut self, now: Time, port: u32, span: Span, is_awaited: bool) -> bool {
         let own = &mut self.egress[port as usize];
-        let rule = &self.rules[own.rule as usize];
-        own.until = until;
+        let rule = &self.rules[self.kinds[own.kind as usize].rule as usize];
+        own.until = now + span;
+        own.occupy(now, span, self.window);
         let waits = own.waiting != 0 || own.has_to_tell || is_awaited;
         own.is_noted = waits || rule.pausing > 0 || rule.tells_all;
         own.is_noted
@@ -175,7 +165,7 @@ impl Ports {
     /// an event at the end of their transmission, because that matters from now on, and with the
     /// time of that end.
     pub fn note_all(&mut self, now: Time, input: u32, mut note: impl FnMut(u32, Time)) {
-        let rule = &self.rules[self.egress[input as usize].rule as usize];
+        let rule = self.rule_of(input);
         for port in rule.first..rule.first + rule.ports {
             self.settle(now, port);
             let own = &mut self.egress[port as usize];
@@ -192,12 +182,13 @@ impl Ports {
     pub fn admit(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
         self.settle(now, output);
         let egress = &self.egress[output as usize];
-        let rule = &mut self.rules[egress.rule as usize];
+        let rule = &mut self.rules[self.kinds[egress.kind as usize].rule as usize];
         if rule.most < u32::MAX {
             let queue = rule.queue_of(header.class);
             let place = output as usize * self.classes;
             let is_same = usize::from(egress.planned_queue) == queue;
-            let planned = if is_same { self.planned.count(output) } else { 0 };
+            let is_planned = is_same && egress.has_planned;
+            let planned = if is_planned { self.planned.count(egress.planned) } else { 0 };
             let waiting = self.queues[place + queue].packets + planned;
             if waiting + u32::from(egress.is_busy) >= rule.most {
                 let counts = &mut self.counts[place + usize::from(header.class)];
@@ -217,11 +208,12 @@ impl Ports {
     /// its input, trims it or refuses it.
     #[inline(never)]
     fn admit_beyond(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
-        let rule = &self.rules[self.egress[output as usize].rule as usize];
+        let rule = self.rule_of(output);
         for port in rule.first..rule.first + rule.ports {
             self.settle(now, port);
         }
-        let rule = &mut self.rules[self.egress[output as usize].rule as usize];
+        let rule = self.kind_of(output).rule;
+        let rule = &mut self.rules[rule as usize];
         let Some(memory) = &mut rule.memory else { return Admission::Held };
         let ports = PortPair { input: header.input, output }.counted_from(rule.first);
         let admission = memory.admit(ports, header.class, header.size.into());
@@ -241,8 +233,9 @@ impl Ports {
     #[cold]
     fn cut(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
         let counted = u64::from(now >= self.from);
+        let rule = self.kind_of(output).rule;
+        let rule = &mut self.rules[rule as usize];
         let counts = &mut self.counts[output as usize * self.classes + usize::from(header.class)];
-        let rule = &mut self.rules[self.egress[output as usize].rule as usize];
         let trim = rule.trim[usize::from(header.class)].filter(|_| header.has(Header::TRIMMABLE));
         if let (Some(trim), Some(memory)) = (trim, &mut rule.memory) {
             let ports = PortPair { input: header.input, output }.counted_from(rule.first);
@@ -261,9 +254,9 @@ impl Ports {
 
     /// The input of a port pauses a class of its cable, or lets it go on.
     fn tell(&mut self, now: Time, input: u32, class: u8, pauses: bool) {
-        let own = &mut self.egress[input as usize];
-        own.pauses = own.pauses & !(1 << class) | u8::from(pauses) << class;
-        own.has_to_tell = true;
+        let own = &mut self.pauses[input as usize];
+        *own = *own & !(1 << class) | u8::from(pauses) << class;
+        self.egress[input as usize].has_to_tell = true;
         if pauses && now >= self.from {
             self.counts[input as usize * self.classes + usize::from(class)].pauses += 1;
         }
@@ -273,7 +266,7 @@ impl Ports {
     #[inline]
     pub fn sent(&mut self, now: Time, port: u32) -> Freed {
         debug_assert!(self.egress[port as usize].until == now, "port {port} at {now}");
-        self.free(now, port)
+        self.end(now, port)
     }
 
     /// Continues with what is planned at a port whose transmission has ended. Returns when the next
@@ -284,16 +277,16 @@ impl Ports {
             return None;
         }
         let until = self.egress[port as usize].until;
-        let is_noted = self.rules[self.egress[port as usize].rule as usize].pausing > 0;
+        let is_noted = self.rule_of(port).pausing > 0;
         self.egress[port as usize].is_noted = is_noted;
         is_noted.then_some(until)
     }
 
     #[inline]
-    fn free(&mut self, now: Time, port: u32) -> Freed {
+    fn end(&mut self, now: Time, port: u32) -> Freed {
         let egress = &mut self.egress[port as usize];
         let Some(Held { input, size, class }) = egress.end() else { return Freed::Nothing };
-        let rule = &mut self.rules[egress.rule as usize];
+        let rule = &mut self.rules[self.kinds[egress.kind as usize].rule as usize];
         let first = rule.first;
         let Some(memory) = rule.memory.as_mut() else { return Freed::Nothing };
         let ports = PortPair { input, output: port }.counted_from(first);
@@ -312,7 +305,7 @@ impl Ports {
             return None;
         }
         let own = &self.egress[port as usize];
-        let memory = self.rules[own.rule as usize].memory.as_ref()?;
+        let memory = self.rule_of(port).memory.as_ref()?;
         let credit = Credit { class: own.class, size: own.size };
         let gives = own.size > 0 && memory.gives_credits(own.class);
         gives.then_some(InputCredit { input: own.input, credit })
@@ -328,14 +321,14 @@ impl Ports {
         packet: u32,
         header: &mut Header,
     ) -> Option<(Time, Span)> {
-        let Ports { egress, rules, planned, links, .. } = self;
-        let mut at = Output::of(egress, rules, planned, links, port);
+        let window = self.window;
+        let mut at = self.output(port);
         let is_held = at.own.paused != 0 || at.own.has_to_tell || at.own.waiting != 0;
         if is_held || !at.own.is_busy || !at.may_plan(header) {
             return None;
         }
         let mut marked = 0;
-        let planned = at.put_behind(packet, header, &mut marked);
+        let planned = at.put_behind(packet, header, window, &mut marked);
         self.count_marked(now, port, marked);
         Some(planned)
     }
@@ -362,34 +355,34 @@ impl Ports {
     }
 
     /// Revokes what is planned at a port: its packets wait in the queue, and `note` is called with
-    /// each of them, since it will not arrive as planned. Returns when the transmission under way
-    /// ends, from when on the port is free.
-    pub fn recall(&mut self, port: u32, behind: &mut [u32], mut note: impl FnMut(u32)) -> Time {
+    /// each of them, since it will not arrive as planned. The port is free when the transmission under way ends.
+    pub fn recall(&mut self, port: u32, behind: &mut [u32], mut note: impl FnMut(u32)) {
         let egress = &mut self.egress[port as usize];
         let number = egress.planned_queue;
         let queue = &mut self.queues[port as usize * self.classes + usize::from(number)];
         debug_assert!(queue.chain.is_empty(), "nothing else waits where packets are planned");
-        while let Some(Planned { packet, size, .. }) = self.planned.pop(port) {
+        while egress.has_planned {
+            let (Planned { packet, size, .. }, is_last) = self.planned.pop(&mut egress.planned);
+            egress.has_planned = !is_last;
             queue.chain.push(packet, behind);
             queue.packets += 1;
             queue.bytes += u64::from(size);
             egress.waiting |= 1 << number;
             note(packet);
         }
-        egress.has_planned = false;
-        egress.until
+        egress.vacate(self.window);
     }
 
     /// The inputs by which the packets came that are planned at a port and have not begun to leave.
     pub fn planned_inputs(&self, now: Time, port: u32) -> impl Iterator<Item = u32> {
         let own = &self.egress[port as usize];
-        let (mut until, link) = (own.until, &self.links[own.link as usize]);
+        let (mut until, link) = (own.until, self.link_at(port));
         let has_not_begun = move |own: &Planned| {
             let start = until;
             until = start + link.span(own.size);
             start > now
         };
-        self.planned.of(port).filter(has_not_begun).map(|own| own.input)
+        self.planned_at(port).filter(has_not_begun).map(|own| own.input)
     }
 
     /// Prefetches what events at a port need.
@@ -397,22 +390,8 @@ impl Ports {
     pub fn prefetch(&self, port: u32) {
         prefetch(&self.egress, port as usize);
         // Where packets are planned, most do not join a queue.
-        match self.planned.is_empty() {
-            true => prefetch(&self.queues, port as usize * self.classes),
-            false => self.planned.prefetch(port),
-        }
-    }
-
-    /// A packet joins those that wait at a port very soon, or those before it leave. The port has been
-    /// [prefetched](Self::prefetch).
-    #[inline]
-    pub fn prefetch_waiting(&self, port: u32) {
-        let Some(own) = self.egress.get(port as usize) else { return };
-        if own.waiting != 0 {
-            return prefetch(&self.queues, port as usize * self.classes);
-        }
-        if own.has_planned {
-            self.planned.prefetch_ends(port);
+        if !self.plans {
+            prefetch(&self.queues, port as usize * self.classes);
         }
     }
 }

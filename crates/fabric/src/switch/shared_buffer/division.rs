@@ -1,7 +1,7 @@
 //! Ports of parts of a channel that run side by side.
 
 use super::Ports;
-use super::planned::PlannedLists;
+use super::planned::PlannedPackets;
 use super::rule::Rule;
 
 impl Ports {
@@ -23,7 +23,13 @@ impl Ports {
             from: self.from,
             alike: self.alike,
             egress: self.egress.clone(),
-            planned: PlannedLists::new(0),
+            kinds: self.kinds.clone(),
+            planned: PlannedPackets::new(),
+            plans: false,
+            pauses: self.pauses.clone(),
+            turns: self.turns.clone(),
+            sent: self.sent.clone(),
+            window: self.window,
             responses: self.responses.clone(),
             queues: self.queues.clone(),
             deficits: self.deficits.clone(),

@@ -3,20 +3,19 @@
 use weft_units::{Span, Time};
 
 use super::Header;
-use super::telemetry::HopTelemetry;
-use super::turns::Turn;
+use super::planned::PlannedList;
+use crate::graph::RecordingWindow;
 use crate::switch::Chain;
 
-/// The output of a port, and what its input asks of the far end: what every event at it looks at,
-/// in one line of the cache.
+/// The output of a port: all that nearly every event at it reads and writes, in one line of the cache. What less
+/// frequent events need is apart.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Egress {
     /// A bit for each queue that has packets, and each class that the far end pauses.
     pub waiting: u8,
     pub paused: u8,
-    /// The classes that its input pauses, and whether a frame must still say so to the far end.
-    pub pauses: u8,
+    /// Whether a frame must still tell the far end which classes its input [pauses](super::Ports::pauses).
     pub has_to_tell: bool,
     /// Whether it sends something, until when, and whether that end is an
     /// [event](super::Ports::sent); otherwise the port is [settled](super::Ports::settle) when the
@@ -24,24 +23,23 @@ pub(super) struct Egress {
     pub is_busy: bool,
     pub is_noted: bool,
     pub until: Time,
-    /// Whether packets are planned behind what it sends, and the queue that they would wait in.
+    /// Whether packets are planned behind what it sends, the queue that they would wait in, and where they are.
     pub has_planned: bool,
     pub planned_queue: u8,
-    pub turn: Turn,
+    pub planned: PlannedList,
+    /// When all that it sends and all that is planned will have left.
+    pub free: Time,
+    /// How long it was busy until then, within the window of the records.
+    pub busy: Span,
     /// What it sends: the size is zero unless that is a packet.
     pub class: u8,
     pub input: u32,
     pub size: u32,
-    pub rule: u32,
-    pub link: u32,
+    /// The number of its [kind](PortKind).
+    pub kind: u32,
     /// Where its packets arrive: a port of a switch, or behind those a host.
     pub peer: u32,
-    /// From its end of the cable to the memory of the switch at the far end.
-    pub ahead: Span,
-    /// Whether packets count as arrived with their last byte.
-    pub is_whole: bool,
     pub waiting_bytes: u64,
-    pub sent: u64,
 }
 
 const _: () = assert!(size_of::<Egress>() == 64);
@@ -63,41 +61,61 @@ pub(super) struct Queue {
     pub bytes: u64,
 }
 
-/// The far end of a cable.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CableEnd {
-    /// As in [`Egress`], as all below.
-    pub peer: u32,
+/// What many ports have in common: those of a switch before alike cables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PortKind {
+    /// The numbers of its rule and of its link.
+    pub rule: u32,
+    pub link: u32,
+    /// From its end of the cable to the memory of the switch at the far end.
     pub ahead: Span,
+    /// Whether packets count as arrived with their last byte.
     pub is_whole: bool,
 }
 
+impl PortKind {
+    /// How long after its start a packet arrives that is sent for `span`.
+    #[inline]
+    pub fn delay(&self, span: Span) -> Span {
+        if self.is_whole { self.ahead + span } else { self.ahead }
+    }
+}
+
 impl Egress {
-    /// An idle output, by the numbers of its rule and its link.
-    pub fn new(rule: u32, link: u32, far: CableEnd) -> Egress {
-        let CableEnd { peer, ahead, is_whole } = far;
+    /// An idle output, by the number of its kind and the port at the far end.
+    pub fn new(kind: u32, peer: u32) -> Egress {
         Egress {
             waiting: 0,
             paused: 0,
-            pauses: 0,
             has_to_tell: false,
             is_busy: false,
             is_noted: false,
             until: Time::ZERO,
             has_planned: false,
             planned_queue: 0,
-            turn: Turn::default(),
+            planned: PlannedList::EMPTY,
+            free: Time::ZERO,
+            busy: Span::ZERO,
             class: 0,
             input: 0,
             size: 0,
-            rule,
-            link,
+            kind,
             peer,
-            ahead,
-            is_whole,
             waiting_bytes: 0,
-            sent: 0,
         }
+    }
+
+    /// It sends for `span` from `start` on, when it has sent all that it was given before.
+    #[inline(always)]
+    pub fn occupy(&mut self, start: Time, span: Span, window: RecordingWindow) {
+        self.free = start + span;
+        self.busy += window.overlap_of(start, self.free, span);
+    }
+
+    /// It sends nothing of what it was given to send when its present transmission ends.
+    pub fn vacate(&mut self, window: RecordingWindow) {
+        self.busy = Span(self.busy.0 - window.overlap(self.until, self.free).0);
+        self.free = self.until;
     }
 
     /// Whether its transmission has ended by `now` without an event for that end.
@@ -111,7 +129,6 @@ impl Egress {
     pub fn start(&mut self, header: &Header) {
         let Header { input, size, class, .. } = *header;
         self.is_busy = true;
-        self.sent += u64::from(size);
         (self.input, self.size, self.class) = (input, size, class);
     }
 
@@ -123,10 +140,25 @@ impl Egress {
         let size = std::mem::take(&mut self.size);
         (size > 0).then_some(Held { input, size, class })
     }
+}
 
-    /// What is known of a port when a packet starts.
-    pub fn telemetry(&self, now: Time, port: u32) -> HopTelemetry {
-        let queue = self.waiting_bytes.min(u32::MAX.into()) as u32;
-        HopTelemetry { port, queue, sent: self.sent, time: now }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_counts_within_the_window_and_not_what_is_revoked() {
+        let window = RecordingWindow { from: Time(50), until: Time(330) };
+        let mut own = Egress::new(0, 0);
+        for start in [0, 60, 250, 310] {
+            own.occupy(Time(start), Span(60), window);
+        }
+        assert_eq!((own.free, own.busy), (Time(370), Span(10 + 60 + 60 + 20)));
+        // It sends until 310; the last one, of which the records had seen 20, was planned.
+        own.until = Time(310);
+        own.vacate(window);
+        assert_eq!((own.free, own.busy), (Time(310), Span(10 + 60 + 60)));
+        own.vacate(window);
+        assert_eq!((own.free, own.busy), (Time(310), Span(10 + 60 + 60)));
     }
 }

@@ -53,7 +53,8 @@ impl Ports {
     /// The last byte of a packet has left a port: it is marked by what waits there now, before the
     /// port sends what is next.
     pub fn mark_departure(&mut self, now: Time, port: u32, header: &mut Header) {
-        let rule = &mut self.rules[self.egress[port as usize].rule as usize];
+        let rule = self.kind_of(port).rule;
+        let rule = &mut self.rules[rule as usize];
         let class = usize::from(header.class);
         let place = port as usize * self.classes + class;
         if let Some(ecn) = &rule.ecn[class]

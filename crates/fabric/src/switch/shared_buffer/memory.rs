@@ -2,6 +2,7 @@
 
 use weft_units::Bytes;
 
+use super::MOST_CLASSES;
 use super::settings::{ClassSettings, PauseThreshold, QueueLimit};
 use crate::switch::PortPair;
 
@@ -21,17 +22,22 @@ pub struct MemoryParts<'a> {
 
 /// The memory of a switch. Bytes are counted once: those of a class that loses nothing by input,
 /// all others by queue.
+///
+/// First comes what every packet needs, in the order in which it fills the lines of the cache that the switch begins
+/// with: the second one holds the rules of the first two classes.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Memory {
     /// What is shared: all but headroom and what is reserved for queues.
     pool: u64,
     used: u64,
     classes: usize,
-    rules: Vec<Rule>,
     /// What each input holds of a class that loses nothing, of what is shared: all that most packets need to know,
     /// so that the inputs of all switches take little room in the cache. [`BEYOND`] is added while its headroom
     /// holds something.
-    shared: Vec<u64>,
+    shared: Box<[u64]>,
+    /// By class.
+    rules: [Rule; MOST_CLASSES],
     /// The rest, by input and class too.
     inputs: Vec<Input>,
     /// What the queue of each output and class holds of classes that may lose something.
@@ -93,6 +99,9 @@ pub enum Admission {
 }
 
 impl Memory {
+    /// How many of its bytes come before its rules.
+    pub(super) const BEFORE_RULES: usize = std::mem::offset_of!(Memory, rules);
+
     /// An empty memory. What headroom and reserves leave of it is shared.
     pub fn new(parts: MemoryParts<'_>) -> Memory {
         let MemoryParts { memory, ports, classes, headroom } = parts;
@@ -124,8 +133,8 @@ impl Memory {
             pool: memory.0.saturating_sub(kept + of_queues),
             used: 0,
             classes: classes.len(),
-            rules: classes.iter().map(rule).collect(),
-            shared: vec![0; headroom.len()],
+            shared: vec![0; headroom.len()].into(),
+            rules: std::array::from_fn(|class| classes.get(class).map_or(Rule::Credited, rule)),
             inputs: headroom.iter().map(input).collect(),
             queues: vec![0; ports * classes.len()],
         }

@@ -1,19 +1,13 @@
 //! Packets that go through a switch without a wait whose end is not known: nearly all.
 
-use weft_units::{Span, Time};
+use weft_units::Time;
 
-use super::departures::Output;
-use super::egress::Egress;
 use super::{Header, Ports};
 use crate::switch::PortPair;
 
 /// How a packet goes through a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// When its first byte leaves.
-    pub start: Time,
-    /// For how long it is sent.
-    pub span: Span,
     /// When it arrives at the far end of the cable.
     pub arrival: Time,
     /// Where.
@@ -39,8 +33,8 @@ impl Ports {
         packet: u32,
         header: &mut Header,
     ) -> Option<Passage> {
-        let Ports { egress, rules, planned, links, .. } = self;
-        let mut at = Output::of(egress, rules, planned, links, output);
+        let window = self.window;
+        let mut at = self.output(output);
         if at.own.has_left(now) {
             at.let_leave(now);
         }
@@ -58,19 +52,19 @@ impl Ports {
         }
         let mut marked = 0;
         let (start, span) = match is_busy {
-            true => at.put_behind(packet, header, &mut marked),
+            true => at.put_behind(packet, header, window, &mut marked),
             false => {
                 let span = at.link.note_span(header.size);
                 own.start(header);
                 (own.until, own.is_noted) = (now + span, false);
+                own.occupy(now, span, window);
                 (now, span)
             }
         };
-        let Egress { is_whole, ahead, peer, .. } = *at.own;
+        let (arrival, peer) = (start + at.kind.delay(span), at.own.peer);
         if marked > 0 {
             self.count_marked(now, output, marked);
         }
-        let whole = if is_whole { span } else { Span::ZERO };
-        Some(Passage { start, span, arrival: start + ahead + whole, peer })
+        Some(Passage { arrival, peer })
     }
 }

@@ -1,10 +1,10 @@
 //! Packets that wait and whose departures are known, port by port.
 //!
-//! In a large run most of a million packets may wait like this. Each port has a list of chunks from one pool, in large pages, of
-//! which the chunk that was left last is the next to be used: ports with a few packets share what is in the cache.
+//! In a large run most of a million packets may wait like this. Each port has a list of chunks from one pool, in large
+//! pages, of which the chunk that was left last is the next to be used: ports with a few packets share what is in the
+//! cache.
 
-use weft_kernel::{append, prefetch};
-use weft_units::Time;
+use weft_kernel::append;
 
 /// A packet that waits and whose departure is known: it leaves right behind the packets before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,70 +36,54 @@ const _: () = assert!(size_of::<Chunk>() == 256);
 /// No chunk.
 const NONE: u32 = u32::MAX;
 
-/// The packets of one port.
+/// The packets of one port: the place of the oldest one, and the place behind the youngest one. A place is the number
+/// of its chunk times [`PLACES`], plus its number in the chunk. Whoever holds the list knows whether it is empty.
 #[derive(Clone, Copy, Debug)]
-struct List {
-    /// When the last one will have left.
-    until: Time,
-    count: u32,
-    /// The chunks of the oldest and of the youngest one, and where the oldest is in the one, and the next one will be in
-    /// the other.
+pub(super) struct PlannedList {
     first: u32,
-    last: u32,
-    begin: u8,
-    end: u8,
+    end: u32,
 }
 
-/// The packets of all ports.
+impl PlannedList {
+    /// No packet.
+    pub const EMPTY: PlannedList = PlannedList { first: 0, end: 0 };
+}
+
+/// How many places the numbers of a chunk allow for: those that it has, and one behind the last of them.
+const PLACES: u32 = CHUNK as u32 + 1;
+
+/// The chunk of a place, and the place in it.
+#[inline]
+fn in_chunk(place: u32) -> (usize, usize) {
+    ((place / PLACES) as usize, (place % PLACES) as usize)
+}
+
+/// The chunks of the lists of all ports.
 #[derive(Debug)]
-pub(super) struct PlannedLists {
-    /// By port; empty where nothing is planned.
-    lists: Vec<List>,
+pub(super) struct PlannedPackets {
     chunks: Vec<Chunk>,
     free: u32,
 }
 
-impl PlannedLists {
-    /// The lists of so many ports.
-    pub fn new(ports: usize) -> PlannedLists {
-        let list = List { until: Time::ZERO, count: 0, first: NONE, last: NONE, begin: 0, end: 0 };
-        PlannedLists { lists: vec![list; ports], chunks: Vec::new(), free: NONE }
+impl PlannedPackets {
+    /// No chunks.
+    pub const fn new() -> PlannedPackets {
+        PlannedPackets { chunks: Vec::new(), free: NONE }
     }
 
-    /// Whether there are no lists, since no port plans.
+    /// A packet is planned behind all others of a list, which may have none.
     #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.lists.is_empty()
-    }
-
-    /// How many packets are planned at a port.
-    #[inline]
-    pub fn count(&self, port: u32) -> u32 {
-        self.lists.get(port as usize).map_or(0, |list| list.count)
-    }
-
-    /// When the last packet that is planned at a port will have left, if any is.
-    #[inline]
-    pub fn until(&self, port: u32) -> Option<Time> {
-        let list = self.lists.get(port as usize)?;
-        (list.count > 0).then_some(list.until)
-    }
-
-    /// A packet is planned behind all others of a port. It will have left at `until`.
-    #[inline]
-    pub fn push(&mut self, port: u32, until: Time, one: Planned) {
-        let Some(list) = self.lists.get_mut(port as usize) else { return };
-        list.until = until;
-        if list.count == 0 || usize::from(list.end) == CHUNK {
-            return self.push_in_new_chunk(port, one);
+    pub fn push(&mut self, list: &mut PlannedList, is_empty: bool, one: Planned) {
+        let (chunk, place) = in_chunk(list.end);
+        if is_empty || place == CHUNK {
+            return self.push_in_new_chunk(list, is_empty, one);
         }
-        list.count += 1;
-        self.chunks[list.last as usize].packets[usize::from(list.end)] = one;
+        self.chunks[chunk].packets[place] = one;
         list.end += 1;
     }
 
     #[inline(never)]
-    fn push_in_new_chunk(&mut self, port: u32, one: Planned) {
+    fn push_in_new_chunk(&mut self, list: &mut PlannedList, is_empty: bool, one: Planned) {
         let chunk = match self.chunks.get(self.free as usize) {
             Some(next) => std::mem::replace(&mut self.free, next.next),
             None => {
@@ -108,64 +92,56 @@ impl PlannedLists {
             }
         };
         self.chunks[chunk as usize].packets[0] = one;
-        let list = &mut self.lists[port as usize];
-        if list.count == 0 {
-            (list.first, list.begin) = (chunk, 0);
-        } else {
-            self.chunks[list.last as usize].next = chunk;
+        match is_empty {
+            true => list.first = chunk * PLACES,
+            false => self.chunks[in_chunk(list.end).0].next = chunk,
         }
-        (list.last, list.end) = (chunk, 1);
-        list.count += 1;
+        list.end = chunk * PLACES + 1;
     }
 
-    /// Removes the oldest packet of a port.
+    /// Removes the oldest packet of a list that has any, and returns whether that was the last one.
     #[inline]
-    pub fn pop(&mut self, port: u32) -> Option<Planned> {
-        let list = self.lists.get_mut(port as usize).filter(|list| list.count > 0)?;
-        let chunk = &mut self.chunks[list.first as usize];
-        let one = chunk.packets[usize::from(list.begin)];
-        list.count -= 1;
-        list.begin += 1;
-        if list.count == 0 || usize::from(list.begin) == CHUNK {
+    pub fn pop(&mut self, list: &mut PlannedList) -> (Planned, bool) {
+        let (number, place) = in_chunk(list.first);
+        let chunk = &mut self.chunks[number];
+        let one = chunk.packets[place];
+        list.first += 1;
+        let is_last = list.first == list.end;
+        if is_last || place + 1 == CHUNK {
             let next = std::mem::replace(&mut chunk.next, self.free);
-            self.free = std::mem::replace(&mut list.first, next);
-            list.begin = 0;
+            self.free = number as u32;
+            list.first = next.wrapping_mul(PLACES);
         }
-        Some(one)
+        (one, is_last)
     }
 
-    /// The packets of a port, the oldest first.
-    pub fn of(&self, port: u32) -> impl Iterator<Item = Planned> {
-        let list = self.lists.get(port as usize);
-        let mut left = list.map_or(0, |list| list.count);
-        let (mut chunk, mut place) = list.map_or((NONE, 0), |list| (list.first, list.begin));
+    /// How many packets a list has that has any.
+    pub fn count(&self, list: PlannedList) -> u32 {
+        let ((mut chunk, begin), (last, end)) = (in_chunk(list.first), in_chunk(list.end));
+        let mut places = end;
+        while chunk != last {
+            places += CHUNK;
+            chunk = self.chunks[chunk].next as usize;
+        }
+        (places - begin) as u32
+    }
+
+    /// The packets of a list that has any, the oldest first.
+    pub fn of(&self, list: PlannedList) -> impl Iterator<Item = Planned> {
+        let mut next = list.first;
         std::iter::from_fn(move || {
-            left = left.checked_sub(1)?;
-            let own = self.chunks.get(chunk as usize)?;
-            let one = own.packets[usize::from(place)];
-            place += 1;
-            if usize::from(place) == CHUNK {
-                (chunk, place) = (own.next, 0);
+            let (chunk, place) = in_chunk(next);
+            if next == list.end {
+                return None;
             }
-            Some(one)
+            let own = self.chunks.get(chunk)?;
+            next = if place + 1 == CHUNK && next + 1 != list.end {
+                own.next * PLACES
+            } else {
+                next + 1
+            };
+            own.packets.get(place).copied()
         })
-    }
-
-    /// Prefetches what events at a port need.
-    #[inline]
-    pub fn prefetch(&self, port: u32) {
-        prefetch(&self.lists, port as usize);
-    }
-
-    /// Prefetches the places of the oldest packet of a port and of the next one to be planned there.
-    #[inline]
-    pub fn prefetch_ends(&self, port: u32) {
-        let Some(list) = self.lists.get(port as usize) else { return };
-        for (chunk, place) in [(list.first, list.begin), (list.last, list.end)] {
-            if let Some(own) = self.chunks.get(chunk as usize) {
-                prefetch(&own.packets, usize::from(place));
-            }
-        }
     }
 }
 
@@ -180,25 +156,26 @@ mod tests {
     proptest! {
         /// Against a queue for each port, with more packets than a chunk holds.
         #[test]
-        fn packets_leave_a_port_as_they_came(steps in prop::collection::vec((0_u32..3, 0_u32..40, 0_u32..40), 0..60)) {
-            let mut lists = PlannedLists::new(3);
-            let mut plain = vec![VecDeque::new(); 3];
+        fn packets_leave_a_port_as_they_came(
+            steps in prop::collection::vec((0_usize..3, 0_u32..40, 0_u32..40), 0..60),
+        ) {
+            let mut pool = PlannedPackets::new();
+            let mut lists = [PlannedList::EMPTY; 3];
+            let mut plain = [const { VecDeque::new() }; 3];
             let mut packets = 0..;
             for (port, more, fewer) in steps {
                 for packet in packets.by_ref().take(more as usize) {
                     let one = Planned { packet, input: packet + 1, size: packet + 2, class: packet as u8 % 8 };
-                    let until = Time(u64::from(packet));
-                    lists.push(port, until, one);
-                    plain[port as usize].push_back(one);
-                    prop_assert_eq!(lists.until(port), Some(until));
+                    pool.push(&mut lists[port], plain[port].is_empty(), one);
+                    plain[port].push_back(one);
                 }
                 for _ in 0..fewer {
-                    prop_assert_eq!(lists.pop(port), plain[port as usize].pop_front());
+                    let Some(oldest) = plain[port].pop_front() else { break };
+                    prop_assert_eq!(pool.pop(&mut lists[port]), (oldest, plain[port].is_empty()));
                 }
-                for (port, plain) in (0..).zip(&plain) {
-                    prop_assert_eq!(lists.count(port) as usize, plain.len());
-                    prop_assert!(lists.of(port).eq(plain.iter().copied()));
-                    prop_assert_eq!(lists.until(port).is_some(), !plain.is_empty());
+                for (list, plain) in lists.iter().zip(&plain).filter(|own| !own.1.is_empty()) {
+                    prop_assert_eq!(pool.count(*list) as usize, plain.len());
+                    prop_assert!(pool.of(*list).eq(plain.iter().copied()));
                 }
             }
         }
@@ -207,13 +184,14 @@ mod tests {
     /// What one port leaves another one uses.
     #[test]
     fn chunks_are_used_again() {
-        let mut lists = PlannedLists::new(2);
+        let mut pool = PlannedPackets::new();
+        let mut lists = [PlannedList::EMPTY; 2];
         for _ in 0..100 {
-            for port in [0, 1] {
-                (0..40).for_each(|_| lists.push(port, Time::ZERO, Planned::NOTHING));
-                while lists.pop(port).is_some() {}
+            for list in &mut lists {
+                (0..40).for_each(|count| pool.push(list, count == 0, Planned::NOTHING));
+                while !pool.pop(list).1 {}
             }
         }
-        assert_eq!(lists.chunks.len(), 3);
+        assert_eq!(pool.chunks.len(), 3);
     }
 }

@@ -11,13 +11,15 @@ use weft_units::{Bytes, Rate, Span, Time};
 use super::Header;
 use super::counts::{ClassCounts, PauseCounts};
 use super::credits::{Credit, Credits};
-use super::egress::{Egress, Queue};
+use super::egress::{Egress, PortKind, Queue};
 use super::marks::mark;
 use super::memory::Memory;
-use super::planned::PlannedLists;
+use super::planned::{Planned, PlannedPackets};
 use super::rule::{Link, Rule};
 use super::settings::{ClassSettings, MarkAt, SwitchForwarding};
-use super::telemetry::Telemetry;
+use super::telemetry::{HopTelemetry, Telemetry};
+use super::turns::Turn;
+use crate::graph::RecordingWindow;
 use crate::measure::Spent;
 use crate::switch::PortPair;
 
@@ -75,11 +77,20 @@ pub enum Freed {
 pub struct Ports {
     pub(super) classes: usize,
     pub(super) from: Time,
+    /// When ports are recorded as busy.
+    pub(super) window: RecordingWindow,
     /// The latency of all switches and when packets leave them, if all cables are of one kind.
     pub(super) alike: Option<(Span, SwitchForwarding)>,
     pub(super) egress: Vec<Egress>,
-    /// What is [planned](Ports::plan).
-    pub(super) planned: PlannedLists,
+    pub(super) kinds: Vec<PortKind>,
+    /// What is [planned](Ports::plan), and whether anything may be.
+    pub(super) planned: PlannedPackets,
+    pub(super) plans: bool,
+    /// By port, as the next two: the classes that its input pauses, a bit each; whose turn it is; and the bytes of
+    /// packets that it has begun to send, where these tell that to hosts.
+    pub(super) pauses: Vec<u8>,
+    pub(super) turns: Vec<Turn>,
+    pub(super) sent: Vec<u64>,
     /// How long each port heeds a pause after it came.
     pub(super) responses: Vec<Span>,
     /// By port and class, as all below.
@@ -105,12 +116,50 @@ impl Ports {
     /// How long a packet takes on the link of a port.
     #[inline]
     pub fn span(&self, port: u32, size: u32) -> Span {
-        self.links[self.egress[port as usize].link as usize].span(size)
+        self.link_at(port).span(size)
     }
 
     /// The rate of the link of a port.
     pub fn rate(&self, port: u32) -> Rate {
-        self.links[self.egress[port as usize].link as usize].settings.rate
+        self.link_at(port).settings.rate
+    }
+
+    #[inline]
+    pub(super) fn kind_of(&self, port: u32) -> &PortKind {
+        &self.kinds[self.egress[port as usize].kind as usize]
+    }
+
+    #[inline]
+    pub(super) fn rule_of(&self, port: u32) -> &Rule {
+        &self.rules[self.kind_of(port).rule as usize]
+    }
+
+    #[inline]
+    pub(super) fn link_at(&self, port: u32) -> &Link {
+        &self.links[self.kind_of(port).link as usize]
+    }
+
+    /// When a port will have sent all that it was given to send.
+    #[inline]
+    pub fn free(&self, port: u32) -> Time {
+        self.egress[port as usize].free
+    }
+
+    /// How long a port is busy within the window of the records, until it is [free](Self::free).
+    pub fn busy(&self, port: u32) -> Span {
+        self.egress[port as usize].busy
+    }
+
+    /// How long a port was busy within that window up to `now`.
+    pub fn busy_by(&self, now: Time, port: u32) -> Span {
+        let beyond = self.window.overlap(now, self.free(port));
+        Span(self.busy(port).0.saturating_sub(beyond.0))
+    }
+
+    /// The packets that are planned at a port, the oldest first.
+    pub(super) fn planned_at(&self, port: u32) -> impl Iterator<Item = Planned> {
+        let own = &self.egress[port as usize];
+        own.has_planned.then(|| self.planned.of(own.planned)).into_iter().flatten()
     }
 
     /// Whether a port sends nothing at present.
@@ -135,19 +184,18 @@ impl Ports {
     #[inline]
     pub fn occupied(&self, now: Time, port: u32) -> Span {
         let own = &self.egress[port as usize];
+        let link = self.link_at(port);
         let (mut until, mut waiting) = (own.until, own.waiting_bytes);
-        if own.has_planned {
-            for next in self.planned.of(port) {
-                if until > now {
-                    break;
-                }
-                until += self.links[own.link as usize].span(next.size);
-                waiting -= u64::from(next.size);
+        for next in self.planned_at(port) {
+            if until > now {
+                break;
             }
+            until += link.span(next.size);
+            waiting -= u64::from(next.size);
         }
         let behind = match waiting {
             0 => Span::ZERO,
-            bytes => self.links[own.link as usize].settings.span(Bytes(bytes)),
+            bytes => link.settings.span(Bytes(bytes)),
         };
         until.since(now) + behind
     }
@@ -155,10 +203,9 @@ impl Ports {
     /// How long a port takes for all that waits there.
     #[inline]
     pub fn until_empty(&self, port: u32) -> Span {
-        let own = &self.egress[port as usize];
-        match own.waiting_bytes {
+        match self.waiting_bytes(port) {
             0 => Span::ZERO,
-            bytes => self.links[own.link as usize].settings.span(Bytes(bytes)),
+            bytes => self.link_at(port).settings.span(Bytes(bytes)),
         }
     }
 
@@ -217,8 +264,8 @@ impl Ports {
     #[inline]
     pub fn arrival(&self, start: Time, port: u32, span: Span) -> FarEnd {
         let own = &self.egress[port as usize];
-        let whole = if own.is_whole { span } else { Span::ZERO };
-        FarEnd { time: start + own.ahead + whole, port: own.peer }
+        let kind = &self.kinds[own.kind as usize];
+        FarEnd { time: start + kind.delay(span), port: own.peer }
     }
 
     /// When the far end of a port heeds a pause frame that starts there, takes `span` and travels
@@ -243,11 +290,11 @@ impl Ports {
             return Span::ZERO;
         }
         let PortPair { input, output } = ports;
-        let (input, output) = (&self.egress[input as usize], &self.egress[output as usize]);
-        if input.link == output.link || self.egress[input.peer as usize].is_whole {
+        let [own, other] = [input, output].map(|port| self.kind_of(port).link);
+        if own == other || self.kind_of(self.egress[input as usize].peer).is_whole {
             return Span::ZERO;
         }
-        let [came, goes] = [input, output].map(|own| self.links[own.link as usize].span(size));
+        let [came, goes] = [own, other].map(|link| self.links[link as usize].span(size));
         Span(came.0.saturating_sub(goes.0))
     }
 
@@ -280,7 +327,7 @@ impl Ports {
     /// What a packet of length `span` spends at a port and on its cable, on which it travels for
     /// `cable`.
     pub fn spent(&self, port: u32, cable: Span, span: Span) -> Spent {
-        let own = &self.egress[port as usize];
+        let own = self.kind_of(port);
         let whole = if own.is_whole { span } else { Span::ZERO };
         let switches = self.rules[own.rule as usize].latency;
         Spent { wire: cable, switches, transmission: whole }
@@ -297,7 +344,7 @@ impl Ports {
         behind: &mut [u32],
     ) {
         let egress = &mut self.egress[port as usize];
-        let rule = &mut self.rules[egress.rule as usize];
+        let rule = &mut self.rules[self.kinds[egress.kind as usize].rule as usize];
         let number = rule.queue_of(header.class);
         let queue = &mut self.queues[port as usize * self.classes + number];
         if let Some(ecn) = &rule.ecn[number]
@@ -317,8 +364,8 @@ impl Ports {
     /// The class that a port sends of next, if any is ready.
     #[inline(always)]
     fn turn(&mut self, now: Time, port: u32, headers: &[Header]) -> Option<u8> {
-        let egress = &mut self.egress[port as usize];
-        let rule = &self.rules[egress.rule as usize];
+        let egress = &self.egress[port as usize];
+        let rule = &self.rules[self.kinds[egress.kind as usize].rule as usize];
         let first = port as usize * self.classes;
         let queues = &self.queues[first..first + self.classes];
         let oldest = |class: u8| match queues[usize::from(class)].chain.oldest() {
@@ -340,7 +387,10 @@ impl Ports {
             return None;
         }
         let deficits = &mut self.deficits[first..first + self.classes];
-        Some(rule.sharing.next(&mut egress.turn, ready, deficits, |class| oldest(class).size))
+        Some(
+            rule.sharing
+                .next(&mut self.turns[port as usize], ready, deficits, |class| oldest(class).size),
+        )
     }
 
     /// The next transmission of a port, from `now` on. A host may have a packet
@@ -365,12 +415,12 @@ impl Ports {
         }
         if egress.has_to_tell {
             (egress.has_to_tell, egress.is_busy) = (false, true);
-            return Next::Pause(egress.pauses, self.links[egress.link as usize].small);
+            return Next::Pause(self.pauses[port as usize], self.link_at(port).small);
         }
         let Some(class) = self.turn(now, port, headers) else { return Next::Nothing };
         let egress = &mut self.egress[port as usize];
-        let link = &mut self.links[egress.link as usize];
-        let rule = &mut self.rules[egress.rule as usize];
+        let PortKind { rule, link, .. } = self.kinds[egress.kind as usize];
+        let (rule, link) = (&mut self.rules[rule as usize], &mut self.links[link as usize]);
         let first = port as usize * self.classes;
         let queue = &mut self.queues[first + usize::from(class)];
         let Some(packet) = queue.chain.pop(behind) else { return Next::Nothing };
@@ -394,12 +444,11 @@ impl Ports {
             self.heard[first + usize::from(class)].go_on(now, self.from);
         }
         egress.start(header);
-        if let Some(all) = telemetry
-            && header.has(Header::TELEMETRY)
-        {
-            all[packet as usize].write(egress.telemetry(now, port));
+        let span = link.note_span(size);
+        if let Some(all) = telemetry {
+            self.tell_hosts(now, port, header, &mut all[packet as usize]);
         }
-        Next::Packet(packet, link.note_span(size))
+        Next::Packet(packet, span)
     }
 
     /// A packet comes to a port where nothing waits. If it may start, it does so as from the queue,
@@ -420,12 +469,22 @@ impl Ports {
             return None;
         }
         egress.start(header);
-        if let Some(all) = telemetry
-            && header.has(Header::TELEMETRY)
-        {
-            all[packet as usize].write(egress.telemetry(now, port));
+        let link = self.kinds[egress.kind as usize].link;
+        if let Some(all) = telemetry {
+            self.tell_hosts(now, port, header, &mut all[packet as usize]);
         }
-        Some(self.links[egress.link as usize].note_span(header.size))
+        Some(self.links[link as usize].note_span(header.size))
+    }
+
+    /// A packet starts, into which a port writes what it knows if the packet asks for it.
+    #[inline(never)]
+    fn tell_hosts(&mut self, now: Time, port: u32, header: &Header, told: &mut Telemetry) {
+        let sent = &mut self.sent[port as usize];
+        *sent += u64::from(header.size);
+        if header.has(Header::TELEMETRY) {
+            let queue = self.egress[port as usize].waiting_bytes.min(u32::MAX.into()) as u32;
+            told.write(HopTelemetry { port, queue, sent: *sent, time: now });
+        }
     }
 
     /// A port heeds from now on what the far end of its cable says: a bit for each class that

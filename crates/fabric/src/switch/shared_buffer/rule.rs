@@ -25,6 +25,7 @@ pub(super) struct Rule {
     pub ports: u32,
     pub tells_all: bool,
     pub is_fifo: bool,
+    /// Begins with the lines of the cache that this begins with.
     pub memory: Option<Memory>,
     /// By queue: up to how many waiting bytes departures may be planned. Until then packets leave the
     /// port in the order in which they come if no other queue has any, and nothing is decided about
@@ -78,6 +79,9 @@ impl Link {
         span
     }
 }
+
+// The rules of the memory begin the second line.
+const _: () = assert!(std::mem::offset_of!(Rule, memory) + Memory::BEFORE_RULES == 64);
 
 impl Rule {
     /// What `ports` ports have, from the first one on.

@@ -72,10 +72,15 @@ pub struct EngineParts {
 }
 
 impl EngineParts {
+    /// When ports are recorded as busy.
+    fn window(&self) -> RecordingWindow {
+        RecordingWindow { from: self.observations.from, until: self.until }
+    }
+
     /// The nodes and cables at time zero. Takes the switches.
     fn graph(&mut self) -> Graph {
         let (link, packet) = (&self.link, self.packet);
-        let window = RecordingWindow { from: self.observations.from, until: self.until };
+        let window = self.window();
         // Without a hub its two hosts are wired to each other.
         if self.hub.as_ref().is_some_and(Windows::is_direct) {
             return Graph::pair(link, packet, window);
@@ -119,8 +124,7 @@ impl EngineParts {
     /// The switches, ports and cables where packets have sizes and classes of their own.
     fn classed(&mut self) -> Option<Box<Classed>> {
         let own = self.classed.take()?;
-        let from = self.observations.from;
-        Some(Box::new(Classed::new(own, &self.wiring, &self.link, self.packet, from)))
+        Some(Box::new(Classed::new(own, &self.wiring, &self.link, self.packet, self.window())))
     }
 
     /// The stations of the switches of a graph that are rings.
@@ -160,7 +164,7 @@ impl Engine {
             parts: match (&turns, &hub) {
                 (Some(own), _) => Parts::whole(own.pace()),
                 (None, Some(own)) => Parts::whole(own.pace()),
-                (None, None) => Parts::one(&graph, adapters.is_on),
+                (None, None) => Parts::one(&graph, adapters.is_on, classed.is_some()),
             },
             is_large: Engine::is_large(graph.switch_ports() + graph.ends()),
             clocks: Clocks::new(&graph),

@@ -133,7 +133,7 @@ impl Engine {
             // So that the records are the same whether or not anything happened after the last step.
             observations.sample(self.now);
         }
-        let mut observations = observations.with_busy(self.graph.busy());
+        let mut observations = observations.with_busy(self.busy());
         // They were counted when their start was known, which lies beyond the end.
         observations.attempts = observations.attempts.saturating_sub(waiting);
         observations.forget_deliveries();

@@ -14,6 +14,8 @@ pub(super) struct EventPace {
     pub spacing: Span,
     /// From an event to those that it causes, if nothing else waits.
     pub ahead: Span,
+    /// How many times wider than usual the slots of the calendar are.
+    pub widening: u64,
 }
 
 /// The events of a graph or of a part of it.
@@ -26,8 +28,10 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The whole graph as one part.
-    pub fn one(graph: &Graph, has_adapters: bool) -> Parts {
+    /// The whole graph as one part. Packets with classes of their own look ahead slot by slot, which costs something
+    /// for each slot: there, slots are wider.
+    pub fn one(graph: &Graph, has_adapters: bool, has_classes: bool) -> Parts {
+        let widening = if has_classes { 2 } else { 1 };
         // At half of its capacity each directed port has an event for every two packets, and each
         // host one more for each packet that it submits.
         let ports = u64::from(graph.switch_ports()) + 2 * u64::from(graph.ends());
@@ -40,12 +44,13 @@ impl Parts {
         let all = graph.switch_ports() + graph.ends();
         let sum: u128 = (0..all).map(delay).sum();
         let ahead = Span((sum / u128::from(all.max(1))) as u64);
-        Parts::whole(EventPace { spacing, ahead })
+        Parts::whole(EventPace { spacing, ahead, widening })
     }
 
     /// The events of an undivided graph.
     pub fn whole(pace: EventPace) -> Parts {
-        Parts { calendar: Calendar::new(pace.spacing, pace.ahead), pace, border: None }
+        let calendar = Calendar::new(pace.spacing * pace.widening, pace.ahead);
+        Parts { calendar, pace, border: None }
     }
 
     /// The events of one of `count` parts that run in parallel.

@@ -34,7 +34,7 @@ impl Engine {
         let occupied = |plane: u32| {
             let port = graph.host_port(plane * hosts + host);
             match &self.classed {
-                Some(own) => (graph.free(port).since(now) + own.until_empty(port)).0,
+                Some(own) => own.until_empty(now, port).0,
                 None => graph.occupied(port).saturating_sub(now.0),
             }
         };

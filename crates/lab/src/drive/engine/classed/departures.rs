@@ -66,8 +66,7 @@ impl Engine {
         let Some(own) = &mut self.classed else { return };
         let (ports, headers, packets) = (&mut own.ports, &mut own.headers, &mut self.packets);
         let note = |id: u32| headers[id as usize].is_early = true;
-        let from = ports.recall(port, &mut packets.behind, note);
-        self.graph.vacate(from, port);
+        ports.recall(port, &mut packets.behind, note);
         if !packets.has_spent() {
             return;
         }
@@ -103,8 +102,7 @@ impl Engine {
         let FarEnd { time, port: peer } = own.ports.heeded(now, port, cable, span);
         let cables = own.cables.as_ref();
         let is_lost = cables.is_some_and(|own| own.fate(now, port, true, span, cable).is_some());
-        let is_noted = own.ports.note_end(port, now + span, false);
-        self.graph.occupy(now, port, span);
+        let is_noted = own.ports.note_end(now, port, span, false);
         if is_noted {
             self.schedule(now + span, self.places.frees + port, 0);
         }

@@ -16,6 +16,7 @@ mod traffic;
 mod waiting;
 
 use weft_fabric::fabric::{HostPair, Wiring};
+use weft_fabric::graph::RecordingWindow;
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::Spent;
 use weft_fabric::measure::{Drop, Instants};
@@ -94,12 +95,12 @@ impl Classed {
         wiring: &Wiring,
         link: &LinkSettings,
         packet: Bytes,
-        from: Time,
+        window: RecordingWindow,
     ) -> Classed {
         let ClassedParts { switches, classes, hosts, .. } = parts;
         let has_telemetry = parts.has_telemetry;
         let count = wiring.ports() + wiring.ends();
-        let own = PortsParts { wiring, link, packet, classes, switches, hosts, from };
+        let own = PortsParts { wiring, link, packet, classes, switches, hosts, window };
         let mut ports = Ports::new(own);
         let cables = parts.cables.map(|own| Box::new(Cables::new(own, &mut ports, count)));
         // What is noted at intervals, or written into packets, is asked when they leave.
@@ -160,9 +161,9 @@ impl Classed {
         self.ports.span_on(laid.unwrap_or_else(|| self.ports.link(port)), size.0 as u32)
     }
 
-    /// How long what waits at a port takes.
-    pub fn until_empty(&self, port: u32) -> Span {
-        self.ports.until_empty(port)
+    /// How long a port is busy from `now` on with what it sends and with all that waits there: that of a host.
+    pub fn until_empty(&self, now: Time, port: u32) -> Span {
+        self.ports.free(port).since(now) + self.ports.until_empty(port)
     }
 
     /// Whether all cables and switches are alike.
@@ -394,7 +395,7 @@ impl Engine {
     pub(super) fn send(&mut self, now: Time, port: u32, id: u32, span: Span) {
         let is_awaited = self.is_awaited(port);
         let Some(own) = &mut self.classed else { return };
-        let is_noted = own.ports.note_end(port, now + span, is_awaited);
+        let is_noted = own.ports.note_end(now, port, span, is_awaited);
         let credit = own.ports.credit(port);
         let marks_departures = own.ports.marks_departures();
         if let Some(credit) = credit {
@@ -434,7 +435,6 @@ impl Engine {
                 }
             }
         }
-        self.graph.occupy(start, port, span);
         self.forward(Event { time, place, item: id });
         arrives
     }
@@ -487,8 +487,7 @@ impl Engine {
         if own.passes
             && let Some(passage) = own.ports.pass(now, output, id, header)
         {
-            let Passage { start, span, arrival: time, peer } = passage;
-            self.graph.occupy(start, output, span);
+            let Passage { arrival: time, peer } = passage;
             let is_inside = peer < self.places.hosts;
             let place = if is_inside { self.places.enters + peer } else { peer };
             return self.forward(Event { time, place, item: id });

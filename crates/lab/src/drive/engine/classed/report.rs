@@ -24,6 +24,13 @@ pub struct PauseRow {
 }
 
 impl Engine {
+    /// How long each directed port was busy since recording began.
+    pub(in crate::drive::engine) fn busy(&self) -> Vec<Span> {
+        let own = |port| Some(self.at_port(port).classed.as_ref()?.ports.busy(port));
+        let of_graph = self.graph.busy();
+        (0..).zip(of_graph).map(|(port, busy)| own(port).unwrap_or(busy)).collect()
+    }
+
     /// What was noted of traffic classes, at the end of a run.
     pub(in crate::drive::engine) fn report_classes(&self) -> Option<NetworkReport> {
         let own = self.classed.as_ref()?;
@@ -106,7 +113,7 @@ impl Engine {
         let Some(own) = &mut self.classed else { return };
         let Some(every) = own.sample else { return };
         for link in 0..own.switch_ports + own.ends {
-            let busy_by = self.graph.busy_by(now, link);
+            let busy_by = own.ports.busy_by(now, link);
             let before = std::mem::replace(&mut own.busy_before[link as usize], busy_by);
             let busy = Span(busy_by.0.saturating_sub(before.0));
             let bytes = own.ports.waiting_bytes(link);

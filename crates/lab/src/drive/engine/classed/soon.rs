@@ -2,8 +2,8 @@
 //!
 //! With many packets in flight an event finds hardly anything of its packet and its port in the
 //! cache. Nearly all events of a slot of the calendar are known when the second slot before it is opened, so that the
-//! memory is asked for all that they need together, and answers while others happen: for packets two slots ahead, for
-//! the ports and flows that these name one slot ahead, and for what waits at these ports when the slot is opened.
+//! memory is asked for all that they need together, and answers while others happen: for packets two slots ahead, and
+//! for the ports and flows that these name one slot ahead.
 
 use weft_fabric::fabric::Routes;
 use weft_fabric::graph::Graph;
@@ -13,6 +13,9 @@ use weft_units::Time;
 
 use super::Classed;
 use crate::drive::engine::{Delivery, Engine};
+
+/// From how many packets in flight on what events need is asked for ahead.
+const MANY: usize = 128;
 
 impl Engine {
     /// Lets what is due by `until` happen where packets have sizes and classes of their own.
@@ -37,17 +40,20 @@ impl Engine {
         }
     }
 
-    /// Fetches what the events of the open slot and of the next two need.
+    /// Fetches what the events of the next two slots need, unless so few packets have ever been in flight
+    /// that it is in the cache.
     pub(in crate::drive::engine) fn look_ahead(&mut self) {
+        if self.classed.as_ref().is_none_or(|own| own.headers.len() < MANY) {
+            return;
+        }
         self.fetch_packets();
         self.fetch_what_packets_tell();
-        self.fetch_what_waits();
     }
 
     /// Fetches the packets and ports of the events of the second slot behind the open one.
     #[inline]
     fn fetch_packets(&mut self) {
-        let Engine { classed: Some(own), places, parts, graph, flows, .. } = self else {
+        let Engine { classed: Some(own), places, parts, flows, .. } = self else {
             return;
         };
         let (places, enters) = (*places, places.enters..places.decides);
@@ -62,9 +68,9 @@ impl Engine {
                 // A packet comes to the end of its flow, which may answer.
                 flows.into_iter().for_each(|own| own.prefetch(id));
                 // The place of a host has the number of its port.
-                fetch_port(ports, graph, place);
+                ports.prefetch(place);
             } else if place < places.joins {
-                fetch_port(ports, graph, place - places.frees);
+                ports.prefetch(place - places.frees);
             } else if place < places.acts {
                 // Links are compared.
                 if !is_alike && enters.contains(&place) {
@@ -120,26 +126,6 @@ impl Engine {
             }
         });
     }
-
-    /// Fetches what waits at the outputs to which the packets of the open slot go.
-    #[inline]
-    fn fetch_what_waits(&mut self) {
-        let Engine { classed: Some(own), places, parts, graph, routes, .. } = self else {
-            return;
-        };
-        let (enters, first) = (places.enters..places.decides, places.enters);
-        if !own.knows_outputs(routes) {
-            return;
-        }
-        let Classed { ports, headers, .. } = &mut **own;
-        for Event { place, item, .. } in parts.first().soon() {
-            if enters.contains(&place) {
-                let header = &mut headers[item as usize];
-                choose_output(header, place - first, ports, graph, routes);
-                ports.prefetch_waiting(header.output);
-            }
-        }
-    }
 }
 
 impl Classed {
@@ -161,12 +147,5 @@ fn choose_output(header: &mut Header, input: u32, ports: &Ports, graph: &Graph, 
     let Header { hops, to, .. } = *header;
     let number = routes.port(switch, hops, to, &mut header.route_state, |_| 0);
     header.output = graph.first_port(switch) + number;
-    fetch_port(ports, graph, header.output);
-}
-
-/// Prefetches what events at a port need.
-#[inline(always)]
-fn fetch_port(ports: &Ports, graph: &Graph, port: u32) {
-    ports.prefetch(port);
-    graph.prefetch_port(port);
+    ports.prefetch(header.output);
 }

@@ -21,7 +21,7 @@ impl Windows {
     /// How close the events of the calendar are.
     pub(in crate::drive::engine) fn pace(&self) -> EventPace {
         let spacing = self.state.parts.spacing();
-        EventPace { spacing, ahead: spacing * 16 }
+        EventPace { spacing, ahead: spacing * 16, widening: 1 }
     }
 
     /// When something happens next; [`Time::NEVER`] if nothing does.

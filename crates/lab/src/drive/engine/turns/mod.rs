@@ -187,7 +187,7 @@ impl Turns {
         let packet = self.parts.timings.iter().map(|timing| timing.packet).min();
         let packet = packet.unwrap_or(Span::ZERO);
         let spacing = Span(packet.0 / self.hosts.len().max(1) as u64);
-        EventPace { spacing, ahead: packet * 16 }
+        EventPace { spacing, ahead: packet * 16, widening: 1 }
     }
 }
 
