@@ -87,7 +87,7 @@ impl Engine {
         }
         let leaving = &mut border.leaving[part as usize];
         leaving.packets.push(self.packets.crossing(time, place, id));
-        leaving.spent.extend(self.packets.spent(id).copied());
+        leaving.spent.extend(self.packets.spent(id));
         if let Some(own) = &self.classed {
             let header = own.header(id);
             leaving.headers.push(header);
@@ -111,8 +111,8 @@ impl Engine {
                 self.note_header(id, header);
                 self.note_content(id, header, told.next(), &mut segments);
             }
-            if let (Some(own), Some(spent)) = (self.packets.spent(id), spent.next()) {
-                *own = spent;
+            if let Some(spent) = spent.next() {
+                self.packets.set_spent(id, spent);
             }
             self.come_in(time, place, id);
         }

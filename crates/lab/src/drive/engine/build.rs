@@ -17,7 +17,7 @@ use super::clocks::Clocks;
 use super::flows::{FlowParts, Flows};
 use super::hub::Windows;
 use super::memory::{ConnectionParts, Memories, MemoryChannel};
-use super::packets::Packets;
+use super::packets::{Packets, Times};
 use super::parts::Parts;
 use super::places::Places;
 use super::planes::PlaneTurns;
@@ -154,9 +154,17 @@ impl Engine {
         let hub = parts.hub.map(Box::new);
         let is_elsewhere = classed.is_some() || turns.is_some() || hub.is_some();
         let has_queues = graph.has_limits() || classed.is_some();
-        let spends_by_way = classed.as_ref().map_or(graph.is_mixed(), |own| !own.are_alike());
+        let times = match &classed {
+            Some(own) if own.are_alike() => Times::Alike,
+            None if !graph.is_mixed() => Times::Alike,
+            None if adapters.is_on || memories.is_on || ring.is_some() || is_elsewhere => {
+                Times::Stored(Vec::new())
+            }
+            None => Times::in_steps(&graph),
+            Some(_) => Times::Stored(Vec::new()),
+        };
         let mut engine = Engine {
-            packets: Packets::new(spends_by_way, has_queues),
+            packets: Packets::new(times, has_queues),
             parts: match (&turns, &hub) {
                 (Some(own), _) => Parts::whole(own.pace()),
                 (None, Some(own)) => Parts::whole(own.pace()),

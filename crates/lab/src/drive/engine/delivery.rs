@@ -63,7 +63,7 @@ impl Engine {
         }
         let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
         let spent = match self.packets.spent(id) {
-            Some(spent) => *spent,
+            Some(spent) => spent,
             None => self.graph.spent_alike(hops),
         };
         if self.ring.is_some() {
