@@ -277,6 +277,7 @@ impl Engine {
     ) -> Engine {
         Engine {
             routes: self.routes.clone(),
+            tells_deliveries: supply.awaits_arrivals(),
             supply,
             packets: self.packets.of_part(graph.has_limits() || classed.is_some()),
             is_large: Engine::is_large(graph.switch_ports() + graph.ends()),

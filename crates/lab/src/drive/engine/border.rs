@@ -163,14 +163,16 @@ impl Engine {
     /// Processes all events of a part up to an instant.
     pub(super) fn run_part(&mut self, last: Time) {
         loop {
-            if self.classed.is_some() {
-                if self.parts.first().open(last) {
-                    self.look_ahead();
+            let next = match self.is_large && self.classed.is_none() {
+                true => self.pop_and_prefetch(last),
+                false => {
+                    if self.classed.is_some() && self.parts.first().open(last) {
+                        self.look_ahead();
+                    }
+                    self.parts.first().pop_until(last)
                 }
-            } else if self.is_large {
-                self.look_ahead_at_events(last);
-            }
-            let Some(event) = self.parts.first().pop_until(last) else { break };
+            };
+            let Some(event) = next else { break };
             self.steps += 1;
             self.happen(event, &mut |_| {});
         }

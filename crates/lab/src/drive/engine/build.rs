@@ -154,6 +154,7 @@ impl Engine {
         let hub = parts.hub.map(Box::new);
         let is_elsewhere = classed.is_some() || turns.is_some() || hub.is_some();
         let has_queues = graph.has_limits() || classed.is_some();
+        let supply = Supply::new(sources, graph.hosts(), fed);
         let times = match &classed {
             Some(own) if own.are_alike() => Times::Alike,
             None if !graph.is_mixed() => Times::Alike,
@@ -174,7 +175,8 @@ impl Engine {
             clocks: Clocks::new(&graph),
             plane_turns: PlaneTurns::new(graph.hosts(), graph.planes()),
             names: (has_queues || turns.is_some()).then(|| Arc::new(wiring)),
-            supply: Supply::new(sources, graph.hosts(), fed),
+            tells_deliveries: supply.awaits_arrivals(),
+            supply,
             flows: parts.flows.map(|own| Box::new(Flows::new(own, routes.clone()))),
             graph,
             routes,

@@ -37,7 +37,9 @@ impl Forwarding {
 }
 
 /// How the times that packets spend apart from waiting are known.
+// A separate tag, which is read several times for each packet.
 #[derive(Debug)]
+#[repr(u8)]
 pub(super) enum Times {
     /// From how many switches they passed, since all links and switches are alike.
     Alike,
