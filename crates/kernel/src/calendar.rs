@@ -182,6 +182,24 @@ impl Calendar {
         }
     }
 
+    /// Removes the earliest event if its time is not after `limit`, and shows with it those that leave after `NEXT` and
+    /// after `LAST` others, if no more are scheduled for the open slot meanwhile. `None` also if that slot has fewer
+    /// events, or some were scheduled late: then [`pop_until`](Self::pop_until) and [`ahead`](Self::ahead) tell.
+    #[inline(always)]
+    pub fn pop_with<const NEXT: usize, const LAST: usize>(
+        &mut self,
+        limit: Time,
+    ) -> Option<(Event, Event, Event)> {
+        const { assert!(NEXT <= LAST) };
+        let waiting = self.open.get(self.head..)?.get(..=LAST)?;
+        let (key, next, last) = (waiting[0], waiting[NEXT], waiting[LAST]);
+        if time_of(key) > limit || !self.late.is_empty() {
+            return None;
+        }
+        self.head += 1;
+        Some((unpack(key), unpack(next), unpack(last)))
+    }
+
     /// The event of the open slot that leaves after this many others, if no more are scheduled for that slot
     /// meanwhile.
     #[inline(always)]
@@ -219,6 +237,15 @@ impl Calendar {
         let Some(place) = next.and_then(|place| self.near.next_after(place)) else { return };
         self.chunks.each(self.near.slots[place], |key| show(unpack(key)));
         if let Some(behind) = self.near.next_after(place) {
+            self.chunks.prefetch(self.near.slots[behind]);
+        }
+    }
+
+    /// Prefetches events of the slot that is opened after the one that is [foreseen](Self::foresee).
+    #[inline]
+    pub fn prefetch_behind(&self) {
+        let next = self.near.next_after(self.slot as usize % RING);
+        if let Some(behind) = next.and_then(|place| self.near.next_after(place)) {
             self.chunks.prefetch(self.near.slots[behind]);
         }
     }
@@ -448,6 +475,31 @@ mod tests {
         assert_eq!(all(&mut calendar, 30), [(17, 1, 0), (17, 2, 0), (20, 1, 0)]);
         assert!(calendar.open(Time(99)));
         assert_eq!(soon(&calendar), [(40, 0)]);
+    }
+
+    /// Slots of 16 ps: an event leaves with those ahead only where there are so many, none of them late.
+    #[test]
+    fn an_event_leaves_with_those_ahead_of_it() {
+        let mut calendar = Calendar::new(Span(1), Span(1));
+        for place in 0..40 {
+            calendar.push(event(20, place, 0));
+        }
+        let pop = |calendar: &mut Calendar, limit: u64| {
+            let popped = calendar.pop_with::<2, 5>(Time(limit));
+            popped.map(|(own, next, last)| [own, next, last].map(|event| event.place))
+        };
+        assert_eq!(pop(&mut calendar, 20), None, "the slot is not open");
+        assert!(calendar.open(Time(20)));
+        assert_eq!([19, 20].map(|limit| pop(&mut calendar, limit)), [None, Some([0, 2, 5])]);
+        assert_eq!(
+            (pop(&mut calendar, 20), calendar.ahead(5)),
+            (Some([1, 3, 6]), Some(event(20, 7, 0)))
+        );
+        // It leaves behind more others than are moved for it.
+        calendar.push(event(20, 30, 1));
+        assert_eq!(pop(&mut calendar, 20), None);
+        assert_eq!(all(&mut calendar, 20).len(), 39);
+        assert!(calendar.is_empty());
     }
 
     /// Slots of 16 ps: what waits in the next one is shown, whatever block it is in, and nothing else.

@@ -61,6 +61,13 @@ impl Halt {
         None
     }
 
+    /// After how many steps a run that has taken `steps` of them must [check](Self::check) again.
+    #[inline]
+    pub fn next_check(&self, steps: u64) -> u64 {
+        let next = (steps | 0xfff) + 1;
+        self.step_limit.map_or(next, |limit| next.min(limit.max(steps + 1)))
+    }
+
     /// Like [`check`](Self::check), for a run that has just taken all steps from `before` to `steps`,
     /// which may be several.
     #[inline]
@@ -91,6 +98,30 @@ mod tests {
         halt.ask();
         assert_eq!(halt.check_since(9_001, 9_002), None);
         assert_eq!(halt.check_since(4_001, 9_001), Some(Stopped::Asked));
+    }
+
+    #[test]
+    fn a_run_that_checks_when_it_must_stops_at_the_same_step() {
+        for limit in [None, Some(0), Some(1), Some(4_095), Some(4_096), Some(4_097), Some(9_000)] {
+            for begin in [0, 1, 4_095, 4_096, 5_000] {
+                for asks in [false, true] {
+                    let halt = Halt { step_limit: limit, ..Halt::new() };
+                    if asks {
+                        halt.ask();
+                    }
+                    let each = (begin + 1..10_000).find(|steps| halt.check(*steps).is_some());
+                    let mut due = halt.next_check(begin);
+                    let seldom = (begin + 1..10_000).find(|steps| {
+                        let is_due = *steps >= due;
+                        if is_due {
+                            due = halt.next_check(*steps);
+                        }
+                        is_due && halt.check(*steps).is_some()
+                    });
+                    assert_eq!(each, seldom, "{limit:?} from {begin}");
+                }
+            }
+        }
     }
 
     #[test]

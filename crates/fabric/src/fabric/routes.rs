@@ -420,6 +420,19 @@ impl Routes {
         self.next_hops.next(switch, to, |count| route_state.rank(count))
     }
 
+    /// Like [`port`](Self::port), where that [follows from a packet alone](Self::look_at_packets_alone); `None`
+    /// elsewhere.
+    #[inline(always)]
+    pub fn port_of_packet(
+        &self,
+        switch: u32,
+        to: u32,
+        route_state: &mut RouteState,
+    ) -> Option<u32> {
+        let follows = self.look_at_packets_alone();
+        follows.then(|| self.next_hops.next(switch, to, |count| route_state.rank(count)))
+    }
+
     /// Like [`port`](Self::port), for rules that look at listed routes or at the occupation of
     /// ports.
     #[inline(never)]

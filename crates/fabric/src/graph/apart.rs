@@ -256,6 +256,7 @@ impl Graph {
             on_rings: 0,
             planes: self.planes,
             switches: Default::default(),
+            latencies: self.latencies.clone(),
             kinds: Vec::new(),
             clocked: Vec::new(),
             deciding: Vec::new(),

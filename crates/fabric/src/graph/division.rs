@@ -85,6 +85,7 @@ impl Graph {
             first_host: self.first_host,
             on_rings: self.on_rings,
             switches: Arc::clone(&self.switches),
+            latencies: self.latencies.clone(),
             kinds: self.kinds.iter().map(elsewhere).collect(),
             clocked: Vec::new(),
             deciding: Vec::new(),

@@ -21,6 +21,7 @@ mod repeat;
 mod ring;
 mod standing;
 mod stations;
+mod steps;
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ use crate::link::{FlowControl, LinkSettings};
 use crate::measure::Spent;
 use crate::switch::{
     BoxRules, CrossbarSettings, InputQueued, OutputBufferedSettings, OutputQueuedSettings,
-    PortPair, RingSettings, SharedMemorySettings, SharedQueues,
+    RingSettings, SharedMemorySettings, SharedQueues,
 };
 
 pub use apart::{Apart, Beyond, Numbers};
@@ -132,6 +133,8 @@ pub struct Graph {
     on_rings: u32,
     /// Shared by all parts of a graph.
     switches: Arc<[Switch]>,
+    /// The latencies that switches have, each once, up to 256 of them.
+    latencies: Vec<Span>,
     kinds: Vec<Kind>,
     clocked: Vec<InputQueued>,
     deciding: Vec<Deciding>,
@@ -159,6 +162,8 @@ pub struct Switch {
     pub is_plain: bool,
     /// From a byte at an input to the same byte at a free output.
     pub latency: Span,
+    /// Which of the latencies of switches that is.
+    latency_kind: u8,
 }
 
 /// How a switch queues.
@@ -248,6 +253,7 @@ impl Graph {
             first_host: 0,
             is_mixed: !is_alone || kinds.iter().any(|kind| *kind != kinds[0]),
             switches: Arc::default(),
+            latencies: Vec::new(),
             kinds: Vec::with_capacity(switches.len()),
             clocked: Vec::new(),
             deciding: Vec::new(),
@@ -260,7 +266,7 @@ impl Graph {
         let around = Surroundings { wiring, links: &kinds, packet, flow: &flow };
         let add = |(number, own)| graph.add_switch(number, own, &around);
         let added: Vec<Switch> = (0..).zip(switches).map(add).collect();
-        graph.is_mixed |= added.iter().any(|own| own.latency != added[0].latency);
+        graph.is_mixed |= graph.latencies.len() > 1;
         graph.switches = added.into();
         if acknowledgment.is_some() {
             (0..graph.switches()).for_each(|switch| graph.is_not_plain(switch));
@@ -313,7 +319,7 @@ impl Graph {
         };
         let (first, is_plain) = (around.wiring.port(number, 0), matches!(kind, Kind::Plain));
         self.kinds.push(kind);
-        Switch { first, number, is_plain, latency }
+        Switch { first, number, is_plain, latency, latency_kind: self.latency_kind(latency) }
     }
 
     /// Tells each port whether its cable leads to a buffer of limited size.
@@ -521,42 +527,6 @@ impl Graph {
         let link = self.links[own.link() as usize];
         let start = own.enqueue(ready, link.span, self.window);
         Departure { start, arrival: start + link.arrival, place: own.peer() }
-    }
-
-    /// The times of a packet from the queue of an output, which it joined late by `lag`, to the far
-    /// end of the cable.
-    pub fn spent(&self, output: u32, lag: Span) -> Spent {
-        let link = self.link(output);
-        let switch = self.owners.get(output as usize);
-        Spent {
-            wire: link.propagation,
-            switches: switch.map_or(Span::ZERO, |switch| self.switches[*switch as usize].latency),
-            transmission: lag + Span(link.arrival.0 - link.propagation.0),
-        }
-    }
-
-    /// The times of a packet from an input of a switch to the far end of the cable in an output.
-    #[inline]
-    pub fn spent_across(&self, switch: u32, ports: PortPair) -> Spent {
-        let (from, to) = (self.link(ports.input), self.link(ports.output));
-        let lag = Span(from.span.0.saturating_sub(to.span.0));
-        Spent {
-            wire: to.propagation,
-            switches: self.switches[switch as usize].latency,
-            transmission: lag + Span(to.arrival.0 - to.propagation.0),
-        }
-    }
-
-    /// The times of a packet from host to host through this many switches, if all links and
-    /// switches are alike.
-    #[inline]
-    pub fn spent_alike(&self, hops: u16) -> Spent {
-        let (link, hops) = (&self.links[0], u64::from(hops));
-        Spent {
-            wire: link.propagation * (hops + 1),
-            switches: self.switches[0].latency * hops,
-            transmission: link.span,
-        }
     }
 
     /// The shortest delay between an event at the node of a port and its effect at the far end of

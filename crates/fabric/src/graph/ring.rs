@@ -142,6 +142,7 @@ impl Graph {
             first_host: 0,
             on_rings: 0,
             switches: Arc::default(),
+            latencies: Vec::new(),
             kinds: Vec::new(),
             clocked: Vec::new(),
             deciding: Vec::new(),

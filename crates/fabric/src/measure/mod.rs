@@ -34,5 +34,5 @@ pub use part::{Arrival, Loss, Submission, Told};
 pub use progress::Progress;
 pub use recorder::Recorder;
 pub use series::Series;
-pub use spent::Spent;
+pub use spent::{Spent, SpentTable};
 pub use standing::Standing;

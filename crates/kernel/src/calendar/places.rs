@@ -62,23 +62,26 @@ impl Places {
         let mut noted = 0;
         loop {
             let (occupied, items) = (&mut self.occupied[..], &mut self.items[..]);
-            let words = loop {
-                let Some(&key) = keys.get(noted).filter(|key| time_of(**key) == time) else {
-                    return noted;
-                };
-                let place = (key >> 32) as u32;
-                let word = place as usize / 64;
-                let (Some(occupied), Some(own)) = (occupied.get_mut(word), items.get_mut(word))
-                else {
-                    break word + 1;
-                };
-                let bit = 1 << (place % 64);
-                if *occupied & bit != 0 {
-                    return noted;
+            let words = 'room: {
+                for &key in &keys[noted..] {
+                    if time_of(key) != time {
+                        return noted;
+                    }
+                    let place = (key >> 32) as u32;
+                    let word = place as usize / 64;
+                    let (Some(occupied), Some(own)) = (occupied.get_mut(word), items.get_mut(word))
+                    else {
+                        break 'room word + 1;
+                    };
+                    let bit = 1 << (place % 64);
+                    if *occupied & bit != 0 {
+                        return noted;
+                    }
+                    *occupied |= bit;
+                    own[place as usize % 64] = key as u32;
+                    noted += 1;
                 }
-                *occupied |= bit;
-                own[place as usize % 64] = key as u32;
-                noted += 1;
+                return noted;
             };
             if words > most {
                 return noted;

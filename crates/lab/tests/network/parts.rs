@@ -397,6 +397,16 @@ proptest! {
         prop_assert_eq!(usual, shown(&text, hosts, seed, Engine::prefetch_in_any_graph), "{}", text);
     }
 
+    /// What packets spend on their routes is numbered, or stored by each where there are too many sums.
+    #[test]
+    fn what_packets_spend_is_the_same_numbered_and_stored(
+        (text, hosts, _) in compositions(Others::Clocked),
+        seed in any::<u64>(),
+    ) {
+        let usual = shown(&text, hosts, seed, |_| {});
+        prop_assert_eq!(usual, shown(&text, hosts, seed, Engine::number_few_sums), "{}", text);
+    }
+
     /// A credit that nobody can wait for before it is back counts from when it is given. So does no
     /// other one, whichever cables and buffers there are.
     #[test]

@@ -24,7 +24,6 @@ use super::border::{Border, Leaving, delivery};
 use super::classed::Classed;
 use super::clocks::Clocks;
 use super::division::{Division, divide};
-use super::packets::Packets;
 use super::planes::PlaneTurns;
 use super::supply::Supply;
 use super::{Delivery, Engine};
@@ -278,11 +277,9 @@ impl Engine {
     ) -> Engine {
         Engine {
             routes: self.routes.clone(),
+            tells_deliveries: supply.awaits_arrivals(),
             supply,
-            packets: Packets::new(
-                self.packets.has_spent(),
-                graph.has_limits() || classed.is_some(),
-            ),
+            packets: self.packets.of_part(graph.has_limits() || classed.is_some()),
             is_large: Engine::is_large(graph.switch_ports() + graph.ends()),
             clocks: Clocks::new(&graph),
             graph,

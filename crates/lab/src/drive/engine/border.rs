@@ -87,7 +87,7 @@ impl Engine {
         }
         let leaving = &mut border.leaving[part as usize];
         leaving.packets.push(self.packets.crossing(time, place, id));
-        leaving.spent.extend(self.packets.spent(id).copied());
+        leaving.spent.extend(self.packets.spent(id));
         if let Some(own) = &self.classed {
             let header = own.header(id);
             leaving.headers.push(header);
@@ -111,8 +111,8 @@ impl Engine {
                 self.note_header(id, header);
                 self.note_content(id, header, told.next(), &mut segments);
             }
-            if let (Some(own), Some(spent)) = (self.packets.spent(id), spent.next()) {
-                *own = spent;
+            if let Some(spent) = spent.next() {
+                self.packets.set_spent(id, spent);
             }
             self.come_in(time, place, id);
         }
@@ -163,14 +163,16 @@ impl Engine {
     /// Processes all events of a part up to an instant.
     pub(super) fn run_part(&mut self, last: Time) {
         loop {
-            if self.classed.is_some() {
-                if self.parts.first().open(last) {
-                    self.look_ahead();
+            let next = match self.is_large && self.classed.is_none() {
+                true => self.pop_and_prefetch(last),
+                false => {
+                    if self.classed.is_some() && self.parts.first().open(last) {
+                        self.look_ahead();
+                    }
+                    self.parts.first().pop_until(last)
                 }
-            } else if self.is_large {
-                self.look_ahead_at_events(last);
-            }
-            let Some(event) = self.parts.first().pop_until(last) else { break };
+            };
+            let Some(event) = next else { break };
             self.steps += 1;
             self.happen(event, &mut |_| {});
         }

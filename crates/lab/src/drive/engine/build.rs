@@ -17,7 +17,7 @@ use super::clocks::Clocks;
 use super::flows::{FlowParts, Flows};
 use super::hub::Windows;
 use super::memory::{ConnectionParts, Memories, MemoryChannel};
-use super::packets::Packets;
+use super::packets::{Packets, Times};
 use super::parts::Parts;
 use super::places::Places;
 use super::planes::PlaneTurns;
@@ -158,9 +158,18 @@ impl Engine {
         let hub = parts.hub.map(Box::new);
         let is_elsewhere = classed.is_some() || turns.is_some() || hub.is_some();
         let has_queues = graph.has_limits() || classed.is_some();
-        let spends_by_way = classed.as_ref().map_or(graph.is_mixed(), |own| !own.are_alike());
+        let supply = Supply::new(sources, graph.hosts(), fed);
+        let times = match &classed {
+            Some(own) if own.are_alike() => Times::Alike,
+            None if !graph.is_mixed() => Times::Alike,
+            None if adapters.is_on || memories.is_on || ring.is_some() || is_elsewhere => {
+                Times::Stored(Vec::new())
+            }
+            None => Times::in_steps(&graph),
+            Some(_) => Times::Stored(Vec::new()),
+        };
         let mut engine = Engine {
-            packets: Packets::new(spends_by_way, has_queues),
+            packets: Packets::new(times, has_queues),
             parts: match (&turns, &hub) {
                 (Some(own), _) => Parts::whole(own.pace()),
                 (None, Some(own)) => Parts::whole(own.pace()),
@@ -170,7 +179,8 @@ impl Engine {
             clocks: Clocks::new(&graph),
             plane_turns: PlaneTurns::new(graph.hosts(), graph.planes()),
             names: (has_queues || turns.is_some()).then(|| Arc::new(wiring)),
-            supply: Supply::new(sources, graph.hosts(), fed),
+            tells_deliveries: supply.awaits_arrivals(),
+            supply,
             flows: parts.flows.map(|own| Box::new(Flows::new(own, routes.clone()))),
             graph,
             routes,

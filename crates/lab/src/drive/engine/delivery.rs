@@ -63,7 +63,7 @@ impl Engine {
         }
         let Forwarding { hops, to: host, .. } = self.packets.forwarding[id as usize];
         let spent = match self.packets.spent(id) {
-            Some(spent) => *spent,
+            Some(spent) => spent,
             None => self.graph.spent_alike(hops),
         };
         if self.ring.is_some() {
@@ -72,7 +72,9 @@ impl Engine {
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         self.packets.remove(id);
         let pair = HostPair { from, to: host };
-        if let Some(time) = self.supply.arrived(now, pair, message) {
+        if self.tells_deliveries
+            && let Some(time) = self.supply.arrived(now, pair, message)
+        {
             self.schedule(time, self.places.generates + host, 0);
         }
         let instants = Instants {

@@ -33,10 +33,10 @@ impl Engine {
         } else if self.graph.is_memory(switch) {
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if self.graph.is_gated(output) {
-            self.packets.forwarding[id as usize].output = output;
+            self.packets.set_output(id, output);
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if let Some(departure) = self.graph.pass_limited(now, switch, output) {
-            self.spend(ports, id);
+            self.packets.take_step(&self.graph, switch, ports, id);
             let Departure { arrival: time, place, .. } = departure;
             self.forward(Event { time, place, item: id });
         } else {
@@ -50,7 +50,7 @@ impl Engine {
         if self.graph.is_of_memory(input) {
             return self.store(now, id);
         }
-        let output = self.packets.forwarding[id as usize].output;
+        let output = self.packets.output(id);
         if self.graph.is_gate_full(now, output) {
             return self.drop(now, id);
         }
@@ -62,7 +62,7 @@ impl Engine {
         let forwarding = &mut self.packets.forwarding[id as usize];
         let lanes = Lanes::of(&self.graph);
         forwarding.channel = channel_behind(&self.routes, lanes, behind, forwarding);
-        self.spend(PortPair { input, output }, id);
+        self.packets.take_step(&self.graph, switch, PortPair { input, output }, id);
         if self.graph.enqueue(output, id, &mut self.packets.behind) {
             self.try_gate(now, output);
         }
@@ -148,14 +148,6 @@ impl Engine {
         match self.adapters.is_on {
             true => self.go(now, departure, id),
             false => self.arrive_at(departure, id),
-        }
-    }
-
-    /// A packet spends what it takes from an input of a switch to the far end of an output.
-    #[inline]
-    pub(super) fn spend(&mut self, PortPair { input, output }: PortPair, id: u32) {
-        if let Some(spent) = self.packets.spent(id) {
-            *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
         }
     }
 
@@ -271,9 +263,7 @@ impl Engine {
                 input: first + u32::from(grant.input),
                 output: first + u32::from(grant.output),
             };
-            if let Some(spent) = self.packets.spent(grant.packet) {
-                *spent = spent.and(self.graph.spent_across(switch, ports));
-            }
+            self.packets.take_step(&self.graph, switch, ports, grant.packet);
         }
         self.travel(now, &left.departure, grant.packet, grant.channel);
     }

@@ -99,6 +99,8 @@ pub struct Engine {
     graph: Graph,
     routes: Routes,
     supply: Supply,
+    /// Whether anybody among those who submit packets is told of deliveries.
+    tells_deliveries: bool,
     packets: Packets,
     observations: Observations,
     payload: Bytes,
@@ -162,6 +164,12 @@ impl Engine {
     /// nothing can wait for them. Does not change results, which a test checks.
     pub fn report_every_credit(&mut self) {
         self.graph.report_every_credit();
+    }
+
+    /// Makes packets store what they spend on their routes as soon as there are a few different sums of it, which
+    /// otherwise are numbered. Does not change results, which a test checks.
+    pub fn number_few_sums(&mut self) {
+        self.packets.number_few_sums();
     }
 
     fn run_until(
@@ -235,7 +243,7 @@ impl Engine {
                 false => self.join(now, place - places.joins, item),
             }
         } else if place < places.acts {
-            self.happen_at_limit(event);
+            self.happen_at_limit(Event { time: now, place, item });
         } else if place < places.generates {
             self.act(now, place - places.acts, item, watch);
         } else if place < places.wakes {
@@ -243,7 +251,7 @@ impl Engine {
         } else if place < places.sends {
             self.try_gate(now, place - places.wakes);
         } else if place >= places.samples {
-            self.happen_elsewhere(event, watch);
+            self.happen_elsewhere(Event { time: now, place, item }, watch);
         } else if let Some(feed) = self.supply.messages() {
             feed.messages.sent(now, MessageId::of(item));
         }
@@ -283,15 +291,16 @@ impl Engine {
             return self.hand_over(now, host, &handed);
         }
         let end = self.end_for(now, host, handed.to);
-        if is_limited && self.graph.is_gated(self.graph.host_port(end)) {
-            if fetches_ahead {
-                self.graph.prefetch_receiver(self.graph.host_port(end));
-            }
-            let id = self.insert(host, now, &handed);
-            return self.queue(now, host, end, id, &handed);
+        let is_gated = is_limited && self.graph.is_gated(self.graph.host_port(end));
+        if is_gated && fetches_ahead {
+            self.graph.prefetch_receiver(self.graph.host_port(end));
         }
-        let departure = self.graph.send(now, end);
-        let start = departure.start;
+        let departure = (!is_gated).then(|| self.graph.send(now, end));
+        let start = departure.map_or(now, |own| own.start);
+        let id = self.insert(host, start, &handed);
+        let Some(departure) = departure else {
+            return self.queue(now, host, end, id, &handed);
+        };
         self.observations.attempt(start);
         // The buffer of a greedy source is free when the transmission starts.
         let again = if self.supply.has_another(host) { start } else { next };
@@ -301,26 +310,23 @@ impl Engine {
         if message != MessageId::NONE {
             self.begin_message(start, host, message);
         }
-        let id = self.insert(host, start, &handed);
         let Departure { arrival: time, place, .. } = departure;
         self.parts.push(Event { time, place, item: id });
     }
 
     /// A packet is in the adapter of a host, from which it starts at `start`.
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, host: u32, start: Time, handed: &Handed) -> u32 {
         let Handed { to, generated, message, .. } = *handed;
         let route_state = self.routes.depart(host, to);
         let channel = self.channel_of(host, to);
-        let forwarding = Forwarding { to, route_state, output: 0, hops: 0, channel };
+        let forwarding = Forwarding::starting(to, route_state, channel);
         let packet = Packet { generated, start, from: host, message };
         let id = self.packets.insert(forwarding, packet);
         if let Some(rings) = &mut self.ring {
             rings.begin_journey(id, start);
         }
-        if let Some(spent) = self.packets.spent(id) {
-            *spent = self.graph.spent(self.graph.host_port(host), Span::ZERO);
-        }
+        self.packets.take_first_step(&self.graph, self.graph.host_port(host), id);
         id
     }
 
@@ -328,6 +334,9 @@ impl Engine {
     #[inline]
     fn channel_of(&self, host: u32, to: u32) -> u8 {
         let (channels, virtual_channels) = (self.graph.channels(), self.graph.virtual_channels());
+        if channels == virtual_channels {
+            return 0;
+        }
         Routes::class(host, to, channels / virtual_channels) * virtual_channels
     }
 
@@ -362,66 +371,83 @@ impl Engine {
     #[inline(always)]
     fn reach(&mut self, now: Time, input: u32, id: u32) {
         let switch = self.graph.switch_of(input);
+        let Switch { first, number, is_plain, latency, .. } = self.graph.switch(switch);
+        let Forwarding { to, hops, route_state, .. } = &mut self.packets.forwarding[id as usize];
+        let hop = *hops;
+        *hops += 1;
+        let port = match self.routes.port_of_packet(number, *to, route_state) {
+            Some(port) => port,
+            None => self.weigh(now, switch, hop, id),
+        };
+        let output = first + port;
+        if self.graph.is_mixed() {
+            return self.cross(now, switch, PortPair { input, output }, id);
+        }
+        match is_plain {
+            true => self.pass(now + latency, output, id),
+            false => self.hold(now, switch, PortPair { input, output }, id),
+        }
+    }
+
+    /// A packet has chosen an output in a graph whose links or switches differ, so that it may have to join the queue
+    /// there late.
+    #[inline(never)]
+    fn cross(&mut self, now: Time, switch: u32, ports: PortPair, id: u32) {
+        let PortPair { input, output } = ports;
         let graph = &self.graph;
-        let Switch { first, number, is_plain, latency } = graph.switch(switch);
-        let forwarding = &mut self.packets.forwarding[id as usize];
-        let routes = &self.routes;
-        // The state is copied only if a packet compares ports.
-        let occupied = move |port| {
+        let lag = match self.adapters.is_acknowledgment(id) {
+            true => graph.lag_of(input, output, true),
+            false => graph.lag(input, output),
+        };
+        if lag > Span::ZERO && !graph.is_ring(switch) {
+            self.packets.set_output(id, output);
+            return self.schedule(now + lag, self.places.joins + input, id);
+        }
+        self.enqueue(now, switch, ports, id);
+    }
+
+    /// The port by which a packet leaves a switch that `hop` others precede on its route, where that does not follow
+    /// from the packet alone.
+    // Apart, so that the code of other packets keeps what it needs in registers.
+    #[inline(never)]
+    fn weigh(&mut self, now: Time, switch: u32, hop: u16, id: u32) -> u32 {
+        let (graph, idle) = (&self.graph, self.routes.idle(now));
+        let Switch { first, number, is_plain, .. } = graph.switch(switch);
+        let occupied = |port| {
             let port = first.wrapping_add(port);
             let until = match is_plain {
                 true => graph.free(port).0,
                 false => graph.occupied(port),
             };
-            until.saturating_sub(routes.idle(now))
+            until.saturating_sub(idle)
         };
-        let port = self.routes.port(
-            number,
-            forwarding.hops,
-            forwarding.to,
-            &mut forwarding.route_state,
-            occupied,
-        );
-        let output = first + port;
-        forwarding.hops += 1;
-        if graph.is_mixed() {
-            let is_short = self.adapters.is_acknowledgment(id);
-            let lag = graph.lag_of(input, output, is_short);
-            if lag > Span::ZERO && !self.graph.is_ring(switch) {
-                forwarding.output = output;
-                return self.schedule(now + lag, self.places.joins + input, id);
-            }
-        }
-        match is_plain {
-            true => self.pass(now + latency, PortPair { input, output }, id),
-            false => self.hold(now, switch, PortPair { input, output }, id),
-        }
+        let Forwarding { to, route_state, .. } = &mut self.packets.forwarding[id as usize];
+        self.routes.port(number, hop, *to, route_state, occupied)
     }
 
     /// A packet joins late the queue of the output that it has chosen.
     #[inline(never)]
     fn join(&mut self, now: Time, input: u32, id: u32) {
-        let output = self.packets.forwarding[id as usize].output;
-        let switch = self.graph.switch_of(output);
-        match self.graph.is_plain(switch) {
-            true => {
-                let ready = now + self.graph.latency(switch);
-                self.pass(ready, PortPair { input, output }, id);
-            }
-            false => self.hold(now, switch, PortPair { input, output }, id),
+        let output = self.packets.output(id);
+        self.enqueue(now, self.graph.switch_of(output), PortPair { input, output }, id);
+    }
+
+    /// A packet joins the queue of the output that it has chosen, in a graph whose links or switches differ.
+    #[inline]
+    fn enqueue(&mut self, now: Time, switch: u32, ports: PortPair, id: u32) {
+        let Switch { is_plain, latency, .. } = self.graph.switch(switch);
+        if !is_plain {
+            return self.hold(now, switch, ports, id);
         }
+        self.packets.take_step(&self.graph, switch, ports, id);
+        self.pass(now + latency, ports.output, id);
     }
 
     /// A packet that has come through a switch at `ready` joins the queue of an output that is never
     /// full.
     #[inline(always)]
-    fn pass(&mut self, ready: Time, ports: PortPair, id: u32) {
-        let PortPair { input, output } = ports;
-        let departure = self.graph.pass(ready, output);
-        if let Some(spent) = self.packets.spent(id) {
-            *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
-        }
-        let Departure { arrival: time, place, .. } = departure;
+    fn pass(&mut self, ready: Time, output: u32, id: u32) {
+        let Departure { arrival: time, place, .. } = self.graph.pass(ready, output);
         self.forward(Event { time, place, item: id });
     }
 }

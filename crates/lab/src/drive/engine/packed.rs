@@ -8,7 +8,7 @@ use weft_kernel::Event;
 use weft_units::Time;
 
 use super::Engine;
-use super::packets::{Forwarding, NOT_CHOSEN, Packet};
+use super::packets::{Forwarding, Packet};
 use super::wire::Wire;
 use crate::drive::carrier::MessageId;
 
@@ -59,8 +59,8 @@ impl Packed {
     }
 
     fn packet(&mut self, time: Time, forwarding: &Forwarding, packet: &Packet) {
-        // The output is that of the switch behind it.
-        let Forwarding { to, route_state, output: _, hops, channel } = *forwarding;
+        // What it has spent follows.
+        let Forwarding { to, route_state, hops, channel, spent: _ } = *forwarding;
         let Packet { generated, start, from, message } = *packet;
         let bytes = &mut self.bytes;
         to.put(bytes);
@@ -96,7 +96,7 @@ fn take_packet(time: Time, from: &mut &[u8]) -> Option<(Forwarding, Packet)> {
     let generated = Time(start.0.wrapping_sub(u64::take(from)?));
     let initiator = u32::take(from)?;
     let message = MessageId::of(u32::take(from)?.wrapping_sub(1));
-    let forwarding = Forwarding { to, route_state, output: NOT_CHOSEN, hops, channel };
+    let forwarding = Forwarding { hops, ..Forwarding::starting(to, route_state, channel) };
     Some((forwarding, Packet { generated, start, from: initiator, message }))
 }
 
@@ -150,8 +150,8 @@ impl Engine {
                 false => None,
             };
             let id = self.packets.insert(forwarding, packet);
-            if let (Some(own), Some(spent)) = (self.packets.spent(id), spent) {
-                *own = spent;
+            if let Some(spent) = spent {
+                self.packets.set_spent(id, spent);
             }
             self.come_in(time, port, id);
         }
@@ -180,8 +180,7 @@ mod tests {
                 let [time, generated, start] = [0, 1, 2].map(|at| Time(words[at] >> (words[3] % 64)));
                 // Of a route 48 bits are used.
                 let route_state = RouteState::of_bits(words[4] & 0xffff_ffff_ffff);
-                let forwarding =
-                    Forwarding { to, route_state, output: NOT_CHOSEN, hops, channel };
+                let forwarding = Forwarding { hops, ..Forwarding::starting(to, route_state, channel) };
                 let packet = Packet { generated, start, from, message: MessageId::of(message) };
                 list.begin(Coming { time, port, is_said });
                 list.packet(time,&forwarding, &packet);
@@ -210,8 +209,7 @@ mod tests {
     #[test]
     fn a_packet_takes_half_of_its_memory() {
         let route_state = RouteState::of_bits(0x1234_5678);
-        let forwarding =
-            Forwarding { to: 65_535, route_state, output: 99_999, hops: 3, channel: 0 };
+        let forwarding = Forwarding { hops: 3, ..Forwarding::starting(65_535, route_state, 0) };
         let (generated, start, message) = (Time(7_000_000), Time(7_050_000), MessageId::NONE);
         let packet = Packet { generated, start, from: 60_000, message };
         let mut list = Packed::behind(0);

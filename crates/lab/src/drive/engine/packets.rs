@@ -1,9 +1,11 @@
 //! The packets of a channel that have been submitted and not delivered.
 
 use weft_fabric::fabric::RouteState;
-use weft_fabric::measure::Spent;
-use weft_kernel::{append, prefetch_whole};
-use weft_units::Time;
+use weft_fabric::graph::Graph;
+use weft_fabric::measure::{Spent, SpentTable};
+use weft_fabric::switch::PortPair;
+use weft_kernel::{append, prefetch, prefetch_whole};
+use weft_units::{Span, Time};
 
 use super::border::Crossing;
 use crate::drive::carrier::MessageId;
@@ -13,25 +15,58 @@ use crate::drive::carrier::MessageId;
 pub(super) struct Forwarding {
     pub to: u32,
     pub route_state: RouteState,
-    /// The output whose queue it joins late, or [`NOT_CHOSEN`].
-    pub output: u32,
     /// How many switches have forwarded it.
     pub hops: u16,
     /// The virtual channel on which it arrived, or on which it will leave its host.
     pub channel: u8,
+    /// The number of what it has spent, if that is in a [table](Times::Numbered).
+    pub spent: u8,
 }
 
-/// The output of a packet that has not chosen any in the switch that it is in or comes to.
-pub(super) const NOT_CHOSEN: u32 = u32::MAX;
+// A packet is in one line of the cache.
+const _: () = assert!(size_of::<Forwarding>() == 16);
 
 impl Forwarding {
-    const NOTHING: Forwarding = Forwarding {
-        to: 0,
-        route_state: RouteState::DIRECT,
-        output: NOT_CHOSEN,
-        hops: 0,
-        channel: 0,
-    };
+    const NOTHING: Forwarding = Forwarding::starting(0, RouteState::DIRECT, 0);
+
+    /// A packet that has not left its host, by the virtual channel on which it will.
+    #[inline]
+    pub const fn starting(to: u32, route_state: RouteState, channel: u8) -> Forwarding {
+        Forwarding { to, route_state, hops: 0, channel, spent: SpentTable::NOTHING }
+    }
+}
+
+/// How the times that packets spend apart from waiting are known.
+// A separate tag, which is read several times for each packet.
+#[derive(Debug)]
+#[repr(u8)]
+pub(super) enum Times {
+    /// From how many switches they passed, since all links and switches are alike.
+    Alike,
+    /// By number. Packets spend nothing but what the steps of the graph take.
+    Numbered(SpentTable),
+    /// Each packet stores its own.
+    Stored(Vec<Spent>),
+}
+
+impl Times {
+    /// Those of packets that spend nothing but what the steps of a graph take.
+    pub fn in_steps(graph: &Graph) -> Times {
+        match graph.steps() {
+            _ if !graph.is_mixed() => Times::Alike,
+            steps if steps <= SpentTable::MOST_STEPS => Times::Numbered(SpentTable::new(steps)),
+            _ => Times::Stored(Vec::new()),
+        }
+    }
+
+    /// The same before there is any packet.
+    fn emptied(&self) -> Times {
+        match self {
+            Times::Alike => Times::Alike,
+            Times::Numbered(table) => Times::Numbered(table.emptied()),
+            Times::Stored(_) => Times::Stored(Vec::new()),
+        }
+    }
 }
 
 /// The fields of a packet that its delivery reads.
@@ -56,8 +91,10 @@ impl Packet {
 pub(super) struct Packets {
     pub forwarding: Vec<Forwarding>,
     pub packets: Vec<Packet>,
-    /// The accumulated times of each packet, if they depend on its route.
-    spent: Option<Vec<Spent>>,
+    /// The output that a packet has chosen, of those that joined, or will join, a queue by a later event than
+    /// that of their choice: up to the largest number among them.
+    outputs: Vec<u32>,
+    times: Times,
     /// The next packet in each packet's queue, if packets may wait for room.
     pub behind: Vec<u32>,
     has_queues: bool,
@@ -67,36 +104,47 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// No packets yet. `is_mixed` says whether the times of a packet depend on its route,
-    /// `has_queues` whether packets may wait for room.
-    pub fn new(is_mixed: bool, has_queues: bool) -> Packets {
-        let spent = is_mixed.then(Vec::new);
+    /// No packets yet. `has_queues` says whether packets may wait for room.
+    pub fn new(times: Times, has_queues: bool) -> Packets {
         let (forwarding, packets, behind, free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Packets { forwarding, packets, spent, behind, has_queues, count: 0, free }
+        let outputs = Vec::new();
+        Packets { forwarding, packets, outputs, times, behind, has_queues, count: 0, free }
+    }
+
+    /// No packets yet, of a part of the same graph.
+    pub fn of_part(&self, has_queues: bool) -> Packets {
+        Packets::new(self.times.emptied(), has_queues)
     }
 
     #[inline]
     pub fn insert(&mut self, forwarding: Forwarding, packet: Packet) -> u32 {
-        let Some(id) = self.free.pop() else { return self.grow(forwarding, packet) };
+        let id = self.number();
         self.forwarding[id as usize] = forwarding;
         self.packets[id as usize] = packet;
+        self.forget_output(id);
         id
     }
 
     /// A packet of which everything but its route is stored elsewhere.
     #[inline]
     pub fn insert_forwarding(&mut self, forwarding: Forwarding) -> u32 {
-        if let Some(id) = self.free.pop() {
-            self.forwarding[id as usize] = forwarding;
-            return id;
-        }
-        self.grow(forwarding, Packet::NOTHING)
+        let id = self.number();
+        self.forwarding[id as usize] = forwarding;
+        self.forget_output(id);
+        id
     }
 
+    /// A number for a packet.
+    #[inline]
+    fn number(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| self.grow())
+    }
+
+    // Takes no packet, so that those for which there is room need not be put together in memory.
     #[cold]
-    fn grow(&mut self, forwarding: Forwarding, packet: Packet) -> u32 {
-        append(&mut self.forwarding, forwarding);
-        append(&mut self.packets, packet);
+    fn grow(&mut self) -> u32 {
+        append(&mut self.forwarding, Forwarding::NOTHING);
+        append(&mut self.packets, Packet::NOTHING);
         self.grow_beside()
     }
 
@@ -108,7 +156,7 @@ impl Packets {
 
     #[cold]
     fn grow_beside(&mut self) -> u32 {
-        if let Some(spent) = &mut self.spent {
+        if let Times::Stored(spent) = &mut self.times {
             append(spent, Spent::default());
         }
         if self.has_queues {
@@ -124,27 +172,166 @@ impl Packets {
         self.free.push(id);
     }
 
+    /// Stores the output that a packet has chosen, for the event at which it joins the queue there.
+    #[inline]
+    pub fn set_output(&mut self, id: u32, output: u32) {
+        match self.outputs.get_mut(id as usize) {
+            Some(own) => *own = output,
+            None => self.grow_outputs(id, output),
+        }
+    }
+
+    #[cold]
+    fn grow_outputs(&mut self, id: u32, output: u32) {
+        while self.outputs.len() <= id as usize {
+            append(&mut self.outputs, 0);
+        }
+        self.outputs[id as usize] = output;
+    }
+
+    /// The output that a packet has chosen last, if it was stored.
+    #[inline]
+    pub fn output(&self, id: u32) -> u32 {
+        self.outputs.get(id as usize).copied().unwrap_or_default()
+    }
+
+    /// A packet is a new one, or returns as its own acknowledgment.
+    #[inline]
+    pub fn forget_output(&mut self, id: u32) {
+        if let Some(own) = self.outputs.get_mut(id as usize) {
+            *own = 0;
+        }
+    }
+
     /// Prefetches what a switch reads and writes of a packet.
     #[inline]
     pub fn prefetch(&self, id: u32) {
-        if let Some(forwarding) = self.forwarding.get(id as usize) {
-            prefetch_whole(forwarding);
-        }
-        if let Some(spent) = self.spent.as_ref().and_then(|spent| spent.get(id as usize)) {
+        prefetch(&self.forwarding, id as usize);
+        if let Times::Stored(spent) = &self.times
+            && let Some(spent) = spent.get(id as usize)
+        {
             prefetch_whole(spent);
+        }
+    }
+
+    /// The accumulated times of a packet, where each packet stores its own.
+    #[inline]
+    pub fn stored(&mut self, id: u32) -> Option<&mut Spent> {
+        match &mut self.times {
+            Times::Stored(spent) => Some(&mut spent[id as usize]),
+            Times::Alike | Times::Numbered(_) => None,
         }
     }
 
     /// The accumulated times of a packet, if they depend on its route.
     #[inline]
-    pub fn spent(&mut self, id: u32) -> Option<&mut Spent> {
-        self.spent.as_mut().map(|spent| &mut spent[id as usize])
+    pub fn spent(&self, id: u32) -> Option<Spent> {
+        match &self.times {
+            Times::Alike => None,
+            Times::Numbered(table) => Some(table.sum(self.forwarding[id as usize].spent)),
+            Times::Stored(spent) => Some(spent[id as usize]),
+        }
+    }
+
+    /// Sets the accumulated times of a packet that comes from another part.
+    pub fn set_spent(&mut self, id: u32, spent: Spent) {
+        if let Times::Numbered(table) = &mut self.times {
+            match table.number(spent) {
+                Some(number) => self.forwarding[id as usize].spent = number,
+                None => self.store_times(),
+            }
+        }
+        if let Some(own) = self.stored(id) {
+            *own = spent;
+        }
     }
 
     /// Whether the times of packets depend on their routes.
     #[inline]
     pub fn has_spent(&self) -> bool {
-        self.spent.is_some()
+        !matches!(self.times, Times::Alike)
+    }
+
+    /// A packet takes the step from its host, which has spent nothing before, to the far end of the cable in a
+    /// port of the host.
+    #[inline(always)]
+    pub fn take_first_step(&mut self, graph: &Graph, port: u32, id: u32) {
+        match &self.times {
+            Times::Alike => {}
+            Times::Numbered(_) => self.take_kind(graph, graph.first_step(port), id),
+            Times::Stored(_) => self.store_first_step(graph.spent(port, Span::ZERO), id),
+        }
+    }
+
+    /// A packet takes the step from an input of a switch to the far end of the cable in an output.
+    #[inline(always)]
+    pub fn take_step(&mut self, graph: &Graph, switch: u32, ports: PortPair, id: u32) {
+        match &self.times {
+            Times::Alike => {}
+            Times::Numbered(_) => self.take_kind(graph, graph.step_across(switch, ports), id),
+            Times::Stored(_) => self.store_step(graph, switch, ports, id),
+        }
+    }
+
+    /// A packet takes a step of a kind.
+    #[inline(always)]
+    fn take_kind(&mut self, graph: &Graph, step: usize, id: u32) {
+        let Times::Numbered(table) = &self.times else { return };
+        let spent = &mut self.forwarding[id as usize].spent;
+        match table.after(*spent, step) {
+            Some(both) => *spent = both,
+            None => self.take_unknown(graph, step, id),
+        }
+    }
+
+    // The others are not inlined, so that the code above stays short where it is.
+
+    #[inline(never)]
+    fn store_first_step(&mut self, spent: Spent, id: u32) {
+        if let Some(own) = self.stored(id) {
+            *own = spent;
+        }
+    }
+
+    #[inline(never)]
+    fn store_step(&mut self, graph: &Graph, switch: u32, ports: PortPair, id: u32) {
+        if let Some(own) = self.stored(id) {
+            *own = own.and(graph.spent_across(switch, ports));
+        }
+    }
+
+    /// A packet takes a step of a kind that none has taken before which had spent the same.
+    #[cold]
+    #[inline(never)]
+    fn take_unknown(&mut self, graph: &Graph, step: usize, id: u32) {
+        let more = graph.spent_in(step);
+        let Times::Numbered(table) = &mut self.times else { return };
+        let spent = &mut self.forwarding[id as usize].spent;
+        match table.note(*spent, step, more) {
+            Some(both) => *spent = both,
+            None => {
+                self.store_times();
+                if let Some(spent) = self.stored(id) {
+                    *spent = spent.and(more);
+                }
+            }
+        }
+    }
+
+    /// Numbers four sums at most, after which each packet stores its own.
+    pub fn number_few_sums(&mut self) {
+        if let Times::Numbered(table) = &mut self.times {
+            *table = SpentTable::of_few(table.steps(), 4);
+        }
+    }
+
+    /// There are too many sums to number them: each packet stores its own from now on.
+    #[cold]
+    fn store_times(&mut self) {
+        if let Times::Numbered(table) = &self.times {
+            let sums = self.forwarding.iter().map(|own| table.sum(own.spent)).collect();
+            self.times = Times::Stored(sums);
+        }
     }
 
     /// A packet that leaves for a place in another part at a time; nothing of one that has a

@@ -261,7 +261,7 @@ impl Engine {
         let Some(own) = &mut self.ring else { return Spent::default() };
         let Flight { packet, spent, passed, .. } = own.flights[id as usize];
         own.journeys[packet as usize].count_ring(passed);
-        let Some(all) = self.packets.spent(packet) else { return spent };
+        let Some(all) = self.packets.stored(packet) else { return spent };
         *all = all.and(spent);
         *all
     }
@@ -385,10 +385,10 @@ impl Engine {
         let End::Host(host) = self.ring.as_ref()?.end(station) else { return None };
         let route_state = self.routes.depart(host, to);
         let channel = self.channel_of(host, to);
-        let way = Forwarding { to, route_state, output: 0, hops: 0, channel };
+        let way = Forwarding::starting(to, route_state, channel);
         let packet =
             self.packets.insert(way, Packet { generated, start: now, from: host, message });
-        if let Some(spent) = self.packets.spent(packet) {
+        if let Some(spent) = self.packets.stored(packet) {
             *spent = Spent::default();
         }
         let exit = self.choose_exit(now, station, packet);

@@ -140,6 +140,16 @@ impl Supply {
         }
     }
 
+    /// Whether anything depends on when packets [arrive](Self::arrived).
+    pub fn awaits_arrivals(&self) -> bool {
+        let awaits = |source: &Source| source.feedback() == Feedback::Delivered;
+        match self {
+            Supply::Sources(sources) => sources.iter().any(awaits),
+            Supply::Part(part) => part.sources.iter().any(awaits),
+            Supply::Messages(_) => true,
+        }
+    }
+
     /// A packet has reached its target. Returns when the source there must be asked for a packet
     /// because of that.
     #[inline(always)]

@@ -40,24 +40,41 @@ impl Engine {
         halt: &Halt,
         watch: &mut impl FnMut(Delivery),
     ) -> Option<Stopped> {
+        let mut due = halt.next_check(self.steps);
         loop {
-            if self.is_large {
-                self.look_ahead_at_events(until);
-            }
-            let event = self.parts.first().pop_until(until)?;
+            let event = match self.is_large {
+                true => self.pop_and_prefetch(until)?,
+                false => self.parts.first().pop_until(until)?,
+            };
             self.now = event.time;
             self.steps += 1;
             self.happen(event, watch);
-            let stopped = halt.check(self.steps);
-            if stopped.is_some() {
-                return stopped;
+            if self.steps >= due {
+                let stopped = halt.check(self.steps);
+                if stopped.is_some() {
+                    return stopped;
+                }
+                due = halt.next_check(self.steps);
             }
         }
     }
 
-    /// Prefetches what the events after the next one need.
-    #[inline]
-    pub(super) fn look_ahead_at_events(&mut self, until: Time) {
+    /// Removes the earliest event if its time is not after `until`, and prefetches what those behind it need.
+    #[inline(always)]
+    pub(super) fn pop_and_prefetch(&mut self, until: Time) -> Option<Event> {
+        if let Some((event, near, far)) = self.parts.first().pop_with::<NEAR, FAR>(until) {
+            self.prefetch_far(far);
+            self.prefetch_near(near);
+            return Some(event);
+        }
+        self.look_ahead_at_events(until);
+        self.parts.first().pop_until(until)
+    }
+
+    /// Prefetches what the events after the next one need where few are left in the open slot, or others were scheduled
+    /// late.
+    #[inline(never)]
+    fn look_ahead_at_events(&mut self, until: Time) {
         let calendar = self.parts.first();
         if calendar.open(until) && calendar.ahead(FEW).is_none() {
             self.foresee_events();
@@ -77,6 +94,7 @@ impl Engine {
     fn foresee_events(&mut self) {
         let Engine { parts, packets, graph, ranges, .. } = self;
         let (hosts, frees) = (ranges.hosts, ranges.frees);
+        parts.first().prefetch_behind();
         parts.first().foresee(|Event { place, item, .. }| {
             prefetch(&packets.forwarding, item as usize);
             if place < hosts {
@@ -88,27 +106,28 @@ impl Engine {
     }
 
     /// Prefetches what an event names. Sources are read in the order of hosts, which a processor finds out.
-    #[inline]
+    #[inline(always)]
     fn prefetch_far(&self, Event { place, item, .. }: Event) {
         let places = &self.ranges;
-        if place < places.frees {
-            prefetch_both_ends(&self.packets.forwarding, item);
-            if place < places.hosts {
-                self.graph.prefetch_port(place);
-            } else {
-                prefetch_both_ends(&self.packets.packets, item);
-            }
+        if place < places.hosts {
+            prefetch(&self.packets.forwarding, item as usize);
+            self.graph.prefetch_port(place);
+        } else if place < places.frees {
+            prefetch(&self.packets.forwarding, item as usize);
+            prefetch_both_ends(&self.packets.packets, item);
         }
     }
 
     /// Prefetches what is behind what an event names.
-    #[inline]
+    #[inline(always)]
     fn prefetch_near(&self, Event { place, item, .. }: Event) {
         let places = &self.ranges;
+        if place < places.hosts {
+            return;
+        }
         if place >= places.generates && place < places.wakes {
             self.supply.prefetch(place - places.generates);
-        } else if place >= places.hosts
-            && place < places.frees
+        } else if place < places.frees
             && let Some(packet) = self.packets.packets.get(item as usize)
         {
             self.observations.prefetch_of(packet.from as usize);

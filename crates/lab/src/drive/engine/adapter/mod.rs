@@ -433,7 +433,7 @@ impl Engine {
             true => RouteState::DIRECT,
             false => self.routes.depart(from, to),
         };
-        Forwarding { to: to.into(), route_state, output: 0, hops: 0, channel }
+        Forwarding::starting(to.into(), route_state, channel)
     }
 
     /// A transmission is in flight from now on, or waits for its link.

@@ -86,6 +86,7 @@ impl Engine {
                 flight.span = self.graph.span_of(self.graph.host_port(to.into()), true);
                 flight.end = Time::NEVER;
                 self.packets.forwarding[id as usize] = self.forwarding(to, from);
+                self.packets.forget_output(id);
                 if ready == now {
                     self.acknowledge(now, id);
                 } else {
@@ -167,7 +168,7 @@ impl Engine {
         let flight = self.adapters.flights[id as usize];
         let hops = self.packets.forwarding[id as usize].hops;
         let spent = match self.packets.spent(id) {
-            Some(spent) => *spent,
+            Some(spent) => spent,
             None => self.graph.spent_alike(hops),
         };
         let Flight { from, to, past: Past { generated, buffered, first }, start, .. } = flight;

@@ -35,7 +35,7 @@ impl Engine {
         if self.graph.is_deciding(switch) {
             self.reach_decider(now, switch, ports, id);
         } else if self.graph.is_gated(output) {
-            self.packets.forwarding[id as usize].output = output;
+            self.packets.set_output(id, output);
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else {
             let span = self.graph.span_of(output, !is_request);
@@ -54,7 +54,7 @@ impl Engine {
         if !self.has_room(now, id) {
             return self.lose(now, id, Loss::ToTransfer);
         }
-        self.packets.forwarding[id as usize].output = output;
+        self.packets.set_output(id, output);
         self.spend_request(ports, id);
         let flight = &self.adapters.flights[id as usize];
         let is_short = flight.kind == PacketKind::Acknowledgment;
@@ -82,7 +82,8 @@ impl Engine {
     #[inline]
     fn spend_request(&mut self, ports: PortPair, id: u32) {
         if self.packets.has_spent() && !self.adapters.is_acknowledgment(id) {
-            self.spend(ports, id);
+            let switch = self.graph.switch_of(ports.output);
+            self.packets.take_step(&self.graph, switch, ports, id);
         }
     }
 
@@ -121,7 +122,7 @@ impl Engine {
     }
 
     fn forwarded(&mut self, now: Time, id: u32, end: Time) {
-        let output = self.packets.forwarding[id as usize].output;
+        let output = self.packets.output(id);
         let flight = &self.adapters.flights[id as usize];
         let Flight { from, to, kind, span, blocked, .. } = *flight;
         let is_crossbar = self.graph.is_crossbar(self.graph.switch_of(output));
@@ -263,7 +264,7 @@ impl Engine {
     /// A packet of a schedule passes.
     fn pass_of_schedule(&mut self, now: Time, switch: u32, ports: PortPair, id: u32) {
         let PortPair { input, output } = ports;
-        self.packets.forwarding[id as usize].output = output;
+        self.packets.set_output(id, output);
         let input = (input - self.graph.first_port(switch)) as u16;
         let Flight { kind, span, .. } = self.adapters.flights[id as usize];
         let mut effects = std::mem::take(&mut self.adapters.effects);

@@ -256,7 +256,7 @@ impl Engine {
             }
         }
         let port = self.graph.host_port(from.into());
-        if let Some(spent) = self.packets.spent(id) {
+        if let Some(spent) = self.packets.stored(id) {
             let is_request = kind == PacketKind::Request;
             *spent = if is_request { self.graph.spent(port, Span::ZERO) } else { Spent::default() };
         }

@@ -78,7 +78,7 @@ impl Engine {
             let Some(id) = next else { return };
             let span = ports.span(port, headers[id as usize].size);
             let at_port = ports.spent(port, cable, span);
-            if let Some(spent) = packets.spent(id) {
+            if let Some(spent) = packets.stored(id) {
                 *spent = spent.without(at_port);
             }
             next = packets.behind.get(id as usize).copied();

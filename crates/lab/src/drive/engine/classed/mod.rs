@@ -312,7 +312,7 @@ impl Engine {
     /// The header of a packet that is new.
     #[inline(always)]
     pub(super) fn note_header(&mut self, id: u32, header: Header) {
-        if let Some(spent) = self.packets.spent(id) {
+        if let Some(spent) = self.packets.stored(id) {
             *spent = Spent::default();
         }
         let Some(own) = &mut self.classed else { return };
@@ -420,7 +420,7 @@ impl Engine {
         let mut arrives = true;
         let FarEnd { mut time, port: peer } = own.ports.arrival(start, port, span);
         let mut place = if peer < self.places.hosts { self.places.enters + peer } else { peer };
-        if let Some(spent) = self.packets.spent(id) {
+        if let Some(spent) = self.packets.stored(id) {
             *spent = spent.and(own.ports.spent(port, self.graph.propagation(port), span));
             // Where cables fail, the time of packets depends on their routes.
             if let Some(cables) = &own.cables {
@@ -516,7 +516,7 @@ impl Engine {
             return self.line_up(now, output, id);
         }
         header.output = output;
-        if let Some(spent) = self.packets.spent(id) {
+        if let Some(spent) = self.packets.stored(id) {
             spent.transmission += lag;
         }
         self.schedule(now + lag, self.places.joins + input, id);
@@ -539,7 +539,7 @@ impl Engine {
     /// What a packet has spent from host to host.
     pub(super) fn spent_in_all(&mut self, id: u32, size: u32) -> Spent {
         if let Some(spent) = self.packets.spent(id) {
-            return *spent;
+            return spent;
         }
         let Some(own) = &self.classed else { return Spent::default() };
         let (cable, hops) = (self.graph.propagation(0), own.headers[id as usize].hops);

@@ -140,20 +140,20 @@ impl State {
 
 impl UnderWay {
     fn of(channel: &mut Engine, id: u32, has_choice: bool) -> UnderWay {
-        let Forwarding { to, route_state, output, hops, channel: virtual_channel } =
+        let Forwarding { to, route_state, hops, channel: virtual_channel, .. } =
             channel.packets.forwarding[id as usize];
         let Packet { generated, start, from, message } = channel.packets.packets[id as usize];
         UnderWay {
             to,
             route_state: has_choice.then_some(route_state),
-            output,
+            output: channel.packets.output(id),
             hops,
             channel: virtual_channel,
             generated,
             since_start: channel.now.0.wrapping_sub(start.0),
             from,
             message,
-            spent: channel.packets.spent(id).copied(),
+            spent: channel.packets.spent(id),
         }
     }
 }

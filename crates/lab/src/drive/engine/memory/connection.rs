@@ -73,7 +73,7 @@ impl Engine {
             to,
             first,
             hops,
-            forwarding: Forwarding { to, route_state, output: 0, hops: 0, channel },
+            forwarding: Forwarding::starting(to, route_state, channel),
             stream: stream.map(|(number, _)| number),
             endpoints,
             source: QuenchedSource::default(),

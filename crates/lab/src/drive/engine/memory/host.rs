@@ -230,7 +230,7 @@ impl Engine {
         watch: &mut impl FnMut(Delivery),
     ) {
         let Cell { message, connection, is_last, .. } = self.memories.cells[id as usize];
-        let spent = self.packets.spent(id).map(|spent| *spent);
+        let spent = self.packets.spent(id);
         let channel = self.packets.forwarding[id as usize].channel;
         self.packets.remove(id);
         let port = self.graph.host_port(host);

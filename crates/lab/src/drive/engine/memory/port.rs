@@ -234,7 +234,7 @@ impl Engine {
         if ends {
             own.transmission = Span(own.transmission.0 + span.0 - whole.0);
         }
-        if let Some(spent) = self.packets.spent(id) {
+        if let Some(spent) = self.packets.stored(id) {
             *spent = match sending {
                 Sending::Free => own,
                 Sending::Held { .. } => spent.and(own),

@@ -36,7 +36,7 @@ impl Engine {
         at.crossing += 1;
         own.counters.bridged += 1;
         let packet = own.flights[id as usize].packet;
-        self.packets.forwarding[packet as usize].output = port;
+        self.packets.set_output(packet, port);
         let latency = self.graph.latency(self.graph.switch_of(port));
         self.at_station(now + latency, station, happens::CROSS, packet);
         self.count_ring(id);
@@ -53,7 +53,8 @@ impl Engine {
         if self.graph.is_gated(port) {
             return self.enter(now, port, packet);
         }
-        self.spend(PortPair { input: port, output: port }, packet);
+        let switch = self.graph.switch_of(port);
+        self.packets.take_step(&self.graph, switch, PortPair { input: port, output: port }, packet);
         let Departure { arrival: time, place, .. } = self.graph.leave_bridge(now, port);
         self.forward(Event { time, place, item: packet });
     }
@@ -73,7 +74,7 @@ impl Engine {
         let id = own.begin_flight(flight);
         let latency = self.graph.latency(self.graph.switch_of(input));
         let transmission = self.graph.span(input);
-        if let Some(spent) = self.packets.spent(packet) {
+        if let Some(spent) = self.packets.stored(packet) {
             *spent = spent.and(Spent { wire: Span::ZERO, switches: latency, transmission });
         }
         self.at_station(now + transmission + latency, station, happens::REPEAT, id);

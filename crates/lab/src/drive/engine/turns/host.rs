@@ -165,7 +165,7 @@ impl Step<'_> {
         }
         let route_state = self.routes.depart(from, first);
         let channel = purpose.channel() as u8;
-        let way = Forwarding { to: first.into(), route_state, output: 0, hops: 0, channel };
+        let way = Forwarding::starting(first.into(), route_state, channel);
         let packet = Packet { generated: now, start: now, from, message: MessageId::NONE };
         let carried = Carried {
             purpose,
