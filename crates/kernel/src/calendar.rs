@@ -208,17 +208,10 @@ impl Calendar {
     }
 
     /// Opens the next slot that has events if that which is open has none left, unless it begins after
-    /// `limit`. Returns whether it did: [`soon`](Self::soon) then tells what is in it.
+    /// `limit`. Returns whether it did: [`ahead`](Self::ahead) then tells what is in it.
     #[inline]
     pub fn open(&mut self, limit: Time) -> bool {
         self.head >= self.open.len() && self.late.is_empty() && self.open_next(limit)
-    }
-
-    /// The sorted events of the open slot, without those that were scheduled after it was opened and have to
-    /// wait behind many others.
-    #[inline]
-    pub fn soon(&self) -> impl Iterator<Item = Event> + Clone {
-        self.open[self.head..].iter().map(|key| unpack(*key))
     }
 
     /// Shows the events of the slot that is opened next, in no order, as far as they are scheduled by now: whoever
@@ -466,7 +459,8 @@ mod tests {
             calendar.push(event(time, place, 0));
         }
         let soon = |calendar: &Calendar| -> Vec<(u64, u32)> {
-            calendar.soon().map(|event| (event.time.0, event.place)).collect()
+            let events = (0..).map_while(|others| calendar.ahead(others));
+            events.map(|event| (event.time.0, event.place)).collect()
         };
         assert!(!calendar.open(Time(15)) && soon(&calendar).is_empty());
         assert!(calendar.open(Time(20)));

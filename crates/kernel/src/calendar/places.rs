@@ -18,9 +18,9 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Sorts the events of a slot into `open`, from its place [`SOON`] on, and gives the chunks of the slot back, if they
-    /// are many, of one time and of different places, which are dense enough to scan all of them; returns whether they
-    /// are.
+    /// Sorts the events of a slot into `open`, from its place [`SOON`] on, and gives the chunks of the slot back,
+    /// if they are many, of one time and of different places, which are dense enough to scan all of them; returns
+    /// whether they are.
     pub fn sort_one_time(&mut self, slot: Slot, chunks: &mut Chunks, open: &mut Vec<u128>) -> bool {
         let count = slot.count as usize;
         let most = count.saturating_mul(4);
