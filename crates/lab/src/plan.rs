@@ -141,7 +141,7 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// Reads no more of a study than is listed: a plan checks every point, which takes some hundred times as long.
+    /// Reads no more of a study than is listed, while a plan checks every point.
     pub fn new(request: &Request) -> Result<Outline, Error> {
         let study = Study::new(request)?;
         let first = study.point(0)?.1.spec;

@@ -7,8 +7,8 @@ use crate::measure::Spent;
 use crate::switch::PortPair;
 
 impl Graph {
-    /// Which of the latencies of switches one is. Beyond 256 of them the last one stands for all others, but then
-    /// there are more [steps](Self::steps) than anybody numbers.
+    /// Which of the latencies of switches one is. Beyond 256 of them the last one stands for all others, and
+    /// [steps](Self::steps) cannot be numbered.
     pub(super) fn latency_kind(&mut self, latency: Span) -> u8 {
         let known = self.latencies.iter().position(|own| *own == latency);
         let kind = known.unwrap_or(self.latencies.len());
@@ -43,8 +43,11 @@ impl Graph {
     }
 
     /// How many kinds of steps there are that packets take from a host or a switch to the next one. All steps of a
-    /// kind take the same times.
+    /// kind take the same times. With 256 latencies, beyond which kinds are not told apart, more than anybody numbers.
     pub fn steps(&self) -> usize {
+        if self.latencies.len() > usize::from(u8::MAX) {
+            return usize::MAX;
+        }
         let links = self.links.len();
         links.saturating_mul(links).saturating_mul(self.latencies.len()).saturating_add(links)
     }

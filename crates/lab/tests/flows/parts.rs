@@ -314,11 +314,13 @@ fn departures_that_nobody_is_told_of_change_nothing_while_cables_fail() {
              failures = {{ detection = '20 us', ports = '{ports}', cables = [\
              {{ from = '0.0', to = '1.1', at = '200 us', until = '400 us' }}, \
              {{ from = 'host 5', at = '300 us', until = '350 us' }}, \
-             {{ from = '0.2', to = '1.0', at = '500 us', until = '700 us', rate = 0.25 }}] }}\n"
+             {{ from = '0.2', to = '1.0', at = '100 us', until = '450 us', rate = 0.25 }}] }}\n"
         );
         compare_with_all_told(&text, 1);
         let seen = channel_seen(&text, 1);
         assert!(seen.dropped(Drop::FailedCable) > 0, "{ports}");
+        let at_its_rate = text.replace("rate = 0.25", "rate = 0.99");
+        assert_ne!(shown(channel(&text, 1)).0, shown(channel(&at_its_rate, 1)).0, "{ports}");
     }
 }
 

@@ -348,6 +348,19 @@ proptest! {
         prop_assert!(whole.contains("(\"class_3_dropped\", 0.0)"), "{}", text);
     }
 
+    /// Among so few packets nothing is prefetched, and no output chosen ahead of an arrival, unless a test asks for it.
+    #[test]
+    fn what_is_prefetched_changes_nothing(
+        (text, hosts, _) in compositions(),
+        seed in any::<u64>(),
+    ) {
+        let until = Time(400_000_000);
+        let usual = shown(channel(&text, hosts, (seed, until), 0), until);
+        let mut ahead = channel(&text, hosts, (seed, until), 0);
+        ahead.prefetch_in_any_graph();
+        prop_assert_eq!(usual, shown(ahead, until), "{}", text);
+    }
+
     #[test]
     fn departures_that_nobody_is_told_of_change_nothing(
         (text, hosts, _) in compositions(),

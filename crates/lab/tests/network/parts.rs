@@ -155,6 +155,9 @@ fn on_ranks(
 ) -> Option<(String, usize, u64)> {
     let shown = Pipes::run(ranks, |exchange| {
         let (mut engine, until, _) = build(text, hosts, seed, &|_| false);
+        if seed % 2 == 0 {
+            engine.number_few_sums();
+        }
         let kept = match engine.keep_rank(part, &exchange) {
             Ok(kept) => kept,
             Err(why) => {
@@ -313,7 +316,8 @@ proptest! {
         prop_assert_eq!((whole, steps), (divided, sum), "{}", text);
     }
 
-    /// How many events there are is looked at below.
+    /// How many events there are is looked at below. Parts that have too many sums of times to number them store
+    /// them, while others may not.
     #[test]
     fn any_division_of_switches_with_clocks_among_threads_shows_the_same_bytes(
         (text, hosts, switches) in compositions(Others::Clocked),
@@ -325,6 +329,9 @@ proptest! {
         prop_assert!(delivered > 50, "{delivered} packets");
         let is_whole = part[..switches].iter().all(|one| *one == part[0]);
         let (divided, ..) = shown(&text, hosts, seed, |engine| {
+            if seed % 2 == 0 {
+                engine.number_few_sums();
+            }
             let threads = NonZeroUsize::new(threads).expect("one or more");
             let spread = engine.spread_over(&part[..switches], threads);
             // Cables without any length keep parts together only where packets wait for their far ends.

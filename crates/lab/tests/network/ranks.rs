@@ -97,6 +97,9 @@ fn one(request: &Request) -> Vec<u8> {
     text(simulate(spec, spec.run.seed, &Halt::new()).expect("a run"), are_clocked)
 }
 
+/// Hosts that answer what comes from switches of other parts.
+const PING_PONG: &str = "source.ping_pong.pairs = [{ from = 0, to = 8 }, { from = 4, to = 3 }]";
+
 #[test]
 fn fabrics_show_the_same_on_any_number_of_ranks() {
     let (tree, torus) = ("k_ary_tree = { arity = 3, levels = 2 }", "torus.dimensions = [3, 3]");
@@ -117,6 +120,7 @@ fn fabrics_show_the_same_on_any_number_of_ranks() {
         output(9, &format!("{tree}\n{adaptive}"), "source.paced.rate = '900 Mbit/s'"),
         output(9, &format!("{torus}\nswitch.output_queued.buffers = 2"), "source = 'greedy'"),
         output(72, &format!("{groups}\nroutes.per_packet = 'valiant'"), "source = 'greedy'"),
+        output(9, &format!("{tree}\n{random}"), PING_PONG),
         input(9, "buffer = 1", tree, "source = 'greedy'"),
         input(9, "buffer = 40, cell = '25 B'", &format!("{tree}\n{stop}"), "source = 'greedy'"),
         input(72, "buffer = 16", &format!("{groups}\n{ugal}"), "source = 'greedy'"),

@@ -61,7 +61,7 @@ pub(super) struct Queue {
     pub bytes: u64,
 }
 
-/// What many ports have in common: those of a switch before alike cables.
+/// What the ports of a switch before cables of one kind have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PortKind {
     /// The numbers of its rule and of its link.

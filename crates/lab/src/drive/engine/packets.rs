@@ -91,8 +91,8 @@ impl Packet {
 pub(super) struct Packets {
     pub forwarding: Vec<Forwarding>,
     pub packets: Vec<Packet>,
-    /// The output that a packet has chosen, of those that joined, or will join, a queue by a later event than
-    /// that of their choice: up to the largest number among them.
+    /// The output that each packet has chosen, if it joins the queue there by a later event: as many as the largest
+    /// number of such a packet needs.
     outputs: Vec<u32>,
     times: Times,
     /// The next packet in each packet's queue, if packets may wait for room.
@@ -318,7 +318,7 @@ impl Packets {
         }
     }
 
-    /// Numbers four sums at most, after which each packet stores its own.
+    /// Numbers four sums at most, after which each packet stores its own. For a channel that has not run yet.
     pub fn number_few_sums(&mut self) {
         if let Times::Numbered(table) = &mut self.times {
             *table = SpentTable::of_few(table.steps(), 4);
@@ -339,7 +339,9 @@ impl Packets {
     pub fn crossing(&self, time: Time, place: u32, id: u32) -> Crossing {
         let nothing = (Forwarding::NOTHING, Packet::NOTHING);
         let own = self.forwarding.get(id as usize).zip(self.packets.get(id as usize));
-        let (forwarding, packet) = own.map_or(nothing, |own| (*own.0, *own.1));
+        let (mut forwarding, packet) = own.map_or(nothing, |own| (*own.0, *own.1));
+        // Each part numbers its sums by itself.
+        forwarding.spent = SpentTable::NOTHING;
         Crossing { time, place, forwarding, packet }
     }
 

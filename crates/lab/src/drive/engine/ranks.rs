@@ -193,6 +193,7 @@ impl Engine {
         let of_hosts: Vec<u32> = (0..part.graph.hosts()).map(of_others).collect();
         let own = all.divide(&of_hosts, 2).and_then(|parts| parts.into_iter().next());
         part.supply = own.unwrap_or(Supply::Sources(Vec::new()));
+        part.tells_deliveries = part.supply.awaits_arrivals();
     }
 
     /// How many ranks have a part of it, if they were made to have one.

@@ -14,7 +14,7 @@ use weft_units::Time;
 use super::Classed;
 use crate::drive::engine::{Delivery, Engine};
 
-/// From how many packets in flight on what events need is asked for ahead.
+/// How many packets must have been in flight at once for memory to be asked for ahead: fewer are in the cache.
 const MANY: usize = 128;
 
 impl Engine {
@@ -41,9 +41,10 @@ impl Engine {
     }
 
     /// Fetches what the events of the next two slots need, unless so few packets have ever been in flight
-    /// that it is in the cache.
+    /// that it is in the cache. Outputs are then chosen when packets arrive.
     pub(in crate::drive::engine) fn look_ahead(&mut self) {
-        if self.classed.as_ref().is_none_or(|own| own.headers.len() < MANY) {
+        let are_few = self.classed.as_ref().is_none_or(|own| own.headers.len() < MANY);
+        if are_few && !self.is_large {
             return;
         }
         self.fetch_packets();
