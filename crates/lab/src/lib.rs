@@ -57,7 +57,7 @@ pub use failure::Failure;
 pub use first_look::{Chosen, Reduced};
 pub use job::{CODE, Job, Key, KeyError, identity};
 pub use notes::notes;
-pub use plan::{Plan, Point};
+pub use plan::{Outline, Plan, Point};
 pub use ranks::{dismiss, follow};
 pub use reproduce::{Reproduction, chosen, reproduce};
 pub use saturation::SaturationOptions;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use weft_lab::experiment::Published;
 use weft_lab::spec::Tree;
-use weft_lab::{Options, Outcome, Plan, Request, Table};
+use weft_lab::{Options, Outcome, Outline, Plan, Request, Table};
 use weft_units::Span;
 
 use crate::repository::files::{self, File, Finding, assert_none};
@@ -275,8 +275,8 @@ fn experiments_hold_what_they_name() {
 fn no_number_is_printed_in_two_sections() {
     let mut all = Vec::new();
     for experiment in weft_lab::experiments().unwrap() {
-        let plan = Plan::new(&Request::new(&experiment.name, None, &[])).unwrap();
-        for entry in &plan.points[0].spec.published {
+        let study = Outline::new(&Request::new(&experiment.name, None, &[])).unwrap();
+        for entry in &study.first.published {
             let (experiment, system) = (experiment.name.clone(), experiment.system.clone());
             all.push(Printed { experiment, system, entry: entry.clone() });
         }
