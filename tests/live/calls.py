@@ -83,8 +83,8 @@ def compared(library: Path) -> int:
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(AT_ONCE) as pool:
         log = Path(name) / "log"
         how = {"LD_PRELOAD": str(library), "WEFT_LIVE_LOG": str(log)}
-        files = {made.__module__ for made in SCENES}
-        files = sorted(files, key=lambda file: (file not in LONG, file))
+        modules = {made.__module__ for made in SCENES}
+        files = sorted(modules, key=lambda file: (file not in LONG, file))
         beside = list(pool.map(lambda file: both(file, how), files))
         parts = [tried_again(file, part, how) for file, part in zip(files, beside, strict=True)]
         said = [[line for part in parts for line in part[side]] for side in (0, 1)]
