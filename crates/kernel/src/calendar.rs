@@ -222,8 +222,8 @@ impl Calendar {
         self.chunks.each(self.near.slots[place], |key| show(unpack(key)));
     }
 
-    /// Shows the events of the slot that is opened after that one in the same way, and prefetches the third. Slots may
-    /// still get events and be opened before, so that which ones these are is only a forecast.
+    /// Shows the events of the slot after the next one in the same way, and prefetches the slot after that. Earlier
+    /// slots may still get events, so which ones these are is only a forecast.
     #[inline]
     pub fn foresee_behind(&self, mut show: impl FnMut(Event)) {
         let next = self.near.next_after(self.slot as usize % RING);
@@ -234,7 +234,7 @@ impl Calendar {
         }
     }
 
-    /// Prefetches events of the slot that is opened after the one that is [foreseen](Self::foresee).
+    /// Prefetches the slot after the next one, before [`foresee`](Self::foresee) shows it as the next.
     #[inline]
     pub fn prefetch_behind(&self) {
         let next = self.near.next_after(self.slot as usize % RING);

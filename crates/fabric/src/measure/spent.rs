@@ -45,7 +45,7 @@ pub struct SpentTable {
     steps: usize,
     /// How many sums may be numbered.
     most: usize,
-    /// By sum and step, the number of both together.
+    /// By sum and step, the number of the sum after it.
     next: Vec<u8>,
 }
 
@@ -80,15 +80,15 @@ impl SpentTable {
         self.steps
     }
 
-    /// The number of a sum and a step together; `None` before it is [noted](Self::note).
+    /// The number of the sum after a step; `None` before it is [noted](Self::note).
     #[inline]
     pub fn after(&self, sum: u8, step: usize) -> Option<u8> {
         let next = self.next[usize::from(sum) * self.steps + step];
         (next != SpentTable::UNKNOWN).then_some(next)
     }
 
-    /// Notes what packets spend in a step that the first of them takes after a sum. Returns the number of both
-    /// together; `None` if there are too many sums to be numbered.
+    /// Adds to the table that packets which have spent a sum spend so much more in a step. Returns the number of the
+    /// new sum; `None` if there are too many sums to be numbered.
     pub fn note(&mut self, sum: u8, step: usize, spent: Spent) -> Option<u8> {
         let both = self.number(self.sum(sum).and(spent))?;
         self.next[usize::from(sum) * self.steps + step] = both;

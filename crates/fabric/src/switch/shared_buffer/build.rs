@@ -33,7 +33,7 @@ pub struct PortsParts<'a> {
     pub switches: Vec<SwitchRule>,
     /// How classes share the cable of a host.
     pub hosts: Vec<ScheduleSettings>,
-    /// When is recorded: packets from the beginning on, and how long ports are busy up to the end.
+    /// Packets are counted from its beginning on, and ports are recorded as busy within it.
     pub window: RecordingWindow,
 }
 
@@ -153,7 +153,6 @@ impl Ports {
         let all = egress.len() * classes;
         Ports {
             classes,
-            from: window.from,
             window,
             alike: parts.alike(&links),
             queues: vec![Queue { chain: Chain::EMPTY, packets: 0, bytes: 0 }; all],

@@ -56,7 +56,7 @@ impl Ports {
         let first = port as usize * self.classes;
         for own in &mut self.heard[first..first + self.classes] {
             if let Some(since) = own.since.take() {
-                own.stopped += now.since(since.max(self.from));
+                own.stopped += now.since(since.max(self.window.from));
             }
         }
     }

@@ -192,7 +192,7 @@ impl Ports {
             let waiting = self.queues[place + queue].packets + planned;
             if waiting + u32::from(egress.is_busy) >= rule.most {
                 let counts = &mut self.counts[place + usize::from(header.class)];
-                counts.dropped += u64::from(now >= self.from);
+                counts.dropped += u64::from(now >= self.window.from);
                 return Admission::Full;
             }
         }
@@ -232,7 +232,7 @@ impl Ports {
     /// header in the class of trimmed packets; otherwise it is dropped.
     #[cold]
     fn cut(&mut self, now: Time, output: u32, header: &mut Header) -> Admission {
-        let counted = u64::from(now >= self.from);
+        let counted = u64::from(now >= self.window.from);
         let rule = self.kind_of(output).rule;
         let rule = &mut self.rules[rule as usize];
         let counts = &mut self.counts[output as usize * self.classes + usize::from(header.class)];
@@ -257,7 +257,7 @@ impl Ports {
         let own = &mut self.pauses[input as usize];
         *own = *own & !(1 << class) | u8::from(pauses) << class;
         self.egress[input as usize].has_to_tell = true;
-        if pauses && now >= self.from {
+        if pauses && now >= self.window.from {
             self.counts[input as usize * self.classes + usize::from(class)].pauses += 1;
         }
     }
@@ -335,7 +335,7 @@ impl Ports {
 
     /// Counts packets that were marked as they joined those that are planned at a port.
     pub(super) fn count_marked(&mut self, now: Time, port: u32, marked: u64) {
-        if marked > 0 && now >= self.from {
+        if marked > 0 && now >= self.window.from {
             let queue = usize::from(self.egress[port as usize].planned_queue);
             self.counts[port as usize * self.classes + queue].marked += marked;
         }

@@ -20,7 +20,6 @@ impl Ports {
     fn without_switches(&self) -> Ports {
         Ports {
             classes: self.classes,
-            from: self.from,
             alike: self.alike,
             egress: self.egress.clone(),
             kinds: self.kinds.clone(),

@@ -61,7 +61,7 @@ impl Ports {
             && ecn.at == MarkAt::Departure
             && mark(ecn, self.queues[place].bytes, header, rule.random.as_mut())
         {
-            self.counts[place].marked += u64::from(now >= self.from);
+            self.counts[place].marked += u64::from(now >= self.window.from);
         }
     }
 }

@@ -164,6 +164,7 @@ impl Memory {
     #[inline(always)]
     pub fn hold(&mut self, ports: PortPair, class: u8, size: u64) -> bool {
         let PortPair { input, output } = ports;
+        debug_assert!(usize::from(class) < self.classes, "class {class} of {}", self.classes);
         let free = self.free();
         let place = |port: u32| port as usize * self.classes + usize::from(class);
         match self.rules[usize::from(class)] {

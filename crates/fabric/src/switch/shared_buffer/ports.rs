@@ -76,8 +76,7 @@ pub enum Freed {
 #[derive(Debug)]
 pub struct Ports {
     pub(super) classes: usize,
-    pub(super) from: Time,
-    /// When ports are recorded as busy.
+    /// Packets are counted from its beginning on, and ports are recorded as busy within it.
     pub(super) window: RecordingWindow,
     /// The latency of all switches and when packets leave them, if all cables are of one kind.
     pub(super) alike: Option<(Span, SwitchForwarding)>,
@@ -256,7 +255,7 @@ impl Ports {
     /// The stops of a class at a port until `now`.
     pub fn heard(&self, now: Time, port: u32, class: usize) -> PauseCounts {
         let own = self.heard[port as usize * self.classes + class];
-        let still = own.since.map_or(Span::ZERO, |since| now.since(since.max(self.from)));
+        let still = own.since.map_or(Span::ZERO, |since| now.since(since.max(self.window.from)));
         PauseCounts { stopped: own.stopped + still, ..own }
     }
 
@@ -352,7 +351,7 @@ impl Ports {
             && mark(ecn, queue.bytes, header, rule.random.as_mut())
         {
             let counts = &mut self.counts[port as usize * self.classes + number];
-            counts.marked += u64::from(now >= self.from);
+            counts.marked += u64::from(now >= self.window.from);
         }
         queue.chain.push(packet, behind);
         queue.packets += 1;
@@ -379,7 +378,7 @@ impl Ports {
         let short = self.credits.short(first, ready, |class| oldest(class).size);
         if short != 0 {
             for class in (0..self.classes).filter(|class| short >> class & 1 == 1) {
-                self.heard[first + class].stop(now, self.from);
+                self.heard[first + class].stop(now, self.window.from);
             }
         }
         let ready = ready & !short;
@@ -436,12 +435,12 @@ impl Ports {
             && ecn.at == MarkAt::Dequeue
             && mark(ecn, queue.bytes, header, rule.random.as_mut())
         {
-            self.counts[first + usize::from(class)].marked += u64::from(now >= self.from);
+            self.counts[first + usize::from(class)].marked += u64::from(now >= self.window.from);
         }
         let Header { size, class, .. } = *header;
         if self.credits.are_given() {
             self.credits.spend(first + usize::from(class), size);
-            self.heard[first + usize::from(class)].go_on(now, self.from);
+            self.heard[first + usize::from(class)].go_on(now, self.window.from);
         }
         egress.start(header);
         let span = link.note_span(size);
@@ -491,7 +490,7 @@ impl Ports {
     /// stops.
     pub fn hear(&mut self, now: Time, port: u32, paused: u8) {
         let before = std::mem::replace(&mut self.egress[port as usize].paused, paused);
-        let from = self.from;
+        let from = self.window.from;
         for class in 0..self.classes {
             let own = &mut self.heard[port as usize * self.classes + class];
             match (before >> class & 1, paused >> class & 1) {

@@ -91,8 +91,8 @@ impl Packet {
 pub(super) struct Packets {
     pub forwarding: Vec<Forwarding>,
     pub packets: Vec<Packet>,
-    /// The output that each packet has chosen, if it joins the queue there by a later event: as many as the largest
-    /// number of such a packet needs.
+    /// By packet: the output that it has chosen, if it joins the queue there by a later event. The list ends with the
+    /// last packet that did so.
     outputs: Vec<u32>,
     times: Times,
     /// The next packet in each packet's queue, if packets may wait for room.

@@ -28,8 +28,8 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The whole graph as one part. Packets with classes of their own look ahead slot by slot, which costs something
-    /// for each slot: there, slots are wider.
+    /// The whole graph as one part. With traffic classes the engine prefetches slot by slot, at a cost for each slot,
+    /// so slots are wider there.
     pub fn one(graph: &Graph, has_adapters: bool, has_classes: bool) -> Parts {
         let widening = if has_classes { 2 } else { 1 };
         // At half of its capacity each directed port has an event for every two packets, and each

@@ -161,7 +161,7 @@ impl Classed {
         self.ports.span_on(laid.unwrap_or_else(|| self.ports.link(port)), size.0 as u32)
     }
 
-    /// How long a port is busy from `now` on with what it sends and with all that waits there: that of a host.
+    /// How long the port of a host is busy from `now` on with what it sends and with all that waits there.
     pub fn until_empty(&self, now: Time, port: u32) -> Span {
         self.ports.free(port).since(now) + self.ports.until_empty(port)
     }
