@@ -124,8 +124,44 @@ impl<'a> Study<'a> {
         Ok(Study { tree, system, presets, inherited, axes, settings: fixed, count, kept })
     }
 
+    /// The point with a number: its digits, one per axis, pick the steps. Settings from outside have
+    /// the last word.
     fn point(&self, index: usize) -> Result<(Tree, Point), Error> {
-        point(&self.tree, &self.axes, &self.settings, index)
+        let mut tree = self.tree.clone();
+        let mut at = Vec::new();
+        let mut rest = index;
+        let mut chosen = Vec::new();
+        let mut labels = Vec::new();
+        for axis in self.axes.iter().rev() {
+            chosen.push((axis, &axis.steps[rest % axis.steps.len()]));
+            rest /= axis.steps.len();
+        }
+        for (axis, step) in chosen.into_iter().rev() {
+            let first = tree.layers();
+            match &step.change {
+                Change::Set(values) => {
+                    for (key, value) in axis.names.iter().zip(values) {
+                        tree.insert(key, value.clone())?;
+                    }
+                }
+                Change::Presets(presets) => tree = lay_presets(tree, presets)?,
+                Change::Merge(over, presets) => {
+                    tree = lay_presets(tree, presets)?.merge(over.clone());
+                }
+            }
+            at.extend(axis.names.iter().cloned().zip(step.shown.iter().cloned()));
+            labels.push(Label { layers: first..tree.layers(), axis, step });
+        }
+        for own in &self.settings {
+            tree.set(own.key, own.value)?;
+        }
+        // Files named in an override are looked for from the current folder.
+        anchor(&mut tree, Path::new(""));
+        let tree = tree.without_presets();
+        let (spec, resolved) = keys::resolve(&tree)?;
+        refuse_other_parts(&tree, &resolved, &labels)?;
+        fit::check(&tree, &spec)?;
+        Ok((tree, Point { at, spec }))
     }
 }
 
@@ -413,51 +449,6 @@ struct Label<'a> {
     layers: Range<u32>,
     axis: &'a Axis,
     step: &'a Step,
-}
-
-/// The point with a number: its digits, one per axis, pick the steps. Settings from outside have
-/// the last word.
-fn point(
-    tree: &Tree,
-    axes: &[Axis],
-    settings: &[Override<'_>],
-    index: usize,
-) -> Result<(Tree, Point), Error> {
-    let mut tree = tree.clone();
-    let mut at = Vec::new();
-    let mut rest = index;
-    let mut chosen = Vec::new();
-    let mut labels = Vec::new();
-    for axis in axes.iter().rev() {
-        chosen.push((axis, &axis.steps[rest % axis.steps.len()]));
-        rest /= axis.steps.len();
-    }
-    for (axis, step) in chosen.into_iter().rev() {
-        let first = tree.layers();
-        match &step.change {
-            Change::Set(values) => {
-                for (key, value) in axis.names.iter().zip(values) {
-                    tree.insert(key, value.clone())?;
-                }
-            }
-            Change::Presets(presets) => tree = lay_presets(tree, presets)?,
-            Change::Merge(over, presets) => {
-                tree = lay_presets(tree, presets)?.merge(over.clone());
-            }
-        }
-        at.extend(axis.names.iter().cloned().zip(step.shown.iter().cloned()));
-        labels.push(Label { layers: first..tree.layers(), axis, step });
-    }
-    for own in settings {
-        tree.set(own.key, own.value)?;
-    }
-    // Files named in an override are looked for from the current folder.
-    anchor(&mut tree, Path::new(""));
-    let tree = tree.without_presets();
-    let (spec, resolved) = keys::resolve(&tree)?;
-    refuse_other_parts(&tree, &resolved, &labels)?;
-    fit::check(&tree, &spec)?;
-    Ok((tree, Point { at, spec }))
 }
 
 /// Refuses a point whose label names a part that does not run: something laid over its step chose

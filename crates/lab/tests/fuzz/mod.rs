@@ -230,7 +230,7 @@ impl Edit {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn no_text_of_a_composition_makes_a_run_panic(
