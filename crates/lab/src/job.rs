@@ -12,6 +12,7 @@ use crate::composition::Spec;
 use crate::error::Error;
 use crate::failure::{Failure, attempt};
 use crate::simulate::ChannelRun;
+use crate::spec::Tree;
 use crate::threads::Threads;
 
 /// Identifies the code that runs: the version, and a digest of the sources that a result depends
@@ -77,6 +78,14 @@ impl Job {
         Job { code: CODE.to_owned(), spec: essence(spec.clone()), seed }
     }
 
+    /// The runs that were written down as a list in JSON.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] if the text is no JSON, or no list of runs of this version.
+    pub fn read_all(text: &str) -> Result<Vec<Job>, Error> {
+        Ok(Tree::from_written("jobs", text)?.read()?)
+    }
+
     /// Carries it out, if it is for this code. A run that fails has a key, too.
     pub fn carry_out(&self, halt: &Halt) -> Result<(Key, Result<Vec<ChannelRun>, Failure>), Error> {
         if self.code != CODE {
@@ -140,7 +149,7 @@ mod tests {
             for point in plan.points {
                 let job = Job::new(&point.spec, 7);
                 let sent = serde_json::to_string(&job).unwrap();
-                let back: Job = serde_json::from_str(&sent).unwrap();
+                let back = Job::read_all(&format!("[{sent}]")).unwrap().remove(0);
                 assert_eq!(serde_json::to_string(&back).unwrap(), sent, "{name}");
                 assert_eq!(identity(&back.spec).unwrap(), identity(&point.spec).unwrap());
             }

@@ -18,6 +18,7 @@ use crate::drive::engine::Alone;
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::job::{CODE, Job};
+use crate::spec::Tree;
 
 /// The ranks of a run.
 #[derive(Clone, Debug)]
@@ -84,7 +85,7 @@ fn give_all(exchange: &dyn Exchange, text: &[u8]) {
 /// [dismisses](dismiss) it.
 ///
 /// # Errors
-/// [`Error::OtherCode`] if rank 0 is another version; [`Error::Job`] if its orders cannot be read.
+/// [`Error::OtherCode`] if rank 0 is another version; [`Error::Spec`] if its orders cannot be read.
 pub fn follow(exchange: &Arc<dyn Exchange>) -> Result<(), Error> {
     let mut given = vec![Vec::new(); exchange.ranks() as usize];
     loop {
@@ -97,8 +98,7 @@ pub fn follow(exchange: &Arc<dyn Exchange>) -> Result<(), Error> {
         if text.is_empty() {
             return Ok(());
         }
-        let order: Order = serde_json::from_slice(&text)
-            .map_err(|error| Error::Job { problem: error.to_string() })?;
+        let order: Order = Tree::from_written("orders", &String::from_utf8_lossy(&text))?.read()?;
         order.carry_out(exchange)?;
     }
 }

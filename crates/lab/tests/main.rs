@@ -19,6 +19,7 @@ mod program;
 mod published;
 mod repository;
 mod scilan;
+mod settings;
 mod slots;
 mod slotted;
 mod space_time;

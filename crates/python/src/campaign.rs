@@ -128,8 +128,7 @@ pub fn simulate<'py>(
     jobs: &str,
     workers: NonZeroUsize,
 ) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
-    let jobs: Vec<Job> = serde_json::from_str(jobs)
-        .map_err(|error| PyRuntimeError::new_err(format!("jobs: {error}")))?;
+    let jobs = Job::read_all(jobs).map_err(error::raise)?;
     let runs = py.detach(|| carry_out(&jobs, workers)).map_err(error::raise)?;
     let cross = |ended: Ended| match ended {
         Ended::Run(bytes) => PyBytes::new(py, &bytes).into_any(),

@@ -3,11 +3,13 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use serde::de::DeserializeOwned;
 use weft_lab::drive::carrier::Destination;
 use weft_lab::program::settings::{Ways, open};
 use weft_lab::program::{
     self, OpId, Outgoing, Placement, ProgramChannel, ProgramError, Rule, Wanted,
 };
+use weft_lab::spec::Tree;
 use weft_lab::trace::settings::TraceSettings;
 use weft_lab::trace::{goal, play};
 use weft_lab::{Bytes, PositiveCount, Span, Table, Time};
@@ -62,6 +64,12 @@ impl Machine {
 /// Rules of routes, as JSON.
 fn rules(route: &str) -> PyResult<Vec<Rule>> {
     serde_json::from_str(route).map_err(|error| PyValueError::new_err(format!("route: {error}")))
+}
+
+/// Settings that Python wrote as JSON.
+fn written<T: DeserializeOwned>(name: &str, text: &str) -> PyResult<T> {
+    let read = Tree::from_written(name, text).and_then(|tree| tree.read());
+    read.map_err(|error| error::raise(error.into()))
 }
 
 /// A placement, as JSON, and how many ranks a host has at most.
@@ -246,8 +254,7 @@ pub fn span(text: &str) -> PyResult<u64> {
 /// A collective operation, as JSON, as a GOAL text.
 #[pyfunction]
 pub fn trace_generate(collective: &str, ranks: u16) -> PyResult<String> {
-    let trace: TraceSettings = serde_json::from_str(collective)
-        .map_err(|error| PyValueError::new_err(format!("collective: {error}")))?;
+    let trace: TraceSettings = written("collective", collective)?;
     if ranks < 2 {
         return Err(PyValueError::new_err(format!("{ranks} ranks, where 2 or more are accepted")));
     }
@@ -277,8 +284,7 @@ pub fn trace_run<'py>(
     let request = asked.request(preset, &overrides)?;
     let route = rules(route)?;
     let (placement, ranks_per_host) = placed(placement, ranks_per_host)?;
-    let trace: TraceSettings = serde_json::from_str(trace)
-        .map_err(|error| PyValueError::new_err(format!("trace: {error}")))?;
+    let trace: TraceSettings = written("trace", trace)?;
     let mut raised = None;
     let played = py.detach(|| {
         let ways = Ways { channel, route: &route, placement: &placement, ranks_per_host };

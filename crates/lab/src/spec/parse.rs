@@ -35,6 +35,20 @@ impl Tree {
         Ok(Tree::of(from_json(value, &place, "")?))
     }
 
+    /// The specification that a program wrote down as JSON text from the types which are to read it, for another
+    /// process; errors call it `name`. A null is a key that is left out.
+    ///
+    /// All types read themselves from a [`Tree`]: to read them from JSON directly would need the code of all of them
+    /// once more.
+    pub fn from_written(name: &str, text: &str) -> Result<Tree, SpecError> {
+        let mut value = serde_json::from_str(text).map_err(|error| {
+            let source = Source::without_lines(name.to_owned());
+            SpecError::new("", format!("this is no JSON: {error}")).at(&Place::new(&source, 0..0))
+        })?;
+        drop_nulls(&mut value);
+        Tree::from_json(name, &value)
+    }
+
     pub(super) fn of(root: Node) -> Tree {
         Tree { root, layers: 1, prefix: String::new() }
     }
@@ -122,6 +136,17 @@ fn node(
         DeValue::Table(entries) => table(source, entries, path)?,
     };
     finish(Node::new(content, key, place), path)
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Array(elements) => elements.iter_mut().for_each(drop_nulls),
+        Value::Object(entries) => {
+            entries.retain(|_, value| !value.is_null());
+            entries.values_mut().for_each(drop_nulls);
+        }
+        _ => {}
+    }
 }
 
 fn from_json(value: &Value, place: &Place, path: &str) -> Result<Node, SpecError> {

@@ -19,6 +19,7 @@ use weft_units::{Bytes, Limit, Span, Time};
 use super::laws::{any_adapter, any_control, any_limit, any_simultaneous, balanced};
 use super::parts::{self, Star, Switch};
 use crate::network::{file, run, voq};
+use crate::settings;
 
 /// Two switches with two hosts each, and a cable between them, which is `cable` besides.
 fn pair(cable: &str) -> String {
@@ -184,7 +185,7 @@ const FABRICS: [&str; 4] = [
 ];
 
 fn ways(text: &str) -> (FabricSettings, RoutesSettings) {
-    let Ways { fabric, routes } = toml::from_str(text).expect(text);
+    let Ways { fabric, routes } = settings::read(text);
     (fabric, routes)
 }
 

@@ -7,6 +7,8 @@ use weft_fabric::switch::{CrossbarSettings, OutputBufferedSettings, Simultaneous
 use weft_protocol::retransmit::{ControlSettings, Order, Retries};
 use weft_units::{Bytes, Limit, Span};
 
+use crate::settings;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Channel {
@@ -25,7 +27,7 @@ enum Switch {
 
 #[test]
 fn a_quick_channel() {
-    let channel: Channel = toml::from_str(
+    let channel: Channel = settings::read(
         r#"
         [link]
         rate = "528 Mbit/s"
@@ -45,8 +47,7 @@ fn a_quick_channel() {
         outstanding = 4
         acknowledgment = "4 B"
         "#,
-    )
-    .expect("legal");
+    );
     assert_eq!(channel.link.span(Bytes(36)), Span(573_559));
     assert_eq!(channel.adapter.acknowledgments, Insertion::Interleave);
     assert_eq!((channel.adapter.feed, channel.adapter.release), (Feed::Fifo, None));
@@ -61,7 +62,7 @@ fn a_quick_channel() {
 
 #[test]
 fn a_bulk_channel() {
-    let channel: Channel = toml::from_str(
+    let channel: Channel = settings::read(
         r#"
         control = "unacknowledged"
         [link]
@@ -75,8 +76,7 @@ fn a_bulk_channel() {
         buffers = 16
         writers = "unlimited"
         "#,
-    )
-    .expect("legal");
+    );
     assert_eq!(channel.adapter.release, Some(Release::Transmission));
     assert_eq!(channel.control, ControlSettings::Unacknowledged);
     let Switch::OutputBuffered(switch) = channel.switch else { panic!("another switch") };
@@ -89,6 +89,6 @@ fn a_bulk_channel() {
 #[test]
 fn an_unknown_key_is_refused() {
     let text = "latency = \"90 ns\"\ncontention = \"drop\"\nacknowledgements = \"collide\"";
-    let error = toml::from_str::<CrossbarSettings>(text).expect_err("misspelt");
-    assert!(error.to_string().contains("unknown field `acknowledgements`"), "{error}");
+    let error = settings::try_to_read::<CrossbarSettings>(text).expect_err("misspelt");
+    assert!(error.to_string().contains("unknown key `acknowledgements`"), "{error}");
 }

@@ -18,6 +18,8 @@ use weft_lab::drive::engine::{
 };
 use weft_units::{Bytes, Limit, Span, Time};
 
+use crate::settings;
+
 #[derive(serde::Deserialize)]
 struct Parts {
     fabric: FabricSettings,
@@ -37,7 +39,7 @@ const PACKET: Bytes = Bytes(1000);
 const SMALL: Bytes = Bytes(500);
 
 fn channel(text: &str, seed: u64) -> Engine {
-    let parts: Parts = toml::from_str(text).expect(text);
+    let parts: Parts = settings::read(text);
     let streams = Streams::new(seed);
     let wiring = parts.fabric.wiring(HOSTS, parts.link.rate).expect(text);
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);

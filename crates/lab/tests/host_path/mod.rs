@@ -109,7 +109,7 @@ const COPIES: &str = r#"
 "#;
 
 fn path(text: &str, hosts: u16, wire: Wire) -> HostPath<Wire> {
-    let settings: HostSettings = toml::from_str(text).unwrap();
+    let settings: HostSettings = crate::settings::read(text);
     HostPath::new(&settings, hosts, Bytes(100), wire).unwrap()
 }
 

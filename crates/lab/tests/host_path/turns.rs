@@ -102,7 +102,7 @@ fn who_has_the_turn_is_woken_for_room() {
 #[test]
 fn what_does_not_fit_a_shared_buffer_is_refused() {
     let refused = |from: &str, to: &str| {
-        let settings: HostSettings = toml::from_str(&SHARED.replace(from, to)).unwrap();
+        let settings: HostSettings = crate::settings::read(&SHARED.replace(from, to));
         settings.build(Bytes(100)).unwrap_err().to_string()
     };
     let lock = refused("lock = \"2 us\"", "lock = \"0 ns\"");

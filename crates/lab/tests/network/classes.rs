@@ -21,6 +21,7 @@ use weft_lab::drive::engine::{Alone, ClassedParts, ConnectionParts, Engine, Engi
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::parts::random_table;
+use crate::settings;
 
 #[derive(serde::Deserialize)]
 struct Parts {
@@ -43,7 +44,7 @@ const PACKET: Bytes = Bytes(1000);
 /// A channel of packets of up to 1000 bytes that ends at `until`; an input keeps so much less for pauses than
 /// it should.
 fn channel(text: &str, hosts: u32, (seed, until): (u64, Time), less: u64) -> Engine {
-    let parts: Parts = toml::from_str(text).expect(text);
+    let parts: Parts = settings::read(text);
     let streams = Streams::new(seed);
     let wiring = parts.fabric.wiring(hosts, parts.link.rate).expect(text);
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);

@@ -19,6 +19,7 @@ use weft_lab::{Options, Request};
 use weft_units::{Bytes, Length, Limit, PositiveCount, Rate, Span, SpanPerLength, Time};
 
 use super::{file, run, voq};
+use crate::settings;
 
 #[derive(serde::Deserialize)]
 struct Parts {
@@ -50,7 +51,7 @@ fn deliveries(
     (packet, queues, seed): (Span, Queues, u64),
     until: Time,
 ) -> (Vec<Delivery>, u64, Observations) {
-    let parts: Parts = toml::from_str(text).expect(text);
+    let parts: Parts = settings::read(text);
     let streams = Streams::new(seed);
     let facts =
         ChannelFacts { name: "c", hosts, packet: Bytes(125), packet_span: packet, slot_span: None };
@@ -145,8 +146,8 @@ fn link(packet: Span) -> LinkSettings {
 
 /// A flow control over buffers of so many cells, as it stands in a file under the key `c`.
 fn flow(text: &str, buffer: u32) -> FlowControl {
-    let settings = toml::from_str::<BTreeMap<String, _>>(text).expect(text);
-    FlowControl::new(&settings["c"], buffer).expect("a flow control")
+    let named: BTreeMap<String, _> = settings::read(text);
+    FlowControl::new(&named["c"], buffer).expect("a flow control")
 }
 
 /// A stop is heard after 110 ns and the cells on their way to a switch, two of a nanosecond at the

@@ -23,6 +23,7 @@ use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 
 use super::ranks::Pipes;
 use super::{file, voq};
+use crate::settings;
 
 #[derive(serde::Deserialize)]
 struct Parts {
@@ -52,7 +53,7 @@ pub(super) fn build(
     seed: u64,
     is_needed: &dyn Fn(u32) -> bool,
 ) -> (Engine, Time, Vec<Source>) {
-    let parts: Parts = toml::from_str(text).expect(text);
+    let parts: Parts = settings::read(text);
     let streams = Streams::new(seed);
     let packet = Bytes(125);
     let span = parts.link.span(packet);
