@@ -143,7 +143,12 @@ fn lay(mut tree: Tree, name: &str, folder: Option<&Path>, depth: usize) -> Resul
     }
     let base = tree.take("base").map(|base| base.read::<String>()).transpose()?;
     let presets = take_preset_names(&mut tree)?;
+    let unset = tree.take("unset");
     let Some(base) = base else {
+        if let Some(unset) = unset {
+            let refusal = unset.refuse("", "unset names keys of a base, and there is none");
+            return Err(refusal.accepts("unset beside base").into());
+        }
         let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
         return Ok(Source { tree, system: stem.into_owned(), presets, inherited: Vec::new() });
     };
@@ -155,9 +160,22 @@ fn lay(mut tree: Tree, name: &str, folder: Option<&Path>, depth: usize) -> Resul
     beneath.inherited = only_below
         .map(|(name, workload)| (name.to_owned(), workload.place().file().to_owned()))
         .collect();
+    if let Some(unset) = unset {
+        remove_all(&mut beneath.tree, &unset)?;
+    }
     beneath.tree = beneath.tree.merge(tree);
     beneath.presets.extend(presets);
     Ok(beneath)
+}
+
+/// Removes what `unset = ["KEY", ...]` names from the tree of a base.
+fn remove_all(tree: &mut Tree, unset: &Tree) -> Result<(), Error> {
+    let keys = unset.read::<Vec<String>>()?;
+    let places = unset.root().elements().into_iter().flatten().map(Node::place);
+    for (key, place) in keys.iter().zip(places) {
+        tree.remove(key).map_err(|error| error.at(place))?;
+    }
+    Ok(())
 }
 
 /// The places in a specification where the name of a file may be.
@@ -269,6 +287,36 @@ mod tests {
         let (one, other) = (values(json).read().unwrap(), other.read().unwrap());
         assert_eq!(one.tree, other.tree);
         assert_eq!((&*one.system, &one.presets), ("clint", &other.presets));
+    }
+
+    const UNSET: &str = "base = 'slingshot'\nunset = ['channel.net.flow_control']";
+
+    #[test]
+    fn a_file_leaves_out_what_its_base_has() {
+        let read = |text: &str| Request::of_text("a.toml", text).read().unwrap().tree;
+        let (whole, mut without) = (read("base = 'slingshot'"), read(UNSET));
+        assert!(without.get("channel.net.flow_control").is_none());
+        let removed = whole.get("channel.net.flow_control").unwrap().clone();
+        without.insert("channel.net.flow_control", removed).unwrap();
+        assert_eq!(without, whole, "and nothing else");
+        let again = read(&format!("{UNSET}\n[channel.net]\nflow_control = 'credits'"));
+        let own = again.get("channel.net.flow_control").and_then(Node::as_str);
+        assert_eq!(own, Some("credits"), "what the file says itself stays");
+    }
+
+    #[test]
+    fn what_is_not_there_cannot_be_left_out() {
+        let refused = |text: &str| Request::of_text("a.toml", text).read().unwrap_err().to_string();
+        let said = refused(&UNSET.replace("flow_control", "flow_contrl"));
+        assert!(
+            said.starts_with("a.toml:2:10: there is no channel.net.flow_contrl to unset"),
+            "{said}"
+        );
+        assert!(said.ends_with("did you mean `flow_control`?"), "{said}");
+        let said = refused(&UNSET.replace("flow_control", "packet.more"));
+        assert!(said.contains("there is no channel.net.packet.more to unset"), "{said}");
+        let said = refused("unset = ['run']\nrun.length = '1 us'");
+        assert!(said.starts_with("a.toml:1:1: unset names keys of a base"), "{said}");
     }
 
     #[test]

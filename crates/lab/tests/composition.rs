@@ -284,6 +284,18 @@ fn maestros_link_protocol_over_other_media() {
     }
 }
 
+/// The dragonfly of `slingshot` with the switches of most packet simulators: another part, and none of the credits
+/// that it has no use for.
+#[test]
+fn a_dragonfly_with_queues_at_outputs() {
+    let text = "base = \"slingshot\"\nunset = [\"channel.net.flow_control\"]\n\
+                channel.net.switch.output_queued.latency = \"350 ns\"\n\
+                workload.net.load = 0.3\nrun = { length = \"60 us\" }\n";
+    let outcome = carry_out(&Request::of_text("dragonfly.toml", text));
+    assert_eq!(self::text(&outcome, "verdict"), "settled");
+    assert_within(number(&outcome, "net", "accepted_load"), 0.3, 0.02);
+}
+
 const STUDY: &str = r#"
 base = "clint"
 run = { length = "1 ms", seeds = 3 }

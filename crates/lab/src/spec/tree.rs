@@ -221,6 +221,28 @@ impl Tree {
         Some(Tree { root, layers: self.layers, prefix: join(&self.prefix, name) })
     }
 
+    /// Removes the value or table at a dotted path.
+    ///
+    /// # Errors
+    /// There is none; accepted are the keys of the innermost table on the path.
+    pub fn remove(&mut self, path: &str) -> Result<(), SpecError> {
+        let mut node = &mut self.root;
+        let mut names = split(path).unwrap_or_default().into_iter().peekable();
+        while let Some(name) = names.next() {
+            let Content::Table(entries) = &mut node.content else { break };
+            let Some(position) = entries.iter().position(|entry| entry.name == name) else {
+                let known: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+                return Err(not_given(path).names(&known, &name));
+            };
+            if names.peek().is_none() {
+                entries.remove(position);
+                return Ok(());
+            }
+            node = &mut entries[position].node;
+        }
+        Err(not_given(path))
+    }
+
     /// Keeps only the entries `names` of the table that the keys of `path` lead to.
     pub fn retain(&mut self, path: &[&str], names: &[&str]) {
         let found = path.iter().try_fold(&mut self.root, |node, name| match &mut node.content {
@@ -292,6 +314,10 @@ impl Tree {
         collect(&self.root, &self.prefix, &mut leaves);
         leaves
     }
+}
+
+fn not_given(path: &str) -> SpecError {
+    SpecError::new(path, format!("there is no {path} to unset")).value(path.to_owned())
 }
 
 fn change_texts(node: &mut Node, path: &str, endings: &[&str], change: &impl Fn(&str) -> String) {
