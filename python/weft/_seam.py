@@ -64,7 +64,7 @@ def show(asked: Asked, preset: str | None, overrides: list[str]) -> dict[str, An
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema that composition and experiment files share."""
+    """Return the JSON schema of the settings of a whole study, one without layers."""
     found: dict[str, Any] = json.loads(core().schema())
     return found
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft import _seam
+from weft.file_schema import of_files
 from weft.given import Given, asked_for, name_of
 from weft.result import Result
 from weft.system import System
@@ -175,7 +176,7 @@ def show(
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of composition and experiment files, for editors and programs."""
-    return _seam.schema()
+    return of_files(_seam.schema())
 
 
 def read(folder: str | PathLike[str]) -> Result:

@@ -18,6 +18,7 @@ import click
 
 from weft import _seam
 from weft.complaints import complaints
+from weft.file_schema import of_files
 from weft.live import live
 from weft.mpi import mpi
 from weft.overrides import axes, checked
@@ -549,7 +550,7 @@ def schema(markdown: bool) -> None:
 
             click.echo(keys_page(_seam.schema()), nl=False)
         else:
-            click.echo(dump(_seam.schema()))
+            click.echo(dump(of_files(_seam.schema())))
 
 
 main.add_command(live)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import weft
-from weft import reference
+from weft import _seam, reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def described(node: Any) -> Iterator[tuple[str, str]]:
 
 
 def test_the_reference_holds_every_key_with_its_meaning() -> None:
-    schema = weft.schema()
+    schema = _seam.schema()
     page = reference.keys_page(schema)
     headings = re.findall(r"^## (\w+)$", page, re.MULTILINE)
     assert set(headings) == set(schema["$defs"])
