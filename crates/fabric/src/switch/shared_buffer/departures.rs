@@ -385,6 +385,12 @@ impl Ports {
         self.planned_at(port).filter(has_not_begun).map(|own| own.input)
     }
 
+    /// Prefetches what events at all ports of the switch with a port need.
+    pub fn prefetch_switch(&self, port: u32) {
+        let rule = self.rule_of(port);
+        (rule.first..rule.first + rule.ports).for_each(|port| self.prefetch(port));
+    }
+
     /// Prefetches what events at a port need.
     #[inline]
     pub fn prefetch(&self, port: u32) {
