@@ -222,7 +222,11 @@ mod tests {
         let mut left = Vec::new();
         loop {
             if calendar.open_window(Time(limit)) {
-                while let Some(node) = calendar.open_node() {
+                loop {
+                    let foreseen = calendar.foresee_node(2, |_| {});
+                    let opened = calendar.open_node();
+                    assert_eq!(foreseen, opened);
+                    let Some(node) = opened else { break };
                     while let Some(event) = calendar.pop_open() {
                         assert_eq!(node_of(event.place), node);
                         left.push(event);
