@@ -68,7 +68,7 @@ impl Link {
 
     /// How long a packet of one of the two most frequent sizes takes. Which of them one has is a branch that would often
     /// be guessed wrong.
-    #[inline]
+    #[inline(always)]
     fn known(&self, size: u32) -> Option<Span> {
         let (is_packet, is_noted) = (size == self.packet.0, size == self.noted.0);
         let span = select_unpredictable(is_packet, self.packet.1, self.noted.1);
@@ -84,7 +84,7 @@ impl Link {
     }
 
     /// The same, which is known from then on until another size is noted.
-    #[inline]
+    #[inline(always)]
     pub fn note_span(&mut self, size: u32) -> Span {
         if let Some(span) = self.known(size) {
             return span;

@@ -115,6 +115,9 @@ impl Engine {
     fn run_switch(&mut self, switch: u32) -> Time {
         let first = self.graph.first_port(switch);
         let Places { hosts, enters, .. } = self.places;
+        if let Some(own) = &self.classed {
+            own.ports.prefetch_planned(first);
+        }
         let mut last = Time::ZERO;
         while let Some(event) = self.parts.first().pop_open() {
             let Event { time: now, place, item } = event;
