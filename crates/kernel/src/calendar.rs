@@ -9,6 +9,7 @@
 //! (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987) above them. Where many
 //! events have one time, as in fabrics that work in step, a bit for each place sorts them.
 
+mod nodes;
 mod places;
 mod slots;
 
@@ -18,6 +19,7 @@ use std::collections::BinaryHeap;
 use weft_units::{Span, Time};
 
 use crate::prefetch;
+use nodes::Nodes;
 use places::Places;
 use slots::{Chunks, Ring, Slot};
 
@@ -76,6 +78,8 @@ pub struct Calendar {
     /// Room for the events of a slot that is spread; empty otherwise.
     moving: Vec<u128>,
     places: Places,
+    /// The nodes of places, if events leave node by node.
+    nodes: Option<Box<Nodes>>,
 }
 
 /// The key of no event: no place has the largest number.
@@ -97,13 +101,15 @@ fn time_of(key: u128) -> Time {
 }
 
 impl Calendar {
+    /// How many events a slot has if they are as close as [`new`](Self::new) is told: more take longer to sort, and with
+    /// fewer slots are opened more often.
+    pub const PER_SLOT: u64 = 16;
+
     /// A calendar without events. It works best if there is about one event per `spacing`, and
     /// events are scheduled at most `ahead` of the present: then few events are sorted at a time,
     /// and most are never moved before that.
     pub fn new(spacing: Span, ahead: Span) -> Calendar {
-        // Sixteen events in a slot: more take longer to sort, and with fewer slots are opened more
-        // often.
-        let width = 1 << spacing.0.saturating_mul(16).max(1).ilog2();
+        let width = 1 << spacing.0.saturating_mul(Self::PER_SLOT).max(1).ilog2();
         let least = ahead.0.div_ceil(NEAR as u64).max(1).checked_next_power_of_two();
         let width: u64 = least.map_or(u64::MAX, |least| least.max(width));
         Calendar {
@@ -118,6 +124,7 @@ impl Calendar {
             chunks: Chunks::new(),
             moving: Vec::new(),
             places: Places::default(),
+            nodes: None,
         }
     }
 
@@ -141,6 +148,10 @@ impl Calendar {
     #[inline(never)]
     fn push_late(&mut self, event: Event) {
         let key = pack(event);
+        debug_assert!(
+            self.nodes.as_ref().is_none_or(|own| own.is_of_open(key)),
+            "nothing gets to another node within a window"
+        );
         let waiting = self.open[self.head..].iter().take(SOON);
         let passed = waiting.take_while(|other| **other < key).count();
         if passed == SOON || self.head == 0 {

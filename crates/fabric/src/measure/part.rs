@@ -31,13 +31,15 @@ pub struct Arrival {
     pub class: u8,
 }
 
-/// A packet was submitted.
+/// Packets were submitted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Submission {
     /// When.
     pub time: Time,
-    /// The host that submitted it.
+    /// The host that submitted them.
     pub host: u32,
+    /// How many.
+    pub packets: u32,
 }
 
 /// A packet was dropped for good.
@@ -62,7 +64,17 @@ pub struct Told {
     pub arrived: Vec<Arrival>,
 }
 
+/// How many packets were submitted.
+fn packets(handed: &[Submission]) -> u64 {
+    handed.iter().map(|one| u64::from(one.packets)).sum()
+}
+
 impl Told {
+    /// Whether nothing happened.
+    pub fn is_empty(&self) -> bool {
+        self.handed.is_empty() && self.dropped.is_empty() && self.arrived.is_empty()
+    }
+
     /// Forgets what happened, and keeps the memory for it.
     pub fn clear(&mut self) {
         self.handed.clear();
@@ -79,7 +91,7 @@ impl Told {
     /// How many packets were submitted, delivered and dropped before an instant.
     fn before(&self, instant: Time) -> [u64; 3] {
         [
-            self.handed.partition_point(|one| one.time < instant) as u64,
+            packets(&self.handed[..self.handed.partition_point(|one| one.time < instant)]),
             self.arrived.partition_point(|one| one.time < instant) as u64,
             self.dropped.partition_point(|one| one.time < instant) as u64,
         ]
@@ -127,7 +139,7 @@ impl Observations {
             false => self.hear_who_stands_in_order(told),
         }
         for one in told {
-            self.generated += one.handed.len() as u64;
+            self.generated += packets(&one.handed);
             self.delivered += one.arrived.len() as u64;
             self.abandoned += one.dropped.len() as u64;
             one.dropped.iter().for_each(|loss| self.drop(loss.why, loss.time));
@@ -194,7 +206,7 @@ impl Observations {
             self.standing.deliver_first(arrival.from as usize, arrival.time);
         }
         for one in told.iter().flat_map(|one| &one.handed) {
-            self.standing.hand_over_last(one.host as usize, one.time);
+            self.standing.hand_over_last(one.host as usize, one.packets, one.time);
         }
     }
 
@@ -203,16 +215,16 @@ impl Observations {
     fn hear_who_stands_in_order(&mut self, told: &[impl Deref<Target = Told>]) {
         let mut all = Vec::new();
         for one in told {
-            all.extend(one.dropped.iter().map(|loss| (loss.time, 0, loss.host)));
-            all.extend(one.arrived.iter().map(|arrival| (arrival.time, 1, arrival.from)));
-            all.extend(one.handed.iter().map(|own| (own.time, 2, own.host)));
+            all.extend(one.dropped.iter().map(|loss| (loss.time, 0, loss.host, 1)));
+            all.extend(one.arrived.iter().map(|arrival| (arrival.time, 1, arrival.from, 1)));
+            all.extend(one.handed.iter().map(|own| (own.time, 2, own.host, own.packets)));
         }
         all.sort_unstable();
-        for (time, what, host) in all {
+        for (time, what, host, packets) in all {
             match what {
                 0 => self.standing.give_up(host as usize),
                 1 => self.standing.deliver(host as usize, time),
-                _ => self.standing.hand_over(host as usize, time),
+                _ => self.standing.hand_over_all(host as usize, packets.into(), time),
             }
         }
     }
@@ -220,6 +232,9 @@ impl Observations {
 
 /// Visits the deliveries of all parts by time; in one instant, by target.
 fn in_order(told: &[impl Deref<Target = Told>], mut each: impl FnMut(&Arrival)) {
+    if let [one] = told {
+        return one.arrived.iter().for_each(each);
+    }
     let key = |arrival: Option<&Arrival>| {
         arrival.map_or(u128::MAX, |one| u128::from(one.time.0) << 32 | u128::from(one.to))
     };
@@ -330,7 +345,7 @@ mod tests {
                         whole.attempt(one.started);
                         parts[packet.5].attempt(one.started);
                         // A host is in one part.
-                        told[one.from as usize % 3].handed.push(Submission { time, host: one.from });
+                        told[one.from as usize % 3].handed.push(Submission { time, host: one.from, packets: 1 });
                     }
                 }
             }

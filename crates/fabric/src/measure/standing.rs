@@ -93,14 +93,14 @@ impl Standing {
     /// [`hand_over`](Self::hand_over) after [`deliver_first`](Self::deliver_first) of all that is delivered in
     /// the same time.
     #[inline]
-    pub fn hand_over_last(&mut self, initiator: usize, now: Time) {
+    pub fn hand_over_last(&mut self, initiator: usize, packets: u32, now: Time) {
         if let Some(own) = self.initiators.get_mut(initiator) {
             // Deliveries of the same time were counted first, so that the count may be too low: it
             // really was zero only if nothing arrived later.
             if own.packets == 0 && now >= own.since {
                 own.since = now;
             }
-            own.packets = own.packets.wrapping_add(1);
+            own.packets = own.packets.wrapping_add(packets.into());
         }
     }
 
@@ -204,7 +204,7 @@ mod tests {
                 let arrivals = window.iter().rev().filter(|step| !step.1);
                 arrivals.for_each(|(time, _, host)| told.deliver_first(*host, *time));
                 let handed = window.iter().filter(|step| step.1);
-                handed.for_each(|(time, _, host)| told.hand_over_last(*host, *time));
+                handed.for_each(|(time, _, host)| told.hand_over_last(*host, 1, *time));
                 prop_assert_eq!(&usual, &told);
                 rest = later;
             }

@@ -163,10 +163,14 @@ fn channel_seen(text: &str, seed: u64) -> Observations {
     engine.into_observations()
 }
 
-/// Shows a channel as it runs, and with an event for every departure, which are more.
+/// Shows a channel as it runs, node by node, and with an event for every departure, which are more.
 fn compare_with_all_told(text: &str, seed: u64) {
     let (own, delivered, steps) = shown_with_steps(channel(text, seed));
     assert!(delivered > 1_000, "{delivered} packets: {text}");
+    let mut by_nodes = channel(text, seed);
+    // Cables fail at an instant of the whole network.
+    assert_eq!(by_nodes.run_node_by_node(), !text.contains("failures"), "{text}");
+    assert!(shown(by_nodes).0 == own, "{text}");
     let mut told = channel(text, seed);
     told.tell_every_departure();
     let (told, _, more) = shown_with_steps(told);

@@ -312,11 +312,14 @@ fn class_of_one() -> impl Strategy<Value = (&'static str, &'static str, &'static
     )
 }
 
-/// Shows a channel as it runs, and with an event for every departure. Returns how many events either took.
+/// Shows a channel as it runs, node by node, and with an event for every departure. Returns how many events either took.
 fn compare_with_all_told(text: &str, hosts: u32, seed: u64) -> Result<(u64, u64), TestCaseError> {
     let until = Time(1_000_000_000);
     let (own, delivered, _, steps) = shown(channel(text, hosts, (seed, until), 0), until);
     prop_assert!(delivered > 50, "{} packets", delivered);
+    let mut by_nodes = channel(text, hosts, (seed, until), 0);
+    by_nodes.run_node_by_node();
+    prop_assert_eq!(&own, &shown(by_nodes, until).0, "{}", text);
     let mut told = channel(text, hosts, (seed, until), 0);
     told.tell_every_departure();
     let (told, _, _, more) = shown(told, until);

@@ -385,6 +385,23 @@ impl Ports {
         self.planned_at(port).filter(has_not_begun).map(|own| own.input)
     }
 
+    /// Prefetches what events at all ports of the switch with a port need.
+    pub fn prefetch_switch(&self, port: u32) {
+        let rule = self.rule_of(port);
+        (rule.first..rule.first + rule.ports).for_each(|port| self.prefetch(port));
+    }
+
+    /// Prefetches the planned packets that leave the ports of the same switch first. The ports themselves are in the
+    /// cache.
+    pub fn prefetch_planned(&self, port: u32) {
+        let rule = self.rule_of(port);
+        for own in &self.egress[rule.first as usize..(rule.first + rule.ports) as usize] {
+            if own.has_planned {
+                self.planned.prefetch(own.planned);
+            }
+        }
+    }
+
     /// Prefetches what events at a port need.
     #[inline]
     pub fn prefetch(&self, port: u32) {

@@ -25,7 +25,7 @@ impl Ports {
     /// starts at once or may be [planned](Self::plan), and its departure needs no event, all of
     /// that happens in one step, with the same result as in several. Otherwise nothing happens to
     /// it.
-    #[inline]
+    #[inline(always)]
     pub fn pass(
         &mut self,
         now: Time,

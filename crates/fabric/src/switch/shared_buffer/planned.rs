@@ -4,7 +4,7 @@
 //! pages, of which the chunk that was left last is the next to be used: ports with a few packets share what is in the
 //! cache.
 
-use weft_kernel::append;
+use weft_kernel::{append, prefetch};
 
 /// A packet that waits and whose departure is known: it leaves right behind the packets before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,9 @@ impl Planned {
 
 /// How many packets are in a chunk.
 const CHUNK: usize = 15;
+
+/// How many of them are in a line of the cache.
+const IN_LINE: usize = 4;
 
 /// A chunk has four cache lines of its own.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +85,27 @@ impl PlannedPackets {
         list.end += 1;
     }
 
+    /// Prefetches the packets that leave a port first; it need not have any.
+    #[inline]
+    pub fn prefetch(&self, list: PlannedList) {
+        let (chunk, place) = in_chunk(list.first);
+        if let Some(chunk) = self.chunks.get(chunk) {
+            prefetch(&chunk.packets, place);
+            prefetch(&chunk.packets, place + IN_LINE);
+        }
+    }
+
+    /// Prefetches the line of the cache behind that of a packet that leaves. Packets of long lists have left the cache
+    /// since they came.
+    #[inline(always)]
+    fn prefetch_behind(&self, chunk: usize, place: usize) {
+        let Some(chunk) = self.chunks.get(chunk) else { return };
+        prefetch(&chunk.packets, place + IN_LINE);
+        if place == CHUNK - IN_LINE {
+            prefetch(&self.chunks, chunk.next as usize);
+        }
+    }
+
     #[inline(never)]
     fn push_in_new_chunk(&mut self, list: &mut PlannedList, is_empty: bool, one: Planned) {
         let chunk = match self.chunks.get(self.free as usize) {
@@ -103,6 +127,7 @@ impl PlannedPackets {
     #[inline]
     pub fn pop(&mut self, list: &mut PlannedList) -> (Planned, bool) {
         let (number, place) = in_chunk(list.first);
+        self.prefetch_behind(number, place);
         let chunk = &mut self.chunks[number];
         let one = chunk.packets[place];
         list.first += 1;

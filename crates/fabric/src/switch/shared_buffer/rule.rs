@@ -1,5 +1,7 @@
 //! What all ports of a switch have, and how long packets take on a kind of link.
 
+use std::hint::select_unpredictable;
+
 use weft_kernel::Stream;
 use weft_units::{Bytes, Span};
 
@@ -61,22 +63,34 @@ impl Link {
 
     #[inline]
     pub fn span(&self, size: u32) -> Span {
+        self.known(size).unwrap_or_else(|| self.span_of_other(size))
+    }
+
+    /// How long a packet of one of the two most frequent sizes takes. Which of them one has is a branch that would often
+    /// be guessed wrong.
+    #[inline(always)]
+    fn known(&self, size: u32) -> Option<Span> {
+        let (is_packet, is_noted) = (size == self.packet.0, size == self.noted.0);
+        let span = select_unpredictable(is_packet, self.packet.1, self.noted.1);
+        (is_packet | is_noted).then_some(span)
+    }
+
+    #[inline(never)]
+    fn span_of_other(&self, size: u32) -> Span {
         match size {
-            _ if size == self.packet.0 => self.packet.1,
             64 => self.small,
-            _ if size == self.noted.0 => self.noted.1,
             _ => self.settings.span(Bytes(size.into())),
         }
     }
 
     /// The same, which is known from then on until another size is noted.
-    #[inline]
+    #[inline(always)]
     pub fn note_span(&mut self, size: u32) -> Span {
-        let span = self.span(size);
-        if size != self.packet.0 {
-            self.noted = (size, span);
+        if let Some(span) = self.known(size) {
+            return span;
         }
-        span
+        self.noted = (size, self.span_of_other(size));
+        self.noted.1
     }
 }
 

@@ -95,14 +95,15 @@ impl Engine {
         self.observe_delivery(instants, watch);
     }
 
-    /// Observes a delivery and shows it; in a divided graph both happen at the end of the window.
+    /// Observes a delivery and shows it; in a divided graph, and where events happen node by node, both
+    /// happen at the end of the window.
     #[inline]
     pub(super) fn observe_delivery(
         &mut self,
         instants: Instants,
         watch: &mut impl FnMut(Delivery),
     ) {
-        if self.parts.is_one() {
+        if self.parts.counts_at_once() {
             complete(&mut self.observations, &instants, watch);
         } else {
             self.parts.note_delivered(&mut self.observations, &instants);
@@ -122,7 +123,7 @@ impl Engine {
 
     /// Observes that a packet of a host is given up, and why, in the same way.
     pub(super) fn observe_loss(&mut self, now: Time, host: u32, why: Drop) {
-        match self.parts.is_one() {
+        match self.parts.counts_at_once() {
             true => give_up(&mut self.observations, now, host, why),
             false => self.parts.note_dropped(now, host, why),
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weft_fabric::graph::Graph;
 use weft_units::Span;
 
+use super::Engine;
 use super::places::Places;
 
 /// A graph and the part that each of its switches is in, together with its hosts.
@@ -44,30 +45,49 @@ impl Division<'_> {
 
     /// The part that each place is in, in two bytes each: a run has fewer than 65,536 parts.
     pub fn of_all_places(&self, places: Places) -> Arc<[u16]> {
-        let ports = || (0..places.hosts).map(|port| self.of_port(port));
-        let hosts = || self.of_hosts();
-        let all = || ports().chain(hosts());
-        // In the order of the places.
-        let mut of = Vec::with_capacity(places.samples as usize + 1);
-        of.extend(all());
-        if places.frees < places.joins {
-            of.extend(all());
-        }
-        of.extend(ports());
-        if places.enters < places.signals {
-            of.extend(ports().chain(all()).chain(self.part.iter().copied()));
-        }
-        if places.told < places.acts {
-            of.extend(all().chain(hosts()));
-        }
-        of.extend(hosts());
-        if places.wakes < places.sends {
-            of.extend(all());
-        }
-        of.extend(hosts());
-        debug_assert_eq!(of.len(), places.samples as usize, "every place is in a part");
-        of.into_iter().map(|part| part as u16).collect()
+        let ports: Vec<u16> = (0..places.hosts).map(|port| self.of_port(port) as u16).collect();
+        let hosts: Vec<u16> = self.of_hosts().map(|part| part as u16).collect();
+        let switches: Vec<u16> = self.part.iter().map(|part| *part as u16).collect();
+        of_all_places(places, &ports, &hosts, &switches)
     }
+}
+
+impl Engine {
+    /// The node that each place is at: a switch by its number, and behind all switches a host. Each host has one end.
+    pub(super) fn nodes(&self) -> Arc<[u16]> {
+        let graph = &self.graph;
+        let ports: Vec<u16> =
+            (0..graph.switch_ports()).map(|port| graph.switch_of(port) as u16).collect();
+        let hosts: Vec<u16> =
+            (0..graph.hosts()).map(|host| (graph.switches() + host) as u16).collect();
+        let switches: Vec<u16> = (0..graph.switches()).map(|switch| switch as u16).collect();
+        of_all_places(self.places, &ports, &hosts, &switches)
+    }
+}
+
+/// What each place belongs to, by what each port, host and switch belongs to.
+fn of_all_places(places: Places, ports: &[u16], hosts: &[u16], switches: &[u16]) -> Arc<[u16]> {
+    let all = || ports.iter().chain(hosts);
+    // In the order of the places.
+    let mut of = Vec::with_capacity(places.samples as usize + 1);
+    of.extend(all());
+    if places.frees < places.joins {
+        of.extend(all());
+    }
+    of.extend(ports);
+    if places.enters < places.signals {
+        of.extend(ports.iter().chain(all()).chain(switches));
+    }
+    if places.told < places.acts {
+        of.extend(all().chain(hosts));
+    }
+    of.extend(hosts);
+    if places.wakes < places.sends {
+        of.extend(all());
+    }
+    of.extend(hosts);
+    debug_assert_eq!(of.len(), places.samples as usize, "every place belongs somewhere");
+    of.into()
 }
 
 /// From something that happens at the node of a port to what it causes at the far end of its cable, at least.

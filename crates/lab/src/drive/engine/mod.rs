@@ -353,17 +353,17 @@ impl Engine {
 
     #[inline]
     fn count_handed(&mut self, now: Time, host: u32) {
-        match self.parts.is_one() {
+        match self.parts.counts_at_once() {
             true => self.observations.generate_from(host as usize, now),
-            false => self.parts.note_handed(now, host),
+            false => self.parts.note_handed(now, host, 1),
         }
     }
 
     /// Counts this many packets together.
     fn count_all_handed(&mut self, now: Time, host: u32, packets: u32) {
-        match self.parts.is_one() {
+        match self.parts.counts_at_once() {
             true => self.observations.generate_all_from(host as usize, now, packets.into()),
-            false => (0..packets).for_each(|_| self.parts.note_handed(now, host)),
+            false => self.parts.note_handed(now, host, packets),
         }
     }
 

@@ -1,7 +1,9 @@
 //! The events of a graph, or of one of its parts that run in parallel, and what a part reports of them.
 
+use std::sync::Arc;
+
 use weft_fabric::graph::Graph;
-use weft_fabric::measure::{Drop, Instants, Loss, Observations, Submission};
+use weft_fabric::measure::{Drop, Instants, Loss, Observations, Submission, Told, Unsorted};
 use weft_kernel::{Calendar, Event};
 use weft_units::{Span, Time};
 
@@ -18,11 +20,28 @@ pub(super) struct EventPace {
     pub widening: u64,
 }
 
+/// How many slots of the calendar a window has at least where events happen node by node: what a node has in a slot is
+/// sorted by inserting it.
+const SLOTS: u64 = 64;
+
+/// The order in which events happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// Not decided yet.
+    None,
+    ByTime,
+    /// Within a window node by node.
+    ByNode,
+}
+
 /// The events of a graph or of a part of it.
 #[derive(Debug)]
 pub(super) struct Parts {
     calendar: Calendar,
     pace: EventPace,
+    order: Order,
+    /// What happened in the present window, if events happen node by node.
+    pub window: Option<Box<Unsorted>>,
     /// If these are the events of one of several parts: what it reports and sends to the others.
     pub border: Option<Box<Border>>,
 }
@@ -50,14 +69,14 @@ impl Parts {
     /// The events of an undivided graph.
     pub fn whole(pace: EventPace) -> Parts {
         let calendar = Calendar::new(pace.spacing * pace.widening, pace.ahead);
-        Parts { calendar, pace, border: None }
+        Parts { calendar, pace, order: Order::None, window: None, border: None }
     }
 
     /// The events of one of `count` parts that run in parallel.
     pub fn beside(&self, border: Border, count: u32) -> Parts {
         let spacing = self.pace.spacing * u64::from(count);
         let own = Parts::whole(EventPace { spacing, ..self.pace });
-        Parts { border: Some(Box::new(border)), ..own }
+        Parts { border: Some(Box::new(border)), order: Order::ByTime, ..own }
     }
 
     /// Whether these are the events of a graph and not of a part of it.
@@ -82,24 +101,66 @@ impl Parts {
         self.calendar.push(event);
     }
 
+    /// Whether what happens is counted at once, since it happens in order of time.
+    #[inline]
+    pub fn counts_at_once(&self) -> bool {
+        self.is_one() && self.window.is_none()
+    }
+
+    /// What is counted at the end of the window.
+    fn told(&mut self) -> Option<&mut Told> {
+        match &mut self.border {
+            Some(border) => Some(&mut border.told),
+            None => self.window.as_deref_mut().map(|own| &mut own.told),
+        }
+    }
+
     #[inline(never)]
-    pub fn note_handed(&mut self, now: Time, host: u32) {
-        if let Some(border) = &mut self.border {
-            border.told.handed.push(Submission { time: now, host });
+    pub fn note_handed(&mut self, time: Time, host: u32, packets: u32) {
+        if let Some(told) = self.told() {
+            told.handed.push(Submission { time, host, packets });
         }
     }
 
     pub fn note_dropped(&mut self, now: Time, host: u32, why: Drop) {
-        if let Some(border) = &mut self.border {
-            border.told.dropped.push(Loss { time: now, host, why });
+        if let Some(told) = self.told() {
+            told.dropped.push(Loss { time: now, host, why });
         }
     }
 
     #[inline(never)]
     pub fn note_delivered(&mut self, seen: &mut Observations, one: &Instants) {
-        if let Some(border) = &mut self.border {
-            border.told.arrived.push(seen.complete_in_part(one));
+        if let Some(told) = self.told() {
+            told.arrived.push(seen.complete_in_part(one));
         }
+    }
+
+    /// Whether the order of events is not decided.
+    pub fn has_no_order(&self) -> bool {
+        self.order == Order::None
+    }
+
+    pub fn is_by_nodes(&self) -> bool {
+        self.order == Order::ByNode
+    }
+
+    /// Events happen in order of time.
+    pub fn keep_order_of_time(&mut self) {
+        self.order = Order::ByTime;
+    }
+
+    /// Events happen node by node, by the node of each place, in windows shorter than `apart`; unless that is shorter
+    /// than a slot.
+    pub fn divide(&mut self, nodes: Arc<[u16]>, apart: Span) {
+        let spacing = Span((apart.0 / SLOTS / Calendar::PER_SLOT).max(1));
+        let mut calendar = Calendar::new(spacing, self.pace.ahead);
+        if !calendar.divide(nodes, apart) {
+            return self.keep_order_of_time();
+        }
+        while let Some(event) = self.calendar.pop_until(Time::NEVER) {
+            calendar.push(event);
+        }
+        (self.calendar, self.order, self.window) = (calendar, Order::ByNode, Some(Box::default()));
     }
 
     /// When something happens next.

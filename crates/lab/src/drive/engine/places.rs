@@ -1,6 +1,8 @@
 //! Places: a number for each kind of event at each port, switch and host, which orders the events of one
 //! instant.
 
+use std::hint::select_unpredictable;
+
 use weft_fabric::graph::Graph;
 
 /// The first place of each kind. The places of events that a port or a host schedules for itself
@@ -40,6 +42,13 @@ impl Places {
     /// Whether what happens at a place happens to a packet, in a channel without limits.
     pub fn is_of_packet(&self, place: u32) -> bool {
         place < self.frees || (self.joins..self.enters).contains(&place)
+    }
+
+    /// The place at which a packet that has a class arrives at a port: it enters the memory of a switch, or is at a host.
+    #[inline(always)]
+    pub fn arrival(&self, port: u32) -> u32 {
+        // A branch would often be guessed wrong.
+        port + select_unpredictable(port < self.hosts, self.enters, 0)
     }
 
     pub fn new(graph: &Graph, is_classed: bool, has_adapters: bool) -> Places {

@@ -58,6 +58,11 @@ impl Supply {
         Supply::Sources(sources)
     }
 
+    /// Whether packets come from the sources of an undivided graph.
+    pub fn is_of_sources(&self) -> bool {
+        matches!(self, Supply::Sources(_))
+    }
+
     /// The source of a host, if it has one.
     #[inline]
     pub fn source(&mut self, host: u32) -> Option<&mut Source> {

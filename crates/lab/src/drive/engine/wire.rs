@@ -120,7 +120,7 @@ macro_rules! fields {
 fields! {
     Spent { wire, switches, transmission }
     Arrival { time, to, from, queueing, transit, hops, class }
-    Submission { time, host }
+    Submission { time, host, packets }
     Loss { time, host, why }
     Told { handed, dropped, arrived }
 }
@@ -165,7 +165,7 @@ mod tests {
             let (time, class) = (Time(time), small[1]);
             let (queueing, transit) = (Span(queueing), Span(transit));
             let told = Told {
-                handed: vec![Submission { time, host: to }],
+                handed: vec![Submission { time, host: to, packets: 1 }],
                 dropped: vec![Loss { time, host: from, why: Drop::ALL[why] }; repeats],
                 arrived: vec![Arrival { time, to, from, queueing, transit, hops, class }; repeats],
             };

@@ -10,6 +10,7 @@
 mod cables;
 mod departures;
 mod division;
+mod nodes;
 mod report;
 mod soon;
 mod traffic;
@@ -419,7 +420,7 @@ impl Engine {
         let Some(own) = &mut self.classed else { return false };
         let mut arrives = true;
         let FarEnd { mut time, port: peer } = own.ports.arrival(start, port, span);
-        let mut place = if peer < self.places.hosts { self.places.enters + peer } else { peer };
+        let mut place = self.places.arrival(peer);
         if let Some(spent) = self.packets.stored(id) {
             *spent = spent.and(own.ports.spent(port, self.graph.propagation(port), span));
             // Where cables fail, the time of packets depends on their routes.
@@ -466,6 +467,13 @@ impl Engine {
     /// A packet enters the memory of a switch, and chooses its output.
     #[inline(never)]
     fn admit(&mut self, now: Time, input: u32, id: u32) {
+        let switch = self.graph.switch_of(input);
+        self.admit_at(now, (switch, self.graph.first_port(switch)), input, id);
+    }
+
+    /// A packet enters the memory of a switch, given by its number and its first port.
+    #[inline(always)]
+    fn admit_at(&mut self, now: Time, (switch, first): (u32, u32), input: u32, id: u32) {
         let Some(own) = &mut self.classed else { return };
         let header = &mut own.headers[id as usize];
         if std::mem::take(&mut header.is_early) {
@@ -474,8 +482,6 @@ impl Engine {
         header.input = input;
         let output = match std::mem::replace(&mut header.output, Header::NOT_CHOSEN) {
             Header::NOT_CHOSEN => {
-                let switch = self.graph.switch_of(input);
-                let first = self.graph.first_port(switch);
                 let ports = &own.ports;
                 let occupied = |number: u32| ports.occupied(now, first.wrapping_add(number)).0;
                 let Header { to, hops, .. } = *header;
@@ -488,8 +494,7 @@ impl Engine {
             && let Some(passage) = own.ports.pass(now, output, id, header)
         {
             let Passage { arrival: time, peer } = passage;
-            let is_inside = peer < self.places.hosts;
-            let place = if is_inside { self.places.enters + peer } else { peer };
+            let place = self.places.arrival(peer);
             return self.forward(Event { time, place, item: id });
         }
         self.admit_in_steps(now, PortPair { input, output }, id);

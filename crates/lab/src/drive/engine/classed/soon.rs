@@ -25,6 +25,9 @@ impl Engine {
         halt: &Halt,
         watch: &mut impl FnMut(Delivery),
     ) -> Option<Stopped> {
+        if self.is_by_nodes(halt) {
+            return self.run_by_nodes(until, halt, watch);
+        }
         loop {
             if self.parts.first().open(until) {
                 self.look_ahead();
