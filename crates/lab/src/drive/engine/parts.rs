@@ -96,9 +96,9 @@ impl Parts {
     }
 
     #[inline(never)]
-    pub fn note_delivered(&mut self, seen: &mut Observations, one: &Instants) {
+    pub fn note_delivered(&mut self, seen: &mut Observations, one: Instants) {
         if let Some(border) = &mut self.border {
-            border.told.arrived.push(seen.complete_in_part(one));
+            border.told.arrived.push(seen.complete_in_part(&one));
         }
     }
 
