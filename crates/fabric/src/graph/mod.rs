@@ -487,6 +487,12 @@ impl Graph {
         self.flow.virtual_channels()
     }
 
+    /// Whether every packet that a host sends takes time to arrive anywhere.
+    pub fn is_far_from_hosts(&self) -> bool {
+        let mut hosts = self.ports.iter().skip(self.owners.len()).take(self.ends() as usize);
+        hosts.all(|port| self.links[port.link() as usize].arrival > Span::ZERO)
+    }
+
     /// A host sends a packet by a port of its own, which is no gate.
     #[inline]
     pub fn send(&mut self, now: Time, end: u32) -> Departure {

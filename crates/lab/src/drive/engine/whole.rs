@@ -4,7 +4,7 @@
 //! the calendar are known and sorted, so that the memory is asked for what an event needs while those
 //! before it are processed. What is behind a pointer is asked for in a second step.
 
-use weft_kernel::{Event, Halt, Stopped, prefetch, prefetch_whole};
+use weft_kernel::{Event, Halt, SlottedEvents, Stopped, prefetch, prefetch_whole};
 use weft_units::Time;
 
 use super::{Delivery, Engine};
@@ -40,6 +40,10 @@ impl Engine {
         halt: &Halt,
         watch: &mut impl FnMut(Delivery),
     ) -> Option<Stopped> {
+        if halt.step_limit.is_some() && self.steps == 0 {
+            // The limit is counted event by event.
+            self.submissions = SlottedEvents::default();
+        }
         let mut due = halt.next_check(self.steps);
         loop {
             let event = match self.is_large {
@@ -50,7 +54,8 @@ impl Engine {
             self.steps += 1;
             self.happen(event, watch);
             if self.steps >= due {
-                let stopped = halt.check(self.steps);
+                // One event may stand for many.
+                let stopped = halt.check_since(due - 1, self.steps);
                 if stopped.is_some() {
                     return stopped;
                 }
