@@ -224,8 +224,14 @@ impl Engine {
     }
 
     /// A packet leaves for a place that may be in another part.
-    #[inline(always)]
+    #[inline(never)]
     fn forward(&mut self, event: Event) {
+        self.forward_inlined(event);
+    }
+
+    /// [`forward`](Self::forward) without a call, for what happens most often.
+    #[inline(always)]
+    fn forward_inlined(&mut self, event: Event) {
         match self.parts.is_one() {
             true => self.parts.first().push(event),
             false => self.forward_to_part(event),
@@ -464,7 +470,7 @@ impl Engine {
     #[inline(always)]
     fn reach(&mut self, now: Time, input: u32, id: u32) {
         let switch = self.graph.switch_of(input);
-        let Switch { first, number, is_plain, latency, .. } = self.graph.switch(switch);
+        let Switch { first, number, is_direct, latency, .. } = self.graph.switch(switch);
         let Forwarding { to, hops, route_state, .. } = &mut self.packets.forwarding[id as usize];
         let hop = *hops;
         *hops += 1;
@@ -473,11 +479,11 @@ impl Engine {
             None => self.weigh(now, switch, hop, id),
         };
         let output = first + port;
-        if self.graph.is_mixed() {
-            return self.cross(now, switch, PortPair { input, output }, id);
+        if is_direct {
+            return self.pass(now + latency, output, id);
         }
-        match is_plain {
-            true => self.pass(now + latency, output, id),
+        match self.graph.is_mixed() {
+            true => self.cross(now, switch, PortPair { input, output }, id),
             false => self.hold(now, switch, PortPair { input, output }, id),
         }
     }
@@ -541,6 +547,6 @@ impl Engine {
     #[inline(always)]
     fn pass(&mut self, ready: Time, output: u32, id: u32) {
         let Departure { arrival: time, place, .. } = self.graph.pass(ready, output);
-        self.forward(Event { time, place, item: id });
+        self.forward_inlined(Event { time, place, item: id });
     }
 }
