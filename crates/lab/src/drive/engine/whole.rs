@@ -7,6 +7,7 @@
 use weft_kernel::{Event, Halt, SlottedEvents, Stopped, prefetch, prefetch_whole};
 use weft_units::Time;
 
+use super::places::Places;
 use super::{Delivery, Engine};
 
 /// How many events ahead of the present one memory is asked for, and for what only that memory tells. A few events
@@ -52,7 +53,11 @@ impl Engine {
             };
             self.now = event.time;
             self.steps += 1;
-            self.happen(event, watch);
+            let Places { hosts, frees, .. } = self.ranges;
+            match event.place >= hosts && event.place < frees && !self.is_large {
+                true => self.deliver_all(event, due, watch),
+                false => self.happen(event, watch),
+            }
             if self.steps >= due {
                 // One event may stand for many.
                 let stopped = halt.check_since(due - 1, self.steps);
@@ -61,6 +66,24 @@ impl Engine {
                 }
                 due = halt.next_check(self.steps);
             }
+        }
+    }
+
+    /// Delivers a packet, and those of the same instant whose events follow, until `most` steps have been taken.
+    /// In a large graph it would have to prefetch for the events behind them as well, which costs more than it
+    /// spares.
+    #[inline(never)]
+    fn deliver_all(&mut self, first: Event, most: u64, watch: &mut impl FnMut(Delivery)) {
+        let Places { hosts, frees, .. } = self.ranges;
+        let mut event = first;
+        loop {
+            self.deliver_one(event.time, event.place - hosts, event.item, watch);
+            if self.steps >= most {
+                return;
+            }
+            let Some(next) = self.parts.first().pop_at(first.time, hosts..frees) else { return };
+            self.steps += 1;
+            event = next;
         }
     }
 
