@@ -11,16 +11,19 @@
 
 mod nodes;
 mod places;
+mod rows;
 mod slots;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use weft_units::{Span, Time};
 
 use crate::prefetch;
 use nodes::Nodes;
 use places::Places;
+use rows::Rows;
 use slots::{Chunks, Ring, Slot};
 
 /// Something that happens at a place: `item` says to what.
@@ -80,6 +83,8 @@ pub struct Calendar {
     places: Places,
     /// The nodes of places, if events leave node by node.
     nodes: Option<Box<Nodes>>,
+    /// The near slots that are tables of places.
+    rows: Rows,
 }
 
 /// The key of no event: no place has the largest number.
@@ -125,6 +130,7 @@ impl Calendar {
             moving: Vec::new(),
             places: Places::default(),
             nodes: None,
+            rows: Rows::new(),
         }
     }
 
@@ -132,16 +138,29 @@ impl Calendar {
     #[inline(always)]
     pub fn push(&mut self, event: Event) {
         let number = event.time.0 >> self.shift;
+        // One comparison says that it is in a near slot behind the open one.
+        if number.wrapping_sub(self.slot).wrapping_sub(1) < NEAR as u64 {
+            let Calendar { near, chunks, rows, .. } = self;
+            near.add_to_any(number as usize % RING, event, chunks, rows);
+        } else {
+            self.push_elsewhere(event, number);
+        }
+    }
+
+    // None of these is inlined, so that the fast path of `push` need not save registers.
+
+    /// Schedules an event for the open slot, or for one that is further away than a block.
+    #[inline(never)]
+    fn push_elsewhere(&mut self, event: Event, number: u64) {
         if number <= self.slot {
             self.push_late(event);
         } else if number >> NEAR_DIGIT <= self.reached {
-            self.near.add(number as usize % RING, pack(event), &mut self.chunks);
+            let Calendar { near, chunks, rows, .. } = self;
+            near.add_to_any(number as usize % RING, event, chunks, rows);
         } else {
             self.push_far(event, number >> NEAR_DIGIT);
         }
     }
-
-    // Neither of these two is inlined, so that the fast path of `push` need not save registers.
 
     /// Inserts an event into the open slot. Most are due soon, so that few events precede them; moving
     /// those forward is cheaper than a heap.
@@ -211,6 +230,18 @@ impl Calendar {
         Some((unpack(key), unpack(next), unpack(last)))
     }
 
+    /// Removes the earliest event if it is in the open slot, at a time, and at one of these places. `None` also if some
+    /// events of the slot were scheduled late.
+    #[inline(always)]
+    pub fn pop_at(&mut self, time: Time, places: Range<u32>) -> Option<Event> {
+        let event = unpack(*self.open.get(self.head)?);
+        if event.time != time || !places.contains(&event.place) || !self.late.is_empty() {
+            return None;
+        }
+        self.head += 1;
+        Some(event)
+    }
+
     /// The event of the open slot that leaves after this many others, if no more are scheduled for that slot
     /// meanwhile.
     #[inline(always)]
@@ -226,11 +257,12 @@ impl Calendar {
     }
 
     /// Shows the events of the slot that is opened next, in no order, as far as they are scheduled by now: whoever
-    /// prefetches what an event needs when its slot is opened asks for much of it too late.
+    /// prefetches what an event needs when its slot is opened asks for much of it too late. Shows none of a slot with
+    /// so many events of one time that it is a table of places.
     #[inline]
     pub fn foresee(&self, mut show: impl FnMut(Event)) {
         let Some(place) = self.near.next_after(self.slot as usize % RING) else { return };
-        self.chunks.each(self.near.slots[place], |key| show(unpack(key)));
+        self.chunks.each(self.near.slots[place].list(), |key| show(unpack(key)));
     }
 
     /// Shows the events of the slot after the next one in the same way, and prefetches the slot after that. Earlier
@@ -239,7 +271,7 @@ impl Calendar {
     pub fn foresee_behind(&self, mut show: impl FnMut(Event)) {
         let next = self.near.next_after(self.slot as usize % RING);
         let Some(place) = next.and_then(|place| self.near.next_after(place)) else { return };
-        self.chunks.each(self.near.slots[place], |key| show(unpack(key)));
+        self.chunks.each(self.near.slots[place].list(), |key| show(unpack(key)));
         if let Some(behind) = self.near.next_after(place) {
             self.chunks.prefetch(self.near.slots[behind]);
         }
@@ -284,11 +316,7 @@ impl Calendar {
                 }
                 self.enter(number);
                 let slot = self.near.take(number as usize % RING);
-                if !self.places.sort_one_time(slot, &mut self.chunks, &mut self.open) {
-                    self.open.truncate(SOON);
-                    self.chunks.drain(slot, |keys| self.open.extend_from_slice(keys));
-                    self.open[SOON..].sort_unstable();
-                }
+                self.sort(slot);
                 self.head = SOON;
                 return true;
             }
@@ -298,6 +326,33 @@ impl Calendar {
                 }
                 _ => return false,
             }
+        }
+    }
+
+    /// Moves the events of a near slot into `open`, sorted.
+    #[inline]
+    fn sort(&mut self, slot: Slot) {
+        if let Some(row) = slot.row() {
+            return self.rows.drain(row, &mut self.open);
+        }
+        if self.places.sort_one_time(slot, &mut self.chunks, &mut self.open) {
+            // What leaves node by node is not sorted by place.
+            if self.nodes.is_none() {
+                self.rows.begin(self.places.words());
+            }
+            return;
+        }
+        self.open.truncate(SOON);
+        self.chunks.drain(slot, |keys| self.open.extend_from_slice(keys));
+        self.open[SOON..].sort_unstable();
+    }
+
+    /// Shows the events of a slot, in no order.
+    #[inline]
+    fn each(&self, slot: Slot, show: impl FnMut(u128)) {
+        match slot.row() {
+            Some(row) => self.rows.each(row, show),
+            None => self.chunks.each(slot, show),
         }
     }
 
@@ -385,7 +440,7 @@ impl Calendar {
             }
         };
         let mut first = NOTHING;
-        self.chunks.each(slot, |key| first = first.min(key));
+        self.each(slot, |key| first = first.min(key));
         (first != NOTHING).then(|| time_of(first))
     }
 
@@ -394,7 +449,7 @@ impl Calendar {
         let mut keys = self.open[self.head..].to_vec();
         keys.extend(self.late.iter().map(|Reverse(key)| *key));
         for slot in self.far.iter().flat_map(Ring::filled).chain(self.near.filled()) {
-            self.chunks.each(slot, |key| keys.push(key));
+            self.each(slot, |key| keys.push(key));
         }
         keys.sort_unstable();
         keys.into_iter().map(unpack)
@@ -413,7 +468,9 @@ impl Calendar {
     /// How many events wait, counted slot by slot.
     pub fn len(&self) -> usize {
         let slots = self.far.iter().flat_map(|ring| &*ring.slots).chain(&*self.near.slots);
-        let later: usize = slots.map(|slot| slot.count as usize).sum();
+        let count =
+            |slot: &Slot| slot.row().map_or(slot.count as usize, |row| self.rows.count(row));
+        let later: usize = slots.map(count).sum();
         self.open.len() - self.head + self.late.len() + later
     }
 
@@ -426,6 +483,8 @@ impl Calendar {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -605,6 +664,67 @@ mod tests {
                 }
             }
             prop_assert!(plain.is_empty());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Where most slots have one time and so become tables of places: against a sorted list, with events of other
+        /// times among them, several at one place, and places that were not known before.
+        #[test]
+        fn events_in_step_leave_in_order(
+            ports in prop_oneof![Just(40_u32), Just(300), Just(1_500)],
+            seed in any::<u32>(),
+            odd in prop_oneof![Just(0_u32), Just(1), Just(40)],
+            steps in 5_u64..30,
+        ) {
+            let mut calendar = Calendar::new(Span(1_000), Span(1 << 16));
+            let mut plain: BTreeSet<(u64, u32, u32)> = BTreeSet::new();
+            let mut state = seed;
+            let mut draw = |bound: u32| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 8) % bound
+            };
+            let mut has_rows = false;
+            for step in 0..steps {
+                let now = step * 64_000;
+                for item in 0..ports {
+                    let is_odd = draw(1_000) < odd;
+                    let place = draw(if is_odd { 4 * ports } else { ports });
+                    let late = u64::from(draw(100)) * u64::from(is_odd);
+                    let time = now + 64_000 * u64::from(1 + draw(3) * draw(3)) + late;
+                    let there = plain.range((time, place, 0)..).next();
+                    if is_odd || there.is_none_or(|one| (one.0, one.1) != (time, place)) {
+                        let item = 3_000 * step as u32 + item;
+                        plain.insert((time, place, item));
+                        calendar.push(event(time, place, item));
+                    }
+                }
+                prop_assert_eq!(calendar.len(), plain.len());
+                prop_assert_eq!(calendar.earliest(), plain.first().map(|one| Time(one.0)));
+                let waiting = calendar.events().map(|one| (one.time.0, one.place, one.item));
+                prop_assert!(waiting.eq(plain.iter().copied()));
+                let mut ahead = Vec::new();
+                calendar.foresee(|one| ahead.push((one.time.0, one.place, one.item)));
+                ahead.sort_unstable();
+                prop_assert!(odd > 0 || plain.iter().copied().take(ahead.len()).eq(ahead));
+                has_rows |= calendar.near.slots.iter().any(|slot| slot.row().is_some());
+                let later = plain.split_off(&(now + 64_001, 0, 0));
+                let mut due = std::mem::replace(&mut plain, later);
+                // Some leave by the slot, one after another, as soon as it is open.
+                if let Some(first) = calendar.pop_until(Time(now + 64_000)) {
+                    prop_assert_eq!(due.pop_first(), Some((first.time.0, first.place, first.item)));
+                    while let Some(next) = calendar.pop_at(first.time, first.place..ports / 2) {
+                        prop_assert_eq!(due.pop_first(), Some((next.time.0, next.place, next.item)));
+                        prop_assert!(next.time == first.time && next.place < ports / 2);
+                    }
+                    let left = due.first().filter(|one| one.0 == first.time.0);
+                    prop_assert!(left.is_none_or(|one| one.1 >= ports / 2));
+                }
+                prop_assert!(all(&mut calendar, now + 64_000).into_iter().eq(due));
+            }
+            prop_assert!(has_rows || odd > 0);
         }
     }
 

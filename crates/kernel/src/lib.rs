@@ -7,6 +7,7 @@
 //!   which they were scheduled, so that a run has exactly one order.
 //! * [`Calendar`]: events of sixteen bytes whose order at equal times follows from a place that
 //!   each names, whoever scheduled them when.
+//! * [`SlottedEvents`]: a bit in place of an event, where many owners have theirs at the beginnings of slots.
 //! * [`Timers`] and [`DelayLine`]: cheaper places for what each of a few owners waits for once, and
 //!   for what comes a constant span after something else.
 //! * [`Streams`]: one [`Stream`] of random numbers for each purpose and owner, derived by name from
@@ -65,6 +66,7 @@ mod halt;
 mod pages;
 mod prefetch;
 mod queue;
+mod slotted;
 mod stream;
 mod timers;
 mod wheel;
@@ -78,6 +80,7 @@ pub use halt::{Halt, Stopped};
 pub use pages::append;
 pub use prefetch::{prefetch, prefetch_all, prefetch_first, prefetch_whole};
 pub use queue::Queue;
+pub use slotted::{SlottedEvents, SlottedNeeds};
 pub use stream::{Geometric, Purpose, Stream, Streams};
 pub use timers::Timers;
 pub use windows::{Observed, Step, TimeWindows, WindowBounds};

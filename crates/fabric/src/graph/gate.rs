@@ -165,7 +165,7 @@ impl Graph {
 
     /// Sends a packet by a gated port on a virtual channel if it may leave at once, because nothing
     /// waits there and nothing holds it back. The packet then takes no place in the queue.
-    #[inline]
+    #[inline(always)]
     pub fn send_at_once(&mut self, now: Time, port: u32, channel: u8) -> Option<Departure> {
         let gate = &self.gates[port as usize];
         let is_free = gate.chain().is_empty() && !gate.is_stopped() && self.free(port) <= now;

@@ -160,6 +160,8 @@ pub struct Switch {
     pub number: u32,
     /// Whether it has queues without a limit at its outputs, before cables that never wait.
     pub is_plain: bool,
+    /// Whether it is plain and all links and switches of the graph are alike, so that packets only pass it.
+    pub is_direct: bool,
     /// From a byte at an input to the same byte at a free output.
     pub latency: Span,
     /// Which of the latencies of switches that is.
@@ -275,6 +277,9 @@ impl Graph {
         if graph.has_limits {
             graph.limit(&flow, virtual_channels, receive);
         }
+        for own in Arc::make_mut(&mut graph.switches) {
+            own.is_direct = own.is_plain && !graph.is_mixed;
+        }
         graph
     }
 
@@ -319,7 +324,9 @@ impl Graph {
         };
         let (first, is_plain) = (around.wiring.port(number, 0), matches!(kind, Kind::Plain));
         self.kinds.push(kind);
-        Switch { first, number, is_plain, latency, latency_kind: self.latency_kind(latency) }
+        let latency_kind = self.latency_kind(latency);
+        // Whether it is, only the whole graph tells.
+        Switch { first, number, is_plain, is_direct: false, latency, latency_kind }
     }
 
     /// Tells each port whether its cable leads to a buffer of limited size.
@@ -485,6 +492,12 @@ impl Graph {
     #[inline]
     pub fn virtual_channels(&self) -> u8 {
         self.flow.virtual_channels()
+    }
+
+    /// Whether every packet that a host sends takes time to arrive anywhere.
+    pub fn is_far_from_hosts(&self) -> bool {
+        let mut hosts = self.ports.iter().skip(self.owners.len()).take(self.ends() as usize);
+        hosts.all(|port| self.links[port.link() as usize].arrival > Span::ZERO)
     }
 
     /// A host sends a packet by a port of its own, which is no gate.

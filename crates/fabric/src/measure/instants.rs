@@ -100,20 +100,48 @@ impl Observations {
     }
 
     /// Counts a delivery and records what follows from its instants.
-    #[inline]
+    // Inlined, so that the instants need not be put together in memory.
+    #[inline(always)]
     pub fn complete(&mut self, one: &Instants) {
-        self.record_latencies(one);
         let now = one.delivered;
+        self.sample(now);
+        self.delivered += 1;
+        self.standing.deliver(one.from as usize, now);
         if now >= self.from {
-            self.spend_all(one);
-            if let Some(class) = self.classes.get_mut(usize::from(one.class)) {
-                class.payload += one.payload;
-                class.one_way.record(now, one.delivered.since(one.generated));
-            }
+            self.measure(one);
         }
-        self.count_delivery(one);
+        if self.passages.is_some() || self.noted.is_some() {
+            self.note(*one);
+        }
+    }
+
+    /// Records what follows from the instants of a packet that is not delivered in the warm-up.
+    #[inline(always)]
+    fn measure(&mut self, one: &Instants) {
+        let now = one.delivered;
+        let Waits { queueing, transit } = one.waits();
+        let one_way = queueing + transit + one.target;
+        self.latencies[Latency::Queueing as usize].record(now, queueing);
+        self.latencies[Latency::Transit as usize].record(now, transit);
+        self.latencies[Latency::OneWay as usize].record(now, one_way);
+        self.spend_all(one);
+        if let Some(class) = self.classes.get_mut(usize::from(one.class)) {
+            class.payload += one.payload;
+            class.one_way.record(now, one.delivered.since(one.generated));
+        }
+        self.hops.count(one.hops);
+        self.fairness.count(one.from as usize);
+        self.delivered_measured += 1;
+        self.payload_measured += one.payload;
+    }
+
+    /// Records a delivery itself, where that is wanted.
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, one: Instants) {
+        self.pass(Passage { from: one.from, to: one.to, start: one.started, end: one.delivered });
         if let Some(noted) = &mut self.noted {
-            noted.push(*one);
+            noted.push(one);
         }
     }
 

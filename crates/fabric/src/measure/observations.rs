@@ -287,6 +287,15 @@ impl Observations {
         self.standing.hand_over(initiator, now);
     }
 
+    /// Counts one packet of each of these initiators, submitted at the same instant.
+    pub fn generate_from_each(&mut self, initiators: &[u32], now: Time) {
+        self.sample(now);
+        self.generated += initiators.len() as u64;
+        for initiator in initiators {
+            self.standing.hand_over(*initiator as usize, now);
+        }
+    }
+
     /// Counts this many packets submitted together by one initiator.
     pub fn generate_all_from(&mut self, initiator: usize, now: Time, packets: u64) {
         self.sample(now);

@@ -113,6 +113,11 @@ impl ArrivalsSettings {
 }
 
 impl Arrivals {
+    /// The slot at whose beginnings all arrivals are, if they are.
+    pub fn slot(&self) -> Option<Span> {
+        if let Arrivals::Bernoulli { slot, .. } = self { Some(Span(*slot)) } else { None }
+    }
+
     /// The time of the first arrival.
     pub fn first(&mut self, random: &mut Stream) -> Time {
         match self {
@@ -135,6 +140,33 @@ impl Arrivals {
             Arrivals::Constant(interval) => interval.next(),
             Arrivals::Bernoulli { slot, law } => random.geometric(*law).saturating_mul(*slot),
         }
+    }
+
+    /// The times of the next arrivals after the last one, which saturate. The law is looked at once for all of them.
+    #[inline]
+    pub fn follow(&mut self, last: Time, times: &mut [Time], random: &mut Stream) {
+        match self {
+            Arrivals::Poisson { mean } => {
+                let mean = *mean;
+                follow(last, times, || (random.exponential() * mean + 0.5) as u64);
+            }
+            Arrivals::Bernoulli { slot, law } => {
+                let (slot, law) = (*slot, *law);
+                follow(last, times, || random.geometric(law).saturating_mul(slot));
+            }
+            Arrivals::Uniform { .. } | Arrivals::Constant(_) => {
+                follow(last, times, || self.gap(random));
+            }
+        }
+    }
+}
+
+/// Times with these gaps between them.
+#[inline(always)]
+fn follow(mut last: Time, times: &mut [Time], mut gap: impl FnMut() -> u64) {
+    for time in times {
+        last = Time(last.0.saturating_add(gap()));
+        *time = last;
     }
 }
 

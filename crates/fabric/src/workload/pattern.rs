@@ -255,6 +255,24 @@ impl Targets {
             }
         }
     }
+
+    /// The targets of the next packets. The pattern is looked at once for all of them.
+    #[inline]
+    pub fn draw_all(&self, targets: &mut [u32], random: &mut Stream) {
+        match self {
+            Targets::Any { hosts } => {
+                let hosts = u64::from(*hosts);
+                targets.iter_mut().for_each(|target| *target = random.below(hosts) as u32);
+            }
+            Targets::Others { host, others } => {
+                let (host, others) = (*host, *others);
+                targets.iter_mut().for_each(|target| *target = other(host, others, random));
+            }
+            Targets::Fixed(_) | Targets::HotSpot { .. } | Targets::Shares(_) => {
+                targets.iter_mut().for_each(|target| *target = self.draw(random));
+            }
+        }
+    }
 }
 
 /// Any host but this one.

@@ -228,10 +228,10 @@ impl Source {
     /// Prefetches the demands that were drawn.
     #[inline]
     pub fn prefetch(&self) {
-        match &self.kind {
-            Kind::OpenLoop(ahead) => prefetch_whole(&ahead.demands),
-            Kind::OfMany(ahead) => prefetch_whole(&**ahead),
-            Kind::Silent | Kind::Greedy(_) | Kind::PingPong(_) | Kind::List(_) => {}
+        if let Kind::OpenLoop(ahead) = &self.kind {
+            prefetch_whole(&ahead.demands);
+        } else if let Kind::OfMany(ahead) = &self.kind {
+            prefetch_whole(&**ahead);
         }
     }
 
@@ -240,13 +240,36 @@ impl Source {
     #[inline(always)]
     pub fn take(&mut self) -> Demand {
         let demand = self.next;
-        self.next = match &mut self.kind {
+        // The usual kind without a table of kinds.
+        self.next = if let Kind::OpenLoop(ahead) = &mut self.kind {
+            ahead.after()
+        } else {
+            self.after_other()
+        };
+        demand
+    }
+
+    fn after_other(&mut self) -> Demand {
+        match &mut self.kind {
             Kind::OpenLoop(ahead) => ahead.after(),
             Kind::OfMany(ahead) => ahead.after(),
             Kind::List(rest) => rest.next().unwrap_or(NOTHING),
             Kind::Silent | Kind::Greedy(_) | Kind::PingPong(_) => NOTHING,
-        };
-        demand
+        }
+    }
+
+    /// The slot at whose beginnings it submits all of its packets, if it does so.
+    pub fn slot(&self) -> Option<Span> {
+        match &self.kind {
+            Kind::OpenLoop(own) => own.process.law.arrivals.slot(),
+            Kind::OfMany(own) => own.law.arrivals.slot(),
+            Kind::Silent | Kind::Greedy(_) | Kind::PingPong(_) | Kind::List(_) => None,
+        }
+    }
+
+    /// Whether it sends nothing.
+    pub fn is_silent(&self) -> bool {
+        matches!(self.kind, Kind::Silent)
     }
 
     /// The feedback that the engine must give this source; the same for the whole run.
@@ -296,10 +319,10 @@ impl Ahead {
     #[inline(never)]
     fn draw(&mut self) {
         let Demands { next, drawn } = &mut self.demands;
-        let mut last = drawn[DRAWN - 1];
-        for demand in drawn {
-            last = self.process.after(last);
-            *demand = last;
+        let OpenLoop { law, times, destinations } = &mut self.process;
+        let (times, targets) = law.draw::<DRAWN>(drawn[DRAWN - 1], times, destinations);
+        for (demand, (time, target)) in drawn.iter_mut().zip(times.into_iter().zip(targets)) {
+            *demand = Demand { time, target };
         }
         *next = 0;
     }
@@ -321,11 +344,8 @@ impl OfMany {
     fn draw(&mut self) {
         let [mut times, mut destinations] = self.all.streams(self.host, self.words);
         let last = DRAWN_OF_MANY - 1;
-        let mut last = Demand { time: self.times[last], target: self.targets[last] };
-        for (time, target) in self.times.iter_mut().zip(&mut self.targets) {
-            last = self.law.after(last, &mut times, &mut destinations);
-            (*time, *target) = (last.time, last.target);
-        }
+        let last = Demand { time: self.times[last], target: self.targets[last] };
+        (self.times, self.targets) = self.law.draw(last, &mut times, &mut destinations);
         self.words = [times.words(), destinations.words()];
         self.next = 0;
     }
@@ -340,15 +360,31 @@ impl OpenLoop {
         let time = law.arrivals.first(times);
         Demand { time, target: law.targets.draw(destinations) }
     }
-
-    /// The demand after the last one. Times saturate at [`Time::NEVER`].
-    #[inline]
-    fn after(&mut self, last: Demand) -> Demand {
-        self.law.after(last, &mut self.times, &mut self.destinations)
-    }
 }
 
 impl Law {
+    /// The times and targets of the `N` packets after the last one. Times saturate at [`Time::NEVER`].
+    #[inline]
+    fn draw<const N: usize>(
+        &mut self,
+        mut last: Demand,
+        times: &mut Stream,
+        destinations: &mut Stream,
+    ) -> ([Time; N], [u32; N]) {
+        let (mut drawn, mut targets) = ([last.time; N], [last.target; N]);
+        if self.bursts.is_some() {
+            for (time, target) in drawn.iter_mut().zip(&mut targets) {
+                last = self.after(last, times, destinations);
+                (*time, *target) = (last.time, last.target);
+            }
+            return (drawn, targets);
+        }
+        self.arrivals.follow(last.time, &mut drawn, times);
+        self.targets.draw_all(&mut targets, destinations);
+        (drawn, targets)
+    }
+
+    /// The packet after the last one.
     #[inline]
     fn after(&mut self, last: Demand, times: &mut Stream, destinations: &mut Stream) -> Demand {
         if let Some(bursts) = &mut self.bursts {

@@ -39,6 +39,13 @@ impl Places {
             return false;
         };
         chunks.give_back(slot.first, last);
+        self.emit(time, count, open);
+        true
+    }
+
+    /// Moves `count` events of a time, which are all that are noted, into `open` in the order of their places, from its
+    /// place [`SOON`] on.
+    pub fn emit(&mut self, time: Time, count: usize, open: &mut Vec<u128>) {
         open.resize(SOON + count, 0);
         let mut sorted = open[SOON..].iter_mut();
         let words = self.occupied.iter_mut().zip(&self.items);
@@ -53,7 +60,51 @@ impl Places {
                 left &= left - 1;
             }
         }
-        true
+    }
+
+    /// Shows the events of a time that are noted.
+    #[inline]
+    pub fn each(&self, time: Time, mut show: impl FnMut(u128)) {
+        let words = self.occupied.iter().zip(&self.items);
+        for (first, (occupied, items)) in (0_u32..).step_by(64).zip(words) {
+            let mut left = *occupied;
+            while left != 0 {
+                let within = left.trailing_zeros();
+                let item = items[within as usize % 64];
+                show(pack(Event { time, place: first + within, item }));
+                left &= left - 1;
+            }
+        }
+    }
+
+    /// Makes room for so many words of 64 places at least.
+    pub fn make_room(&mut self, words: usize) {
+        if self.occupied.len() < words {
+            self.occupied.resize(words, 0);
+            self.items.resize(words, [0; 64]);
+        }
+    }
+
+    /// For how many places there is room, in words of 64.
+    pub fn words(&self) -> usize {
+        self.occupied.len()
+    }
+
+    /// Notes an event at a place. Returns whether there is room for it and the place has none yet.
+    #[inline(always)]
+    pub fn note(&mut self, place: u32, item: u32) -> bool {
+        let word = place as usize / 64;
+        let (Some(occupied), Some(items)) = (self.occupied.get_mut(word), self.items.get_mut(word))
+        else {
+            return false;
+        };
+        let bit = 1 << (place % 64);
+        let is_free = *occupied & bit == 0;
+        if is_free {
+            *occupied |= bit;
+            items[place as usize % 64] = item;
+        }
+        is_free
     }
 
     /// Records events until one is not of a time, its place has one already, or it would take room for more than this
@@ -86,8 +137,7 @@ impl Places {
             if words > most {
                 return noted;
             }
-            self.occupied.resize(words, 0);
-            self.items.resize(words, [0; 64]);
+            self.make_room(words);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The slots of a calendar: lists of chunks of events, of which all but the first are full.
 
+use super::rows::Rows;
+use super::{Event, pack};
 use crate::{append, prefetch, prefetch_first, prefetch_whole};
 
 /// Events that stand one after another in memory; a power of two. Those of most slots are in one chunk.
@@ -20,11 +22,36 @@ pub(super) struct Ring<const SLOTS: usize> {
     occupied: Box<[u64]>,
 }
 
-/// A list of chunks, of which all but the first are full.
+/// A list of chunks, of which all but the first are full, or a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
+    /// Its first chunk, or the number of its row.
     pub first: u32,
+    /// How many events it has, or that it is a [row](IS_ROW).
     pub count: u32,
+}
+
+/// The count of a slot that is a row. To whoever adds an event it looks like one whose chunks are full.
+const IS_ROW: u32 = 1 << 31;
+const _: () = assert!((IS_ROW as usize).is_multiple_of(CHUNK));
+
+impl Slot {
+    /// A slot that is a row.
+    pub fn of_row(number: u32) -> Slot {
+        Slot { first: number, count: IS_ROW }
+    }
+
+    /// The same slot, or one without events if it is a row.
+    #[inline]
+    pub fn list(self) -> Slot {
+        if self.row().is_some() { Slot::default() } else { self }
+    }
+
+    /// The number of its row, if it is one.
+    #[inline]
+    pub fn row(self) -> Option<u32> {
+        (self.count == IS_ROW).then_some(self.first)
+    }
 }
 
 /// The chunks of all slots. One that is left is the next to be used, while it is in the cache.
@@ -54,6 +81,30 @@ impl<const SLOTS: usize> Ring<SLOTS> {
         }
         chunks.events[slot.first as usize].0[within] = key;
         slot.count += 1;
+    }
+
+    /// Like [`add`](Self::add), for slots that may be rows.
+    #[inline(always)]
+    pub fn add_to_any(&mut self, place: usize, event: Event, chunks: &mut Chunks, rows: &mut Rows) {
+        let slot = self.slots[place];
+        if (slot.count as usize).is_multiple_of(CHUNK) {
+            if let Some(row) = slot.row() {
+                return rows.add(row, event);
+            }
+            if slot.count >= rows.least() {
+                return self.convert(place, event, chunks, rows);
+            }
+        }
+        self.add(place, pack(event), chunks);
+    }
+
+    /// A slot with many events becomes a row, and gets another one.
+    #[cold]
+    #[inline(never)]
+    fn convert(&mut self, place: usize, event: Event, chunks: &mut Chunks, rows: &mut Rows) {
+        let slot = rows.convert(self.slots[place], chunks);
+        self.slots[place] = slot;
+        rows.add(slot.first, event);
     }
 
     pub fn take(&mut self, place: usize) -> Slot {
@@ -132,7 +183,9 @@ impl Chunks {
     /// Prefetches the first chunk of a slot.
     #[inline]
     pub fn prefetch(&self, slot: Slot) {
-        if let Some(first) = self.events.get(slot.first as usize) {
+        if let Some(first) = self.events.get(slot.first as usize)
+            && slot.row().is_none()
+        {
             let held = slot.count.wrapping_sub(1) as usize % CHUNK + 1;
             prefetch_first(first, held * size_of::<u128>());
             prefetch(&self.next, slot.first as usize);

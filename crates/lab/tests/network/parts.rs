@@ -134,9 +134,13 @@ pub(super) fn shown(
     told(engine, until)
 }
 
-fn told(mut engine: Engine, until: Time) -> (String, usize, u64) {
+fn told(engine: Engine, until: Time) -> (String, usize, u64) {
+    told_with(engine, until, &Halt::new())
+}
+
+fn told_with(mut engine: Engine, until: Time, halt: &Halt) -> (String, usize, u64) {
     let mut delivered = Vec::new();
-    let stopped = engine.run_watched(until, &Halt::new(), |one| delivered.push(one));
+    let stopped = engine.run_watched(until, halt, |one| delivered.push(one));
     assert_eq!(stopped, None);
     let held = (engine.backlog(), engine.in_flight());
     let steps = engine.steps();
@@ -403,6 +407,21 @@ proptest! {
     ) {
         let usual = shown(&text, hosts, seed, |_| {});
         prop_assert_eq!(usual, shown(&text, hosts, seed, Engine::prefetch_in_any_graph), "{}", text);
+    }
+
+    /// Hosts that submit packets in slots have one event for each slot, but one for each packet where steps are
+    /// limited.
+    #[test]
+    fn one_event_for_the_hosts_of_a_slot_changes_nothing(
+        (text, hosts, _) in compositions(Others::Clocked),
+        seed in any::<u64>(),
+    ) {
+        let channel = text.split_once("[workload]").map_or("", |(channel, _)| channel);
+        let text = format!("{channel}[workload]\n{}\n", WORKLOADS[1]);
+        let usual = shown(&text, hosts, seed, |_| {});
+        let (engine, until, _) = build(&text, hosts, seed, &|_| true);
+        let limit = Halt::new().with_step_limit(Some(u64::MAX));
+        prop_assert_eq!(usual, told_with(engine, until, &limit), "{}", text);
     }
 
     /// What packets spend on their routes is numbered, or stored by each where there are too many sums.

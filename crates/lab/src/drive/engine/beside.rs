@@ -223,6 +223,7 @@ impl Engine {
             let border = Border::new(number, count, Arc::clone(&part_of));
             let mut part = self.part(graph, supply, classed.next(), border, count);
             part.flows = self.flows.as_ref().map(|own| Box::new(own.of_part(hosts.clone())));
+            part.submissions = part.submissions_of(hosts.clone());
             part.routes = self.routes.of_hosts(hosts);
             parts.push(part);
         }
@@ -279,6 +280,7 @@ impl Engine {
             routes: self.routes.clone(),
             tells_deliveries: supply.awaits_arrivals(),
             supply,
+            submissions: Default::default(),
             packets: self.packets.of_part(graph.has_limits() || classed.is_some()),
             is_large: Engine::is_large(graph.switch_ports() + graph.ends()),
             clocks: Clocks::new(&graph),

@@ -1,5 +1,6 @@
 //! What an engine is made of, and its state at time zero.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use weft_fabric::fabric::{Routes, Wiring};
@@ -8,6 +9,7 @@ use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{BoxRules, Outbox, SharedQueues};
 use weft_fabric::workload::Source;
+use weft_kernel::SlottedEvents;
 use weft_units::{Bytes, Limit, Time};
 
 use super::Engine;
@@ -181,6 +183,7 @@ impl Engine {
             names: (has_queues || turns.is_some()).then(|| Arc::new(wiring)),
             tells_deliveries: supply.awaits_arrivals(),
             supply,
+            submissions: SlottedEvents::default(),
             flows: parts.flows.map(|own| Box::new(Flows::new(own, routes.clone()))),
             graph,
             routes,
@@ -222,11 +225,22 @@ impl Engine {
         if self.hub.is_some() {
             return self.begin_hub(send_buffers);
         }
+        self.submissions = self.submissions_of(0..self.graph.hosts());
         for (host, time) in self.supply.begin(send_buffers) {
             self.schedule(time, self.places.generates + host, 0);
         }
         self.begin_memories(connections.streams, connections.random);
         self.begin_classed();
         self.schedule_wakes();
+    }
+
+    /// What notes the packets that these hosts submit at the beginnings of slots. Nothing does if sources do not keep
+    /// to slots, or need to know what becomes of their packets.
+    pub(super) fn submissions_of(&self, hosts: Range<u32>) -> SlottedEvents {
+        let is_elsewhere = self.adapters.is_on || self.memories.is_on || self.classed.is_some();
+        let is_elsewhere = is_elsewhere || self.ring.is_some() || self.graph.planes() > 1;
+        // Otherwise packets would arrive in between.
+        let is_whole = !is_elsewhere && self.graph.is_far_from_hosts();
+        SlottedEvents::new(self.supply.slot().filter(|_| is_whole), hosts)
     }
 }

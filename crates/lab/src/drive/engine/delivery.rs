@@ -58,6 +58,18 @@ impl Engine {
         id: u32,
         watch: &mut impl FnMut(Delivery),
     ) {
+        self.deliver_one(now, end, id, watch);
+    }
+
+    /// [`deliver`](Self::deliver), for a loop over several packets.
+    #[inline(always)]
+    pub(super) fn deliver_one(
+        &mut self,
+        now: Time,
+        end: u32,
+        id: u32,
+        watch: &mut impl FnMut(Delivery),
+    ) {
         if self.memories.is_on {
             return self.arrive(now, end, id, watch);
         }
@@ -97,16 +109,18 @@ impl Engine {
 
     /// Observes a delivery and shows it; in a divided graph, and where events happen node by node, both
     /// happen at the end of the window.
-    #[inline]
+    #[inline(always)]
     pub(super) fn observe_delivery(
         &mut self,
         instants: Instants,
         watch: &mut impl FnMut(Delivery),
     ) {
         if self.parts.counts_at_once() {
-            complete(&mut self.observations, &instants, watch);
+            complete(&mut self.observations, instants, watch);
         } else {
-            self.parts.note_delivered(&mut self.observations, &instants);
+            // A copy, so that the instants are only put together in memory where they are needed there.
+            let hops = instants.hops;
+            self.parts.note_delivered(&mut self.observations, Instants { hops, ..instants });
         }
     }
 
@@ -131,10 +145,10 @@ impl Engine {
 }
 
 /// Observes a delivery, and shows it.
-#[inline]
-pub(super) fn complete(seen: &mut Observations, one: &Instants, watch: &mut impl FnMut(Delivery)) {
-    seen.complete(one);
-    watch(Delivery::of(one));
+#[inline(always)]
+pub(super) fn complete(seen: &mut Observations, one: Instants, watch: &mut impl FnMut(Delivery)) {
+    seen.complete(&one);
+    watch(Delivery::of(&one));
 }
 
 /// Observes a delivery whose time per stage was recorded on its way; `spend` adds these stages.

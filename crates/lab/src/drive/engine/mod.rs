@@ -57,7 +57,7 @@ use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::graph::{Departure, Graph, Switch};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{Outbox, PortPair};
-use weft_kernel::{Event, Halt, Stopped};
+use weft_kernel::{Event, Halt, SlottedEvents, SlottedNeeds, Stopped};
 use weft_units::{Bytes, Span, Time};
 
 use super::carrier::MessageId;
@@ -93,12 +93,21 @@ pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 pub use ring::{RingCounters, RingParts};
 pub use turns::TurnParts;
 
+/// The item of the event at which all hosts of a slot submit packets, at the place of the first host. That of an event
+/// of one host is zero.
+const IN_STEP: u32 = 1;
+
+/// For how many hosts at a time what they need to submit a packet is prefetched.
+const HOSTS_AHEAD: usize = 6;
+
 /// A channel that runs.
 #[derive(Debug)]
 pub struct Engine {
     graph: Graph,
     routes: Routes,
     supply: Supply,
+    /// The packets that hosts submit next, if they do so at the beginnings of slots.
+    submissions: SlottedEvents,
     /// Whether anybody among those who submit packets is told of deliveries.
     tells_deliveries: bool,
     packets: Packets,
@@ -215,8 +224,14 @@ impl Engine {
     }
 
     /// A packet leaves for a place that may be in another part.
-    #[inline(always)]
+    #[inline(never)]
     fn forward(&mut self, event: Event) {
+        self.forward_inlined(event);
+    }
+
+    /// [`forward`](Self::forward) without a call, for what happens most often.
+    #[inline(always)]
+    fn forward_inlined(&mut self, event: Event) {
         match self.parts.is_one() {
             true => self.parts.first().push(event),
             false => self.forward_to_part(event),
@@ -247,7 +262,10 @@ impl Engine {
         } else if place < places.generates {
             self.act(now, place - places.acts, item, watch);
         } else if place < places.wakes {
-            self.generate(now, place - places.generates);
+            match item {
+                IN_STEP => self.generate_in_step(now),
+                _ => self.generate(now, place - places.generates),
+            }
         } else if place < places.sends {
             self.try_gate(now, place - places.wakes);
         } else if place >= places.samples {
@@ -282,36 +300,117 @@ impl Engine {
             self.graph.prefetch_gate(self.graph.host_port(host));
         }
         let handed = self.supply.hand_over(now, host, self.payload);
-        let Handed { message, next, .. } = handed;
         // Packets of messages were counted when the messages were offered.
-        if message == MessageId::NONE {
+        if handed.message == MessageId::NONE {
             self.count_handed(now, host);
         }
         if self.memories.is_on {
             return self.hand_over(now, host, &handed);
         }
         let end = self.end_for(now, host, handed.to);
-        let is_gated = is_limited && self.graph.is_gated(self.graph.host_port(end));
-        if is_gated && fetches_ahead {
+        if fetches_ahead && self.graph.is_gated(self.graph.host_port(end)) {
             self.graph.prefetch_receiver(self.graph.host_port(end));
         }
-        let departure = (!is_gated).then(|| self.graph.send(now, end));
-        let start = departure.map_or(now, |own| own.start);
-        let id = self.insert(host, start, &handed);
-        let Some(departure) = departure else {
-            return self.queue(now, host, end, id, &handed);
-        };
+        self.send_submitted::<false>(now, host, end, &handed);
+    }
+
+    /// All hosts submit a packet that do so at the beginning of this slot, in the order of their numbers.
+    #[inline(never)]
+    fn generate_in_step(&mut self, now: Time) {
+        let hosts = self.submissions.begin(now);
+        match self.parts.counts_at_once() {
+            true => self.observations.generate_from_each(&hosts, now),
+            false => hosts.iter().for_each(|host| self.parts.note_handed(now, *host, 1)),
+        }
+        // Each counts as a step, as it would with an event of its own.
+        self.steps += (hosts.len() as u64).saturating_sub(1);
+        let fetches_ahead = self.graph.has_limits() && self.outbox.fetches_ahead;
+        for (index, some) in hosts.chunks(HOSTS_AHEAD).enumerate() {
+            if self.is_large {
+                let first = (index + 1) * HOSTS_AHEAD;
+                let next = hosts.get(first..hosts.len().min(first + HOSTS_AHEAD));
+                self.prefetch_for_hosts(next.unwrap_or_default(), fetches_ahead);
+            }
+            for host in some {
+                let handed = self.supply.hand_over_in_step(now, *host, self.payload);
+                let Some(handed) = handed else { continue };
+                self.send_submitted::<true>(now, *host, *host, &handed);
+            }
+        }
+        self.submissions.give_back(hosts);
+    }
+
+    /// Prefetches what hosts need that submit packets soon.
+    #[inline]
+    fn prefetch_for_hosts(&self, hosts: &[u32], has_gates: bool) {
+        for host in hosts {
+            self.supply.prefetch(*host);
+        }
+        if has_gates {
+            for host in hosts {
+                let port = self.graph.host_port(*host);
+                self.graph.prefetch_gate(port);
+                self.graph.prefetch_receiver(port);
+            }
+        }
+    }
+
+    /// A packet that a host has submitted leaves by one of its ends, or joins the queue there. `OPEN_LOOP` says that it
+    /// comes from a source without feedback.
+    #[inline(always)]
+    fn send_submitted<const OPEN_LOOP: bool>(
+        &mut self,
+        now: Time,
+        host: u32,
+        end: u32,
+        handed: &Handed,
+    ) {
+        let port = self.graph.host_port(end);
+        if self.graph.has_limits() && self.graph.is_gated(port) {
+            let id = self.insert(host, now, handed);
+            if handed.next < Time::NEVER {
+                self.submit_later(now, handed.next, host);
+            }
+            return match OPEN_LOOP {
+                true => self.send_through_gate(now, port, id),
+                false => self.queue(now, host, end, id, &Handed { next: Time::NEVER, ..*handed }),
+            };
+        }
+        let Departure { start, arrival: time, place } = self.graph.send(now, end);
+        let id = self.insert(host, start, handed);
         self.observations.attempt(start);
         // The buffer of a greedy source is free when the transmission starts.
-        let again = if self.supply.has_another(host) { start } else { next };
+        let is_greedy = !OPEN_LOOP && self.supply.has_another(host);
+        let again = if is_greedy { start } else { handed.next };
         if again < Time::NEVER {
-            self.schedule(again, self.places.generates + host, 0);
+            self.submit_later(now, again, host);
         }
-        if message != MessageId::NONE {
-            self.begin_message(start, host, message);
+        if !OPEN_LOOP && handed.message != MessageId::NONE {
+            self.begin_message(start, host, handed.message);
         }
-        let Departure { arrival: time, place, .. } = departure;
         self.parts.push(Event { time, place, item: id });
+    }
+
+    /// A packet of a source without feedback leaves by a gated port, or joins the queue there.
+    #[inline(always)]
+    fn send_through_gate(&mut self, now: Time, port: u32, id: u32) {
+        let channel = self.packets.forwarding[id as usize].channel;
+        if let Some(departure) = self.graph.send_at_once(now, port, channel) {
+            self.observations.attempt(now);
+            self.travel(now, &departure, id, channel);
+        } else if self.graph.enqueue(port, id, &mut self.packets.behind) {
+            self.try_gate(now, port);
+        }
+    }
+
+    /// A host will submit a packet at a time.
+    #[inline(always)]
+    fn submit_later(&mut self, now: Time, time: Time, host: u32) {
+        match self.submissions.note(now, time, host) {
+            SlottedNeeds::Nothing => {}
+            SlottedNeeds::Slot => self.schedule(time, self.places.generates, IN_STEP),
+            SlottedNeeds::Own => self.schedule(time, self.places.generates + host, 0),
+        }
     }
 
     /// A packet is in the adapter of a host, from which it starts at `start`.
@@ -371,7 +470,7 @@ impl Engine {
     #[inline(always)]
     fn reach(&mut self, now: Time, input: u32, id: u32) {
         let switch = self.graph.switch_of(input);
-        let Switch { first, number, is_plain, latency, .. } = self.graph.switch(switch);
+        let Switch { first, number, is_direct, latency, .. } = self.graph.switch(switch);
         let Forwarding { to, hops, route_state, .. } = &mut self.packets.forwarding[id as usize];
         let hop = *hops;
         *hops += 1;
@@ -380,11 +479,11 @@ impl Engine {
             None => self.weigh(now, switch, hop, id),
         };
         let output = first + port;
-        if self.graph.is_mixed() {
-            return self.cross(now, switch, PortPair { input, output }, id);
+        if is_direct {
+            return self.pass(now + latency, output, id);
         }
-        match is_plain {
-            true => self.pass(now + latency, output, id),
+        match self.graph.is_mixed() {
+            true => self.cross(now, switch, PortPair { input, output }, id),
             false => self.hold(now, switch, PortPair { input, output }, id),
         }
     }
@@ -448,6 +547,6 @@ impl Engine {
     #[inline(always)]
     fn pass(&mut self, ready: Time, output: u32, id: u32) {
         let Departure { arrival: time, place, .. } = self.graph.pass(ready, output);
-        self.forward(Event { time, place, item: id });
+        self.forward_inlined(Event { time, place, item: id });
     }
 }

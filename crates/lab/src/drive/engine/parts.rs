@@ -129,9 +129,9 @@ impl Parts {
     }
 
     #[inline(never)]
-    pub fn note_delivered(&mut self, seen: &mut Observations, one: &Instants) {
+    pub fn note_delivered(&mut self, seen: &mut Observations, one: Instants) {
         if let Some(told) = self.told() {
-            told.arrived.push(seen.complete_in_part(one));
+            told.arrived.push(seen.complete_in_part(&one));
         }
     }
 

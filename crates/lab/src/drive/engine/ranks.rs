@@ -194,6 +194,7 @@ impl Engine {
         let own = all.divide(&of_hosts, 2).and_then(|parts| parts.into_iter().next());
         part.supply = own.unwrap_or(Supply::Sources(Vec::new()));
         part.tells_deliveries = part.supply.awaits_arrivals();
+        part.submissions = part.submissions_of(0..part.graph.hosts());
     }
 
     /// How many ranks have a part of it, if they were made to have one.

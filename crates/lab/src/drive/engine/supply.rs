@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weft_fabric::fabric::HostPair;
 use weft_fabric::workload::{Feedback, Source};
-use weft_units::{Bytes, Limit, Time};
+use weft_units::{Bytes, Limit, Span, Time};
 
 use super::feed::Feed;
 use crate::drive::carrier::MessageId;
@@ -20,6 +20,14 @@ pub(in crate::drive) struct Handed {
     /// The part of it in the packet.
     pub part: Bytes,
     pub next: Time,
+}
+
+impl Handed {
+    /// A packet that a source submits now.
+    #[inline]
+    fn of_source(now: Time, to: u32, payload: Bytes, next: Time) -> Handed {
+        Handed { to, generated: now, message: MessageId::NONE, size: payload, part: payload, next }
+    }
 }
 
 /// The sources of the hosts, or messages in their place.
@@ -88,6 +96,18 @@ impl Supply {
         Some(parts.into_iter().map(|own| Supply::Part(part(own))).collect())
     }
 
+    /// The slot at whose beginnings all sources submit all of their packets, if they do so.
+    pub fn slot(&self) -> Option<Span> {
+        let sources = match self {
+            Supply::Sources(sources) => sources,
+            Supply::Part(part) => &part.sources,
+            Supply::Messages(_) => return None,
+        };
+        let mut slots = sources.iter().filter(|own| !own.is_silent()).map(Source::slot);
+        let first = slots.next()??;
+        slots.all(|slot| slot == Some(first)).then_some(first)
+    }
+
     /// When each source submits its first packets: host and time, several for a greedy source,
     /// which fills all `buffers` together.
     pub fn begin(&self, buffers: Limit) -> Vec<(u32, Time)> {
@@ -133,6 +153,14 @@ impl Supply {
             Ok(source) => take(source, now, payload),
             Err(feed) => feed.hand_over(now, host as u16),
         }
+    }
+
+    /// Like [`hand_over`](Self::hand_over), for a host whose source needs no feedback.
+    #[inline(always)]
+    pub fn hand_over_in_step(&mut self, now: Time, host: u32, payload: Bytes) -> Option<Handed> {
+        let source = self.source(host)?;
+        let to = source.take().target;
+        Some(Handed::of_source(now, to, payload, source.next_time()))
     }
 
     /// Whether the source of `host` submits another packet as soon as this one has started. The
@@ -201,8 +229,7 @@ impl Supply {
 fn take(source: &mut Source, now: Time, payload: Bytes) -> Handed {
     source.ready(now);
     let demand = source.take();
-    let (to, next) = (demand.target, source.next_time());
-    Handed { to, generated: now, message: MessageId::NONE, size: payload, part: payload, next }
+    Handed::of_source(now, demand.target, payload, source.next_time())
 }
 
 /// When a source with feedback must be asked for a packet because one has reached its host.

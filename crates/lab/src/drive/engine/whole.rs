@@ -4,9 +4,10 @@
 //! the calendar are known and sorted, so that the memory is asked for what an event needs while those
 //! before it are processed. What is behind a pointer is asked for in a second step.
 
-use weft_kernel::{Event, Halt, Stopped, prefetch, prefetch_whole};
+use weft_kernel::{Event, Halt, SlottedEvents, Stopped, prefetch, prefetch_whole};
 use weft_units::Time;
 
+use super::places::Places;
 use super::{Delivery, Engine};
 
 /// How many events ahead of the present one memory is asked for, and for what only that memory tells. A few events
@@ -40,6 +41,10 @@ impl Engine {
         halt: &Halt,
         watch: &mut impl FnMut(Delivery),
     ) -> Option<Stopped> {
+        if halt.step_limit.is_some() && self.steps == 0 {
+            // The limit is counted event by event.
+            self.submissions = SlottedEvents::default();
+        }
         let mut due = halt.next_check(self.steps);
         loop {
             let event = match self.is_large {
@@ -48,14 +53,37 @@ impl Engine {
             };
             self.now = event.time;
             self.steps += 1;
-            self.happen(event, watch);
+            let Places { hosts, frees, .. } = self.ranges;
+            match event.place >= hosts && event.place < frees && !self.is_large {
+                true => self.deliver_all(event, due, watch),
+                false => self.happen(event, watch),
+            }
             if self.steps >= due {
-                let stopped = halt.check(self.steps);
+                // One event may stand for many.
+                let stopped = halt.check_since(due - 1, self.steps);
                 if stopped.is_some() {
                     return stopped;
                 }
                 due = halt.next_check(self.steps);
             }
+        }
+    }
+
+    /// Delivers a packet, and those of the same instant whose events follow, until `most` steps have been taken.
+    /// In a large graph it would have to prefetch for the events behind them as well, which costs more than it
+    /// spares.
+    #[inline(never)]
+    fn deliver_all(&mut self, first: Event, most: u64, watch: &mut impl FnMut(Delivery)) {
+        let Places { hosts, frees, .. } = self.ranges;
+        let mut event = first;
+        loop {
+            self.deliver_one(event.time, event.place - hosts, event.item, watch);
+            if self.steps >= most {
+                return;
+            }
+            let Some(next) = self.parts.first().pop_at(first.time, hosts..frees) else { return };
+            self.steps += 1;
+            event = next;
         }
     }
 
