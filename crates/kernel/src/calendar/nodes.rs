@@ -258,6 +258,32 @@ mod tests {
         assert_eq!(calendar.len(), 1);
     }
 
+    /// Slots whose events have one time become no tables of places after one of them was opened in order of time.
+    #[test]
+    fn events_in_step_leave_node_by_node_too() {
+        let mut calendar = Calendar::new(Span(1), Span(1));
+        let of_place: Vec<u16> = (0..400).map(|place| place % 4).collect();
+        assert!(calendar.divide(of_place.into(), Span(APART)));
+        let all = |calendar: &mut Calendar, time| {
+            (0..400).for_each(|place| calendar.push(event(time, place, 0)));
+        };
+        all(&mut calendar, 20);
+        assert!((0..400).all(|place| calendar.pop_until(Time(20)) == Some(event(20, place, 0))));
+        all(&mut calendar, 300);
+        all(&mut calendar, 340);
+        assert!(calendar.open_window(Time::NEVER));
+        let mut left = Vec::new();
+        while let Some(node) = calendar.open_node() {
+            while let Some(one) = calendar.pop_open() {
+                left.push((node, one.time.0, one.place));
+            }
+        }
+        let events = |node, time| (0..100).map(move |number| (node, time, 4 * number + node));
+        let expected: Vec<_> =
+            (0..4).flat_map(|node| events(node, 300).chain(events(node, 340))).collect();
+        assert_eq!(left, expected);
+    }
+
     #[test]
     fn what_is_nearly_sorted_and_what_is_not_is_sorted() {
         for step in [1, 7, 999] {
