@@ -136,6 +136,23 @@ impl Flow {
         before == 1
     }
 
+    /// Returns a credit if there are so many already. Returns whether there are.
+    #[inline]
+    pub fn restore_beyond(&self, port: u32, channel: u8, enough: u32) -> bool {
+        let credits = &self.credits[self.place(port, channel)];
+        let before = credits.load(Ordering::Relaxed);
+        let has_enough = before >= enough;
+        if has_enough {
+            credits.store(before.saturating_add(1), Ordering::Relaxed);
+        }
+        has_enough
+    }
+
+    /// How many credits a port has.
+    pub fn credits(&self, port: u32, channel: u8) -> u32 {
+        self.credits[self.place(port, channel)].load(Ordering::Relaxed)
+    }
+
     /// Returns a credit. Returns whether there was none.
     #[inline]
     pub fn restore(&self, port: u32, channel: u8) -> bool {

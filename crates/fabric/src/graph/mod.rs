@@ -15,6 +15,7 @@ mod deciding;
 mod division;
 mod flow;
 mod gate;
+mod lockstep;
 mod memory;
 mod port;
 mod repeat;
@@ -44,6 +45,8 @@ pub use division::Together;
 use flow::Flow;
 use gate::Gate;
 pub use gate::Passage;
+use lockstep::Pace;
+pub use lockstep::{Passed, Passing};
 use port::Port;
 pub use port::{Departure, RecordingWindow};
 pub use repeat::PortUse;
@@ -137,6 +140,8 @@ pub struct Graph {
     latencies: Vec<Span>,
     kinds: Vec<Kind>,
     clocked: Vec<InputQueued>,
+    /// Whether these decide together, which then has them.
+    pace: Pace,
     deciding: Vec<Deciding>,
     /// Whether there are buffers of limited size.
     has_limits: bool,
@@ -256,6 +261,7 @@ impl Graph {
             latencies: Vec::new(),
             kinds: Vec::with_capacity(switches.len()),
             clocked: Vec::new(),
+            pace: Pace::Open,
             deciding: Vec::new(),
             has_limits: false,
             flow: Flow::none(),

@@ -1,5 +1,6 @@
 //! A switch with queues at its inputs whose sets of ports have a number of words that its type says.
 
+mod cells;
 mod soon;
 mod standing;
 
@@ -27,7 +28,7 @@ const _: () = assert!(MOST_CHANNELS <= Lanes::BITS);
 /// [few lines of the cache](Self::HEAD) have all of it.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct InputQueuedOf<const W: usize> {
+pub(crate) struct InputQueuedOf<const W: usize> {
     ports: u32,
     channels: u32,
     latency: Span,
@@ -71,6 +72,9 @@ pub(super) struct InputQueuedOf<const W: usize> {
     /// The part of `wanted` that may leave, if not all of it may; empty between two edges.
     open: Requests<W>,
 }
+
+/// A switch of up to 64 ports, as one of those that decide in lockstep.
+pub(crate) type CellSwitch = InputQueuedOf<1>;
 
 /// A packet that can be decided on from `edge` on.
 #[derive(Clone, Copy, Debug)]
@@ -429,14 +433,7 @@ impl<const W: usize> InputQueuedOf<W> {
     }
 
     pub fn regain_credit(&mut self, now: Time, output: u32, channel: u8) -> Option<Time> {
-        let mut is_shut = false;
-        if let Some(lanes) = self.shut_lanes.get_mut(output as usize) {
-            *lanes &= !(1 << channel);
-            is_shut = *lanes != 0;
-        }
-        if !is_shut {
-            self.without_credit.remove(output as usize);
-        }
+        self.open(output, channel);
         self.look(now)
     }
 

@@ -1,0 +1,118 @@
+//! A switch that decides in lockstep with others, each of whose packets is one cell: the graph says which packets
+//! come, and takes them when they leave.
+
+use weft_kernel::prefetch_first;
+use weft_units::{Span, Time};
+
+use super::{CellSwitch, Coming, InputQueuedOf};
+use crate::scheduler::PortSet;
+
+impl CellSwitch {
+    /// Whether no packet keeps its output for longer than a slot, or is ready for it later than another one, and no
+    /// far end stops an output; and nothing has happened yet.
+    pub fn works_in_cells(&self) -> bool {
+        let is_short = self.holds.iter().all(|slots| *slots == 1) && self.spans.is_empty();
+        is_short && !self.levels.may_stop() && self.due == Time::NEVER
+    }
+
+    /// The same without the packets on its cables, of which there are none.
+    pub fn without_cables(self) -> CellSwitch {
+        InputQueuedOf { coming: Coming::new(0), ..self }
+    }
+
+    /// Prefetches what every edge reads.
+    #[inline]
+    pub fn prefetch_head(&self) {
+        prefetch_first(self, CellSwitch::HEAD);
+    }
+
+    /// Packets that have chosen each output and have not left.
+    #[inline]
+    pub fn waiting_by_output(&self) -> &[u32] {
+        &self.waiting
+    }
+
+    /// The inputs that hold packets.
+    #[inline]
+    pub fn busy(&self) -> PortSet<1> {
+        self.busy
+    }
+
+    /// A packet that can be decided on from now on joins the queue of an output on a virtual channel.
+    #[inline(always)]
+    pub fn join(
+        &mut self,
+        packet: u32,
+        input: usize,
+        (output, channel): (u32, u8),
+        behind: &mut [u32],
+    ) {
+        let queue = self.queue(input as u32, output, channel.into());
+        let output = output as usize;
+        self.waiting[output] += 1;
+        if self.channels > 1 {
+            self.lanes[input * self.ports as usize + output] |= 1 << channel;
+        }
+        if self.queues[queue].push(packet, behind) {
+            self.wanted.set(input, output);
+            self.busy.insert(input);
+        }
+    }
+
+    /// The scheduler chooses among the packets that may leave: the outputs by which any does, and the input if there
+    /// is one alone; otherwise [`partner`](Self::partner) tells it.
+    #[inline(always)]
+    pub fn choose(&mut self) -> (PortSet<1>, Option<usize>) {
+        if self.without_credit.is_empty() { self.choose_any() } else { self.choose_open() }
+    }
+
+    /// The input that the scheduler has chosen for an output.
+    #[inline(always)]
+    pub fn partner(&self, output: usize) -> usize {
+        self.matching.partner(output)
+    }
+
+    /// The oldest packet of an input for an output leaves, by the virtual channel whose turn it is.
+    #[inline(always)]
+    pub fn take(&mut self, input: usize, output: usize, behind: &[u32]) -> Option<(u32, u8)> {
+        let channel = if self.channels == 1 { 0 } else { self.turn(input, output) };
+        let queue = self.queue(input as u32, output as u32, channel.into());
+        let own = &mut self.queues[queue];
+        let packet = own.pop(behind)?;
+        if own.is_empty() {
+            self.want_no_more(input, output, channel);
+        }
+        self.waiting[output] -= 1;
+        Some((packet, channel))
+    }
+
+    /// Whether a packet may leave at the next edge of those that wait now.
+    #[inline(always)]
+    pub fn may_go_on(&self) -> bool {
+        !self.busy.is_empty() && (self.without_credit.is_empty() || self.has_open())
+    }
+
+    #[inline(never)]
+    fn has_open(&self) -> bool {
+        self.busy.into_iter().any(|input| !self.row(input).is_empty())
+    }
+}
+
+impl<const W: usize> InputQueuedOf<W> {
+    /// From the first byte at an input until a packet can be decided on.
+    pub fn latency(&self) -> Span {
+        self.latency
+    }
+
+    /// The first credit of an output has returned; nothing is announced.
+    pub fn open(&mut self, output: u32, channel: u8) {
+        let mut is_shut = false;
+        if let Some(lanes) = self.shut_lanes.get_mut(output as usize) {
+            *lanes &= !(1 << channel);
+            is_shut = *lanes != 0;
+        }
+        if !is_shut {
+            self.without_credit.remove(output as usize);
+        }
+    }
+}
