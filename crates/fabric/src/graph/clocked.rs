@@ -245,30 +245,26 @@ impl Graph {
         channel: u8,
     ) -> Option<Wakes> {
         let switch = *self.owners.get(place as usize)?;
-        if !matches!(self.pace, Pace::Apart) {
-            return self.expect_together((arrival, place), packet, channel);
+        match &mut self.pace {
+            Pace::Apart => {}
+            Pace::Together(own) => {
+                let input = place - self.switches[switch as usize].first;
+                let edge = own.expect(arrival, packet, (switch, input));
+                return Some(edge.map_or(Wakes::Nobody, |edge| Wakes::Switch(switch, edge)));
+            }
+            Pace::Open => return self.expect_first((arrival, place), packet, channel),
         }
         let own = self.clocked(switch)?;
         let edge = own.expect(arrival, packet, (place - own.first(), channel));
         Some(edge.map_or(Wakes::Nobody, |edge| Wakes::Switch(switch, edge)))
     }
 
-    /// Like [`expect`](Self::expect), where switches may decide together.
+    /// Like [`expect`](Self::expect), before it is known whether switches decide together.
+    #[cold]
     #[inline(never)]
-    fn expect_together(
-        &mut self,
-        (arrival, place): (Time, u32),
-        packet: u32,
-        channel: u8,
-    ) -> Option<Wakes> {
-        let switch = self.switch_of(place);
-        let input = place - self.first_port(switch);
-        if let Pace::Together(own) = &mut self.pace {
-            let edge = own.expect(arrival, packet, (switch, input));
-            return Some(edge.map_or(Wakes::Nobody, |edge| Wakes::Switch(switch, edge)));
-        }
+    fn expect_first(&mut self, at: (Time, u32), packet: u32, channel: u8) -> Option<Wakes> {
         self.set_pace();
-        self.expect((arrival, place), packet, channel)
+        self.expect(at, packet, channel)
     }
 
     /// An edge of a clocked switch; `choose` is that of [`InputQueued::edge`].

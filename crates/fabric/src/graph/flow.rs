@@ -109,6 +109,12 @@ impl Flow {
         prefetch(&self.credits, port.wrapping_mul(self.channels) as usize);
     }
 
+    /// Prefetches credits by their place among all.
+    #[inline]
+    pub fn prefetch_lot(&self, place: usize) {
+        prefetch(&self.credits, place);
+    }
+
     /// Prefetches the credits of these ports.
     #[inline]
     pub fn prefetch_all(&self, ports: Range<usize>) {
@@ -136,10 +142,11 @@ impl Flow {
         before == 1
     }
 
-    /// Returns a credit if there are so many already. Returns whether there are.
+    /// Returns a credit if there are so many already, by the place of a port and channel among all. Returns whether
+    /// there are.
     #[inline]
-    pub fn restore_beyond(&self, port: u32, channel: u8, enough: u32) -> bool {
-        let credits = &self.credits[self.place(port, channel)];
+    pub fn restore_beyond(&self, place: usize, enough: u32) -> bool {
+        let credits = &self.credits[place];
         let before = credits.load(Ordering::Relaxed);
         let has_enough = before >= enough;
         if has_enough {

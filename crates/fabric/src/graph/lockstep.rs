@@ -70,6 +70,8 @@ pub struct Passed {
 pub(super) struct Lockstep {
     slot: Span,
     switches: Vec<CellSwitch>,
+    /// By switch: from the first byte at an input until a packet can be decided on.
+    latencies: Box<[Span]>,
     /// By port of a switch.
     cables: Box<[Cable]>,
     /// The places of a switch, a power of two that is not below its ports.
@@ -77,10 +79,10 @@ pub(super) struct Lockstep {
     /// The number of the last row; there is a power of two of them.
     last_row: u64,
     /// By row and place, a packet that can be decided on at an edge whose number is that of the row, modulo the rows.
-    packets: Box<[u32]>,
+    packets: Box<[[u32; 64]]>,
     /// By row, a bit for each place to which a packet comes.
     coming: Box<[u64]>,
-    /// How many words a row of bits has. A row of packets has one for each bit.
+    /// How many words a row of bits has, and groups a row of packets.
     words: usize,
     /// The rows at whose edges switches take part.
     occupied: u64,
@@ -101,8 +103,8 @@ struct Cable {
     far: u32,
     /// How many slots after its departure a packet can be decided on there.
     slots: u32,
-    /// The port at the far end.
-    peer: u32,
+    /// The place of the credits of the port at the far end, of its first virtual channel.
+    sender: u32,
     /// How many credits that port has, those that are returning included, if another one counts at once.
     enough: u32,
 }
@@ -174,11 +176,12 @@ impl Lockstep {
         let clocked = std::mem::take(&mut graph.clocked);
         Some(Lockstep {
             slot,
+            latencies: clocked.iter().map(InputQueued::latency).collect(),
             switches: clocked.into_iter().filter_map(|own| own.into_cells()).collect(),
             cables,
             width,
             last_row: rows - 1,
-            packets: vec![0; rows as usize * words * 64].into(),
+            packets: vec![[0; 64]; rows as usize * words].into(),
             coming: vec![0; rows as usize * words].into(),
             words,
             occupied: 0,
@@ -199,13 +202,13 @@ impl Lockstep {
         packet: u32,
         (switch, input): (u32, u32),
     ) -> Option<Time> {
-        let ready = arrival + self.switches[switch as usize].latency();
+        let ready = arrival + self.latencies[switch as usize];
         let edge = ready.0.div_ceil(self.slot.0);
-        let (row, place) = (edge & self.last_row, (switch * self.width + input) as usize);
-        let bits = &mut self.coming[row as usize * self.words + place / 64];
-        debug_assert!(*bits >> (place % 64) & 1 == 0, "two packets reach an input in a slot");
-        *bits |= 1 << (place % 64);
-        self.packets[row as usize * self.words * 64 + place] = packet;
+        let place = (switch * self.width + input) as usize;
+        let word = (edge & self.last_row) as usize * self.words + place / 64;
+        debug_assert!(self.coming[word] >> (place % 64) & 1 == 0, "two packets in a slot");
+        self.coming[word] |= 1 << (place % 64);
+        self.packets[word][place % 64] = packet;
         self.attend(edge)
     }
 
@@ -285,7 +288,7 @@ impl Lockstep {
         let before = self.occupied;
         let free = now + self.slot;
         let used = graph.window.overlap_of(now, free, self.slot);
-        let row = (number & self.last_row) as usize * self.words * 64;
+        let row = (number & self.last_row) as usize * self.words;
         for turn in 0..self.attending.len() {
             if are_many {
                 self.prepare(turn, row, graph, passing);
@@ -294,8 +297,9 @@ impl Lockstep {
             let first = graph.first_port(switch);
             let place = (switch * self.width) as usize;
             let own = &mut self.switches[switch as usize];
+            let those = &self.packets[row + place / 64];
             for input in PortSet::<1>::from_words(&[coming]) {
-                let packet = self.packets[row + place + input];
+                let packet = those[(place + input) % 64];
                 let target = passing.choose(switch, packet, own.waiting_by_output());
                 own.join(packet, input, target, passing.behind());
             }
@@ -312,11 +316,11 @@ impl Lockstep {
                 let came_by = passing.leave(graph, switch, ports, packet, channel);
                 graph.ports[ports.output as usize].start_until(free, used);
                 if self.has_credits {
-                    let Cable { peer, enough, .. } = self.cables[ports.input as usize];
-                    if !graph.flow.restore_beyond(peer, came_by, enough) {
-                        let lot = (peer * self.channels) as usize + usize::from(came_by);
-                        let returning = &mut self.returning[lot];
-                        give_back(graph, free, (ports.input, came_by), (enough, returning), passed);
+                    let Cable { sender, enough, .. } = self.cables[ports.input as usize];
+                    let lot = (sender + u32::from(came_by)) as usize;
+                    if !graph.flow.restore_beyond(lot, enough) {
+                        let (sent, returning) = ((ports.input, came_by), &mut self.returning[lot]);
+                        give_back(graph, free, sent, (lot, enough, returning), passed);
                     }
                     if graph.flow.spend(ports.output, channel) {
                         own.lose_credit(output as u32, channel);
@@ -327,8 +331,10 @@ impl Lockstep {
                     passed.departures.push((packet, graph.departure(now, ports.output)));
                 } else {
                     let row = (number + u64::from(slots)) & self.last_row;
-                    self.packets[row as usize * self.words * 64 + far as usize] = packet;
-                    self.coming[row as usize * self.words + far as usize / 64] |= 1 << (far % 64);
+                    let (word, place) = (far as usize / 64, far as usize % 64);
+                    let word = row as usize * self.words + word;
+                    self.packets[word][place] = packet;
+                    self.coming[word] |= 1 << place;
                     self.occupied |= 1 << row;
                 }
             }
@@ -350,8 +356,8 @@ impl Lockstep {
     fn prepare(&self, turn: usize, row: usize, graph: &Graph, passing: &impl Passing) {
         let next = |ahead: usize| self.attending.get(turn + ahead).copied();
         let row_of = |switch: u32| {
-            let first = row + (switch * self.width) as usize;
-            &self.packets[first..first + self.width as usize]
+            let place = (switch * self.width) as usize;
+            &self.packets[row + place / 64][place % 64..][..self.width as usize]
         };
         if let Some((switch, _)) = next(4) {
             self.switches[switch as usize].prefetch_head();
@@ -369,7 +375,8 @@ impl Lockstep {
             let (first, row) = (graph.first_port(switch) as usize, row_of(switch));
             for input in PortSet::<1>::from_words(&[coming]) {
                 passing.prefetch(row[input]);
-                graph.flow.prefetch(self.cables[first + input].peer);
+                self.switches[switch as usize].prefetch_lanes(input);
+                graph.flow.prefetch_lot(self.cables[first + input].sender as usize);
             }
         }
         if let Some((switch, _)) = next(1) {
@@ -386,15 +393,14 @@ fn give_back(
     graph: &Graph,
     free: Time,
     (input, channel): (u32, u8),
-    (enough, returning): (u32, &mut u32),
+    (lot, enough, returning): (usize, u32, &mut u32),
     passed: &mut Passed,
 ) {
-    let port = graph.ports[input as usize].peer();
-    if graph.flow.restore_beyond(port, channel, enough.saturating_sub(*returning)) {
+    if graph.flow.restore_beyond(lot, enough.saturating_sub(*returning)) {
         return;
     }
     *returning += 1;
-    let time = free + graph.link(input).propagation;
+    let (time, port) = (free + graph.link(input).propagation, graph.ports[input as usize].peer());
     passed.credits.push((Heard { time, port }, channel));
 }
 
@@ -422,7 +428,7 @@ impl Graph {
         Cable {
             far: far.map_or(ELSEWHERE, |far| far * width + peer - self.first_port(far)),
             slots: far.map_or(0, slots),
-            peer,
+            sender: peer.wrapping_mul(self.channels().into()),
             enough: own.room().saturating_sub(own.spare(port - self.first_port(switch))),
         }
     }
@@ -501,12 +507,12 @@ mod tests {
         it: weft_protocol::flow::FlowControlSettings,
     }
 
-    /// Packets leave by the output that is their number.
+    /// Packets leave by the output that is their number modulo 4.
     struct ByNumber([u32; 8]);
 
     impl Passing for ByNumber {
         fn choose(&mut self, _: u32, packet: u32, _: &[u32]) -> (u32, u8) {
-            (packet, 0)
+            (packet % 4, 0)
         }
 
         fn leave(&mut self, _: &Graph, _: u32, _: PortPair, _: u32, _: u8) -> u8 {
@@ -537,7 +543,7 @@ mod tests {
         }
     }
 
-    /// Two packets from hosts 0 and 1 for output 2, which leads up, where one leaves for each half of the tree.
+    /// Two packets of hosts 0 and 1 for output 2, which leads up by a cable of 1.5 us.
     #[test]
     fn a_packet_is_decided_on_at_the_edge_after_its_way() {
         let mut graph = tree("length = '300 m'", 125, 0);
@@ -545,7 +551,7 @@ mod tests {
             (graph.switch_ports(), ByNumber([0; 8]), Passed::default());
         let peers = [0, 1].map(|host| graph.peer(ports + host).expect("a cable"));
         assert_eq!(peers, [0, 1]);
-        let sent = peers.map(|place| graph.expect((Time(50_000), place), 2, 0));
+        let sent = [2, 6].map(|packet| graph.expect((Time(50_000), packet / 4), packet, 0));
         assert_eq!(sent, [Some(Wakes::Switch(0, Time(1_000_000))), Some(Wakes::Nobody)]);
         let mut edge = |now: u64| {
             passed = Passed::default();
@@ -553,7 +559,7 @@ mod tests {
             let times = passed.edges.drain(..).map(|edge| edge.0);
             (times.collect::<Vec<_>>(), passed.departures.len())
         };
-        // The first one takes 1.5 us and the latency, so that it is decided on at the third edge after it left.
+        // With the latency, each is decided on two edges after it left, where output 2 leads to the other leaf.
         assert_eq!(edge(1_000_000), (vec![2_000_000, 3_000_000], 0));
         assert_eq!(edge(2_000_000), (vec![4_000_000], 0));
     }

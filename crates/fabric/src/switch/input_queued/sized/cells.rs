@@ -1,10 +1,10 @@
 //! A switch that decides in lockstep with others, each of whose packets is one cell: the graph says which packets
 //! come, and takes them when they leave.
 
-use weft_kernel::prefetch_first;
+use weft_kernel::{prefetch, prefetch_first};
 use weft_units::{Span, Time};
 
-use super::{CellSwitch, Coming, InputQueuedOf};
+use super::{CellSwitch, Chain, Coming, InputQueuedOf};
 use crate::scheduler::PortSet;
 
 impl CellSwitch {
@@ -50,13 +50,29 @@ impl CellSwitch {
         let queue = self.queue(input as u32, output, channel.into());
         let output = output as usize;
         self.waiting[output] += 1;
-        if self.channels > 1 {
-            self.lanes[input * self.ports as usize + output] |= 1 << channel;
-        }
-        if self.queues[queue].push(packet, behind) {
+        // Bits tell whether others wait, so that nothing depends on what is read of the queue, which may be far away in
+        // memory.
+        let is_first = if self.channels == 1 {
+            !self.wanted.contains(input, output)
+        } else {
+            let lanes = &mut self.lanes[input * self.ports as usize + output];
+            let is_first = *lanes >> channel & 1 == 0;
+            *lanes |= 1 << channel;
+            is_first
+        };
+        if is_first {
+            self.queues[queue] = Chain::of_one(packet);
             self.wanted.set(input, output);
             self.busy.insert(input);
+        } else {
+            self.queues[queue].push(packet, behind);
         }
+    }
+
+    /// Prefetches what tells whether packets of an input wait.
+    #[inline]
+    pub fn prefetch_lanes(&self, input: usize) {
+        prefetch(&self.lanes, input * self.ports as usize);
     }
 
     /// The scheduler chooses among the packets that may leave: the outputs by which any does, and the input if there
