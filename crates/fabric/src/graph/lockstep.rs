@@ -36,13 +36,12 @@ pub trait Passing {
     /// The output by which a packet leaves a switch, given how many wait for each, and its virtual channel there.
     fn choose(&mut self, switch: u32, packet: u32, waiting: &[u32]) -> (u32, u8);
 
-    /// A packet leaves a switch on a virtual channel, by ports of the graph. Returns the virtual channel on which it
-    /// came.
+    /// A packet leaves a switch on a virtual channel, by ports of the graph, between which it takes a step of a
+    /// [kind](Graph::step_across). Returns the virtual channel on which it came.
     fn leave(
         &mut self,
         graph: &Graph,
-        switch: u32,
-        ports: PortPair,
+        across: (u32, PortPair, usize),
         packet: u32,
         channel: u8,
     ) -> u8;
@@ -72,8 +71,8 @@ pub(super) struct Lockstep {
     switches: Vec<CellSwitch>,
     /// By switch: from the first byte at an input until a packet can be decided on.
     latencies: Box<[Span]>,
-    /// By port of a switch.
-    cables: Box<[Cable]>,
+    /// By place.
+    cables: Box<[[Cable; 64]]>,
     /// The places of a switch, a power of two that is not below its ports.
     width: u32,
     /// The number of the last row; there is a power of two of them.
@@ -92,6 +91,8 @@ pub(super) struct Lockstep {
     returning: Box<[u32]>,
     channels: u32,
     has_credits: bool,
+    /// The edge before which the packets that have left were last added up.
+    added_up: u64,
     /// The switches that take part at an edge, and the inputs to which packets come.
     attending: Vec<(u32, u64)>,
 }
@@ -102,12 +103,25 @@ struct Cable {
     /// The place among those of all inputs at which what leaves arrives; [`ELSEWHERE`] if that is no switch.
     far: u32,
     /// How many slots after its departure a packet can be decided on there.
-    slots: u32,
+    slots: u16,
+    /// The number of its link on the way out.
+    link: u16,
     /// The place of the credits of the port at the far end, of its first virtual channel.
     sender: u32,
     /// How many credits that port has, those that are returning included, if another one counts at once.
     enough: u32,
+    /// The first kind of the [steps](Graph::step_across) of packets that come by it.
+    steps: u32,
+    /// How many packets have left by it within the window since these were last added up.
+    sent: u32,
 }
+
+/// Where there is no port.
+const NONE: Cable =
+    Cable { far: ELSEWHERE, slots: 0, link: 0, sender: 0, enough: 0, steps: 0, sent: 0 };
+
+/// In how many slots a port sends fewer packets than it can count.
+const MOST_SENT: u64 = u32::MAX as u64;
 
 impl Graph {
     /// From now on each switch decides by itself. Does not change results, which a test checks. Only before the first
@@ -164,21 +178,31 @@ impl Lockstep {
         };
         // A bit later than a packet of a switch if it is one of a host, which sends between two edges.
         let rows = (graph.longest_way(slot) + 2).next_power_of_two();
-        if !are_all || !fits || !ports.clone().all(in_time) || rows > MOST_ROWS {
+        if !are_all
+            || !fits
+            || !ports.clone().all(in_time)
+            || rows > MOST_ROWS
+            || graph.links.len() > u16::MAX.into()
+        {
             return None;
         }
         let most = graph.clocked.iter().map(|own| own.ports()).max()?;
         let width = most.next_power_of_two() as u32;
-        let cables = ports.map(|port| graph.cable(port, slot, width)).collect();
         let places = graph.clocked.len() * width as usize;
         let words = places.div_ceil(64);
+        let mut cables = vec![[NONE; 64]; words];
+        for port in ports {
+            let switch = graph.switch_of(port);
+            let place = (switch * width + port - graph.first_port(switch)) as usize;
+            cables[place / 64][place % 64] = graph.cable(port, slot, width);
+        }
         let channels = u32::from(graph.channels());
         let clocked = std::mem::take(&mut graph.clocked);
         Some(Lockstep {
             slot,
             latencies: clocked.iter().map(InputQueued::latency).collect(),
             switches: clocked.into_iter().filter_map(|own| own.into_cells()).collect(),
-            cables,
+            cables: cables.into(),
             width,
             last_row: rows - 1,
             packets: vec![[0; 64]; rows as usize * words].into(),
@@ -189,6 +213,7 @@ impl Lockstep {
             returning: vec![0; graph.ports.len() * channels as usize].into(),
             channels,
             has_credits: graph.flow.has_credits(),
+            added_up: 0,
             attending: Vec::new(),
         })
     }
@@ -240,12 +265,31 @@ impl Lockstep {
 
     /// From now on no credit counts before it is back.
     pub fn report_every_credit(&mut self) {
-        self.cables.iter_mut().for_each(|cable| cable.enough = u32::MAX);
+        self.cables.as_flattened_mut().iter_mut().for_each(|cable| cable.enough = u32::MAX);
     }
 
     /// A switch.
     pub fn switch(&self, switch: u32) -> &CellSwitch {
         &self.switches[switch as usize]
+    }
+
+    /// For how long a port of a switch was busy within the window, besides what the port itself knows.
+    pub fn busy(&self, (switch, port): (u32, u32)) -> Span {
+        let place = (switch * self.width + port) as usize;
+        self.slot * u64::from(self.cables[place / 64][place % 64].sent)
+    }
+
+    /// Tells ports how many packets have left by them, before there are too many to be counted.
+    #[cold]
+    #[inline(never)]
+    fn add_up(&mut self, number: u64, graph: &Graph) {
+        self.added_up = number;
+        for port in 0..graph.switch_ports() {
+            let switch = graph.switch_of(port);
+            let place = (switch * self.width + port - graph.first_port(switch)) as usize;
+            let sent = std::mem::take(&mut self.cables[place / 64][place % 64].sent);
+            graph.ports[port as usize].go_on(Span::ZERO, self.slot * u64::from(sent));
+        }
     }
 
     /// How many credits of a port are on their way back to it.
@@ -287,7 +331,12 @@ impl Lockstep {
         let number = now.0 / self.slot.0;
         let before = self.occupied;
         let free = now + self.slot;
+        // Of a slot at the beginning or the end of the window a part counts.
         let used = graph.window.overlap_of(now, free, self.slot);
+        let is_whole = used == self.slot;
+        if number - self.added_up >= MOST_SENT {
+            self.add_up(number, graph);
+        }
         let row = (number & self.last_row) as usize * self.words;
         for turn in 0..self.attending.len() {
             if are_many {
@@ -297,14 +346,11 @@ impl Lockstep {
             let first = graph.first_port(switch);
             let place = (switch * self.width) as usize;
             let own = &mut self.switches[switch as usize];
-            let those = &self.packets[row + place / 64];
+            let (those, cables) = (&self.packets[row + place / 64], &mut self.cables[place / 64]);
             for input in PortSet::<1>::from_words(&[coming]) {
                 let packet = those[(place + input) % 64];
                 let target = passing.choose(switch, packet, own.waiting_by_output());
                 own.join(packet, input, target, passing.behind());
-            }
-            if own.busy().is_empty() {
-                continue;
             }
             let (outputs, lone) = own.choose();
             for output in outputs {
@@ -312,11 +358,17 @@ impl Lockstep {
                 let Some((packet, channel)) = own.take(input, output, passing.behind()) else {
                     continue;
                 };
+                let Cable { sender, enough, steps, .. } = cables[(place + input) % 64];
+                let out = &mut cables[(place + output) % 64];
+                let Cable { far, slots, link, .. } = *out;
+                out.sent += u32::from(is_whole);
                 let ports = PortPair { input: first + input as u32, output: first + output as u32 };
-                let came_by = passing.leave(graph, switch, ports, packet, channel);
-                graph.ports[ports.output as usize].start_until(free, used);
+                let step = (steps + u32::from(link)) as usize;
+                let came_by = passing.leave(graph, (switch, ports, step), packet, channel);
+                if !is_whole {
+                    graph.ports[ports.output as usize].go_on(Span::ZERO, used);
+                }
                 if self.has_credits {
-                    let Cable { sender, enough, .. } = self.cables[ports.input as usize];
                     let lot = (sender + u32::from(came_by)) as usize;
                     if !graph.flow.restore_beyond(lot, enough) {
                         let (sent, returning) = ((ports.input, came_by), &mut self.returning[lot]);
@@ -326,7 +378,6 @@ impl Lockstep {
                         own.lose_credit(output as u32, channel);
                     }
                 }
-                let Cable { far, slots, .. } = self.cables[ports.output as usize];
                 if far == ELSEWHERE {
                     passed.departures.push((packet, graph.departure(now, ports.output)));
                 } else {
@@ -366,17 +417,18 @@ impl Lockstep {
         if let Some((switch, _)) = next(3) {
             self.switches[switch as usize].prefetch_tables();
             let ports = graph.numbers_of(switch);
-            prefetch_all(&graph.ports[ports.clone()]);
-            prefetch_all(&self.cables[ports.clone()]);
+            let place = (switch * self.width) as usize;
+            prefetch_all(&self.cables[place / 64][place % 64..][..ports.len()]);
             graph.flow.prefetch_all(ports);
         }
         if let Some((switch, coming)) = next(2) {
             self.switches[switch as usize].prefetch_queues();
-            let (first, row) = (graph.first_port(switch) as usize, row_of(switch));
+            let (place, row) = ((switch * self.width) as usize, row_of(switch));
             for input in PortSet::<1>::from_words(&[coming]) {
                 passing.prefetch(row[input]);
                 self.switches[switch as usize].prefetch_lanes(input);
-                graph.flow.prefetch_lot(self.cables[first + input].sender as usize);
+                let cable = &self.cables[place / 64][(place + input) % 64];
+                graph.flow.prefetch_lot(cable.sender as usize);
             }
         }
         if let Some((switch, _)) = next(1) {
@@ -423,11 +475,15 @@ impl Graph {
         let far = self.owners.get(peer as usize).copied();
         let slots = |far: u32| {
             let latency = self.clocked[far as usize].latency();
-            (self.link(port).propagation + latency).0.div_ceil(slot.0) as u32
+            (self.link(port).propagation + latency).0.div_ceil(slot.0) as u16
         };
         Cable {
             far: far.map_or(ELSEWHERE, |far| far * width + peer - self.first_port(far)),
             slots: far.map_or(0, slots),
+            link: self.ports[port as usize].link() as u16,
+            steps: self.step_across(switch, PortPair { input: port, output: port }) as u32
+                - self.ports[port as usize].link(),
+            sent: 0,
             sender: peer.wrapping_mul(self.channels().into()),
             enough: own.room().saturating_sub(own.spare(port - self.first_port(switch))),
         }
@@ -515,7 +571,7 @@ mod tests {
             (packet % 4, 0)
         }
 
-        fn leave(&mut self, _: &Graph, _: u32, _: PortPair, _: u32, _: u8) -> u8 {
+        fn leave(&mut self, _: &Graph, _: (u32, PortPair, usize), _: u32, _: u8) -> u8 {
             0
         }
 

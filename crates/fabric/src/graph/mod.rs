@@ -545,11 +545,20 @@ impl Graph {
         if may_wait(port) || peer.is_some_and(may_wait) { wire } else { wire + switches }
     }
 
+    fn busy_of(&self, port: u32) -> Span {
+        let busy = self.ports[port as usize].busy();
+        let (Pace::Together(own), Some(&switch)) = (&self.pace, self.owners.get(port as usize))
+        else {
+            return busy;
+        };
+        busy + own.busy((switch, port - self.first_port(switch)))
+    }
+
     /// How long each directed port was busy within the window; the links of rings come last, and in
     /// a graph that is one ring there are no others.
     pub fn busy(&self) -> Vec<Span> {
         let is_one_ring = self.on_rings > 0 && self.switches.len() == 1;
         let first = if is_one_ring { self.ring_link(0) } else { 0 };
-        self.ports[first as usize..].iter().map(Port::busy).collect()
+        (first..self.ports.len() as u32).map(|port| self.busy_of(port)).collect()
     }
 }

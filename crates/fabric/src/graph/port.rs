@@ -116,14 +116,6 @@ impl Port {
         start
     }
 
-    /// Starts a packet that occupies the link until `free`, for `busy` of that within the window; the caller knows
-    /// that it may.
-    #[inline]
-    pub fn start_until(&self, free: Time, busy: Span) {
-        self.free.store(free.0, Ordering::Relaxed);
-        self.busy.store((self.busy() + busy).0, Ordering::Relaxed);
-    }
-
     /// Starts a packet that takes `span`; the caller knows that it may.
     #[inline]
     pub fn start(&self, start: Time, span: Span, window: RecordingWindow) {

@@ -31,13 +31,12 @@ impl Passing for Travellers<'_> {
     fn leave(
         &mut self,
         graph: &Graph,
-        switch: u32,
-        ports: PortPair,
+        (switch, ports, step): (u32, PortPair, usize),
         packet: u32,
         channel: u8,
     ) -> u8 {
         if graph.is_mixed() {
-            self.packets.take_step(graph, switch, ports, packet);
+            self.packets.take_step_of_kind(graph, step, (switch, ports), packet);
         }
         if graph.channels() == 1 {
             return 0;
