@@ -363,7 +363,7 @@ impl Lockstep {
                 let Cable { far, slots, link, .. } = *out;
                 out.sent += u32::from(is_whole);
                 let ports = PortPair { input: first + input as u32, output: first + output as u32 };
-                let step = (steps + u32::from(link)) as usize;
+                let step = steps.wrapping_add(link.into()) as usize;
                 let came_by = passing.leave(graph, (switch, ports, step), packet, channel);
                 if !is_whole {
                     graph.ports[ports.output as usize].go_on(Span::ZERO, used);
@@ -481,8 +481,8 @@ impl Graph {
             far: far.map_or(ELSEWHERE, |far| far * width + peer - self.first_port(far)),
             slots: far.map_or(0, slots),
             link: self.ports[port as usize].link() as u16,
-            steps: self.step_across(switch, PortPair { input: port, output: port }) as u32
-                - self.ports[port as usize].link(),
+            steps: (self.step_across(switch, PortPair { input: port, output: port }) as u32)
+                .wrapping_sub(self.ports[port as usize].link()),
             sent: 0,
             sender: peer.wrapping_mul(self.channels().into()),
             enough: own.room().saturating_sub(own.spare(port - self.first_port(switch))),

@@ -51,6 +51,9 @@ pub(crate) struct InputQueuedOf<const W: usize> {
     shut_lanes: Box<[Lanes]>,
     /// By input, output and virtual channel.
     queues: Box<[Chain]>,
+    /// In a switch that decides together with others, by input and output: the packet that waits there alone, if any
+    /// waits; only where there are several virtual channels.
+    alone: Box<[u32]>,
     /// Packets that are travelling to each input or from it to the scheduler.
     coming: Coming<W>,
     /// Packets that have chosen their output and arrive more slowly than they leave, by edge.
@@ -100,6 +103,7 @@ impl<const W: usize> InputQueuedOf<W> {
             lanes: vec![0; if channels == 1 { 0 } else { ports * ports }].into(),
             shut_lanes: vec![0; if channels == 1 { 0 } else { ports }].into(),
             queues: vec![Chain::EMPTY; ports * lots].into(),
+            alone: Box::default(),
             coming: Coming::new(ports),
             late: VecDeque::new(),
             waiting: vec![0; ports].into(),

@@ -7,6 +7,9 @@ use weft_units::{Span, Time};
 use super::{CellSwitch, Chain, Coming, InputQueuedOf};
 use crate::scheduler::PortSet;
 
+/// In place of a packet that is alone between an input and an output: packets there are in their queues.
+pub(super) const SEVERAL: u32 = u32::MAX;
+
 impl CellSwitch {
     /// Whether no packet keeps its output for longer than a slot, or is ready for it later than another one, and no
     /// far end stops an output; and nothing has happened yet.
@@ -17,7 +20,8 @@ impl CellSwitch {
 
     /// The same without the packets on its cables, of which there are none.
     pub fn without_cables(self) -> CellSwitch {
-        InputQueuedOf { coming: Coming::new(0), ..self }
+        let alone = vec![SEVERAL; self.lanes.len()].into();
+        InputQueuedOf { coming: Coming::new(0), alone, ..self }
     }
 
     /// Prefetches what every edge reads.
@@ -52,20 +56,45 @@ impl CellSwitch {
         self.waiting[output] += 1;
         // Bits tell whether others wait, so that nothing depends on what is read of the queue, which may be far away in
         // memory.
-        let is_first = if self.channels == 1 {
-            !self.wanted.contains(input, output)
-        } else {
-            let lanes = &mut self.lanes[input * self.ports as usize + output];
-            let is_first = *lanes >> channel & 1 == 0;
-            *lanes |= 1 << channel;
-            is_first
-        };
-        if is_first {
-            self.queues[queue] = Chain::of_one(packet);
+        if self.channels > 1 {
+            return self.join_lane(packet, (input, output, channel), queue, behind);
+        }
+        if self.wanted.contains(input, output) {
+            self.queues[queue].push(packet, behind);
+            return;
+        }
+        self.queues[queue] = Chain::of_one(packet);
+        self.wanted.set(input, output);
+        self.busy.insert(input);
+    }
+
+    /// The same where there are several virtual channels. Of packets that are alone between an input and an output,
+    /// whichever their virtual channel, there is a smaller table, since most are and queues are many.
+    #[inline(always)]
+    fn join_lane(
+        &mut self,
+        packet: u32,
+        (input, output, channel): (usize, usize, u8),
+        queue: usize,
+        behind: &mut [u32],
+    ) {
+        let pair = input * self.ports as usize + output;
+        let lanes = self.lanes[pair];
+        self.lanes[pair] = lanes | 1 << channel;
+        if lanes == 0 {
+            self.alone[pair] = packet;
             self.wanted.set(input, output);
             self.busy.insert(input);
-        } else {
-            self.queues[queue].push(packet, behind);
+            return;
+        }
+        let first = std::mem::replace(&mut self.alone[pair], SEVERAL);
+        if first != SEVERAL {
+            let lane = lanes.trailing_zeros() as usize;
+            self.queues[pair * self.channels as usize + lane] = Chain::of_one(first);
+        }
+        match lanes >> channel & 1 == 0 {
+            true => self.queues[queue] = Chain::of_one(packet),
+            false => _ = self.queues[queue].push(packet, behind),
         }
     }
 
@@ -91,7 +120,16 @@ impl CellSwitch {
     /// The oldest packet of an input for an output leaves, by the virtual channel whose turn it is.
     #[inline(always)]
     pub fn take(&mut self, input: usize, output: usize, behind: &[u32]) -> Option<(u32, u8)> {
-        let channel = if self.channels == 1 { 0 } else { self.turn(input, output) };
+        let mut channel = 0;
+        if self.channels > 1 {
+            channel = self.turn(input, output);
+            let first = self.alone[input * self.ports as usize + output];
+            if first != SEVERAL {
+                self.want_no_more(input, output, channel);
+                self.waiting[output] -= 1;
+                return Some((first, channel));
+            }
+        }
         let queue = self.queue(input as u32, output as u32, channel.into());
         let own = &mut self.queues[queue];
         let packet = own.pop(behind)?;
