@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Gate, Graph, Kind, Port, PortUse, Switch};
+use super::{Gate, Graph, Kind, Pace, Port, PortUse, Switch};
 
 /// The part of a graph that a process holds.
 ///
@@ -259,6 +259,7 @@ impl Graph {
             latencies: self.latencies.clone(),
             kinds: Vec::new(),
             clocked: Vec::new(),
+            pace: Pace::Apart,
             deciding: Vec::new(),
             has_limits: self.has_limits,
             flow: self.flow.of_ports(&[]),

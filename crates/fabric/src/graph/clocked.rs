@@ -4,7 +4,7 @@
 use weft_kernel::{Stream, prefetch, prefetch_all};
 use weft_units::{Bytes, Span, Time};
 
-use super::{Departure, Graph, Kind};
+use super::{Departure, Graph, Kind, Pace};
 use crate::fabric::{Peer, Wiring};
 use crate::link::{FlowControl, LinkSettings};
 use crate::scheduler::Arbiter;
@@ -245,9 +245,26 @@ impl Graph {
         channel: u8,
     ) -> Option<Wakes> {
         let switch = *self.owners.get(place as usize)?;
+        match &mut self.pace {
+            Pace::Apart => {}
+            Pace::Together(own) => {
+                let input = place - self.switches[switch as usize].first;
+                let edge = own.expect(arrival, packet, (switch, input));
+                return Some(edge.map_or(Wakes::Nobody, |edge| Wakes::Switch(switch, edge)));
+            }
+            Pace::Open => return self.expect_first((arrival, place), packet, channel),
+        }
         let own = self.clocked(switch)?;
         let edge = own.expect(arrival, packet, (place - own.first(), channel));
         Some(edge.map_or(Wakes::Nobody, |edge| Wakes::Switch(switch, edge)))
+    }
+
+    /// Like [`expect`](Self::expect), before it is known whether switches decide together.
+    #[cold]
+    #[inline(never)]
+    fn expect_first(&mut self, at: (Time, u32), packet: u32, channel: u8) -> Option<Wakes> {
+        self.set_pace();
+        self.expect(at, packet, channel)
     }
 
     /// An edge of a clocked switch; `choose` is that of [`InputQueued::edge`].
@@ -363,14 +380,32 @@ impl Graph {
     /// a test can compare the results.
     pub fn report_every_credit(&mut self) {
         self.clocked.iter_mut().for_each(InputQueued::report_every_credit);
+        if let Pace::Together(own) = &mut self.pace {
+            own.report_every_credit();
+        }
     }
 
     /// A credit has returned to a port. Returns what must be looked at.
     pub fn credit(&mut self, now: Time, port: u32, channel: u8) -> Wakes {
+        if let Pace::Together(own) = &mut self.pace {
+            own.end_return(port, channel);
+        }
         if !self.flow.restore(port, channel) {
             return Wakes::Nobody;
         }
+        if self.is_clocked(port) && self.decides_together() {
+            return self.look_together(now, port, channel);
+        }
         self.with_clocked(port, |own, output| own.regain_credit(now, output, channel))
+    }
+
+    /// The first credit has returned to an output of a switch that decides together with others.
+    fn look_together(&mut self, now: Time, port: u32, channel: u8) -> Wakes {
+        let switch = self.switch_of(port);
+        let output = port - self.first_port(switch);
+        let Pace::Together(own) = &mut self.pace else { return Wakes::Nobody };
+        let edge = own.regain_credit(now, (switch, output), channel);
+        edge.map_or(Wakes::Nobody, |edge| Wakes::Switch(switch, edge))
     }
 
     /// The far end stops a port, or lets it continue. Returns what must be looked at.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Graph, Kind};
+use super::{Graph, Kind, Pace};
 use crate::switch::InputQueued;
 
 /// What keeps the parts of a graph from running in parallel.
@@ -88,6 +88,7 @@ impl Graph {
             latencies: self.latencies.clone(),
             kinds: self.kinds.iter().map(elsewhere).collect(),
             clocked: Vec::new(),
+            pace: Pace::Apart,
             deciding: Vec::new(),
             has_limits: self.has_limits,
             flow: self.flow.clone(),

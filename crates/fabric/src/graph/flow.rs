@@ -109,6 +109,12 @@ impl Flow {
         prefetch(&self.credits, port.wrapping_mul(self.channels) as usize);
     }
 
+    /// Prefetches credits by their place among all.
+    #[inline]
+    pub fn prefetch_lot(&self, place: usize) {
+        prefetch(&self.credits, place);
+    }
+
     /// Prefetches the credits of these ports.
     #[inline]
     pub fn prefetch_all(&self, ports: Range<usize>) {
@@ -134,6 +140,24 @@ impl Flow {
         }
         credits.store(before - 1, Ordering::Relaxed);
         before == 1
+    }
+
+    /// Returns a credit if there are so many already, by the place of a port and channel among all. Returns whether
+    /// there are.
+    #[inline]
+    pub fn restore_beyond(&self, place: usize, enough: u32) -> bool {
+        let credits = &self.credits[place];
+        let before = credits.load(Ordering::Relaxed);
+        let has_enough = before >= enough;
+        if has_enough {
+            credits.store(before.saturating_add(1), Ordering::Relaxed);
+        }
+        has_enough
+    }
+
+    /// How many credits a port has.
+    pub fn credits(&self, port: u32, channel: u8) -> u32 {
+        self.credits[self.place(port, channel)].load(Ordering::Relaxed)
     }
 
     /// Returns a credit. Returns whether there was none.

@@ -15,6 +15,7 @@ mod deciding;
 mod division;
 mod flow;
 mod gate;
+mod lockstep;
 mod memory;
 mod port;
 mod repeat;
@@ -44,6 +45,8 @@ pub use division::Together;
 use flow::Flow;
 use gate::Gate;
 pub use gate::Passage;
+use lockstep::Pace;
+pub use lockstep::{Passed, Passing};
 use port::Port;
 pub use port::{Departure, RecordingWindow};
 pub use repeat::PortUse;
@@ -137,6 +140,8 @@ pub struct Graph {
     latencies: Vec<Span>,
     kinds: Vec<Kind>,
     clocked: Vec<InputQueued>,
+    /// Whether these decide together, which then has them.
+    pace: Pace,
     deciding: Vec<Deciding>,
     /// Whether there are buffers of limited size.
     has_limits: bool,
@@ -258,6 +263,7 @@ impl Graph {
             latencies: Vec::new(),
             kinds: Vec::with_capacity(switches.len()),
             clocked: Vec::new(),
+            pace: Pace::Open,
             deciding: Vec::new(),
             has_limits: false,
             flow: Flow::none(),
@@ -552,11 +558,20 @@ impl Graph {
         if may_wait(port) || peer.is_some_and(may_wait) { wire } else { wire + switches }
     }
 
+    fn busy_of(&self, port: u32) -> Span {
+        let busy = self.ports[port as usize].busy();
+        let (Pace::Together(own), Some(&switch)) = (&self.pace, self.owners.get(port as usize))
+        else {
+            return busy;
+        };
+        busy + own.busy((switch, port - self.first_port(switch)))
+    }
+
     /// How long each directed port was busy within the window; the links of rings come last, and in
     /// a graph that is one ring there are no others.
     pub fn busy(&self) -> Vec<Span> {
         let is_one_ring = self.on_rings > 0 && self.switches.len() == 1;
         let first = if is_one_ring { self.ring_link(0) } else { 0 };
-        self.ports[first as usize..].iter().map(Port::busy).collect()
+        (first..self.ports.len() as u32).map(|port| self.busy_of(port)).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_units::{Bytes, Time};
 
 use super::flow::Flow;
-use super::{Departure, Graph, Kind, Link, Port, RecordingWindow, SwitchParts};
+use super::{Departure, Graph, Kind, Link, Pace, Port, RecordingWindow, SwitchParts};
 use crate::fabric::{Peer, Wiring};
 use crate::link::LinkSettings;
 use crate::switch::RingSettings;
@@ -145,6 +145,7 @@ impl Graph {
             latencies: Vec::new(),
             kinds: Vec::new(),
             clocked: Vec::new(),
+            pace: Pace::Apart,
             deciding: Vec::new(),
             has_limits: false,
             flow: Flow::none(),

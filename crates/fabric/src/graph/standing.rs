@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Graph, Kind};
-use crate::switch::InputQueued;
+use super::{Graph, Kind, Pace};
+use crate::switch::{CellSwitch, InputQueued};
 
 /// What waits at a port, and in the input buffer behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +47,19 @@ impl Graph {
         Some((own, port - self.first_port(switch)))
     }
 
+    /// The switch that has a port, if it decides together with others, and the number of the port there.
+    fn in_lockstep(&self, port: u32) -> Option<(&CellSwitch, u32)> {
+        let (switch, Pace::Together(own)) = (*self.owners.get(port as usize)?, &self.pace) else {
+            return None;
+        };
+        Some((own.switch(switch), port - self.first_port(switch)))
+    }
+
     /// What waits at a port for the far end of its cable.
     pub fn held_at(&self, port: u32) -> HeldAt {
+        if let Some((own, output)) = self.in_lockstep(port) {
+            return HeldAt { packets: own.waiting(output), is_stopped: false };
+        }
         if let Some((own, output)) = self.input_queued(port) {
             return HeldAt { packets: own.waiting(output), is_stopped: own.is_stopped(output) };
         }
@@ -63,6 +74,9 @@ impl Graph {
     /// channel. `channel_of` returns that of a packet.
     fn is_wanted(&self, port: u32, channel: u8, channel_of: impl Fn(u32) -> u8) -> bool {
         if let Some((own, output)) = self.input_queued(port) {
+            return own.is_wanted(output, channel);
+        }
+        if let Some((own, output)) = self.in_lockstep(port) {
             return own.is_wanted(output, channel);
         }
         let next = self.gates.get(port as usize).and_then(super::Gate::oldest);
@@ -81,6 +95,12 @@ impl Graph {
                 |channel: &u8| self.flow.is_limited(port) && !self.flow.may_send(port, *channel);
             state.without_credit = channels.clone().filter(is_out).collect();
         }
+        if let Some((own, input)) = self.in_lockstep(port) {
+            state.full =
+                channels.clone().filter(|channel| self.is_full_together(port, *channel)).collect();
+            let wanted = own.wanted_of(input).into_iter();
+            state.wanted_behind = wanted.map(|output| port - input + output).collect();
+        }
         if let Some((own, input)) = self.input_queued(port) {
             state.full = channels.filter(|channel| own.is_full(input, *channel)).collect();
             let first = port - input;
@@ -88,6 +108,16 @@ impl Graph {
                 own.wanted_of(input).into_iter().map(|output| first + output).collect();
         }
         state
+    }
+
+    /// Whether an input of a switch that decides together with others has no room for another packet of a virtual
+    /// channel: its sender has no credit, and none is returning.
+    fn is_full_together(&self, input: u32, channel: u8) -> bool {
+        let (Some(sender), Pace::Together(own)) = (self.peer(input), &self.pace) else {
+            return false;
+        };
+        self.flow.has_credits()
+            && self.flow.credits(sender, channel) + own.returning(sender, channel) == 0
     }
 
     /// How many cells the input of a clocked switch has space for, held ones included, if it is one

@@ -15,6 +15,12 @@ impl Chain {
     /// The empty queue.
     pub const EMPTY: Chain = Chain { oldest: NOBODY, youngest: NOBODY };
 
+    /// The queue of one packet.
+    #[inline]
+    pub fn of_one(packet: u32) -> Chain {
+        Chain { oldest: packet, youngest: packet }
+    }
+
     /// Both ends as one number, for who keeps them where threads can see them.
     #[inline]
     pub fn bits(self) -> u64 {

@@ -28,6 +28,7 @@ use fifo_crossbar::FifoCrossbar;
 pub use fifo_crossbar::FifoCrossbarParts;
 use inputs::Inputs;
 pub use inputs::StopSettings;
+pub(crate) use sized::CellSwitch;
 use sized::InputQueuedOf;
 
 /// A cell switch with queues at its inputs.
@@ -353,6 +354,30 @@ impl InputQueued {
     /// [`expect`](Self::expect) does.
     pub fn stop(&mut self, now: Time, output: u32, stops: bool) -> Option<Time> {
         of_any_size!(&mut self.size, own => own.stop(now, output, stops))
+    }
+
+    /// Whether it can [decide in lockstep](Self::into_cells) with others.
+    pub(crate) fn works_in_cells(&self) -> bool {
+        matches!(&self.size, Size::Narrow(own) if own.works_in_cells())
+    }
+
+    /// The switch as one that is told which packets come; nothing unless it [works in cells](Self::works_in_cells).
+    pub(crate) fn into_cells(self) -> Option<CellSwitch> {
+        if let Size::Narrow(own) = self.size { Some(own.without_cables()) } else { None }
+    }
+
+    /// The largest number of packets of a virtual channel that an input may hold while its sender certainly has a
+    /// credit left.
+    pub(crate) fn spare(&self, input: u32) -> u32 {
+        self.inputs.spare(input)
+    }
+
+    /// From the first byte at an input until a packet can be decided on.
+    pub(crate) fn latency(&self) -> Span {
+        match &self.size {
+            Size::Narrow(own) => own.latency(),
+            _ => Span::ZERO,
+        }
     }
 
     // What waits for what.

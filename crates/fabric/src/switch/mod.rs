@@ -30,6 +30,7 @@ pub use hub::{
     ArbiterSettings, Awaited, Hub, HubRequest, HubScheduler, HubSettings, HubSide, HubTimes,
     HubTimesParts, MAX_HUB_PORTS, Synchronisation, TimesOfSize, TransferSettings,
 };
+pub(crate) use input_queued::CellSwitch;
 pub use input_queued::{
     BusParts, FifoCrossbarParts, Grant, InputQueued, InputQueuedParts, InputQueuedSettings,
     InputQueues, Outbox, StopSettings,

@@ -409,6 +409,42 @@ proptest! {
         prop_assert_eq!(usual, shown(&text, hosts, seed, Engine::prefetch_in_any_graph), "{}", text);
     }
 
+    /// Switches of which each packet is a cell, and that have slots of one length: together, or each by itself.
+    #[test]
+    fn switches_that_decide_together_decide_what_each_would(
+        (text, hosts, _) in compositions(Others::Clocked),
+        buffer in 2_u32..20,
+        has_rates in prop::bool::weighted(0.1),
+        seed in any::<u64>(),
+    ) {
+        let text = with(&with(&with(&text, "clocked", 0x3ff), "hubs", 0), "shared", 0);
+        let text = text
+            .replace("cell = '25 B', ", "")
+            .replace("{ stop_go = { stop = 3, go = 1, reaction = '70 ns' } }", "'credits'");
+        let buffers = "other = { buffer = ";
+        let start = text.find(buffers).expect("the buffers of an input") + buffers.len();
+        let text = format!("{}{buffer}{}", &text[..start], &text[start + 2..]);
+        let text = match has_rates {
+            true => text,
+            false => text.replace("'2 Gbit/s'", "'1 Gbit/s'").replace("'3 Gbit/s'", "'1 Gbit/s'"),
+        };
+        let (mut engine, until, _) = build(&text, hosts, seed, &|_| true);
+        prop_assert_eq!(engine.run_watched(until, &Halt::new(), |_| {}), None);
+        prop_assert!(has_rates || engine.decides_together(), "{}", text);
+        let usual = shown(&text, hosts, seed, |_| {});
+        prop_assert_eq!(&usual, &shown(&text, hosts, seed, Engine::decide_apart), "{}", text);
+        // Credits that are reported are events more.
+        let reported = shown(&text, hosts, seed, Engine::report_every_credit);
+        prop_assert_eq!(&usual.0, &reported.0, "{}", text);
+        let apart = shown(&text, hosts, seed, |engine| {
+            engine.report_every_credit();
+            engine.decide_apart();
+        });
+        prop_assert_eq!(reported, apart, "{}", text);
+        let prefetched = shown(&text, hosts, seed, Engine::prefetch_in_any_graph);
+        prop_assert_eq!(usual, prefetched, "{}", text);
+    }
+
     /// Hosts that submit packets in slots have one event for each slot, but one for each packet where steps are
     /// limited.
     #[test]

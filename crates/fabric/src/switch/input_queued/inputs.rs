@@ -68,6 +68,11 @@ impl Inputs {
         prefetch(&self.held, self.lot(input, 0));
     }
 
+    /// The largest number of packets that one may hold while its sender certainly has a credit left.
+    pub fn spare(&self, input: u32) -> u32 {
+        self.spare[input as usize]
+    }
+
     /// From now on [`release`](Self::release) returns false.
     pub fn report_every_credit(&mut self) {
         self.spare.fill(0);

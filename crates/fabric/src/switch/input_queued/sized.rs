@@ -1,5 +1,6 @@
 //! A switch with queues at its inputs whose sets of ports have a number of words that its type says.
 
+mod cells;
 mod soon;
 mod standing;
 
@@ -27,7 +28,7 @@ const _: () = assert!(MOST_CHANNELS <= Lanes::BITS);
 /// [few lines of the cache](Self::HEAD) have all of it.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct InputQueuedOf<const W: usize> {
+pub(crate) struct InputQueuedOf<const W: usize> {
     ports: u32,
     channels: u32,
     latency: Span,
@@ -50,6 +51,9 @@ pub(super) struct InputQueuedOf<const W: usize> {
     shut_lanes: Box<[Lanes]>,
     /// By input, output and virtual channel.
     queues: Box<[Chain]>,
+    /// In a switch that decides together with others, by input and output: the packet that waits there alone, if any
+    /// waits; only where there are several virtual channels.
+    alone: Box<[u32]>,
     /// Packets that are travelling to each input or from it to the scheduler.
     coming: Coming<W>,
     /// Packets that have chosen their output and arrive more slowly than they leave, by edge.
@@ -71,6 +75,9 @@ pub(super) struct InputQueuedOf<const W: usize> {
     /// The part of `wanted` that may leave, if not all of it may; empty between two edges.
     open: Requests<W>,
 }
+
+/// A switch of up to 64 ports, as one of those that decide in lockstep.
+pub(crate) type CellSwitch = InputQueuedOf<1>;
 
 /// A packet that can be decided on from `edge` on.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +103,7 @@ impl<const W: usize> InputQueuedOf<W> {
             lanes: vec![0; if channels == 1 { 0 } else { ports * ports }].into(),
             shut_lanes: vec![0; if channels == 1 { 0 } else { ports }].into(),
             queues: vec![Chain::EMPTY; ports * lots].into(),
+            alone: Box::default(),
             coming: Coming::new(ports),
             late: VecDeque::new(),
             waiting: vec![0; ports].into(),
@@ -429,14 +437,7 @@ impl<const W: usize> InputQueuedOf<W> {
     }
 
     pub fn regain_credit(&mut self, now: Time, output: u32, channel: u8) -> Option<Time> {
-        let mut is_shut = false;
-        if let Some(lanes) = self.shut_lanes.get_mut(output as usize) {
-            *lanes &= !(1 << channel);
-            is_shut = *lanes != 0;
-        }
-        if !is_shut {
-            self.without_credit.remove(output as usize);
-        }
+        self.open(output, channel);
         self.look(now)
     }
 

@@ -295,6 +295,7 @@ impl Engine {
             next: Time::NEVER,
             is_cut_off: false,
             outbox: Default::default(),
+            passed: Default::default(),
             names: self.names.clone(),
             overrun: None,
             memories: self.memories.without_any(),

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weft_fabric::fabric::{Routes, Wiring};
-use weft_fabric::graph::{Graph, GraphParts, RecordingWindow, SwitchParts};
+use weft_fabric::graph::{Graph, GraphParts, Passed, RecordingWindow, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{BoxRules, Outbox, SharedQueues};
@@ -196,6 +196,7 @@ impl Engine {
             next: Time::NEVER,
             is_cut_off: false,
             outbox: Outbox::default(),
+            passed: Passed::default(),
             overrun: None,
             memories,
             adapters,

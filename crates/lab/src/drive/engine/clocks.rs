@@ -124,6 +124,12 @@ impl Clocks {
         self.attending.len() >= self.many
     }
 
+    /// From how many on that take part at an edge is.
+    #[inline]
+    pub fn many(&self) -> usize {
+        self.many
+    }
+
     /// From now on any number of switches counts as many.
     pub fn call_any_number_many(&mut self) {
         self.many = 0;

@@ -144,7 +144,7 @@ impl Engine {
 
     /// A packet is on a cable at whose far end nobody has to expect it.
     #[inline(never)]
-    fn travel_unexpected(&mut self, now: Time, departure: &Departure, id: u32) {
+    pub(super) fn travel_unexpected(&mut self, now: Time, departure: &Departure, id: u32) {
         match self.adapters.is_on {
             true => self.go(now, departure, id),
             false => self.arrive_at(departure, id),
@@ -160,7 +160,7 @@ impl Engine {
 
     /// A switch must take part at an edge.
     #[inline(always)]
-    fn attend(&mut self, now: Time, switch: u32, edge: Time) {
+    pub(super) fn attend(&mut self, now: Time, switch: u32, edge: Time) {
         match self.clocks.attend(now, switch, edge) {
             Needs::Nothing => {}
             Needs::Clock(place) => self.schedule(edge, self.places.edges + place, ALL),
@@ -172,6 +172,9 @@ impl Engine {
     /// order does not matter.
     #[inline(never)]
     pub(super) fn tick(&mut self, now: Time, place: u32, item: u32) {
+        if self.graph.decides_together() {
+            return self.tick_together(now, place);
+        }
         if item == ALONE {
             return self.edge(now, place);
         }
@@ -335,7 +338,7 @@ impl Overrun {
 
 /// How the virtual channels of a cable are used.
 #[derive(Clone, Copy)]
-struct Lanes {
+pub(super) struct Lanes {
     /// Those that a packet uses on its route.
     of_route: u8,
     /// Whether there are more, so that each connection has some of its own.
@@ -344,7 +347,7 @@ struct Lanes {
 
 impl Lanes {
     #[inline]
-    fn of(graph: &Graph) -> Lanes {
+    pub fn of(graph: &Graph) -> Lanes {
         let of_route = graph.virtual_channels();
         Lanes { of_route, has_classes: graph.channels() > of_route }
     }
@@ -358,7 +361,7 @@ impl Lanes {
 
 /// The virtual channel by which a packet leaves a port of a switch.
 #[inline]
-fn channel_behind(
+pub(super) fn channel_behind(
     routes: &Routes,
     lanes: Lanes,
     output: SwitchPort,

@@ -37,6 +37,7 @@ mod flows;
 mod forward;
 mod hub;
 mod limits;
+mod lockstep;
 mod memory;
 mod packed;
 mod packets;
@@ -54,7 +55,7 @@ mod wire;
 use std::sync::Arc;
 
 use weft_fabric::fabric::{Routes, Wiring};
-use weft_fabric::graph::{Departure, Graph, Switch};
+use weft_fabric::graph::{Departure, Graph, Passed, Switch};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{Outbox, PortPair};
 use weft_kernel::{Event, Halt, SlottedEvents, SlottedNeeds, Stopped};
@@ -133,6 +134,8 @@ pub struct Engine {
     is_cut_off: bool,
     /// The effects of an edge; empty between two events.
     outbox: Outbox,
+    /// The same of an edge at which all switches decide together.
+    passed: Passed,
     /// Ports in words, if packets may wait for each other.
     names: Option<Arc<Wiring>>,
     /// The first buffer that was written while it was full.
@@ -173,6 +176,17 @@ impl Engine {
     /// nothing can wait for them. Does not change results, which a test checks.
     pub fn report_every_credit(&mut self) {
         self.graph.report_every_credit();
+    }
+
+    /// Makes each switch decide by itself, also where all of them could decide together. For a channel that has not run
+    /// yet. Does not change results, which a test checks.
+    pub fn decide_apart(&mut self) {
+        self.graph.decide_apart();
+    }
+
+    /// Whether all switches decide together, which is known when the first packet has been sent.
+    pub fn decides_together(&self) -> bool {
+        self.graph.decides_together()
     }
 
     /// Makes packets store what they spend on their routes as soon as there are a few different sums of it, which

@@ -273,6 +273,22 @@ impl Packets {
         }
     }
 
+    /// The same for one who knows the kind of the step.
+    #[inline(always)]
+    pub fn take_step_of_kind(
+        &mut self,
+        graph: &Graph,
+        step: usize,
+        (switch, ports): (u32, PortPair),
+        id: u32,
+    ) {
+        match &self.times {
+            Times::Alike => {}
+            Times::Numbered(_) => self.take_kind(graph, step, id),
+            Times::Stored(_) => self.store_step(graph, switch, ports, id),
+        }
+    }
+
     /// A packet takes a step of a kind.
     #[inline(always)]
     fn take_kind(&mut self, graph: &Graph, step: usize, id: u32) {

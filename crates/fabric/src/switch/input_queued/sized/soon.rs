@@ -7,6 +7,7 @@ use weft_kernel::{prefetch, prefetch_all};
 use weft_units::Time;
 
 use super::InputQueuedOf;
+use super::cells::SEVERAL;
 use crate::scheduler::Scheduler;
 use crate::switch::Grant;
 
@@ -34,7 +35,10 @@ impl<const W: usize> InputQueuedOf<W> {
             for output in self.wanted.row(input) {
                 let pair = input * self.ports as usize + output;
                 prefetch(&self.lanes, pair);
-                prefetch(&self.queues, pair * self.channels as usize);
+                match self.alone.is_empty() {
+                    true => prefetch(&self.queues, pair * self.channels as usize),
+                    false => prefetch(&self.alone, pair),
+                }
             }
         }
     }
@@ -45,6 +49,13 @@ impl<const W: usize> InputQueuedOf<W> {
         for input in self.busy {
             for output in self.wanted.row(input) {
                 let pair = input * self.ports as usize + output;
+                if let Some(first) = self.alone.get(pair) {
+                    match *first {
+                        SEVERAL => prefetch(&self.queues, pair * self.channels as usize),
+                        packet => show(packet),
+                    }
+                    continue;
+                }
                 let channel = self.lanes.get(pair).map_or(0, |lanes| lanes.trailing_zeros());
                 let queue = self.queues.get(pair * self.channels as usize + channel as usize);
                 if let Some(packet) = queue.and_then(|queue| queue.oldest()) {

@@ -12,6 +12,10 @@ impl<const W: usize> InputQueuedOf<W> {
     }
 
     pub fn is_wanted(&self, output: u32, channel: u8) -> bool {
+        if self.channels > 1 {
+            let lanes = self.lanes.iter().skip(output as usize).step_by(self.ports as usize);
+            return lanes.fold(0, |all, lanes| all | lanes) >> channel & 1 == 1;
+        }
         let any = |input| !self.queues[self.queue(input, output, channel.into())].is_empty();
         (0..self.ports).any(any)
     }
