@@ -1,5 +1,7 @@
 //! Settings as they stand in files.
 
+#![allow(clippy::panic, reason = "the helpers of a test may fail the test")]
+
 use serde::de::DeserializeOwned;
 use weft_lab::spec::{SpecError, Tree};
 

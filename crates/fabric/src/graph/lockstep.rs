@@ -299,7 +299,7 @@ impl Lockstep {
 
     /// An edge: finds the switches that take part. Returns how many these are.
     fn begin(&mut self, now: Time) -> usize {
-        let row = (now.0 / self.slot.0 & self.last_row) as usize;
+        let row = ((now.0 / self.slot.0) & self.last_row) as usize;
         self.occupied &= !(1 << row);
         self.attending.clear();
         let (words, shift) = (self.words, self.width.trailing_zeros());
