@@ -290,7 +290,7 @@ fn maestros_link_protocol_over_other_media() {
 fn a_dragonfly_with_queues_at_outputs() {
     let text = "base = \"slingshot\"\nunset = [\"channel.net.flow_control\"]\n\
                 channel.net.switch.output_queued.latency = \"350 ns\"\n\
-                workload.net.load = 0.3\nrun = { length = \"60 us\" }\n";
+                workload.net.load = 0.3\nrun.length = \"240 us\"\n";
     let outcome = carry_out(&Request::of_text("dragonfly.toml", text));
     assert_eq!(self::text(&outcome, "verdict"), "settled");
     assert_within(number(&outcome, "net", "accepted_load"), 0.3, 0.02);
