@@ -10,6 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import weft
+from weft import _seam
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +42,7 @@ def shipped() -> dict[str, System]:
 def pages() -> dict[str, str]:
     """Write every generated page, by file name."""
     found = {
-        "keys.md": keys_page(weft.schema()),
+        "keys.md": keys_page(_seam.schema()),
         "commands.md": commands_page(),
         "python.md": python_page(),
     }
@@ -109,8 +110,8 @@ def keys_page(schema: _Schema) -> str:
         "Written from the types that run (`weft schema`). A key without a default has to be there. "
         "Any value may be a table that says where it comes from: "
         '`{ value = ..., stated = "section" }`, with `derived` or `calibrated` and `predicts` in '
-        "place of `stated` (see [files](../files.md#origins)). `base`, `preset`, `[sweep]` and "
-        "`[variant]` are told there, too: they are gone before a part sees the file.",
+        "place of `stated` (see [files](../files.md#origins)). `base`, `unset`, `preset`, "
+        "`[sweep]` and `[variant]` are told there, too: they are gone before a part sees the file.",
         "",
         "## A file",
         "",
