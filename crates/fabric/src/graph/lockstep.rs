@@ -91,8 +91,6 @@ pub(super) struct Lockstep {
     returning: Box<[u32]>,
     channels: u32,
     has_credits: bool,
-    /// The edge before which the packets that have left were last added up.
-    added_up: u64,
     /// The switches that take part at an edge, and the inputs to which packets come.
     attending: Vec<(u32, u64)>,
 }
@@ -112,16 +110,22 @@ struct Cable {
     enough: u32,
     /// The first kind of the [steps](Graph::step_across) of packets that come by it.
     steps: u32,
-    /// How many packets have left by it within the window since these were last added up.
-    sent: u32,
+    /// For how long packets that left by it occupied it within the window.
+    busy: Span,
 }
 
-/// Where there is no port.
-const NONE: Cable =
-    Cable { far: ELSEWHERE, slots: 0, link: 0, sender: 0, enough: 0, steps: 0, sent: 0 };
-
-/// In how many slots a port sends fewer packets than it can count.
-const MOST_SENT: u64 = u32::MAX as u64;
+impl Cable {
+    /// That of a place at which there is no port.
+    const NONE: Cable = Cable {
+        far: ELSEWHERE,
+        slots: 0,
+        link: 0,
+        sender: 0,
+        enough: 0,
+        steps: 0,
+        busy: Span::ZERO,
+    };
+}
 
 impl Graph {
     /// From now on each switch decides by itself. Does not change results, which a test checks. Only before the first
@@ -190,7 +194,7 @@ impl Lockstep {
         let width = most.next_power_of_two() as u32;
         let places = graph.clocked.len() * width as usize;
         let words = places.div_ceil(64);
-        let mut cables = vec![[NONE; 64]; words];
+        let mut cables = vec![[Cable::NONE; 64]; words];
         for port in ports {
             let switch = graph.switch_of(port);
             let place = (switch * width + port - graph.first_port(switch)) as usize;
@@ -213,7 +217,6 @@ impl Lockstep {
             returning: vec![0; graph.ports.len() * channels as usize].into(),
             channels,
             has_credits: graph.flow.has_credits(),
-            added_up: 0,
             attending: Vec::new(),
         })
     }
@@ -273,23 +276,10 @@ impl Lockstep {
         &self.switches[switch as usize]
     }
 
-    /// For how long a port of a switch was busy within the window, besides what the port itself knows.
+    /// For how long a port of a switch was busy within the window.
     pub fn busy(&self, (switch, port): (u32, u32)) -> Span {
         let place = (switch * self.width + port) as usize;
-        self.slot * u64::from(self.cables[place / 64][place % 64].sent)
-    }
-
-    /// Tells ports how many packets have left by them, before there are too many to be counted.
-    #[cold]
-    #[inline(never)]
-    fn add_up(&mut self, number: u64, graph: &Graph) {
-        self.added_up = number;
-        for port in 0..graph.switch_ports() {
-            let switch = graph.switch_of(port);
-            let place = (switch * self.width + port - graph.first_port(switch)) as usize;
-            let sent = std::mem::take(&mut self.cables[place / 64][place % 64].sent);
-            graph.ports[port as usize].go_on(Span::ZERO, self.slot * u64::from(sent));
-        }
+        self.cables[place / 64][place % 64].busy
     }
 
     /// How many credits of a port are on their way back to it.
@@ -331,12 +321,7 @@ impl Lockstep {
         let number = now.0 / self.slot.0;
         let before = self.occupied;
         let free = now + self.slot;
-        // Of a slot at the beginning or the end of the window a part counts.
         let used = graph.window.overlap_of(now, free, self.slot);
-        let is_whole = used == self.slot;
-        if number - self.added_up >= MOST_SENT {
-            self.add_up(number, graph);
-        }
         let row = (number & self.last_row) as usize * self.words;
         for turn in 0..self.attending.len() {
             if are_many {
@@ -361,13 +346,10 @@ impl Lockstep {
                 let Cable { sender, enough, steps, .. } = cables[(place + input) % 64];
                 let out = &mut cables[(place + output) % 64];
                 let Cable { far, slots, link, .. } = *out;
-                out.sent += u32::from(is_whole);
+                out.busy = Span(out.busy.0 + used.0);
                 let ports = PortPair { input: first + input as u32, output: first + output as u32 };
                 let step = steps.wrapping_add(link.into()) as usize;
                 let came_by = passing.leave(graph, (switch, ports, step), packet, channel);
-                if !is_whole {
-                    graph.ports[ports.output as usize].go_on(Span::ZERO, used);
-                }
                 if self.has_credits {
                     let lot = (sender + u32::from(came_by)) as usize;
                     if !graph.flow.restore_beyond(lot, enough) {
@@ -483,7 +465,7 @@ impl Graph {
             link: self.ports[port as usize].link() as u16,
             steps: (self.step_across(switch, PortPair { input: port, output: port }) as u32)
                 .wrapping_sub(self.ports[port as usize].link()),
-            sent: 0,
+            busy: Span::ZERO,
             sender: peer.wrapping_mul(self.channels().into()),
             enough: own.room().saturating_sub(own.spare(port - self.first_port(switch))),
         }

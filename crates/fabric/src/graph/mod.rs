@@ -559,12 +559,12 @@ impl Graph {
     }
 
     fn busy_of(&self, port: u32) -> Span {
-        let busy = self.ports[port as usize].busy();
-        let (Pace::Together(own), Some(&switch)) = (&self.pace, self.owners.get(port as usize))
-        else {
-            return busy;
-        };
-        busy + own.busy((switch, port - self.first_port(switch)))
+        match (&self.pace, self.owners.get(port as usize)) {
+            (Pace::Together(own), Some(&switch)) => {
+                own.busy((switch, port - self.first_port(switch)))
+            }
+            _ => self.ports[port as usize].busy(),
+        }
     }
 
     /// How long each directed port was busy within the window; the links of rings come last, and in

@@ -170,3 +170,74 @@ impl<const W: usize> InputQueuedOf<W> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+    use weft_kernel::Streams;
+
+    use super::*;
+    use crate::scheduler::SchedulerSettings;
+    use crate::switch::{InputQueued, InputQueuedParts};
+
+    /// Two ports, and virtual channels with room for many packets.
+    fn switch(channels: u8) -> CellSwitch {
+        let parts = InputQueuedParts {
+            latency: Span(5),
+            slot: Span(10),
+            first: 0,
+            holds: vec![1; 2],
+            spans: Vec::new(),
+            room: 99,
+            spare: vec![99; 2],
+            channels,
+            stops: None,
+            random: Streams::new(1).stream("switch", 0),
+        };
+        let (_, scheduler) = SchedulerSettings::all_defaults().remove(0);
+        let own = InputQueued::new(parts, scheduler.arbiter(2).expect("a scheduler for two ports"));
+        own.into_cells().expect("a switch whose packets are cells")
+    }
+
+    proptest! {
+        /// Packets come on each step, or none does, and those that are chosen leave; against a queue for each input,
+        /// output and virtual channel.
+        #[test]
+        fn packets_leave_in_the_order_in_which_they_joined(
+            channels in 1_u8..4,
+            steps in prop::collection::vec(prop::collection::vec((0_usize..2, 0_u32..2, 0_u8..3), 0..4), 1..40),
+        ) {
+            let (mut own, mut behind) = (switch(channels), [0; 200]);
+            let mut plain = vec![VecDeque::new(); 12];
+            let queue = |input: usize, output: usize, channel: u8| (input * 2 + output) * 3 + usize::from(channel);
+            let mut packet = 0;
+            let idle = vec![Vec::new(); 160];
+            for joining in steps.into_iter().chain(idle) {
+                for (input, output, channel) in joining {
+                    let channel = channel % channels;
+                    own.join(packet, input, (output, channel), &mut behind);
+                    plain[queue(input, output as usize, channel)].push_back(packet);
+                    packet += 1;
+                }
+                for (output, channel) in [(0, 0), (1, 0), (0, 1), (1, 2)].into_iter().filter(|one| one.1 < channels) {
+                    let waits = |input| !plain[queue(input, output as usize, channel)].is_empty();
+                    prop_assert_eq!(own.is_wanted(output, channel), waits(0) || waits(1));
+                }
+                prop_assert_eq!(own.may_go_on(), plain.iter().any(|queue| !queue.is_empty()));
+                if !own.may_go_on() {
+                    continue;
+                }
+                let (outputs, lone) = own.choose();
+                for output in outputs {
+                    let input = lone.unwrap_or_else(|| own.partner(output));
+                    let left = own.take(input, output, &behind);
+                    let (packet, channel) = left.expect("a packet of those that were chosen");
+                    prop_assert_eq!(plain[queue(input, output, channel)].pop_front(), Some(packet));
+                }
+            }
+            prop_assert!(!own.may_go_on(), "packets are left");
+        }
+    }
+}
