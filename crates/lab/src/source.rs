@@ -153,6 +153,9 @@ fn lay(mut tree: Tree, name: &str, folder: Option<&Path>, depth: usize) -> Resul
         return Ok(Source { tree, system: stem.into_owned(), presets, inherited: Vec::new() });
     };
     let mut beneath = layers(&base, folder, depth + 1)?;
+    if let Some(unset) = unset {
+        remove_all(&mut beneath.tree, &unset)?;
+    }
     let below = beneath.tree.get("workload").and_then(Node::entries).into_iter().flatten();
     let only_below = below.filter(|(name, _)| {
         tree.get("workload").and_then(Node::entries).is_none_or(|mut own| own.all(|o| o.0 != *name))
@@ -160,9 +163,6 @@ fn lay(mut tree: Tree, name: &str, folder: Option<&Path>, depth: usize) -> Resul
     beneath.inherited = only_below
         .map(|(name, workload)| (name.to_owned(), workload.place().file().to_owned()))
         .collect();
-    if let Some(unset) = unset {
-        remove_all(&mut beneath.tree, &unset)?;
-    }
     beneath.tree = beneath.tree.merge(tree);
     beneath.presets.extend(presets);
     Ok(beneath)
@@ -302,6 +302,15 @@ mod tests {
         let again = read(&format!("{UNSET}\n[channel.net]\nflow_control = 'credits'"));
         let own = again.get("channel.net.flow_control").and_then(Node::as_str);
         assert_eq!(own, Some("credits"), "what the file says itself stays");
+    }
+
+    #[test]
+    fn a_workload_that_is_left_out_is_not_inherited() {
+        let inherited = |more: &str| {
+            let text = format!("base = 'roce-incast'\n{more}");
+            Request::of_text("a.toml", &text).read().unwrap().inherited.len()
+        };
+        assert_eq!((inherited(""), inherited("unset = ['workload.net']")), (1, 0));
     }
 
     #[test]

@@ -158,11 +158,18 @@ impl Graph {
         passing: &mut impl Passing,
         passed: &mut Passed,
     ) -> bool {
-        let Pace::Together(mut own) = std::mem::take(&mut self.pace) else { return false };
-        let are_many = own.begin(now) >= many;
-        own.edge(now, self, are_many, passing, passed);
-        self.pace = Pace::Together(own);
-        are_many
+        match std::mem::take(&mut self.pace) {
+            Pace::Together(mut own) => {
+                let are_many = own.begin(now) >= many;
+                own.edge(now, self, are_many, passing, passed);
+                self.pace = Pace::Together(own);
+                are_many
+            }
+            other => {
+                self.pace = other;
+                false
+            }
+        }
     }
 }
 
