@@ -6,6 +6,10 @@ use super::places::Places;
 use super::slots::{CHUNK, Chunks, Slot};
 use super::{Event, SOON, pack, time_of, unpack};
 
+/// For how many places a row may have room, in words of 64: half a megabyte, as much as a second cache has. Lists of
+/// events, which are written one after another, need no cache.
+const MOST_WORDS: usize = 2_048;
+
 /// The slots that are rows: a number for each place, in place of a list.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
@@ -45,7 +49,10 @@ impl Rows {
     pub fn begin(&mut self, words: usize) {
         self.words = self.words.max(words);
         let least = (self.words / 4).next_multiple_of(CHUNK).max(CHUNK);
-        self.least = u32::try_from(least).unwrap_or(u32::MAX);
+        self.least = match self.words <= MOST_WORDS {
+            true => u32::try_from(least).unwrap_or(u32::MAX),
+            false => u32::MAX,
+        };
     }
 
     /// A slot becomes a row.
@@ -105,5 +112,19 @@ impl Rows {
         let row = &self.rows[number as usize];
         row.places.each(row.time, &mut show);
         row.others.iter().for_each(|key| show(*key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_that_fit_into_no_cache_are_lists() {
+        let mut rows = Rows::new();
+        rows.begin(MOST_WORDS);
+        assert_eq!(rows.least() as usize, MOST_WORDS / 4);
+        rows.begin(MOST_WORDS + 1);
+        assert_eq!(rows.least(), u32::MAX);
     }
 }
