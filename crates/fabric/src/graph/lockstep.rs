@@ -81,7 +81,7 @@ pub(super) struct Lockstep {
     packets: Box<[[u32; 64]]>,
     /// By row, a bit for each place to which a packet comes.
     coming: Box<[u64]>,
-    /// How many words a row of bits has, and groups a row of packets.
+    /// How many words a row of bits has; a row of packets has as many groups of 64.
     words: usize,
     /// The rows at whose edges switches take part.
     occupied: u64,
@@ -100,7 +100,8 @@ pub(super) struct Lockstep {
 struct Cable {
     /// The place among those of all inputs at which what leaves arrives; [`ELSEWHERE`] if that is no switch.
     far: u32,
-    /// How many slots after its departure a packet can be decided on there.
+    /// How many slots after its departure a packet can be decided on there: one or more, since a switch whose cables
+    /// take no time has a latency.
     slots: u16,
     /// The number of its link on the way out.
     link: u16,
@@ -112,6 +113,20 @@ struct Cable {
     steps: u32,
     /// For how long packets that left by it occupied it within the window.
     busy: Span,
+}
+
+/// An edge at which switches decide.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    now: Time,
+    /// The end of its slot.
+    free: Time,
+    /// How many slots come before it.
+    number: u64,
+    /// How much of its slot is within the window.
+    used: Span,
+    /// The first group of packets that can be decided on.
+    row: usize,
 }
 
 impl Cable {
@@ -187,7 +202,7 @@ impl Lockstep {
             let link = graph.link(port);
             graph.peer(port).is_none() || (link.span == slot && link.short == slot)
         };
-        // A bit later than a packet of a switch if it is one of a host, which sends between two edges.
+        // A host sends between two edges, so that its packet may be decided on one edge later than that of a switch.
         let rows = (graph.longest_way(slot) + 2).next_power_of_two();
         if !are_all
             || !fits
@@ -325,69 +340,81 @@ impl Lockstep {
         passing: &mut impl Passing,
         passed: &mut Passed,
     ) {
-        let number = now.0 / self.slot.0;
-        let before = self.occupied;
-        let free = now + self.slot;
+        let (number, free) = (now.0 / self.slot.0, now + self.slot);
         let used = graph.window.overlap_of(now, free, self.slot);
         let row = (number & self.last_row) as usize * self.words;
+        let (edge, before) = (Edge { now, free, number, used, row }, self.occupied);
         for turn in 0..self.attending.len() {
             if are_many {
                 self.prepare(turn, row, graph, passing);
             }
             let (switch, coming) = self.attending[turn];
-            let first = graph.first_port(switch);
-            let place = (switch * self.width) as usize;
-            let own = &mut self.switches[switch as usize];
-            let (those, cables) = (&self.packets[row + place / 64], &mut self.cables[place / 64]);
-            for input in PortSet::<1>::from_words(&[coming]) {
-                let packet = those[(place + input) % 64];
-                let target = passing.choose(switch, packet, own.waiting_by_output());
-                own.join(packet, input, target, passing.behind());
-            }
-            let (outputs, lone) = own.choose();
-            for output in outputs {
-                let input = lone.unwrap_or_else(|| own.partner(output));
-                let Some((packet, channel)) = own.take(input, output, passing.behind()) else {
-                    continue;
-                };
-                let Cable { sender, enough, steps, .. } = cables[(place + input) % 64];
-                let out = &mut cables[(place + output) % 64];
-                let Cable { far, slots, link, .. } = *out;
-                out.busy = Span(out.busy.0 + used.0);
-                let ports = PortPair { input: first + input as u32, output: first + output as u32 };
-                let step = steps.wrapping_add(link.into()) as usize;
-                let came_by = passing.leave(graph, (switch, ports, step), packet, channel);
-                if self.has_credits {
-                    let lot = (sender + u32::from(came_by)) as usize;
-                    if !graph.flow.restore_beyond(lot, enough) {
-                        let (sent, returning) = ((ports.input, came_by), &mut self.returning[lot]);
-                        give_back(graph, free, sent, (lot, enough, returning), passed);
-                    }
-                    if graph.flow.spend(ports.output, channel) {
-                        own.lose_credit(output as u32, channel);
-                    }
-                }
-                if far == ELSEWHERE {
-                    passed.departures.push((packet, graph.departure(now, ports.output)));
-                } else {
-                    let row = (number + u64::from(slots)) & self.last_row;
-                    let (word, place) = (far as usize / 64, far as usize % 64);
-                    let word = row as usize * self.words + word;
-                    self.packets[word][place] = packet;
-                    self.coming[word] |= 1 << place;
-                    self.occupied |= 1 << row;
-                }
-            }
-            let is_busy = !own.busy().is_empty();
-            let (busy, bit) = (&mut self.busy[place / 64], place % 64);
-            *busy = *busy & !(1 << bit) | u64::from(is_busy) << bit;
-            if own.may_go_on() {
-                self.occupied |= 1 << ((number + 1) & self.last_row);
-            }
+            self.decide(&edge, (switch, coming), graph, passing, passed);
         }
         for row in PortSet::<1>::from_words(&[self.occupied & !before]) {
             let ahead = (row as u64).wrapping_sub(number) & self.last_row;
             passed.edges.push(Time((number + ahead) * self.slot.0));
+        }
+    }
+
+    /// A switch decides: packets come to some of its inputs, and those that the scheduler chooses leave.
+    #[inline(always)]
+    fn decide(
+        &mut self,
+        edge: &Edge,
+        (switch, coming): (u32, u64),
+        graph: &Graph,
+        passing: &mut impl Passing,
+        passed: &mut Passed,
+    ) {
+        let first = graph.first_port(switch);
+        let place = (switch * self.width) as usize;
+        let own = &mut self.switches[switch as usize];
+        let (those, cables) = (&self.packets[edge.row + place / 64], &mut self.cables[place / 64]);
+        for input in PortSet::<1>::from_words(&[coming]) {
+            let packet = those[(place + input) % 64];
+            let target = passing.choose(switch, packet, own.waiting_by_output());
+            own.join(packet, input, target, passing.behind());
+        }
+        let (outputs, lone) = own.choose();
+        for output in outputs {
+            let input = lone.unwrap_or_else(|| own.partner(output));
+            let Some((packet, channel)) = own.take(input, output, passing.behind()) else {
+                continue;
+            };
+            let Cable { sender, enough, steps, .. } = cables[(place + input) % 64];
+            let out = &mut cables[(place + output) % 64];
+            let Cable { far, slots, link, .. } = *out;
+            out.busy = Span(out.busy.0 + edge.used.0);
+            let ports = PortPair { input: first + input as u32, output: first + output as u32 };
+            let step = steps.wrapping_add(link.into()) as usize;
+            let came_by = passing.leave(graph, (switch, ports, step), packet, channel);
+            if self.has_credits {
+                let lot = (sender + u32::from(came_by)) as usize;
+                if !graph.flow.restore_beyond(lot, enough) {
+                    let (sent, returning) = ((ports.input, came_by), &mut self.returning[lot]);
+                    give_back(graph, edge.free, sent, (lot, enough, returning), passed);
+                }
+                if graph.flow.spend(ports.output, channel) {
+                    own.lose_credit(output as u32, channel);
+                }
+            }
+            if far == ELSEWHERE {
+                passed.departures.push((packet, graph.departure(edge.now, ports.output)));
+            } else {
+                let row = (edge.number + u64::from(slots)) & self.last_row;
+                let (word, place) = (far as usize / 64, far as usize % 64);
+                let word = row as usize * self.words + word;
+                self.packets[word][place] = packet;
+                self.coming[word] |= 1 << place;
+                self.occupied |= 1 << row;
+            }
+        }
+        let is_busy = !own.busy().is_empty();
+        let (busy, bit) = (&mut self.busy[place / 64], place % 64);
+        *busy = *busy & !(1 << bit) | u64::from(is_busy) << bit;
+        if own.may_go_on() {
+            self.occupied |= 1 << ((edge.number + 1) & self.last_row);
         }
     }
 
