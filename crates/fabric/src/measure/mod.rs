@@ -17,7 +17,6 @@ mod repeat;
 mod series;
 mod spent;
 mod standing;
-mod unsorted;
 
 pub use budget::{Budget, BudgetRow, Stage};
 pub use fairness::Fairness;
@@ -37,4 +36,3 @@ pub use recorder::Recorder;
 pub use series::Series;
 pub use spent::{Spent, SpentTable};
 pub use standing::Standing;
-pub use unsorted::Unsorted;

@@ -75,6 +75,13 @@ impl Told {
         self.handed.is_empty() && self.dropped.is_empty() && self.arrived.is_empty()
     }
 
+    /// Puts what happened in the order of time; deliveries of one instant in that of their targets.
+    pub fn sort(&mut self) {
+        self.handed.sort_unstable();
+        self.dropped.sort_unstable();
+        self.arrived.sort_unstable_by_key(|one| (one.time, one.to));
+    }
+
     /// Forgets what happened, and keeps the memory for it.
     pub fn clear(&mut self) {
         self.handed.clear();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_fabric::graph::Graph;
-use weft_fabric::measure::{Drop, Instants, Loss, Observations, Submission, Told, Unsorted};
+use weft_fabric::measure::{Drop, Instants, Loss, Observations, Submission, Told};
 use weft_kernel::{Calendar, Event};
 use weft_units::{Span, Time};
 
@@ -41,7 +41,7 @@ pub(super) struct Parts {
     pace: EventPace,
     order: Order,
     /// What happened in the present window, if events happen node by node.
-    pub window: Option<Box<Unsorted>>,
+    pub window: Option<Box<Told>>,
     /// If these are the events of one of several parts: what it reports and sends to the others.
     pub border: Option<Box<Border>>,
 }
@@ -111,7 +111,7 @@ impl Parts {
     fn told(&mut self) -> Option<&mut Told> {
         match &mut self.border {
             Some(border) => Some(&mut border.told),
-            None => self.window.as_deref_mut().map(|own| &mut own.told),
+            None => self.window.as_deref_mut(),
         }
     }
 

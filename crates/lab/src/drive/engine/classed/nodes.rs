@@ -194,9 +194,10 @@ impl Engine {
     /// Counts and shows what happened since the last window, in order of time.
     fn hear_of_window(&mut self, watch: &mut impl FnMut(Delivery)) {
         let Some(window) = &mut self.parts.window else { return };
-        if !window.told.is_empty() {
-            self.observations.hear(&[window.sorted()], |arrival| watch(delivery(arrival)));
-            window.told.clear();
+        if !window.is_empty() {
+            window.sort();
+            self.observations.hear(&[&**window], |arrival| watch(delivery(arrival)));
+            window.clear();
         }
     }
 }
