@@ -106,8 +106,8 @@ fn time_of(key: u128) -> Time {
 }
 
 impl Calendar {
-    /// How many events a slot has if they are as close as [`new`](Self::new) is told: more take longer to sort, and with
-    /// fewer slots are opened more often.
+    /// How many events a slot has if they are as close as [`new`](Self::new) is told: more take longer to sort; with
+    /// fewer, slots are opened more often.
     pub const PER_SLOT: u64 = 16;
 
     /// A calendar without events. It works best if there is about one event per `spacing`, and

@@ -165,7 +165,7 @@ mod tests {
             let (time, class) = (Time(time), small[1]);
             let (queueing, transit) = (Span(queueing), Span(transit));
             let told = Told {
-                handed: vec![Submission { time, host: to, packets: 1 }],
+                handed: vec![Submission { time, host: to, packets: from }],
                 dropped: vec![Loss { time, host: from, why: Drop::ALL[why] }; repeats],
                 arrived: vec![Arrival { time, to, from, queueing, transit, hops, class }; repeats],
             };
